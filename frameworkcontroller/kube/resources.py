@@ -1,0 +1,75 @@
+"""The address of an API resource: group, version and plural, and the URL paths that follow from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+
+def _segment(value: str) -> str:
+    if value in ("", ".", ".."):
+        # Such a segment would silently turn the path into that of another resource, or of the whole collection.
+        raise ValueError(f"not usable as a URL path segment: {value!r}")
+    return quote(value, safe="")
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One resource type of the API, e.g. ``Resource("apps", "v1", "deployments", "Deployment")``.
+
+    The core group is written ``""``, as in RBAC rules.
+    """
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """The ``apiVersion`` that objects of this resource carry: ``v1`` or ``group/version``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def qualified(self) -> str:
+        """``plural.group``, or ``plural`` in the core group: the name the API server uses in its messages."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        """The percent-encoded URL path of the collection, of one object, or of a subresource of it.
+
+        ``namespace=None`` means all namespaces (collections only) or, for a cluster-scoped resource, its only scope.
+        ``subresource`` may itself have several segments, such as ``proxy/metrics``.
+
+        Raises ValueError where no such path exists: a namespace for a cluster-scoped resource, a namespaced object
+        named without its namespace, a subresource without a name, or a segment that is empty, ``.`` or ``..``.
+        """
+        parts = ["api" if not self.group else f"apis/{_segment(self.group)}", _segment(self.version)]
+        if namespace is not None:
+            if not self.namespaced:
+                raise ValueError(f"{self.qualified} are cluster-scoped: they have no namespace ({namespace!r} given)")
+            parts += ["namespaces", _segment(namespace)]
+        elif name is not None and self.namespaced:
+            raise ValueError(f"{self.qualified} are namespaced: {name!r} needs a namespace")
+        parts.append(_segment(self.plural))
+        if name is not None:
+            parts.append(_segment(name))
+        if subresource is not None:
+            if name is None:
+                raise ValueError(f"subresource {subresource!r} of {self.qualified} needs a name")
+            parts += [_segment(part) for part in subresource.split("/")]
+        return "/" + "/".join(parts)
+
+
+PODS = Resource("", "v1", "pods", "Pod")
+CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
+EVENTS = Resource("", "v1", "events", "Event")
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+SERVICES = Resource("", "v1", "services", "Service")
+SERVICEACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+SECRETS = Resource("", "v1", "secrets", "Secret")
+RESOURCEQUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
