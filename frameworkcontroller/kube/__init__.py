@@ -1,4 +1,1 @@
-"""Talking to a Kubernetes API server: connections, requests, watches and caches.
-
-This package knows objects, verbs and resourceVersions; it knows nothing of Frameworks, and decides nothing about them.
-"""
+"""Talking to a Kubernetes API server: requests, watches and caches."""

@@ -1,0 +1,49 @@
+# `make demo` shows it running, `make test` checks everything; both set up what they need first. `make help` lists the rest.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test lint types unit format lock clean
+
+help: ## Show this list
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
+
+venv: $(VENV)/.project ## Make .venv: the locked dependencies and .venv/bin/frameworkcontroller
+
+# Two stamps, so that a change of pyproject.toml does not fetch every dependency anew.
+$(VENV)/.locked: requirements-dev.lock scripts/make-venv
+	scripts/make-venv $(PYTHON) $(VENV) requirements-dev.lock
+	@touch $@
+
+$(VENV)/.project: $(VENV)/.locked pyproject.toml
+	$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: venv ## Run the example Frameworks on a cluster in one process
+	$(BIN)/frameworkcontroller local run examples/batchsucceeded.yaml examples/batchretried.yaml examples/serverworkers.yaml
+
+test: lint types unit ## Lint, types and every test
+
+lint: venv ## Lint and formatting
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --quiet --check .
+
+types: venv ## Types
+	$(BIN)/mypy
+
+unit: venv ## Every test; PYTEST_ARGS="tests/unit -k plan" picks some
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+format: venv ## Format the code and mend what lint can mend
+	$(BIN)/ruff check --quiet --fix .
+	$(BIN)/ruff format .
+
+lock: ## Bring the lock files up to the newest versions that pyproject.toml allows
+	scripts/lock $(PYTHON)
+
+clean: ## Remove everything that was made
+	rm -rf $(VENV) .tools build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""The wire contract of Frameworks: types, names, encodings and completion codes."""

@@ -1,0 +1,1 @@
+"""Joins decisions and I/O: routing, queueing and syncing of Frameworks."""

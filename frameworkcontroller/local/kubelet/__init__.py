@@ -1,0 +1,1 @@
+"""A scheduler and Pod runtimes that drive Pods as a client of any API server."""
