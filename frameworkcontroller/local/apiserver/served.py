@@ -89,7 +89,7 @@ class ServedType:
     verbs: tuple[str, ...] = STANDARD_VERBS
     subresources: tuple[Subresource, ...] = ()
     schema: Mapping[str, Any] | None = None
-    """``openAPIV3Schema`` of a custom resource's version; None for a built-in kind (its schema is in ``builtin``/``openapi``)."""
+    """``openAPIV3Schema`` of a custom resource's version; None for a built-in kind (see ``builtin``)."""
     printer_columns: tuple[PrinterColumn, ...] = ()
     """A CRD version's columns; empty means the default (NAME, AGE). Built-in kinds have functions in ``table``."""
     scale: ScalePaths | None = None
@@ -117,7 +117,7 @@ class ServedType:
 
 
 def served_by_crd(crd: Mapping[str, Any]) -> list[ServedType]:
-    """The types that an (admitted, apiextensions.k8s.io/v1) CustomResourceDefinition serves, in the order of its versions.
+    """The types that an admitted CustomResourceDefinition serves, in the order of its versions.
 
     Names come from ``status.acceptedNames`` when those are set, as the real server does, else from ``spec.names``.
     """

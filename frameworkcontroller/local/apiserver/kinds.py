@@ -1,0 +1,136 @@
+"""The built-in kinds that the embedded API server serves.
+
+Kinds that need a controller of their own to mean anything (Deployments, Jobs, volumes, ...) are left out on purpose: an
+object that is accepted and never acted upon misleads more than a clear "the server doesn't have a resource type".
+"""
+
+from __future__ import annotations
+
+from frameworkcontroller.local.apiserver.served import STANDARD_VERBS, ServedType, Subresource
+
+_STATUS_VERBS = ("get", "patch", "update")
+
+
+def _builtin(
+    group: str,
+    version: str,
+    kind: str,
+    plural: str,
+    *,
+    short: tuple[str, ...] = (),
+    categories: tuple[str, ...] = (),
+    namespaced: bool = True,
+    verbs: tuple[str, ...] = STANDARD_VERBS,
+    status: bool = False,
+    more: tuple[Subresource, ...] = (),
+) -> ServedType:
+    subresources = (*more, Subresource("status", kind, _STATUS_VERBS)) if status else more
+    return ServedType(
+        group=group,
+        version=version,
+        kind=kind,
+        plural=plural,
+        singular=kind.lower(),
+        list_kind=f"{kind}List",
+        short_names=short,
+        categories=categories,
+        namespaced=namespaced,
+        verbs=verbs,
+        subresources=subresources,
+    )
+
+
+_RBAC = "rbac.authorization.k8s.io"
+
+NAMESPACES = _builtin(
+    "",
+    "v1",
+    "Namespace",
+    "namespaces",
+    short=("ns",),
+    namespaced=False,
+    verbs=tuple(verb for verb in STANDARD_VERBS if verb != "deletecollection"),
+    status=True,
+    more=(Subresource("finalize", "Namespace", ("update",)),),
+)
+NODES = _builtin("", "v1", "Node", "nodes", short=("no",), namespaced=False, status=True)
+PODS = _builtin(
+    "",
+    "v1",
+    "Pod",
+    "pods",
+    short=("po",),
+    categories=("all",),
+    status=True,
+    more=(
+        Subresource("binding", "Binding", ("create",)),
+        Subresource("eviction", "Eviction", ("create",), "policy", "v1"),
+        Subresource("log", "Pod", ("get",)),
+    ),
+)
+CONFIGMAPS = _builtin("", "v1", "ConfigMap", "configmaps", short=("cm",))
+EVENTS = _builtin("", "v1", "Event", "events", short=("ev",))
+SECRETS = _builtin("", "v1", "Secret", "secrets")
+SERVICEACCOUNTS = _builtin("", "v1", "ServiceAccount", "serviceaccounts", short=("sa",))
+SERVICES = _builtin("", "v1", "Service", "services", short=("svc",), categories=("all",), status=True)
+RESOURCEQUOTAS = _builtin("", "v1", "ResourceQuota", "resourcequotas", short=("quota",), status=True)
+CRDS = _builtin(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    short=("crd", "crds"),
+    categories=("api-extensions",),
+    namespaced=False,
+    status=True,
+)
+LEASES = _builtin("coordination.k8s.io", "v1", "Lease", "leases")
+ROLES = _builtin(_RBAC, "v1", "Role", "roles")
+ROLEBINDINGS = _builtin(_RBAC, "v1", "RoleBinding", "rolebindings")
+CLUSTERROLES = _builtin(_RBAC, "v1", "ClusterRole", "clusterroles", namespaced=False)
+CLUSTERROLEBINDINGS = _builtin(_RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False)
+PRIORITYCLASSES = _builtin(
+    "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", short=("pc",), namespaced=False
+)
+SELFSUBJECTACCESSREVIEWS = _builtin(
+    "authorization.k8s.io",
+    "v1",
+    "SelfSubjectAccessReview",
+    "selfsubjectaccessreviews",
+    namespaced=False,
+    verbs=("create",),
+)
+SELFSUBJECTRULESREVIEWS = _builtin(
+    "authorization.k8s.io",
+    "v1",
+    "SelfSubjectRulesReview",
+    "selfsubjectrulesreviews",
+    namespaced=False,
+    verbs=("create",),
+)
+SELFSUBJECTREVIEWS = _builtin(
+    "authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False, verbs=("create",)
+)
+
+BUILTIN_TYPES: tuple[ServedType, ...] = (
+    CONFIGMAPS,
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    RESOURCEQUOTAS,
+    SECRETS,
+    SERVICEACCOUNTS,
+    SERVICES,
+    CRDS,
+    SELFSUBJECTREVIEWS,
+    SELFSUBJECTACCESSREVIEWS,
+    SELFSUBJECTRULESREVIEWS,
+    LEASES,
+    CLUSTERROLEBINDINGS,
+    CLUSTERROLES,
+    ROLEBINDINGS,
+    ROLES,
+    PRIORITYCLASSES,
+)
+"""Every built-in resource, in the order of discovery."""
