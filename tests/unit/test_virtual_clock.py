@@ -1,0 +1,284 @@
+"""The virtual clock on which most tests run."""
+
+import asyncio
+import os
+import random
+import signal
+import sys
+import threading
+import time
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from tests.support import virtual_clock
+from tests.support.virtual_clock import EPOCH, START, Deadlock, VirtualClockLoop, run, wall
+
+pytestmark = pytest.mark.virtual_clock
+
+
+async def test_a_year_of_sleep_takes_no_time_and_ends_exactly(clock: VirtualClockLoop) -> None:
+    began = time.monotonic()
+    await asyncio.sleep(365 * 86400.0)
+    assert clock.time() == START + 365 * 86400.0
+    assert wall() == clock.wall() == EPOCH + 365 * 86400.0
+    assert time.monotonic() - began < 5
+
+
+async def test_timers_fire_in_order_each_at_its_own_time(clock: VirtualClockLoop) -> None:
+    rng = random.Random(1)
+    due = [rng.choice((0.0, 0.1, 1 / 3, 7.0, 86400.5)) * rng.randint(0, 3) for _ in range(300)]
+    fired: list[tuple[float, int]] = []
+
+    def fire(number: int) -> None:
+        fired.append((clock.time(), number))
+
+    for number, delay in enumerate(due):
+        clock.call_at(START + delay, fire, number)
+    await asyncio.sleep(3 * 86401)
+    # Sorted by time, and those of one instant by when they were set.
+    assert fired == sorted((START + delay, number) for number, delay in enumerate(due))
+
+
+async def test_cancelled_timers_do_not_fire_and_do_not_stop_the_clock(clock: VirtualClockLoop) -> None:
+    fired: list[int] = []
+    handles = [clock.call_later(n, fired.append, n) for n in range(1, 400)]
+    for handle in handles[:-1]:
+        handle.cancel()
+    await asyncio.sleep(500)
+    assert fired == [399]
+    assert clock.time() == START + 500
+
+
+async def test_a_timeout_fires_at_its_deadline(clock: VirtualClockLoop) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(30):
+            await asyncio.Event().wait()
+    assert clock.time() == START + 30
+
+
+async def test_cancelling_a_sleeper_passes_no_time(clock: VirtualClockLoop) -> None:
+    sleeper = asyncio.create_task(asyncio.sleep(1000))
+    await asyncio.sleep(10)
+    sleeper.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sleeper
+    assert clock.time() == START + 10
+
+
+async def test_settled_waits_for_what_happens_now_and_not_for_what_happens_later(clock: VirtualClockLoop) -> None:
+    seen: list[str] = []
+
+    async def chatter() -> None:
+        for _ in range(50):
+            await asyncio.sleep(0)
+        seen.append("now")
+        await asyncio.sleep(0.001)
+        seen.append("later")
+
+    task = asyncio.create_task(chatter())
+    await clock.settled()
+    assert seen == ["now"]
+    assert clock.time() == START
+    await task
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+        await writer.drain()
+    writer.close()
+
+
+async def test_sockets_of_one_process_talk_while_time_stands_still(clock: VirtualClockLoop) -> None:
+    pending = asyncio.create_task(asyncio.sleep(3600))
+    async with await asyncio.start_server(echo, "127.0.0.1", 0) as server:
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        for size in [1, 100, 70_000, 3_000_000]:
+            # A deadline one virtual millisecond ahead: were time to jump with bytes in flight, it would strike.
+            async with asyncio.timeout(0.001):
+                message = os.urandom(size)
+                writer.write(message)
+                assert await reader.readexactly(size) == message
+        writer.close()
+        await writer.wait_closed()
+    assert clock.time() == START
+    assert not pending.done()
+    pending.cancel()
+
+
+async def test_many_connections_talk_while_time_stands_still(clock: VirtualClockLoop) -> None:
+    async def round_trips(address: tuple[str, int]) -> None:
+        reader, writer = await asyncio.open_connection(*address)
+        for n in range(20):
+            async with asyncio.timeout(0.001):
+                writer.write(b"%06d" % n)
+                assert await reader.readexactly(6) == b"%06d" % n
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(echo, "127.0.0.1", 0) as server:
+        address = server.sockets[0].getsockname()
+        await asyncio.gather(*(round_trips(address) for _ in range(40)))
+    assert clock.time() == START
+
+
+async def test_a_closed_connection_is_noticed_before_time_passes(clock: VirtualClockLoop) -> None:
+    async def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        async with asyncio.timeout(0.001):
+            assert await reader.read() == b""
+        writer.close()
+
+
+async def test_time_stands_still_while_an_executor_works(clock: VirtualClockLoop) -> None:
+    async with asyncio.timeout(0.01):
+        await asyncio.to_thread(time.sleep, 0.2)
+    assert clock.time() == START
+
+
+async def test_time_stands_still_until_the_last_of_several_jobs(clock: VirtualClockLoop) -> None:
+    ended: list[float] = []
+
+    async def job(seconds: float) -> None:
+        await asyncio.to_thread(time.sleep, seconds)
+        ended.append(clock.time())
+
+    await asyncio.gather(job(0.05), job(0.1), job(0.15), asyncio.sleep(1))
+    assert ended == [START] * 3
+    assert clock.time() == START + 1
+
+
+async def test_a_job_that_waits_for_a_timer_of_the_loop_does_not_wait_for_ever(
+    clock: VirtualClockLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(virtual_clock, "PATIENCE", 0.1)
+    gate = threading.Event()
+    clock.call_later(0.2, gate.set)
+    began = time.monotonic()
+    assert await asyncio.to_thread(gate.wait, 10)
+    assert time.monotonic() - began >= 0.25  # the patience, and then the 0.2 s as they really pass
+    assert clock.time() == pytest.approx(START + 0.2, abs=0.05)
+
+
+async def test_a_call_from_a_thread_is_awaited_if_announced(clock: VirtualClockLoop) -> None:
+    answer: asyncio.Future[int] = clock.create_future()
+    thread = threading.Timer(0.1, lambda: clock.call_soon_threadsafe(answer.set_result, 42))
+    with clock.outside():
+        thread.start()
+        assert await answer == 42
+    thread.join()
+    assert clock.time() == START
+
+
+async def test_time_flows_as_it_does_while_a_subprocess_lives(clock: VirtualClockLoop) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", "import time; time.sleep(0.3); print('done')", stdout=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(30):  # virtual; had time jumped, it would have struck at once
+        output, _ = await process.communicate()
+    assert output == b"done\n"
+    assert 0.2 < clock.time() - START < 10
+    flowed = clock.time()
+    await asyncio.sleep(3600)
+    assert clock.time() == flowed + 3600
+
+
+async def test_a_timer_can_end_a_subprocess(clock: VirtualClockLoop) -> None:
+    process = await asyncio.create_subprocess_exec("sleep", "60")
+    await asyncio.sleep(0.1)
+    await clock.settled()
+    process.terminate()
+    assert await process.wait() == -signal.SIGTERM
+
+
+async def test_signals_are_handled(clock: VirtualClockLoop) -> None:
+    got = asyncio.Event()
+    clock.add_signal_handler(signal.SIGUSR1, got.set)
+    clock.call_later(5, os.kill, os.getpid(), signal.SIGUSR1)
+    await got.wait()
+    clock.remove_signal_handler(signal.SIGUSR1)
+    assert clock.time() == START + 5
+
+
+def test_a_deadlock_is_reported_with_who_waits() -> None:
+    async def one_who_waits_in_vain() -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(Deadlock, match=r"(?s)nothing is ready.*one_who_waits_in_vain"):
+        run(one_who_waits_in_vain())
+
+
+def test_a_deadlock_is_reported_though_a_server_listens() -> None:
+    async def main() -> None:
+        async with await asyncio.start_server(echo, "127.0.0.1", 0):
+            await asyncio.Event().wait()
+
+    with pytest.raises(Deadlock):
+        run(main())
+
+
+def test_a_deadlock_does_not_stop_the_cleaning_up() -> None:
+    cleaned: list[float] = []
+
+    async def main() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(10)
+            cleaned.append(asyncio.get_running_loop().time())
+
+    with pytest.raises(Deadlock):
+        run(main())
+    assert cleaned == [START + 10]
+
+
+def test_closing_waits_for_the_threads_of_the_executor() -> None:
+    ended: list[int] = []
+
+    def job() -> None:
+        time.sleep(0.1)
+        ended.append(1)
+
+    async def main() -> None:
+        _unawaited = asyncio.get_running_loop().run_in_executor(None, job)
+
+    run(main())
+    assert ended == [1]
+
+
+def test_two_runs_are_the_same() -> None:
+    async def story() -> list[tuple[float, int]]:
+        rng = random.Random(7)
+        seen: list[tuple[float, int]] = []
+
+        async def actor(number: int) -> None:
+            for _ in range(20):
+                await asyncio.sleep(rng.choice([0, 0.5, 1]))
+                seen.append((asyncio.get_running_loop().time(), number))
+
+        await asyncio.gather(*(actor(n) for n in range(10)))
+        return seen
+
+    assert run(story()) == run(story())
+
+
+async def test_an_http_client_and_its_server_keep_time_together(clock: VirtualClockLoop) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        await asyncio.sleep(float(request.query["after"]))
+        return web.json_response({"at": clock.time()})
+
+    app = web.Application()
+    app.router.add_get("/", answer)
+    async with TestServer(app) as server, aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session:
+        for n in range(50):
+            async with session.get(server.make_url("/"), params={"after": "20"}) as response:
+                assert await response.json() == {"at": START + 20 * (n + 1)}
+        with pytest.raises(TimeoutError):
+            await session.get(server.make_url("/"), params={"after": "40"})
+        assert clock.time() == pytest.approx(START + 20 * 50 + 30)
