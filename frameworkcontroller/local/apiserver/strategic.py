@@ -153,7 +153,7 @@ def _agrees(item: Any, wanted: Any) -> bool:
 
 
 def _ordered(items: list[Any], wanted: Sequence[Any], live: list[Any], field: Field) -> list[Any]:
-    """``items`` with those that the patch names in its order, each other one before what it stood before in ``live``."""
+    """``items`` with those that the patch names in its order, others before what they stood before in ``live``."""
     key = field.patch_key
     ranks = {_identity(item, key): rank for rank, item in reversed(list(enumerate(wanted)))}
     places = {_identity(item, key): place for place, item in reversed(list(enumerate(live)))}
