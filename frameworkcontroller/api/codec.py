@@ -1,0 +1,366 @@
+"""Between status records and the JSON of the wire.
+
+Encoding a Task is cached on the Task (``TaskStatus.encoded``), so that a status write costs the Tasks that changed
+plus one join. Decoding accepts whatever the original controller wrote.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import io
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.completion import CompletionStatus, ContainerCompletion, PodCompletion, Trigger
+from frameworkcontroller.api.status import (
+    Condition,
+    FrameworkAttemptStatus,
+    FrameworkStatus,
+    RetryPolicyStatus,
+    State,
+    TaskAttemptStatus,
+    TaskRoleStatus,
+    TaskStatus,
+)
+from frameworkcontroller.api.timestamps import format_time, parse_time
+
+COMPRESSION_THRESHOLD_BYTES = 716_800
+"""JSON of taskRoleStatuses at or above this many bytes is stored compressed, if compression is on (700 KiB)."""
+
+MAX_DECOMPRESSED_BYTES = 64 << 20
+"""More than 10,000 Tasks can need; a compressed status that grows beyond it is refused (a gzip bomb)."""
+
+
+class StatusError(ValueError):
+    """A stored status that is not one. Its text names the field."""
+
+
+# --- encoding ---------------------------------------------------------------------------------------------------
+
+
+def encode_status(framework: str, status: FrameworkStatus, *, compress: bool = False) -> bytes:
+    """JSON of the whole ``status`` of the Framework named ``framework``.
+
+    ``compress``: store the roles gzipped once they reach ``COMPRESSION_THRESHOLD_BYTES``.
+    """
+    roles = encode_roles(framework, status.attempt.roles)
+    compressed = None
+    if compress and len(roles) >= COMPRESSION_THRESHOLD_BYTES:
+        compressed = base64.b64encode(gzip.compress(roles, compresslevel=1, mtime=0)).decode()
+    attempt = status.attempt
+    uid = attempt.configmap_uid
+    body: dict[str, Any] = {
+        "startTime": format_time(status.start_time),
+        "runTime": _time(status.run_time),
+        "completionTime": _time(status.completion_time),
+        "transitionTime": format_time(status.transition_time),
+        "state": status.state,
+        "retryPolicyStatus": _retry(status.retry),
+        "attemptStatus": {
+            "id": attempt.id,
+            "startTime": format_time(attempt.start_time),
+            "runTime": _time(attempt.run_time),
+            "completionTime": _time(attempt.completion_time),
+            "instanceUID": None if uid is None else names.attempt_instance_uid(attempt.id, uid),
+            "configMapName": names.configmap_name(framework),
+            "configMapUID": uid,
+            "completionStatus": _completion(attempt.completion_status),
+            "taskRoleStatuses": orjson.Fragment(roles) if compressed is None else None,
+        },
+    }
+    if compressed is not None:
+        body["attemptStatus"]["taskRoleStatusesCompressed"] = compressed
+    if status.observed_generation is not None:
+        body["observedGeneration"] = status.observed_generation
+    if status.conditions:
+        body["conditions"] = [_condition(condition) for condition in status.conditions]
+    return orjson.dumps(body)
+
+
+def encode_roles(framework: str, roles: list[TaskRoleStatus]) -> bytes:
+    """JSON of ``taskRoleStatuses``."""
+    return orjson.dumps(
+        [
+            {
+                "name": role.name,
+                "instanceUID": role.instance_uid,
+                "podGracefulDeletionTimeoutSec": role.pod_graceful_deletion_timeout_sec,
+                "taskStatuses": [orjson.Fragment(encode_task(framework, role.name, task)) for task in role.tasks],
+            }
+            for role in roles
+        ]
+    )
+
+
+def encode_task(framework: str, role: str, task: TaskStatus) -> bytes:
+    """JSON of one element of ``taskStatuses``."""
+    if task.encoded is None:
+        attempt = task.attempt
+        uid = attempt.pod_uid
+        task.encoded = orjson.dumps(
+            {
+                "index": task.index,
+                "instanceUID": task.instance_uid,
+                "startTime": format_time(task.start_time),
+                "runTime": _time(task.run_time),
+                "completionTime": _time(task.completion_time),
+                "transitionTime": format_time(task.transition_time),
+                "state": task.state,
+                "deletionPending": task.deletion_pending,
+                "retryPolicyStatus": _retry(task.retry),
+                "attemptStatus": {
+                    "id": attempt.id,
+                    "startTime": format_time(attempt.start_time),
+                    "runTime": _time(attempt.run_time),
+                    "completionTime": _time(attempt.completion_time),
+                    "instanceUID": None if uid is None else names.attempt_instance_uid(attempt.id, uid),
+                    "podName": names.pod_name(framework, role, task.index),
+                    "podUID": uid,
+                    "podNodeName": attempt.pod_node_name,
+                    "podIP": attempt.pod_ip,
+                    "podHostIP": attempt.pod_host_ip,
+                    "completionStatus": _completion(attempt.completion_status),
+                },
+            }
+        )
+    return task.encoded
+
+
+def pod_completion_body(pod: PodCompletion) -> dict[str, Any]:
+    """JSON value of a failed Pod's own words, empty fields left out; also what diagnostics quote."""
+    body: dict[str, Any] = {}
+    if pod.reason:
+        body["reason"] = pod.reason
+    if pod.message:
+        body["message"] = pod.message
+    if pod.containers:
+        body["containers"] = [_container(container) for container in pod.containers]
+    return body
+
+
+def _container(container: ContainerCompletion) -> dict[str, Any]:
+    body: dict[str, Any] = {"name": container.name}
+    if container.reason:
+        body["reason"] = container.reason
+    if container.message:
+        body["message"] = container.message
+    if container.signal:
+        body["signal"] = container.signal
+    body["code"] = container.code
+    return body
+
+
+def _completion(completion: CompletionStatus | None) -> dict[str, Any] | None:
+    if completion is None:
+        return None
+    body: dict[str, Any] = {
+        "code": completion.code,
+        "phrase": completion.phrase,
+        "type": {"name": completion.type_name, "attributes": completion.attributes},
+        "diagnostics": completion.diagnostics,
+    }
+    if completion.trigger is not None:
+        body["trigger"] = {
+            "message": completion.trigger.message,
+            "taskRoleName": completion.trigger.task_role_name,
+            "taskIndex": completion.trigger.task_index,
+        }
+    if completion.pod is not None:
+        body["pod"] = pod_completion_body(completion.pod)
+    return body
+
+
+def _condition(condition: Condition) -> dict[str, Any]:
+    return {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
+        "lastTransitionTime": format_time(condition.last_transition_time),
+        "observedGeneration": condition.observed_generation,
+    }
+
+
+def _retry(retry: RetryPolicyStatus) -> dict[str, Any]:
+    return {
+        "totalRetriedCount": retry.total_retried_count,
+        "accountableRetriedCount": retry.accountable_retried_count,
+        "retryDelaySec": retry.retry_delay_sec,
+    }
+
+
+def _time(seconds: int | None) -> str | None:
+    return None if seconds is None else format_time(seconds)
+
+
+# --- decoding ---------------------------------------------------------------------------------------------------
+
+
+def decode_status(body: Any) -> FrameworkStatus | None:
+    """The status in an API object, or None if it has none yet.
+
+    Raises:
+        StatusError: ``body`` is not a Framework status.
+    """
+    if not body:
+        return None
+    try:
+        return _decode_status(body)
+    except StatusError:
+        raise
+    except KeyError as error:
+        raise StatusError(f"status: field {error.args[0]!r} is missing") from None
+    except (TypeError, ValueError, AttributeError) as error:
+        raise StatusError(f"status: {error}") from None
+
+
+def decompress_roles(text: str) -> Any:
+    """The JSON value of ``taskRoleStatusesCompressed``.
+
+    Raises:
+        StatusError: not base64, not gzip, not JSON, or more than ``MAX_DECOMPRESSED_BYTES`` of it.
+    """
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(base64.b64decode(text, validate=True))) as stream:
+            raw = stream.read(MAX_DECOMPRESSED_BYTES + 1)
+        if len(raw) > MAX_DECOMPRESSED_BYTES:
+            raise StatusError(f"status.attemptStatus.taskRoleStatusesCompressed: over {MAX_DECOMPRESSED_BYTES} bytes")
+        return orjson.loads(raw)
+    except (binascii.Error, OSError, EOFError, zlib.error, orjson.JSONDecodeError) as error:
+        raise StatusError(f"status.attemptStatus.taskRoleStatusesCompressed: {error}") from None
+
+
+def _decode_status(body: Mapping[str, Any]) -> FrameworkStatus:
+    attempt = body["attemptStatus"]
+    roles = attempt.get("taskRoleStatuses")
+    if roles is None and attempt.get("taskRoleStatusesCompressed"):
+        roles = decompress_roles(attempt["taskRoleStatusesCompressed"])
+    return FrameworkStatus(
+        start_time=parse_time(body["startTime"]),
+        run_time=_parse(body.get("runTime")),
+        completion_time=_parse(body.get("completionTime")),
+        transition_time=parse_time(body["transitionTime"]),
+        state=State(body["state"]),
+        retry=_decode_retry(body.get("retryPolicyStatus")),
+        attempt=FrameworkAttemptStatus(
+            id=_int(attempt["id"]),
+            start_time=parse_time(attempt["startTime"]),
+            run_time=_parse(attempt.get("runTime")),
+            completion_time=_parse(attempt.get("completionTime")),
+            configmap_uid=attempt.get("configMapUID"),
+            completion_status=_decode_completion(attempt.get("completionStatus")),
+            roles=[_decode_role(role) for role in roles or ()],
+        ),
+        observed_generation=body.get("observedGeneration"),
+        conditions=[_decode_condition(condition) for condition in body.get("conditions") or ()],
+    )
+
+
+def _decode_role(body: Mapping[str, Any]) -> TaskRoleStatus:
+    tasks = [_decode_task(task) for task in body.get("taskStatuses") or ()]
+    if any(task.index != position for position, task in enumerate(tasks)):
+        raise StatusError(f"status of TaskRole {body['name']!r}: taskStatuses are not in order of index")
+    return TaskRoleStatus(
+        name=body["name"],
+        # The original wrote none in its oldest statuses; the role's Pods then bear none either.
+        instance_uid=body.get("instanceUID") or "",
+        pod_graceful_deletion_timeout_sec=body.get("podGracefulDeletionTimeoutSec"),
+        tasks=tasks,
+    )
+
+
+def _decode_task(body: Mapping[str, Any]) -> TaskStatus:
+    attempt = body["attemptStatus"]
+    return TaskStatus(
+        index=_int(body["index"]),
+        instance_uid=body.get("instanceUID") or "",
+        start_time=parse_time(body["startTime"]),
+        run_time=_parse(body.get("runTime")),
+        completion_time=_parse(body.get("completionTime")),
+        transition_time=parse_time(body["transitionTime"]),
+        state=State(body["state"]),
+        deletion_pending=bool(body.get("deletionPending", False)),
+        retry=_decode_retry(body.get("retryPolicyStatus")),
+        attempt=TaskAttemptStatus(
+            id=_int(attempt["id"]),
+            start_time=parse_time(attempt["startTime"]),
+            run_time=_parse(attempt.get("runTime")),
+            completion_time=_parse(attempt.get("completionTime")),
+            pod_uid=attempt.get("podUID"),
+            pod_node_name=attempt.get("podNodeName"),
+            pod_ip=attempt.get("podIP"),
+            pod_host_ip=attempt.get("podHostIP"),
+            completion_status=_decode_completion(attempt.get("completionStatus")),
+        ),
+    )
+
+
+def _decode_retry(body: Mapping[str, Any] | None) -> RetryPolicyStatus:
+    body = body or {}
+    return RetryPolicyStatus(
+        total_retried_count=body.get("totalRetriedCount") or 0,
+        accountable_retried_count=body.get("accountableRetriedCount") or 0,
+        retry_delay_sec=body.get("retryDelaySec"),
+    )
+
+
+def _decode_completion(body: Mapping[str, Any] | None) -> CompletionStatus | None:
+    if body is None:
+        return None
+    kind = body.get("type") or {}
+    attributes = kind.get("attributes")
+    trigger = body.get("trigger")
+    pod = body.get("pod")
+    return CompletionStatus(
+        code=_int(body["code"]),
+        phrase=body.get("phrase") or "",
+        type_name=kind.get("name") or "",
+        attributes=None if attributes is None else tuple(attributes),
+        diagnostics=body.get("diagnostics") or "",
+        trigger=None
+        if trigger is None
+        else Trigger(trigger.get("message") or "", trigger.get("taskRoleName") or "", trigger.get("taskIndex") or 0),
+        pod=None
+        if pod is None
+        else PodCompletion(
+            reason=pod.get("reason") or "",
+            message=pod.get("message") or "",
+            containers=tuple(
+                ContainerCompletion(
+                    name=item["name"],
+                    code=item.get("code") or 0,
+                    reason=item.get("reason") or "",
+                    message=item.get("message") or "",
+                    signal=item.get("signal") or 0,
+                )
+                for item in pod.get("containers") or ()
+            ),
+        ),
+    )
+
+
+def _decode_condition(body: Mapping[str, Any]) -> Condition:
+    return Condition(
+        type=body["type"],
+        status=body["status"],
+        reason=body.get("reason") or "",
+        message=body.get("message") or "",
+        last_transition_time=parse_time(body["lastTransitionTime"]),
+        observed_generation=body.get("observedGeneration") or 0,
+    )
+
+
+def _parse(text: str | None) -> int | None:
+    return None if text is None else parse_time(text)
+
+
+def _int(value: Any) -> int:
+    if type(value) is not int:
+        raise StatusError(f"status: {value!r} is not an integer")
+    return value

@@ -1,0 +1,267 @@
+"""What this controller keeps of each watched object: slotted records in place of the whole JSON.
+
+A record is a few hundred bytes where the decoded object is tens of kilobytes. Decoders take one object as the API
+server wrote it and raise ``ObjectError`` for one that is not usable, which harms nothing but itself.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.completion import ContainerCompletion, PodCompletion
+from frameworkcontroller.api.spec import FrameworkSpec
+from frameworkcontroller.api.timestamps import parse_time
+
+
+class ObjectError(ValueError):
+    """An API object without what every object has (name, UID, ...). Its text names the field."""
+
+
+@dataclass(slots=True, frozen=True)
+class Identity:
+    """What tells whose object something is: enough to adopt it, delete it, or leave it alone.
+
+    ``marks`` are the FC_ annotations that name one attempt (``names.POD_IDENTITY`` or ``names.CONFIGMAP_IDENTITY``),
+    None if any of them is missing.
+    """
+
+    uid: str
+    controller_uid: str | None
+    marks: tuple[str, ...] | None
+    deleting: bool
+
+
+@dataclass(slots=True, frozen=True)
+class ContainerRecord:
+    """How a container of a failed Pod ended. ``finished`` is its RFC 3339 time, "" while it has not terminated."""
+
+    completion: ContainerCompletion
+    terminated: bool
+    finished: str
+
+
+@dataclass(slots=True, frozen=True)
+class PodRecord:
+    """A Pod that bears the label of some Framework. ``containers`` (init containers first) only once it failed."""
+
+    key: str
+    namespace: str
+    name: str
+    resource_version: str
+    identity: Identity
+    framework: str
+    phase: str
+    node_name: str = ""
+    pod_ip: str = ""
+    host_ip: str = ""
+    deletion_time: int | None = None
+    deletion_grace_sec: int = 0
+    reason: str = ""
+    message: str = ""
+    containers: tuple[ContainerRecord, ...] = ()
+
+    @property
+    def uid(self) -> str:
+        """The Pod's UID."""
+        return self.identity.uid
+
+    @property
+    def completion(self) -> PodCompletion:
+        """The Pod's own words on how it failed."""
+        return PodCompletion(self.reason, self.message, tuple(item.completion for item in self.containers))
+
+
+@dataclass(slots=True, frozen=True)
+class ConfigMapRecord:
+    """A ConfigMap that bears the label of some Framework."""
+
+    key: str
+    namespace: str
+    name: str
+    resource_version: str
+    identity: Identity
+    framework: str
+
+    @property
+    def uid(self) -> str:
+        """The ConfigMap's UID."""
+        return self.identity.uid
+
+
+@dataclass(slots=True)
+class FrameworkRecord:
+    """A Framework as cached. Spec and metadata stay encoded: most Frameworks of a big cluster are completed.
+
+    ``status`` is the decoded status body until the ledger has taken it (it may be megabytes), then None.
+    """
+
+    key: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    deletion_time: int | None
+    metadata_json: bytes
+    spec_json: bytes
+    status: Any
+
+
+@dataclass(slots=True, frozen=True)
+class Framework:
+    """A Framework as the machine sees it: who it is and what its user wants."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    deleting: bool
+    spec: FrameworkSpec
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+def decode_pod(raw: bytes) -> PodRecord:
+    """A Pod's record.
+
+    Raises:
+        ObjectError: not a usable Pod.
+    """
+    try:
+        return pod_record(orjson.loads(raw))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _object_error("Pod", error) from error
+
+
+def decode_configmap(raw: bytes) -> ConfigMapRecord:
+    """A ConfigMap's record.
+
+    Raises:
+        ObjectError: not a usable ConfigMap.
+    """
+    try:
+        return configmap_record(orjson.loads(raw))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _object_error("ConfigMap", error) from error
+
+
+def decode_framework(raw: bytes) -> FrameworkRecord:
+    """A Framework's record.
+
+    Raises:
+        ObjectError: not a usable Framework (a bad spec or status inside is another matter: see the ledger).
+    """
+    try:
+        return framework_record(orjson.loads(raw))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _object_error("Framework", error) from error
+
+
+def pod_record(body: Mapping[str, Any]) -> PodRecord:
+    """The record of a decoded Pod."""
+    metadata = body["metadata"]
+    spec = body.get("spec") or {}
+    status = body.get("status") or {}
+    phase = sys.intern(status.get("phase") or "")
+    deletion = metadata.get("deletionTimestamp")
+    containers: tuple[ContainerRecord, ...] = ()
+    if phase == "Failed":
+        containers = tuple(
+            _container(item)
+            for listed in ("initContainerStatuses", "containerStatuses")
+            for item in status.get(listed) or ()
+        )
+    return PodRecord(
+        key=_key(metadata),
+        namespace=sys.intern(metadata["namespace"]),
+        name=metadata["name"],
+        resource_version=metadata["resourceVersion"],
+        identity=_identity(metadata, names.POD_IDENTITY),
+        framework=sys.intern((metadata.get("labels") or {}).get(names.FRAMEWORK_NAME) or ""),
+        phase=phase,
+        node_name=sys.intern(spec.get("nodeName") or ""),
+        pod_ip=status.get("podIP") or "",
+        host_ip=sys.intern(status.get("hostIP") or ""),
+        deletion_time=None if deletion is None else parse_time(deletion),
+        deletion_grace_sec=metadata.get("deletionGracePeriodSeconds") or 0,
+        reason=status.get("reason") or "",
+        message=status.get("message") or "",
+        containers=containers,
+    )
+
+
+def configmap_record(body: Mapping[str, Any]) -> ConfigMapRecord:
+    """The record of a decoded ConfigMap."""
+    metadata = body["metadata"]
+    return ConfigMapRecord(
+        key=_key(metadata),
+        namespace=sys.intern(metadata["namespace"]),
+        name=metadata["name"],
+        resource_version=metadata["resourceVersion"],
+        identity=_identity(metadata, names.CONFIGMAP_IDENTITY),
+        framework=sys.intern((metadata.get("labels") or {}).get(names.FRAMEWORK_NAME) or ""),
+    )
+
+
+def framework_record(body: Mapping[str, Any]) -> FrameworkRecord:
+    """The record of a decoded Framework."""
+    metadata = body["metadata"]
+    deletion = metadata.get("deletionTimestamp")
+    return FrameworkRecord(
+        key=_key(metadata),
+        namespace=sys.intern(metadata["namespace"]),
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        generation=metadata.get("generation") or 0,
+        deletion_time=None if deletion is None else parse_time(deletion),
+        metadata_json=orjson.dumps(metadata),
+        spec_json=orjson.dumps(body.get("spec")),
+        status=body.get("status"),
+    )
+
+
+def _key(metadata: Mapping[str, Any]) -> str:
+    return f"{metadata['namespace']}/{metadata['name']}"
+
+
+def _identity(metadata: Mapping[str, Any], marks: tuple[str, ...]) -> Identity:
+    annotations = metadata.get("annotations") or {}
+    owner = next((ref.get("uid") for ref in metadata.get("ownerReferences") or () if ref.get("controller")), None)
+    return Identity(
+        uid=metadata["uid"],
+        controller_uid=owner,
+        marks=tuple(annotations[mark] for mark in marks) if all(mark in annotations for mark in marks) else None,
+        deleting=metadata.get("deletionTimestamp") is not None,
+    )
+
+
+def _container(status: Mapping[str, Any]) -> ContainerRecord:
+    terminated = (status.get("state") or {}).get("terminated")
+    end = terminated or {}
+    return ContainerRecord(
+        completion=ContainerCompletion(
+            name=status.get("name") or "",
+            code=end.get("exitCode") or 0,
+            reason=end.get("reason") or "",
+            message=end.get("message") or "",
+            signal=end.get("signal") or 0,
+        ),
+        terminated=terminated is not None,
+        finished=end.get("finishedAt") or "",
+    )
+
+
+def _object_error(kind: str, error: Exception) -> ObjectError:
+    if isinstance(error, KeyError):
+        return ObjectError(f"{kind}: field {error.args[0]!r} is missing")
+    return ObjectError(f"{kind}: {error}")

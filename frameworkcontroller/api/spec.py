@@ -1,0 +1,136 @@
+"""The spec of a Framework, read once per generation.
+
+Source: the Framework API reference, "spec". The bounds are the documented ones and never stricter: a client takes a
+refused spec for a job that failed for good. Absent and null both mean the default, because real clients send either.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+
+from frameworkcontroller.api import names
+
+_INT32_MAX = 2**31 - 1
+_INT64_MAX = 2**63 - 1
+
+RETRY_ALWAYS = -2
+RETRY_ON_FAILURE = -1
+MAX_TASK_NUMBER = 10000
+
+
+class SpecError(ValueError):
+    """A spec that no schema refused but that cannot be run. Its text names each bad field and its value."""
+
+
+class ExecutionType(StrEnum):
+    """What the user wants of the Framework."""
+
+    CREATE = "Create"
+    START = "Start"
+    STOP = "Stop"
+
+
+class _SpecModel(BaseModel):
+    # Unknown fields pass: clients send keys of their own, and the API server has already pruned or kept them.
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="ignore", frozen=True, alias_generator=to_camel, populate_by_name=True, strict=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_means_default(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: item for key, item in value.items() if item is not None}
+        return value
+
+
+class RetryPolicy(_SpecModel):
+    """When to try again. ``max_retry_count``: -2 always, even on success; -1 on every failure; n that many times."""
+
+    fancy_retry_policy: bool = False
+    max_retry_count: Annotated[int, Field(ge=RETRY_ALWAYS, le=_INT32_MAX)] = 0
+
+
+class CompletionPolicy(_SpecModel):
+    """How many completed Tasks of a role complete the attempt; less than 1 is never."""
+
+    min_failed_task_count: Annotated[int, Field(ge=-1, le=_INT32_MAX)] = 0
+    min_succeeded_task_count: Annotated[int, Field(ge=-1, le=_INT32_MAX)] = 0
+
+
+class TaskSpec(_SpecModel):
+    """What each Task of a role is. ``pod`` is a PodTemplateSpec that passes through untouched.
+
+    ``pod_graceful_deletion_timeout_sec``: None never force-deletes (consistency); n does so n seconds after a Pod's
+    deletion began (availability).
+    """
+
+    retry_policy: RetryPolicy = RetryPolicy()
+    pod_graceful_deletion_timeout_sec: Annotated[int, Field(ge=-(_INT64_MAX + 1), le=_INT64_MAX)] | None = None
+    pod: dict[str, Any] = Field(default_factory=dict)
+
+
+class TaskRoleSpec(_SpecModel):
+    """One group of alike Tasks."""
+
+    name: Annotated[str, StringConstraints(pattern=names.NAME_PATTERN)]
+    task_number: Annotated[int, Field(ge=0, le=MAX_TASK_NUMBER)] = 1
+    framework_attempt_completion_policy: CompletionPolicy = CompletionPolicy()
+    task: TaskSpec = TaskSpec()
+
+
+class FrameworkSpec(_SpecModel):
+    """What the user asked for."""
+
+    description: str | None = None
+    execution_type: Annotated[ExecutionType, Field(strict=False)] = ExecutionType.START
+    retry_policy: RetryPolicy = RetryPolicy()
+    task_roles: tuple[TaskRoleSpec, ...] = Field(default=(), strict=False)
+
+    @model_validator(mode="after")
+    def _role_names_are_unique(self) -> FrameworkSpec:
+        seen: set[str] = set()
+        for position, role in enumerate(self.task_roles):
+            if role.name in seen:
+                raise ValueError(f"taskRoles[{position}].name: {role.name!r} is already the name of another TaskRole")
+            seen.add(role.name)
+        return self
+
+    @property
+    def task_count(self) -> int:
+        """Tasks of all roles together."""
+        return sum(role.task_number for role in self.task_roles)
+
+    def role(self, name: str) -> TaskRoleSpec | None:
+        """The role of that name, if the spec has it."""
+        return next((role for role in self.task_roles if role.name == name), None)
+
+
+def parse_spec(spec: Any) -> FrameworkSpec:
+    """Read a Framework's ``spec`` as the API server holds it.
+
+    Raises:
+        SpecError: a field is out of its documented bounds or of the wrong type; the text names field and value.
+    """
+    if spec is None:
+        spec = {}
+    try:
+        return FrameworkSpec.model_validate(spec)
+    except ValidationError as error:
+        raise SpecError("; ".join(_describe(detail) for detail in error.errors())) from None
+
+
+def _describe(detail: Any) -> str:
+    path = "spec"
+    for part in detail["loc"]:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}"
+    if detail["type"] == "missing":
+        return f"{path}: is required"
+    if detail["type"] == "value_error":
+        return f"{path}: {detail['ctx']['error']}"
+    value = repr(detail["input"])
+    return f"{path}: {value if len(value) <= 80 else value[:77] + '...'}: {detail['msg']}"

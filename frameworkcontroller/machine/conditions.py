@@ -1,0 +1,65 @@
+"""Conditions of a Framework: a summary in Kubernetes' own terms, computed from the status and never an input of it.
+
+Source: the Framework API reference, "Conditions".
+"""
+
+from __future__ import annotations
+
+import re
+
+from frameworkcontroller.api.completion import CompletionStatus
+from frameworkcontroller.api.status import Condition, State
+from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.model import Urgency
+from frameworkcontroller.machine.tracker import Tracker
+
+_REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+_MAX_REASON = 1024
+_MAX_MESSAGE = 32768
+_STALLS_TOLD = 3
+
+
+def refresh(ctx: Context) -> None:
+    """Bring the conditions in line with the status. Costs the same however many Tasks there are."""
+    status = ctx.status
+    state = status.state
+    completed = state is State.COMPLETED
+    now = {
+        "Running": (state is State.RUNNING, state.value, f"FrameworkAttempt {status.attempt.id}"),
+        "Completed": (completed, state.value, f"FrameworkAttempt {status.attempt.id}"),
+    }
+    completion = status.attempt.completion_status
+    if completed and completion is not None:
+        kind = "Succeeded" if completion.succeeded else "Failed"
+        now[kind] = (True, _reason(completion), completion.diagnostics)
+    stalled = _stalled(ctx.tracker)
+    if stalled is not None:
+        now["Stalled"] = (True, *stalled)
+    elif any(condition.type == "Stalled" for condition in status.conditions):
+        now["Stalled"] = (False, "Progressing", "")
+    kept = {condition.type: condition for condition in status.conditions}
+    fresh = []
+    for kind, (value, reason, message) in now.items():
+        text = "True" if value else "False"
+        old = kept.get(kind)
+        since = ctx.env.second if old is None or old.status != text else old.last_transition_time
+        fresh.append(
+            Condition(kind, text, reason[:_MAX_REASON], message[:_MAX_MESSAGE], since, ctx.framework.generation)
+        )
+    if fresh != status.conditions:
+        status.conditions = fresh
+        ctx.tracker.change_head(Urgency.SOON)
+
+
+def _reason(completion: CompletionStatus) -> str:
+    """The phrase, which a podFailureSpec may have made one that the API does not take for a reason."""
+    return completion.phrase if _REASON.fullmatch(completion.phrase) else completion.type_name
+
+
+def _stalled(tracker: Tracker) -> tuple[str, str] | None:
+    if not tracker.stalls:
+        return None
+    stalls = list(tracker.stalls.values())
+    told = "; ".join(stall.message for stall in stalls[:_STALLS_TOLD])
+    more = f"; and {len(stalls) - _STALLS_TOLD} more" if len(stalls) > _STALLS_TOLD else ""
+    return stalls[0].reason, told + more

@@ -1,0 +1,82 @@
+"""What every decision of one plan looks at, and where it puts what it decided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.objects import Framework
+from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, TaskStatus
+from frameworkcontroller.machine.model import Action, Create, Env, Kind, Observed, Plan, Record, Target, known
+from frameworkcontroller.machine.tracker import CREATIONS, TrackedRole, Tracker
+
+
+@dataclass(slots=True)
+class Context:
+    """One plan in the making."""
+
+    framework: Framework
+    tracker: Tracker
+    observed: Observed
+    env: Env
+    plan: Plan = field(default_factory=Plan)
+
+    @property
+    def status(self) -> FrameworkStatus:
+        """The tracked status; the first plan has made one before anything asks."""
+        return known(self.tracker.status, "status")
+
+    @property
+    def attempt(self) -> FrameworkAttemptStatus:
+        """The Framework's current attempt."""
+        return self.status.attempt
+
+    @property
+    def completing(self) -> bool:
+        """Whether the current attempt is decided complete (or is)."""
+        return self.attempt.completion_status is not None
+
+    def record(
+        self,
+        reason: str,
+        message: str,
+        task: tuple[TrackedRole, TaskStatus] | None = None,
+        *,
+        warning: bool = False,
+    ) -> None:
+        """Note what happened to the Framework, or to one Task."""
+        role, index = (None, None) if task is None else (task[0].status.name, task[1].index)
+        self.plan.records.append(Record(reason, message, role, index, warning))
+
+    def wake_at(self, when: float) -> None:
+        """Plan again at ``when`` (seconds since the epoch) at the latest."""
+        delay = max(0.0, when - self.env.now)
+        if self.plan.wake_after is None or delay < self.plan.wake_after:
+            self.plan.wake_after = delay
+
+    def act(self, action: Action) -> None:
+        """Have the action done now, or look again once it is no longer held back."""
+        target = action.target
+        key = (target.role, target.index) if target.kind is Kind.POD else None
+        until = self.tracker.held_until(key)
+        if target.kind is Kind.POD and isinstance(action, Create):
+            until = max(until, self.tracker.held_until(CREATIONS))
+        if until <= self.env.now:
+            self.plan.actions.append(action)
+        elif key is None:
+            self.wake_at(until)
+        else:
+            self.tracker.set_alarm(key, until)
+
+    def framework_target(self) -> Target:
+        """The Framework itself."""
+        return Target(Kind.FRAMEWORK, self.framework.name)
+
+    def configmap_target(self) -> Target:
+        """The ConfigMap of the current attempt."""
+        return Target(Kind.CONFIGMAP, names.configmap_name(self.framework.name), self.attempt.id)
+
+    def pod_target(self, role: TrackedRole, task: TaskStatus) -> Target:
+        """The Pod of the Task's current attempt."""
+        name = names.pod_name(self.framework.name, role.status.name, task.index)
+        return Target(Kind.POD, name, task.attempt.id, role.status.name, task.index, task.instance_uid)

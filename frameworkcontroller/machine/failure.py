@@ -1,0 +1,235 @@
+"""Why a Pod failed, or could not be created, as a completion status.
+
+Source: behaviour, "Completion codes" (classification, diagnostics) and "Sync" (table of creation errors).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import orjson
+
+from frameworkcontroller.api.codec import pod_completion_body
+from frameworkcontroller.api.completion import (
+    CONTAINER_PERMANENT_FAILED,
+    CONTAINER_TRANSIENT_CONFLICT_FAILED,
+    CONTAINER_TRANSIENT_FAILED,
+    CONTAINER_UNRECOGNIZED_FAILED_PHRASE,
+    FAILED,
+    POD_CREATION_PERMANENT_ERROR,
+    POD_CREATION_UNKNOWN_ERROR,
+    POD_FAILED_WITHOUT_FAILED_CONTAINER,
+    Code,
+    CompletionStatus,
+)
+from frameworkcontroller.api.objects import ContainerRecord, PodRecord
+from frameworkcontroller.api.timestamps import parse_time
+from frameworkcontroller.machine.model import Refused
+
+
+class Regex(Protocol):
+    """A compiled pattern. The product gives RE2's, which no user's pattern can make slow."""
+
+    def search(self, text: str, /) -> Any:
+        """The first match anywhere in ``text``, or None."""
+
+
+class _Whole:
+    """Matches any text, whole: what the built-in patterns name so that it appears in the diagnostics."""
+
+    class _Match:
+        def __init__(self, text: str) -> None:
+            self._text = text
+
+        def group(self) -> str:
+            return self._text
+
+    def search(self, text: str, /) -> Any:
+        return self._Match(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Whole numbers from ``low`` to ``high``, both included; None is open."""
+
+    low: int | None = None
+    high: int | None = None
+
+    def __contains__(self, value: int) -> bool:
+        return (self.low is None or self.low <= value) and (self.high is None or value <= self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerPattern:
+    """Matches a container that all the given fields match. All but the name need one that has terminated."""
+
+    name: Regex | None = None
+    reason: Regex | None = None
+    message: Regex | None = None
+    signal: Range | None = None
+    code: Range | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodPattern:
+    """Matches a Pod that all the given fields match, each container pattern on *some* container."""
+
+    name: Regex | None = None
+    reason: Regex | None = None
+    message: Regex | None = None
+    containers: tuple[ContainerPattern, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FailureClass:
+    """A completion code and the patterns that lead to it; any of them will do."""
+
+    code: Code
+    patterns: tuple[PodPattern, ...]
+
+
+def _exit_code(code: Code) -> FailureClass:
+    whole = _Whole()
+    container = ContainerPattern(name=whole, message=whole, code=Range(code.code, code.code))
+    return FailureClass(code, (PodPattern(containers=(container,)),))
+
+
+BUILT_IN: tuple[FailureClass, ...] = (
+    _exit_code(CONTAINER_TRANSIENT_FAILED),
+    _exit_code(CONTAINER_TRANSIENT_CONFLICT_FAILED),
+    _exit_code(CONTAINER_PERMANENT_FAILED),
+)
+"""The contract's own exit codes; they come before anything configured."""
+
+
+class Classifier:
+    """Classifies failed Pods: the built-in classes, then the configured ones in order; the first match wins."""
+
+    def __init__(self, configured: Sequence[FailureClass] = ()) -> None:
+        self._classes = (*BUILT_IN, *configured)
+
+    def classify(self, pod: PodRecord) -> CompletionStatus:
+        """The completion status of ``pod``, which is in phase Failed."""
+        for failure in self._classes:
+            for pattern in failure.patterns:
+                matched = _match_pod(pattern, pod)
+                if matched is not None:
+                    text = f"Pod failed: PodPattern matched: {_go_json(matched)}"
+                    return CompletionStatus.of(failure.code, text, pod=pod.completion)
+        text = f"Pod failed: PodPattern unmatched: {_go_json(pod_completion_body(pod.completion))}"
+        last = _last_to_fail(pod.containers)
+        if last is None:
+            return CompletionStatus.of(POD_FAILED_WITHOUT_FAILED_CONTAINER, text, pod=pod.completion)
+        code = Code(last, CONTAINER_UNRECOGNIZED_FAILED_PHRASE, FAILED, ())
+        return CompletionStatus.of(code, text, pod=pod.completion)
+
+
+_TRANSIENT_TEXTS = ("object provided is unrecognized", "exceeded quota")
+
+
+def is_quota_refusal(refusal: Refused) -> bool:
+    """Whether the API server refused for want of quota, which somebody may free or raise."""
+    return "exceeded quota" in refusal.message
+
+
+def classify_creation_refusal(refusal: Refused) -> CompletionStatus | None:
+    """The completion status of a Task whose Pod the API server refused to create; None: transient, try again."""
+    if any(text in refusal.message for text in _TRANSIENT_TEXTS):
+        return None
+    if refusal.code in (400, 403):
+        code = POD_CREATION_UNKNOWN_ERROR
+    elif refusal.code in (413, 422):
+        code = POD_CREATION_PERMANENT_ERROR
+    else:
+        return None
+    return CompletionStatus.of(code, f"Failed to create Pod: {_escape(refusal.status_json)}")
+
+
+def _match_pod(pattern: PodPattern, pod: PodRecord) -> dict[str, Any] | None:
+    matched: dict[str, Any] = {}
+    for key, regex, text in (
+        ("name", pattern.name, pod.name),
+        ("reason", pattern.reason, pod.reason),
+        ("message", pattern.message, pod.message),
+    ):
+        if regex is not None:
+            found = regex.search(text)
+            if found is None:
+                return None
+            # An empty match says nothing, except that a name was asked for.
+            if found.group() or key == "name":
+                matched[key] = found.group()
+    containers = []
+    for wanted in pattern.containers:
+        for container in pod.containers:
+            fields = _match_container(wanted, container)
+            if fields is not None:
+                if fields:
+                    containers.append(fields)
+                break
+        else:
+            return None
+    if containers:
+        matched["containers"] = containers
+    return matched
+
+
+def _match_container(pattern: ContainerPattern, container: ContainerRecord) -> dict[str, Any] | None:
+    matched: dict[str, Any] = {}
+    completion = container.completion
+    if pattern.name is not None:
+        found = pattern.name.search(completion.name)
+        if found is None:
+            return None
+        matched["name"] = found.group()
+    of_the_end = (pattern.reason, pattern.message, pattern.signal, pattern.code)
+    if not container.terminated and any(field is not None for field in of_the_end):
+        return None
+    for key, regex, text in (
+        ("reason", pattern.reason, completion.reason),
+        ("message", pattern.message, completion.message),
+    ):
+        if regex is not None:
+            found = regex.search(text)
+            if found is None:
+                return None
+            if found.group():
+                matched[key] = found.group()
+    if pattern.signal is not None:
+        if completion.signal not in pattern.signal:
+            return None
+        if completion.signal:
+            matched["signal"] = completion.signal
+    if pattern.code is not None:
+        if completion.code not in pattern.code:
+            return None
+        matched["code"] = completion.code
+    return matched
+
+
+def _last_to_fail(containers: Sequence[ContainerRecord]) -> int | None:
+    """Exit code of the container that was the last to end with a non-zero one; the first of those that tie."""
+    last: tuple[int, int] | None = None
+    for container in containers:
+        if container.terminated and container.completion.code != 0:
+            try:
+                finished = parse_time(container.finished) if container.finished else 0
+            except ValueError:
+                finished = 0
+            if last is None or finished > last[0]:
+                last = (finished, container.completion.code)
+    return None if last is None else last[1]
+
+
+def _go_json(body: dict[str, Any]) -> str:
+    return _escape(orjson.dumps(body))
+
+
+def _escape(encoded: bytes) -> str:
+    """Compact JSON with the characters escaped that clients of the original are used to see escaped."""
+    text = encoded.decode()
+    for character in "&<>\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text

@@ -1,0 +1,323 @@
+"""The Framework's own decisions.
+
+Source: behaviour, "Sync": Framework. The ground truth of an attempt is its ConfigMap: the attempt is alive while the
+ConfigMap is there, and over once it is gone for good, which its finalizer allows only after the last Pod went.
+"""
+
+from __future__ import annotations
+
+from frameworkcontroller.api.completion import (
+    CONFIGMAP_EXTERNAL_DELETED,
+    CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT,
+    FRAMEWORK_ATTEMPT_COMPLETION,
+    STOP_FRAMEWORK_REQUESTED,
+    CompletionStatus,
+)
+from frameworkcontroller.api.objects import ConfigMapRecord, Framework
+from frameworkcontroller.api.spec import ExecutionType
+from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State
+from frameworkcontroller.machine import task as task_machine
+from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.manifests import configmap_body, configmap_marks
+from frameworkcontroller.machine.model import Cleanup, Confirm, Create, Delete, Env, Urgency, known
+from frameworkcontroller.machine.policy import decide_retry, evaluate_completion
+from frameworkcontroller.machine.scale import new_role
+from frameworkcontroller.machine.states import ENDED
+
+STOPPED = CompletionStatus.of(STOP_FRAMEWORK_REQUESTED, "User has requested to stop the Framework")
+_TASK_STOPPED = CompletionStatus.of(FRAMEWORK_ATTEMPT_COMPLETION, "Stop to complete current FrameworkAttempt")
+
+
+def new_status(framework: Framework, env: Env) -> FrameworkStatus:
+    """The status of a Framework that has none yet."""
+    now = env.second
+    return FrameworkStatus(start_time=now, transition_time=now, attempt=new_attempt(framework, 0, env))
+
+
+def new_attempt(framework: Framework, attempt_id: int, env: Env) -> FrameworkAttemptStatus:
+    """A fresh attempt: new role and Task instances, all in CreationPending."""
+    return FrameworkAttemptStatus(
+        id=attempt_id,
+        start_time=env.second,
+        roles=[new_role(role, env) for role in framework.spec.task_roles],
+    )
+
+
+def step(ctx: Context) -> None:
+    """Bring the Framework, and the Tasks on the agenda, forward."""
+    state = ctx.status.state
+    if state is State.ATTEMPT_COMPLETED:
+        _decide_retry(ctx)
+    elif state is State.COMPLETED:
+        _retain(ctx)
+    configmap = ctx.observed.configmap
+    if ctx.status.state in ENDED:
+        ctx.tracker.agenda.clear()
+        _delete_stray(ctx, configmap)
+        return
+    if ctx.status.state is State.CREATION_PENDING and not _adopt(ctx, configmap):
+        _create(ctx, configmap)
+        return
+    if configmap is None or configmap.uid != ctx.attempt.configmap_uid:
+        _without_configmap(ctx)
+        return
+    if not ctx.tracker.configmap_seen:
+        ctx.tracker.configmap_seen = True
+        ctx.tracker.touch_all()
+    if configmap.identity.deleting:
+        _with_deleting_configmap(ctx)
+    else:
+        _with_configmap(ctx)
+    _step_alive(ctx)
+
+
+def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
+    """Decide the attempt complete: it is persisted, and only then its ConfigMap, and all it owns, is deleted."""
+    _set_completion(ctx, completion)
+    for _, task in ctx.tracker.tasks():
+        if task.attempt.completion_status is None:
+            task.attempt.completion_status = _TASK_STOPPED
+            ctx.tracker.change(task, Urgency.NOW)
+    ctx.tracker.move_framework(State.DELETION_PENDING, ctx.env.second, Urgency.NOW)
+    final = known(ctx.attempt.completion_status, "completionStatus of the attempt")
+    ctx.record(
+        "FrameworkAttemptCompleting",
+        f"FrameworkAttempt {ctx.attempt.id} is completing: {describe(final)}",
+        warning=final.failed,
+    )
+
+
+def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
+    """The ConfigMap is gone for good, and with it every Pod: Tasks and attempt are complete."""
+    _set_completion(ctx, completion)
+    tracker, now = ctx.tracker, ctx.env.second
+    for role, task in tracker.tasks():
+        if task.attempt.completion_status is None:
+            task.attempt.completion_status = _TASK_STOPPED
+        if task.state is not State.COMPLETED:
+            if task.state is not State.ATTEMPT_COMPLETED:
+                tracker.move(role, task, State.ATTEMPT_COMPLETED, now, Urgency.SOON)
+            tracker.move(role, task, State.COMPLETED, now, Urgency.SOON)
+        tracker.change(task, Urgency.SOON)
+    tracker.agenda.clear()
+    tracker.stalls.clear()
+    tracker.move_framework(State.ATTEMPT_COMPLETED, now, Urgency.SOON)
+    final = known(ctx.attempt.completion_status, "completionStatus of the attempt")
+    ctx.record(
+        "FrameworkAttemptCompleted",
+        f"FrameworkAttempt {ctx.attempt.id} completed: {describe(final)}",
+        warning=final.failed,
+    )
+
+
+def created(ctx: Context, uid: str) -> None:
+    """The ConfigMap of the current attempt exists, with that UID."""
+    ctx.attempt.configmap_uid = uid
+    ctx.tracker.release(None)
+    ctx.tracker.move_framework(State.CREATION_REQUESTED, ctx.env.second, Urgency.SOON)
+    ctx.record("ConfigMapCreated", f"ConfigMap {uid} was created for FrameworkAttempt {ctx.attempt.id}")
+
+
+def describe(completion: CompletionStatus) -> str:
+    """A completion status in one line for people."""
+    text = f"{completion.code} {completion.phrase}: {completion.diagnostics}"
+    trigger = completion.trigger
+    if trigger is None:
+        return text
+    return f"{text} (Task {trigger.task_role_name}[{trigger.task_index}]: {trigger.message})"
+
+
+# --- no ConfigMap is recorded -----------------------------------------------------------------------------------
+
+
+def _is_ours(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
+    return configmap is not None and configmap.identity.controller_uid == ctx.framework.uid
+
+
+def _adopt(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
+    """Take over a ConfigMap that was created for this very attempt before its UID could be recorded."""
+    if configmap is None or not _is_ours(ctx, configmap) or configmap.identity.deleting:
+        return False
+    # Attempt ids are not random: only a persisted one can be the one that the ConfigMap was created for.
+    if not ctx.tracker.is_clean:
+        return False
+    if ctx.framework.spec.execution_type is not ExecutionType.START or ctx.framework.deleting:
+        return False
+    if configmap.identity.marks != configmap_marks(ctx.framework, ctx.attempt.id):
+        return False
+    created(ctx, configmap.uid)
+    return True
+
+
+def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
+    ctx.tracker.agenda.clear()
+    wanted = ctx.framework.spec.execution_type
+    if ctx.framework.deleting or wanted is ExecutionType.CREATE:
+        return
+    if not ctx.tracker.is_clean:
+        _persist_first(ctx)
+    elif wanted is ExecutionType.STOP:
+        ctx.act(Cleanup(ctx.configmap_target(), ctx.framework.uid))
+    elif not _delete_stray(ctx, configmap):
+        body = configmap_body(ctx.framework, ctx.attempt.id)
+        ctx.act(Create(ctx.configmap_target(), body, ctx.framework.uid))
+
+
+def _delete_stray(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
+    """Delete a ConfigMap of the attempt's name that the Framework controls but has not recorded (any more)."""
+    if configmap is None or not _is_ours(ctx, configmap):
+        return False
+    if not configmap.identity.deleting:
+        ctx.act(Delete(ctx.configmap_target(), configmap.uid))
+    return True
+
+
+# --- a ConfigMap is recorded, but the cache does not show it -------------------------------------------------------
+
+
+def _without_configmap(ctx: Context) -> None:
+    uid = known(ctx.attempt.configmap_uid, "configMapUID")
+    # All Tasks are looked at once the ConfigMap is seen.
+    ctx.tracker.agenda.clear()
+    target = ctx.configmap_target()
+    if ctx.status.state is State.CREATION_REQUESTED and not ctx.tracker.configmap_seen:
+        due = ctx.status.transition_time + ctx.env.limits.object_local_cache_creation_timeout_sec
+        stop = ctx.framework.spec.execution_type is ExecutionType.STOP
+        if not stop and ctx.env.now < due:
+            ctx.wake_at(due)
+        elif ctx.tracker.is_clean:
+            ctx.act(Delete(target, uid, confirm=True))
+        else:
+            _persist_first(ctx)
+    elif ctx.tracker.configmap_seen:
+        configmap_is_gone(ctx)
+    else:
+        # The status is older than this process, so its cache may be older than the status: ask the API server.
+        ctx.act(Confirm(target, uid))
+
+
+def configmap_never_seen(ctx: Context) -> None:
+    """The ConfigMap was created, never seen in the cache, and is now confirmed to be gone."""
+    if ctx.framework.spec.execution_type is ExecutionType.STOP:
+        attempt_is_over(ctx, STOPPED)
+        return
+    timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
+    text = f"ConfigMap did not appear in the local cache within {timeout}s, so it was taken for deleted, and deleted"
+    attempt_is_over(ctx, CompletionStatus.of(CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT, text))
+
+
+def configmap_is_gone(ctx: Context) -> None:
+    """The recorded ConfigMap has been there, and is not there any more."""
+    attempt_is_over(ctx, CompletionStatus.of(CONFIGMAP_EXTERNAL_DELETED, "ConfigMap was deleted by others"))
+
+
+# --- the recorded ConfigMap is there ------------------------------------------------------------------------------
+
+
+def _with_deleting_configmap(ctx: Context) -> None:
+    if ctx.status.state is State.DELETING:
+        return
+    if not ctx.completing:
+        text = "ConfigMap is being deleted by others"
+        _set_completion(ctx, CompletionStatus.of(CONFIGMAP_EXTERNAL_DELETED, text))
+        ctx.record("ConfigMapDeleting", text, warning=True)
+    ctx.tracker.move_framework(State.DELETING, ctx.env.second, Urgency.SOON)
+
+
+def _with_configmap(ctx: Context) -> None:
+    state = ctx.status.state
+    if state is State.CREATION_REQUESTED:
+        ctx.tracker.move_framework(State.PREPARING, ctx.env.second, Urgency.SOON)
+    elif state is State.DELETION_PENDING:
+        uid = known(ctx.attempt.configmap_uid, "configMapUID")
+        if ctx.tracker.is_clean:
+            ctx.act(Delete(ctx.configmap_target(), uid))
+        else:
+            _persist_first(ctx)
+
+
+def _step_alive(ctx: Context) -> None:
+    tracker = ctx.tracker
+    if not ctx.completing and ctx.framework.spec.execution_type is ExecutionType.STOP:
+        complete_attempt(ctx, STOPPED)
+    tracker.ring(ctx.env.now)
+    due, tracker.agenda = tracker.agenda, set()
+    for key in sorted(due):
+        found = tracker.task(key)
+        if found is not None:
+            task_machine.step(ctx, *found)
+    if ctx.status.state is State.PREPARING and any(role.counts.running for role in tracker.roles.values()):
+        tracker.move_framework(State.RUNNING, ctx.env.second, Urgency.SOON)
+        ctx.record("FrameworkAttemptRunning", f"FrameworkAttempt {ctx.attempt.id} is running")
+    if not ctx.completing:
+        completion = evaluate_completion(ctx.framework.spec, tracker)
+        if completion is not None:
+            complete_attempt(ctx, completion)
+
+
+# --- the attempt is over --------------------------------------------------------------------------------------------
+
+
+def _decide_retry(ctx: Context) -> None:
+    status, limits = ctx.status, ctx.env.limits
+    completion = known(status.attempt.completion_status, "completionStatus of the attempt")
+    conflict_delay = 0
+    if status.retry.retry_delay_sec is None:
+        conflict_delay = ctx.env.rng.randint(
+            limits.framework_min_retry_delay_sec_for_transient_conflict_failed,
+            limits.framework_max_retry_delay_sec_for_transient_conflict_failed,
+        )
+    policy = ctx.framework.spec.retry_policy
+    decision = decide_retry(policy, completion, status.retry.accountable_retried_count, conflict_delay)
+    if status.retry.retry_delay_sec is None and not decision.retry:
+        ctx.tracker.move_framework(State.COMPLETED, ctx.env.second, Urgency.NOW)
+        ctx.record(
+            "FrameworkCompleted",
+            f"Framework completed with {describe(completion)}, not retried: {decision.reason}",
+            warning=completion.failed,
+        )
+        return
+    if not ctx.tracker.is_clean:
+        # The end of this attempt is exposed before anything of the next one is.
+        _persist_first(ctx)
+        return
+    if status.retry.retry_delay_sec is None:
+        status.retry.retry_delay_sec = decision.delay_sec
+        ctx.tracker.change_head(Urgency.SOON)
+        if decision.delay_sec:
+            ctx.record("FrameworkRetryScheduled", f"Will be retried in {decision.delay_sec}s: {decision.reason}")
+    due = status.transition_time + status.retry.retry_delay_sec
+    if ctx.env.now < due and ctx.framework.spec.execution_type is not ExecutionType.STOP:
+        ctx.wake_at(due)
+        return
+    status.retry.total_retried_count += 1
+    status.retry.accountable_retried_count += decision.accountable
+    status.retry.retry_delay_sec = None
+    status.attempt = new_attempt(ctx.framework, status.retry.total_retried_count, ctx.env)
+    ctx.tracker.begin(status, dirty=True)
+    ctx.tracker.move_framework(State.CREATION_PENDING, ctx.env.second, Urgency.NOW)
+    ctx.record("FrameworkRetried", f"Retried with FrameworkAttempt {status.attempt.id}: {decision.reason}")
+
+
+def _retain(ctx: Context) -> None:
+    if ctx.framework.deleting:
+        return
+    due = ctx.status.transition_time + ctx.env.limits.framework_completed_retain_sec
+    if ctx.env.now < due:
+        ctx.wake_at(due)
+    elif ctx.tracker.is_clean:
+        ctx.act(Delete(ctx.framework_target(), ctx.framework.uid))
+    else:
+        _persist_first(ctx)
+
+
+def _persist_first(ctx: Context) -> None:
+    ctx.tracker.again = True
+    ctx.tracker.change_head(Urgency.NOW)
+
+
+def _set_completion(ctx: Context, completion: CompletionStatus) -> None:
+    """Set the attempt's completion status, unless it has one: it never changes once set."""
+    if ctx.attempt.completion_status is None:
+        ctx.attempt.completion_status = completion
+        ctx.tracker.change_head(Urgency.SOON)

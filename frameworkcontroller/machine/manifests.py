@@ -1,0 +1,200 @@
+"""Bodies of the objects that the controller creates.
+
+Source: the Framework API reference, "Names set on what the controller creates". What is the same for all Pods of a
+role is encoded once; a Pod's body is then a few replacements in bytes. That is safe because every value put in is made
+of characters that JSON does not escape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.objects import Framework
+from frameworkcontroller.api.spec import TaskRoleSpec
+from frameworkcontroller.api.status import FrameworkAttemptStatus, TaskRoleStatus, TaskStatus
+from frameworkcontroller.machine.model import known
+
+
+def configmap_body(framework: Framework, attempt_id: int) -> bytes:
+    """The ConfigMap that stands for attempt ``attempt_id``.
+
+    Its foregroundDeletion finalizer holds it, and with it the next attempt, until the last Pod of the attempt is gone,
+    however it is deleted.
+    """
+    return orjson.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": names.configmap_name(framework.name),
+                "namespace": framework.namespace,
+                "labels": {names.FRAMEWORK_NAME: framework.name},
+                "annotations": {
+                    names.FRAMEWORK_NAMESPACE: framework.namespace,
+                    names.FRAMEWORK_NAME: framework.name,
+                    names.CONFIGMAP_NAME: names.configmap_name(framework.name),
+                    names.FRAMEWORK_UID: framework.uid,
+                    names.FRAMEWORK_ATTEMPT_ID: str(attempt_id),
+                },
+                "ownerReferences": [
+                    _controller_reference(names.API_VERSION, names.KIND, framework.name, framework.uid)
+                ],
+                "finalizers": [names.FOREGROUND_FINALIZER],
+            },
+        }
+    )
+
+
+def configmap_marks(framework: Framework, attempt_id: int) -> tuple[str, ...]:
+    """Annotations of the ConfigMap of that attempt, in the order of ``names.CONFIGMAP_IDENTITY``."""
+    return framework.uid, str(attempt_id)
+
+
+def pod_marks(
+    framework: Framework, attempt: FrameworkAttemptStatus, role: TaskRoleStatus, task: TaskStatus
+) -> tuple[str, ...]:
+    """Annotations of the Pod of the Task's current attempt, in the order of ``names.POD_IDENTITY``."""
+    configmap_uid = known(attempt.configmap_uid, "configMapUID")
+    return (
+        framework.uid,
+        names.attempt_instance_uid(attempt.id, configmap_uid),
+        role.instance_uid,
+        task.instance_uid,
+        str(task.attempt.id),
+    )
+
+
+class PodTemplate:
+    """The Pods of one role in one attempt of a Framework, at one generation of its spec."""
+
+    __slots__ = ("_framework", "_marker", "_raw", "_role")
+
+    def __init__(
+        self, framework: Framework, attempt: FrameworkAttemptStatus, role: TaskRoleSpec, role_uid: str
+    ) -> None:
+        configmap_uid = known(attempt.configmap_uid, "configMapUID")
+        template = orjson.dumps(role.task.pod)
+        # A word that the user's template does not contain, so that replacing it can touch nothing of theirs.
+        salt = 0
+        while (marker := b"@%d-" % salt) in template:
+            salt += 1
+        self._marker = marker
+        self._framework = framework.name
+        self._role = role.name
+        for placeholder, value in (
+            (names.FRAMEWORK_NAMESPACE, framework.namespace),
+            (names.FRAMEWORK_NAME, framework.name),
+            (names.TASKROLE_NAME, role.name),
+            (names.CONFIGMAP_NAME, names.configmap_name(framework.name)),
+        ):
+            template = template.replace(b"{{%s}}" % placeholder.encode(), value.encode())
+        per_task = {field: marker.decode() + field for field in ("index", "pod", "task", "attempt")}
+        annotations = {
+            names.FRAMEWORK_NAMESPACE: framework.namespace,
+            names.FRAMEWORK_NAME: framework.name,
+            names.TASKROLE_NAME: role.name,
+            names.TASK_INDEX: per_task["index"],
+            names.CONFIGMAP_NAME: names.configmap_name(framework.name),
+            names.POD_NAME: per_task["pod"],
+            names.FRAMEWORK_UID: framework.uid,
+            names.FRAMEWORK_ATTEMPT_ID: str(attempt.id),
+            names.FRAMEWORK_ATTEMPT_INSTANCE_UID: names.attempt_instance_uid(attempt.id, configmap_uid),
+            names.CONFIGMAP_UID: configmap_uid,
+            names.TASKROLE_UID: role_uid,
+            names.TASK_UID: per_task["task"],
+            names.TASK_ATTEMPT_ID: per_task["attempt"],
+        }
+        self._raw = orjson.dumps(
+            _pod(
+                orjson.loads(template),
+                framework.namespace,
+                per_task["pod"],
+                annotations,
+                _controller_reference("v1", "ConfigMap", names.configmap_name(framework.name), configmap_uid),
+                f"{per_task['attempt']}_$({names.POD_UID})",
+            )
+        )
+
+    def render(self, task: TaskStatus) -> bytes:
+        """Body of the Pod of the Task's current attempt."""
+        pod_name = names.pod_name(self._framework, self._role, task.index).encode()
+        index = b"%d" % task.index
+        raw = self._raw
+        for word, value in (
+            (b"{{FC_TASK_INDEX}}", index),
+            (b"{{FC_POD_NAME}}", pod_name),
+            (self._marker + b"index", index),
+            (self._marker + b"pod", pod_name),
+            (self._marker + b"task", task.instance_uid.encode()),
+            (self._marker + b"attempt", b"%d" % task.attempt.id),
+        ):
+            raw = raw.replace(word, value)
+        return raw
+
+
+def _controller_reference(api_version: str, kind: str, name: str, uid: str) -> dict[str, Any]:
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": name,
+        "uid": uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+# Whatever has a wrong type in the user's template is passed on as it is: the API server knows all that is to be said of
+# it, and says it in its refusal, which then completes the Task.
+
+
+def _pod(
+    template: Mapping[str, Any],
+    namespace: str,
+    name: str,
+    annotations: dict[str, str],
+    owner: dict[str, Any],
+    instance_uid: str,
+) -> dict[str, Any]:
+    metadata = template.get("metadata")
+    if metadata is None or isinstance(metadata, dict):
+        metadata = dict(metadata or {})
+        metadata["name"] = name
+        metadata["namespace"] = namespace
+        labels = {key: annotations[key] for key in (names.FRAMEWORK_NAME, names.TASKROLE_NAME, names.TASK_INDEX)}
+        metadata["labels"] = _with(metadata.get("labels"), labels)
+        metadata["annotations"] = _with(metadata.get("annotations"), annotations)
+        owners = metadata.get("ownerReferences")
+        if owners is None or isinstance(owners, list):
+            metadata["ownerReferences"] = [*(owners or []), owner]
+    spec = template.get("spec")
+    if isinstance(spec, dict):
+        env: list[dict[str, Any]] = [{"name": key, "value": value} for key, value in annotations.items()]
+        env.append({"name": names.POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}})
+        env.append({"name": names.TASK_ATTEMPT_INSTANCE_UID, "value": instance_uid})
+        spec = dict(spec)
+        for listed in ("initContainers", "containers"):
+            if isinstance(spec.get(listed), list):
+                spec[listed] = [_container(container, env) for container in spec[listed]]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _container(container: Any, env: list[dict[str, Any]]) -> Any:
+    if not isinstance(container, dict):
+        return container
+    container = dict(container)
+    own = container.get("env")
+    if own is None or isinstance(own, list):
+        container["env"] = [*env, *(own or [])]
+    if not container.get("terminationMessagePolicy"):
+        container["terminationMessagePolicy"] = "FallbackToLogsOnError"
+    return container
+
+
+def _with(mapping: Any, ours: Mapping[str, str]) -> Any:
+    if mapping is None:
+        return dict(ours)
+    return {**mapping, **ours} if isinstance(mapping, dict) else mapping

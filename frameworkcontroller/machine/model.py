@@ -1,0 +1,258 @@
+"""What goes into the machine and what comes out of it.
+
+In: the Framework, its tracked status, the observed ConfigMap and Pods, and an ``Env`` (clock, randomness, limits).
+Out: a ``Plan``: actions that the *persisted* status justifies, when to wake up, how soon to write the status, and the
+records of what moved. What became of the actions comes back in as ``Outcome`` values.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING, TypeVar
+
+from frameworkcontroller.api.objects import ConfigMapRecord, Identity, PodRecord
+
+if TYPE_CHECKING:
+    from frameworkcontroller.machine.failure import Classifier
+
+
+class InvariantError(Exception):
+    """The machine found itself where it can never be. The Framework's key is to be quarantined with this story."""
+
+
+_T = TypeVar("_T")
+
+
+def known(value: _T | None, what: str) -> _T:
+    """``value``, which at this point of the machine cannot be None.
+
+    Raises:
+        InvariantError: it is.
+    """
+    if value is None:
+        raise InvariantError(f"{what} is not known where it must be")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Configured bounds of the machine's decisions, in seconds (behaviour, Configuration)."""
+
+    object_local_cache_creation_timeout_sec: int
+    framework_completed_retain_sec: int
+    framework_min_retry_delay_sec_for_transient_conflict_failed: int
+    framework_max_retry_delay_sec_for_transient_conflict_failed: int
+    classifier: Classifier
+    pod_stuck_deleting_sec: int = 120
+    """How long past its grace period a Pod may stay before the Framework says that it is stalled by it."""
+
+
+@dataclass(slots=True)
+class Env:
+    """The world the machine may not touch: wall clock (seconds since the epoch), randomness, limits."""
+
+    now: float
+    rng: random.Random
+    limits: Limits
+
+    @property
+    def second(self) -> int:
+        """The current time as statuses hold it."""
+        return int(self.now)
+
+    def new_uid(self) -> str:
+        """A random UUID (version 4)."""
+        digits = f"{(self.rng.getrandbits(128) & ~(0xF << 76) & ~(0x3 << 62)) | (0x4 << 76) | (0x2 << 62):032x}"
+        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+@dataclass(slots=True)
+class Observed:
+    """The caches' view of what the Framework controls. ``pods`` is by Pod name and may hold Pods of others."""
+
+    configmap: ConfigMapRecord | None
+    pods: Mapping[str, PodRecord]
+
+
+# --- actions ----------------------------------------------------------------------------------------------------
+
+
+class Kind(StrEnum):
+    """Kinds of object an action is about."""
+
+    FRAMEWORK = "Framework"
+    CONFIGMAP = "ConfigMap"
+    POD = "Pod"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The object an action is about, and the attempt that it stands for.
+
+    ``role`` and ``index`` are of Pods. ``instance`` is the Task's instance UID ("" for other kinds): an outcome is
+    only ever folded into the very Task instance and attempt that asked for it.
+    """
+
+    kind: Kind
+    name: str
+    attempt_id: int = 0
+    role: str = ""
+    index: int = -1
+    instance: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create the object. ``controller_uid``: the owner by which one that is already there is told to be ours."""
+
+    target: Target
+    body: bytes
+    controller_uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete the object of that UID.
+
+    ``force``: a Pod with grace period 0. ``confirm``: done only once a live read no longer finds that UID.
+    """
+
+    target: Target
+    uid: str
+    force: bool = False
+    confirm: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cleanup:
+    """Make sure, by live reads, that no object of that name is there which ``controller_uid`` controls."""
+
+    target: Target
+    controller_uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """Make sure, by a live read, that the object of that UID is gone (the cache has never shown it)."""
+
+    target: Target
+    uid: str
+
+
+Action = Create | Delete | Cleanup | Confirm
+
+
+# --- outcomes ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The API server created it."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """The name is taken, by ``found`` (None: gone again when looked at)."""
+
+    found: Identity | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The API server said no. ``status_json`` is its Status object. Nothing was done."""
+
+    code: int
+    message: str
+    status_json: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """No answer: it may or may not have been done."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The deletion was accepted; the object may still be there for a while."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """No object of that UID (or, for a Cleanup, none that is ours) is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """It is still there."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotAttempted:
+    """Left for a later sync, with nothing sent."""
+
+
+Result = Created | Exists | Refused | Unanswered | Accepted | Gone | Remains | NotAttempted
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of an action."""
+
+    action: Action
+    result: Result
+
+
+# --- plan -------------------------------------------------------------------------------------------------------
+
+
+class Urgency(IntEnum):
+    """How soon the status is to be written."""
+
+    NONE = 0
+    """Nothing changed."""
+    SOON = 1
+    """Clients want to see it; it may wait to be written together with what comes next."""
+    NOW = 2
+    """An action waits for it, or the contract wants it exposed before anything else is decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One thing that happened to the Framework (``role`` None) or to one of its Tasks: for logs, Events, metrics.
+
+    Emitted only once the status that shows it was accepted. ``reason`` is one CamelCase word of a fixed set.
+    """
+
+    reason: str
+    message: str
+    role: str | None = None
+    index: int | None = None
+    warning: bool = False
+
+
+@dataclass(slots=True)
+class Plan:
+    """What to do now. ``wake_after``: seconds until something is due by itself, None for never."""
+
+    actions: list[Action] = field(default_factory=list)
+    wake_after: float | None = None
+    urgency: Urgency = Urgency.NONE
+    records: list[Record] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Fold:
+    """What the outcomes changed; fields as in ``Plan``, whose urgency and wake-up this one's replace."""
+
+    wake_after: float | None = None
+    urgency: Urgency = Urgency.NONE
+    records: list[Record] = field(default_factory=list)

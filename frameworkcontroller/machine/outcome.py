@@ -1,0 +1,254 @@
+"""What an outcome means for the Framework or the Task whose action it was.
+
+An outcome is a fact learnt, not a decision: it moves the state to what is now known to be so. What could not be done is
+held back (``Tracker.hold``) and, when only somebody else can help, said (``Stall``).
+"""
+
+from __future__ import annotations
+
+from frameworkcontroller.api.objects import Identity
+from frameworkcontroller.api.status import State, TaskStatus
+from frameworkcontroller.machine import framework as framework_machine
+from frameworkcontroller.machine import task as task_machine
+from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.failure import classify_creation_refusal, is_quota_refusal
+from frameworkcontroller.machine.manifests import configmap_marks, pod_marks
+from frameworkcontroller.machine.model import (
+    Accepted,
+    Cleanup,
+    Confirm,
+    Create,
+    Created,
+    Delete,
+    Exists,
+    Gone,
+    Kind,
+    NotAttempted,
+    Outcome,
+    Refused,
+    Remains,
+    Result,
+    Target,
+    Unanswered,
+    Urgency,
+)
+from frameworkcontroller.machine.tracker import CREATIONS, Stall, TaskKey, TrackedRole
+
+_FAILURES_TO_STALL = 3
+"""Failures in a row after which a Framework says that it is stalled, when the reason may yet pass by itself."""
+
+
+def take(ctx: Context, outcome: Outcome) -> None:
+    """Fold one outcome into the tracked status."""
+    target = outcome.action.target
+    if target.kind is Kind.POD:
+        found = ctx.tracker.task((target.role, target.index))
+        if found is None:
+            return
+        role, task = found
+        if task.instance_uid == target.instance and task.attempt.id == target.attempt_id:
+            _take_pod(ctx, role, task, outcome)
+    elif target.kind is Kind.FRAMEWORK:
+        if isinstance(outcome.result, Accepted | Gone):
+            ctx.tracker.release(None)
+            ctx.record("FrameworkDeleted", "Deleted, as it has been completed for as long as it was to be retained")
+        else:
+            _hold(ctx, None, target, outcome.result, "delete")
+    elif ctx.attempt.id == target.attempt_id:
+        _take_configmap(ctx, outcome)
+
+
+# --- Pods -------------------------------------------------------------------------------------------------------
+
+
+def _take_pod(ctx: Context, role: TrackedRole, task: TaskStatus, outcome: Outcome) -> None:
+    action, result = outcome.action, outcome.result
+    key = (role.status.name, task.index)
+    if isinstance(result, NotAttempted):
+        ctx.tracker.agenda.add(key)
+        return
+    match action:
+        case Create():
+            if task.state is State.CREATION_PENDING:
+                _take_pod_creation(ctx, role, task, action, result)
+        case Delete(target=target, uid=uid):
+            if not isinstance(result, Accepted | Gone):
+                _hold(ctx, key, target, result, "delete")
+            else:
+                ctx.tracker.release(key)
+                if uid == task.attempt.pod_uid:
+                    _take_pod_deletion(ctx, role, task, action, result)
+                else:
+                    ctx.tracker.agenda.add(key)
+        case Cleanup(target=target):
+            if not isinstance(result, Gone):
+                _hold(ctx, key, target, result, "clean up")
+            elif task.state is State.CREATION_PENDING and task.deletion_pending:
+                ctx.tracker.release(key)
+                task_machine.complete_attempt(ctx, role, task, None)
+        case Confirm(target=target, uid=uid):
+            if not isinstance(result, Gone):
+                _hold(ctx, key, target, result, "see in the cache")
+            elif uid == task.attempt.pod_uid and task.completion_time is None:
+                ctx.tracker.release(key)
+                ctx.tracker.see(uid)
+                ctx.tracker.agenda.add(key)
+
+
+def _take_pod_creation(ctx: Context, role: TrackedRole, task: TaskStatus, action: Create, result: Result) -> None:
+    key = (role.status.name, task.index)
+    match result:
+        case Created(uid=uid):
+            ctx.tracker.release(key)
+            ctx.tracker.release(CREATIONS)
+            task_machine.created(ctx, role, task, uid)
+        case Exists(found=None):
+            ctx.tracker.agenda.add(key)
+        case Exists(found=Identity() as found) if found.controller_uid == action.controller_uid:
+            if found.deleting:
+                _hold(ctx, key, action.target, result, "create")
+            elif found.marks == pod_marks(ctx.framework, ctx.attempt, role.status, task):
+                ctx.tracker.release(key)
+                task_machine.created(ctx, role, task, found.uid)
+            else:
+                ctx.tracker.follow_ups.append(Delete(action.target, found.uid))
+                ctx.tracker.agenda.add(key)
+        case Exists(found=Identity() as found):
+            _conflict(ctx, key, action.target, found)
+        case Refused() as refusal:
+            completion = classify_creation_refusal(refusal)
+            if completion is not None:
+                ctx.tracker.release(key)
+                task_machine.complete_attempt(ctx, role, task, completion)
+                return
+            if is_quota_refusal(refusal):
+                ctx.tracker.stalls[key] = Stall("QuotaExceeded", refusal.message)
+            _hold_creations(ctx, key, action.target, result)
+        case _:
+            _hold_creations(ctx, key, action.target, result)
+
+
+def _take_pod_deletion(ctx: Context, role: TrackedRole, task: TaskStatus, action: Delete, result: Result) -> None:
+    if task.state is State.DELETION_PENDING:
+        ctx.tracker.move(role, task, State.DELETION_REQUESTED, ctx.env.second, Urgency.SOON)
+        ctx.tracker.agenda.add((role.status.name, task.index))
+    elif not isinstance(result, Gone) or not action.confirm:
+        return
+    elif task.state is State.CREATION_REQUESTED:
+        task_machine.pod_never_seen(ctx, role, task)
+    elif task.state is State.DELETING:
+        task_machine.complete_attempt(ctx, role, task, None)
+
+
+# --- the ConfigMap ----------------------------------------------------------------------------------------------
+
+
+def _take_configmap(ctx: Context, outcome: Outcome) -> None:
+    action, result = outcome.action, outcome.result
+    tracker, state = ctx.tracker, ctx.status.state
+    target = action.target
+    if isinstance(result, NotAttempted):
+        tracker.again = True
+        return
+    match action:
+        case Create():
+            if state is State.CREATION_PENDING:
+                _take_configmap_creation(ctx, action, result)
+        case Delete(uid=uid, confirm=confirm):
+            if not isinstance(result, Accepted | Gone):
+                _hold(ctx, None, target, result, "delete")
+                return
+            tracker.release(None)
+            tracker.again = True
+            if uid != ctx.attempt.configmap_uid:
+                return
+            if state is State.DELETION_PENDING:
+                tracker.move_framework(State.DELETION_REQUESTED, ctx.env.second, Urgency.SOON)
+            elif state is State.CREATION_REQUESTED and confirm and isinstance(result, Gone):
+                framework_machine.configmap_never_seen(ctx)
+        case Cleanup():
+            if not isinstance(result, Gone):
+                _hold(ctx, None, target, result, "clean up")
+            elif state is State.CREATION_PENDING:
+                tracker.release(None)
+                framework_machine.attempt_is_over(ctx, framework_machine.STOPPED)
+        case Confirm(uid=uid):
+            if not isinstance(result, Gone):
+                _hold(ctx, None, target, result, "see in the cache")
+            elif uid == ctx.attempt.configmap_uid:
+                tracker.release(None)
+                tracker.configmap_seen = True
+                tracker.again = True
+
+
+def _take_configmap_creation(ctx: Context, action: Create, result: Result) -> None:
+    match result:
+        case Created(uid=uid):
+            ctx.tracker.release(None)
+            framework_machine.created(ctx, uid)
+        case Exists(found=None):
+            ctx.tracker.again = True
+        case Exists(found=Identity() as found) if found.controller_uid == action.controller_uid:
+            if found.deleting:
+                _hold(ctx, None, action.target, result, "create")
+            elif found.marks == configmap_marks(ctx.framework, ctx.attempt.id):
+                ctx.tracker.release(None)
+                framework_machine.created(ctx, found.uid)
+            else:
+                ctx.tracker.follow_ups.append(Delete(action.target, found.uid))
+                ctx.tracker.again = True
+        case Exists(found=Identity() as found):
+            _conflict(ctx, None, action.target, found)
+        case Refused() as refusal if is_quota_refusal(refusal):
+            ctx.tracker.stalls[None] = Stall("QuotaExceeded", refusal.message)
+            _hold(ctx, None, action.target, result, "create")
+        case _:
+            _hold(ctx, None, action.target, result, "create")
+
+
+# --- trouble ----------------------------------------------------------------------------------------------------
+
+
+def _conflict(ctx: Context, key: TaskKey | None, target: Target, found: Identity) -> None:
+    owner = "that nobody controls" if found.controller_uid is None else f"that {found.controller_uid} controls"
+    text = (
+        f"{target.kind} {target.name} ({found.uid}) is there already, {owner}: it is in the way and will not be touched"
+    )
+    ctx.tracker.stalls[key] = Stall("NamingConflict", text)
+    _wait(ctx, key, target, text)
+
+
+def _hold_creations(ctx: Context, key: TaskKey, target: Target, result: Result) -> None:
+    """Hold back all creations of the Framework's Pods: what refused this one would refuse the next."""
+    ctx.tracker.hold(CREATIONS, ctx.env)
+    _hold(ctx, key, target, result, "create")
+
+
+def _hold(ctx: Context, key: TaskKey | None, target: Target, result: Result, verb: str) -> None:
+    _wait(ctx, key, target, f"Cannot {verb} {target.kind} {target.name}: {_why(result)}")
+
+
+def _wait(ctx: Context, key: TaskKey | None, target: Target, text: str) -> None:
+    failures = ctx.tracker.hold(key, ctx.env)
+    until = ctx.tracker.held_until(key)
+    if key is None:
+        ctx.wake_at(until)
+    else:
+        ctx.tracker.set_alarm(key, until)
+    if failures >= _FAILURES_TO_STALL:
+        ctx.tracker.stalls.setdefault(key, Stall(f"{target.kind}NotAnswered", text))
+    if failures == 1:
+        found = None if key is None else ctx.tracker.task(key)
+        ctx.record("Waiting", text, found, warning=True)
+
+
+def _why(result: Result) -> str:
+    match result:
+        case Refused(code=code, message=message):
+            return f"{code}: {message}"
+        case Unanswered(message=message) | Remains(message=message):
+            return message
+        case Exists(found=Identity(uid=uid)):
+            return f"one with UID {uid} is still being deleted"
+        case _:
+            return type(result).__name__

@@ -1,0 +1,75 @@
+"""The machine's two doors: ``plan`` decides, ``fold`` takes in what became of the actions.
+
+Both are pure but for the tracker, which they change in place: time, randomness and limits come in as ``Env``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from frameworkcontroller.api.objects import Framework
+from frameworkcontroller.machine import conditions, framework, scale
+from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.model import Env, Fold, Observed, Outcome, Plan, Urgency
+from frameworkcontroller.machine.outcome import take
+from frameworkcontroller.machine.tracker import Tracker
+
+
+def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> Plan:
+    """Decide one step: move the tracked status forward, and say what its persisted part justifies to be done.
+
+    The order is behaviour's "Sync, in order". The caller carries the actions out, hands the outcomes to ``fold``,
+    writes the status as urgently as said, and plans again when ``tracker.is_busy``, when something changed, or at
+    ``wake_after``.
+
+    Raises:
+        InvariantError: the status is where it can never be.
+    """
+    ctx = Context(subject, tracker, observed, env)
+    tracker.again = False
+    fresh = tracker.status is None
+    if fresh:
+        tracker.begin(framework.new_status(subject, env), dirty=True)
+        ctx.record("FrameworkAccepted", f"Framework was accepted with {subject.spec.task_count} Tasks")
+    _observe_generation(ctx)
+    if not fresh and not scale.rescale(ctx) and not scale.copy_deletion_timeouts(ctx):
+        ctx.plan.actions, tracker.follow_ups = tracker.follow_ups, []
+        framework.step(ctx)
+    return _finish(ctx)
+
+
+def fold(subject: Framework, tracker: Tracker, outcomes: Sequence[Outcome], env: Env) -> Fold:
+    """Take in what became of a plan's actions.
+
+    Folding the same outcomes into a status that was read anew is safe: each is taken only by the very attempt that
+    asked for it, and only where it still has something to say.
+
+    Raises:
+        InvariantError: the status is where it can never be.
+    """
+    ctx = Context(subject, tracker, Observed(None, {}), env)
+    for outcome in outcomes:
+        take(ctx, outcome)
+    done = _finish(ctx)
+    return Fold(done.wake_after, done.urgency, done.records)
+
+
+def _observe_generation(ctx: Context) -> None:
+    tracker, generation = ctx.tracker, ctx.framework.generation
+    if tracker.generation != generation:
+        tracker.generation = generation
+        tracker.rescale_due = True
+        tracker.templates.clear()
+        tracker.touch_all()
+    if ctx.status.observed_generation != generation:
+        ctx.status.observed_generation = generation
+        tracker.change_head(Urgency.SOON)
+
+
+def _finish(ctx: Context) -> Plan:
+    conditions.refresh(ctx)
+    alarm = ctx.tracker.next_alarm()
+    if alarm is not None:
+        ctx.wake_at(alarm)
+    ctx.plan.urgency = ctx.tracker.urgency
+    return ctx.plan

@@ -1,0 +1,131 @@
+"""Retry and completion policies.
+
+Source: behaviour, "Retry" and "Completion policy".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from frameworkcontroller.api.completion import (
+    CONFLICT,
+    NEVER_RETRIED,
+    PERMANENT,
+    POD_SUCCEEDED,
+    TRANSIENT,
+    CompletionStatus,
+    Trigger,
+)
+from frameworkcontroller.api.spec import RETRY_ALWAYS, RETRY_ON_FAILURE, FrameworkSpec, RetryPolicy
+from frameworkcontroller.api.status import State, TaskStatus
+from frameworkcontroller.machine.model import known
+from frameworkcontroller.machine.tracker import TrackedRole, Tracker
+
+
+@dataclass(frozen=True, slots=True)
+class RetryDecision:
+    """Whether to try again, whether that counts against maxRetryCount, and after how many seconds."""
+
+    retry: bool
+    accountable: bool = False
+    delay_sec: int = 0
+    reason: str = ""
+
+
+def decide_retry(
+    policy: RetryPolicy, completion: CompletionStatus, accountable_retried_count: int, conflict_delay_sec: int
+) -> RetryDecision:
+    """What ``policy`` says of an attempt that ended with ``completion``.
+
+    ``conflict_delay_sec``: the delay in case the failure is a transient conflict (Frameworks: drawn at random within
+    the configured range, so that those who conflicted do not meet again; Tasks: 0).
+    """
+    if completion.code in NEVER_RETRIED:
+        return RetryDecision(False, reason="somebody asked it to end")
+    if policy.fancy_retry_policy and completion.failed:
+        if completion.has(TRANSIENT):
+            if completion.has(CONFLICT):
+                return RetryDecision(True, delay_sec=conflict_delay_sec, reason="the failure is a transient conflict")
+            return RetryDecision(True, reason="the failure is transient")
+        if completion.has(PERMANENT):
+            return RetryDecision(False, reason="the failure is permanent")
+    limit = policy.max_retry_count
+    if limit == RETRY_ALWAYS:
+        return RetryDecision(True, accountable=True, reason="maxRetryCount is -2: always")
+    if completion.succeeded:
+        return RetryDecision(False, reason="it succeeded")
+    if limit == RETRY_ON_FAILURE:
+        return RetryDecision(True, accountable=True, reason="maxRetryCount is -1: on every failure")
+    if accountable_retried_count < limit:
+        return RetryDecision(True, accountable=True, reason=f"{accountable_retried_count} of {limit} retries were used")
+    return RetryDecision(False, reason=f"all of its {limit} retries were used" if limit else "maxRetryCount is 0")
+
+
+def evaluate_completion(spec: FrameworkSpec, tracker: Tracker) -> CompletionStatus | None:
+    """How the attempt is complete by the completion policies, or None while it is not.
+
+    Costs one look at each role's counters until something triggers.
+    """
+    first: tuple[int, int, int, CompletionStatus] | None = None
+    for position, role_spec in enumerate(spec.task_roles):
+        role = tracker.roles.get(role_spec.name)
+        if role is None:
+            continue
+        policy = role_spec.framework_attempt_completion_policy
+        for minimum, count, succeeded, text in (
+            (
+                policy.min_failed_task_count,
+                role.counts.failed,
+                False,
+                "FailedTaskCount {} has reached MinFailedTaskCount {}",
+            ),
+            (
+                policy.min_succeeded_task_count,
+                role.counts.succeeded,
+                True,
+                "SucceededTaskCount {} has reached MinSucceededTaskCount {}",
+            ),
+        ):
+            if not 1 <= minimum <= count:
+                continue
+            task = _trigger(role, minimum, succeeded)
+            completion = known(task.attempt.completion_status, "completionStatus of a completed Task")
+            order = (task.completion_time or 0, position, task.index)
+            if first is None or order < first[:3]:
+                message = text.format(count, minimum) + " in the TaskRole"
+                first = (
+                    *order,
+                    CompletionStatus(
+                        completion.code,
+                        completion.phrase,
+                        completion.type_name,
+                        completion.attributes,
+                        completion.diagnostics,
+                        trigger=Trigger(message, role_spec.name, task.index),
+                    ),
+                )
+    if first is not None:
+        return first[3]
+    total = spec.task_count
+    completed = sum(role.counts.completed for role in tracker.roles.values())
+    if total >= 1 and completed >= total:
+        return CompletionStatus.of(
+            POD_SUCCEEDED,
+            f"CompletedTaskCount {completed} has reached TotalTaskCount {total} and no user specified conditions in "
+            "FrameworkAttemptCompletionPolicy have ever been triggered",
+        )
+    return None
+
+
+def _trigger(role: TrackedRole, minimum: int, succeeded: bool) -> TaskStatus:
+    """The Task whose completion made the count reach ``minimum``."""
+    counted = [
+        task
+        for task in role.status.tasks
+        if task.state is State.COMPLETED
+        and not task.deletion_pending
+        and task.attempt.completion_status is not None
+        and task.attempt.completion_status.succeeded is succeeded
+    ]
+    counted.sort(key=lambda task: (task.completion_time or 0, task.index))
+    return counted[minimum - 1]

@@ -1,0 +1,146 @@
+"""Rescale: the roles and Tasks of the status follow those of the spec, without ever reusing a Task that leaves.
+
+Source: behaviour, "Rescale". Everything here only marks, adds and removes records; what it justifies (Pods created or
+deleted) follows in later plans, once the marks are persisted.
+"""
+
+from __future__ import annotations
+
+from frameworkcontroller.api.completion import DELETE_TASK_REQUESTED, CompletionStatus
+from frameworkcontroller.api.spec import TaskRoleSpec
+from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskRoleStatus, TaskStatus
+from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.model import Env, Urgency
+from frameworkcontroller.machine.states import ENDED
+from frameworkcontroller.machine.tracker import TrackedRole
+
+SCALED_DOWN = CompletionStatus.of(DELETE_TASK_REQUESTED, "User has requested to delete the Task by Framework ScaleDown")
+
+
+def new_role(spec: TaskRoleSpec, env: Env) -> TaskRoleStatus:
+    """A role as it begins, all its Tasks in CreationPending."""
+    return TaskRoleStatus(
+        name=spec.name,
+        instance_uid=env.new_uid(),
+        pod_graceful_deletion_timeout_sec=spec.task.pod_graceful_deletion_timeout_sec,
+        tasks=[new_task(index, env) for index in range(spec.task_number)],
+    )
+
+
+def new_task(index: int, env: Env) -> TaskStatus:
+    """A Task as it begins."""
+    now = env.second
+    return TaskStatus(
+        index=index,
+        instance_uid=env.new_uid(),
+        start_time=now,
+        transition_time=now,
+        attempt=TaskAttemptStatus(id=0, start_time=now),
+    )
+
+
+def rescale(ctx: Context) -> bool:
+    """Bring roles and Tasks of the status towards the spec. True if anything changed, to be persisted first.
+
+    Costs what exists, so it runs only when the spec changed or a leaving Task completed (``rescale_due``).
+    """
+    tracker = ctx.tracker
+    if not tracker.rescale_due or ctx.completing or ctx.status.state in ENDED:
+        return False
+    changed = unsettled = False
+    for role in list(tracker.roles.values()):
+        spec = ctx.framework.spec.role(role.status.name)
+        role_changed, role_unsettled = _rescale_role(ctx, role, 0 if spec is None else spec.task_number)
+        changed |= role_changed
+        unsettled |= role_unsettled
+        if spec is None and not role.status.tasks:
+            ctx.attempt.roles.remove(role.status)
+            ctx.record("TaskRoleDeleted", f"TaskRole {role.status.name} and its last Task are gone")
+            changed = True
+    for spec in ctx.framework.spec.task_roles:
+        if spec.name not in tracker.roles:
+            added = new_role(spec, ctx.env)
+            ctx.attempt.roles.append(added)
+            _added(ctx, added.tasks)
+            ctx.record("TaskRoleAdded", f"TaskRole {spec.name} was added with {spec.task_number} Tasks")
+            changed = True
+    if changed:
+        tracker.index()
+        tracker.change_head(Urgency.NOW)
+    if changed or unsettled:
+        # Whoever may have to be replaced or removed must be persisted as it stands first: look again then.
+        tracker.again = True
+        tracker.change_head(Urgency.NOW)
+        return True
+    tracker.rescale_due = False
+    return False
+
+
+def copy_deletion_timeouts(ctx: Context) -> bool:
+    """Copy changed podGracefulDeletionTimeoutSec into the roles. True if any changed, to be persisted first."""
+    if ctx.status.state is State.COMPLETED:
+        return False
+    changed = False
+    for spec in ctx.framework.spec.task_roles:
+        role = ctx.tracker.roles.get(spec.name)
+        timeout = spec.task.pod_graceful_deletion_timeout_sec
+        if role is not None and role.status.pod_graceful_deletion_timeout_sec != timeout:
+            role.status.pod_graceful_deletion_timeout_sec = timeout
+            changed = True
+    if changed:
+        ctx.tracker.change_head(Urgency.NOW)
+        ctx.tracker.touch_all()
+    return changed
+
+
+def _rescale_role(ctx: Context, role: TrackedRole, wanted: int) -> tuple[bool, bool]:
+    """Whether anything changed, and whether anything could not because it is not persisted yet."""
+    tracker = ctx.tracker
+    tasks = role.status.tasks
+    changed = unsettled = False
+    while len(tasks) > wanted and _has_left(tasks[-1]):
+        if not tracker.is_settled(tasks[-1]):
+            unsettled = True
+            break
+        task = tasks.pop()
+        ctx.record("TaskDeleted", f"Task instance {task.instance_uid} is gone by ScaleDown", (role, task))
+        changed = True
+    for position, task in enumerate(tasks[:wanted]):
+        if not _has_left(task):
+            continue
+        if not tracker.is_settled(task):
+            unsettled = True
+            continue
+        replacement = new_task(position, ctx.env)
+        tasks[position] = replacement
+        _added(ctx, [replacement])
+        tracker.agenda.add((role.status.name, position))
+        ctx.record(
+            "TaskReplaced",
+            f"Task instance {task.instance_uid}, gone by ScaleDown, is replaced by {replacement.instance_uid}",
+            (role, replacement),
+        )
+        changed = True
+    for task in reversed(tasks[wanted:]):
+        if not task.deletion_pending:
+            tracker.mark_leaving(role, task, SCALED_DOWN)
+            tracker.agenda.add((role.status.name, task.index))
+            ctx.record("TaskDeletionPending", SCALED_DOWN.diagnostics, (role, task))
+            changed = True
+    if len(tasks) < wanted:
+        added = [new_task(index, ctx.env) for index in range(len(tasks), wanted)]
+        tasks.extend(added)
+        _added(ctx, added)
+        tracker.agenda.update((role.status.name, task.index) for task in added)
+        ctx.record("TasksAdded", f"TaskRole {role.status.name} was scaled up by {len(added)} to {wanted} Tasks")
+        changed = True
+    return changed, unsettled
+
+
+def _has_left(task: TaskStatus) -> bool:
+    return task.deletion_pending and task.state is State.COMPLETED
+
+
+def _added(ctx: Context, tasks: list[TaskStatus]) -> None:
+    for task in tasks:
+        ctx.tracker.change(task, Urgency.NOW)

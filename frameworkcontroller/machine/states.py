@@ -1,0 +1,49 @@
+"""The legal edges of the state machine, as a table.
+
+Source: the Framework API reference, "FrameworkState". Frameworks and Tasks share states and edges: a Framework's
+ground truth is its attempt's ConfigMap, a Task's is its Pod. A phase may be skipped when it was never observed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from frameworkcontroller.api.status import State
+from frameworkcontroller.machine.model import InvariantError
+
+EDGES: Mapping[State, frozenset[State]] = {
+    State.CREATION_PENDING: frozenset({State.CREATION_REQUESTED, State.ATTEMPT_COMPLETED}),
+    State.CREATION_REQUESTED: frozenset({State.PREPARING, State.DELETING, State.ATTEMPT_COMPLETED}),
+    State.PREPARING: frozenset({State.RUNNING, State.DELETION_PENDING, State.DELETING, State.ATTEMPT_COMPLETED}),
+    State.RUNNING: frozenset({State.DELETION_PENDING, State.DELETING, State.ATTEMPT_COMPLETED}),
+    State.DELETION_PENDING: frozenset({State.DELETION_REQUESTED, State.DELETING, State.ATTEMPT_COMPLETED}),
+    State.DELETION_REQUESTED: frozenset({State.DELETING, State.ATTEMPT_COMPLETED}),
+    State.DELETING: frozenset({State.ATTEMPT_COMPLETED}),
+    State.ATTEMPT_COMPLETED: frozenset({State.CREATION_PENDING, State.COMPLETED}),
+    State.COMPLETED: frozenset(),
+}
+
+MEANING: Mapping[State, str] = {
+    State.CREATION_PENDING: "the object (ConfigMap or Pod) is not requested yet",
+    State.CREATION_REQUESTED: "created, not yet seen in the cache",
+    State.PREPARING: "exists, never seen running",
+    State.RUNNING: "exists and has run",
+    State.DELETION_PENDING: "the attempt is decided complete; the decision is being persisted",
+    State.DELETION_REQUESTED: "its deletion was accepted",
+    State.DELETING: "being deleted",
+    State.ATTEMPT_COMPLETED: "gone for good; retry or not is decided next",
+    State.COMPLETED: "final",
+}
+
+ENDED = frozenset({State.ATTEMPT_COMPLETED, State.COMPLETED})
+"""States in which the attempt's object is gone for good: nothing of it may run (C2, C4)."""
+
+
+def check_edge(before: State, after: State, what: str) -> None:
+    """Refuse a transition that the table does not have.
+
+    Raises:
+        InvariantError: ``before`` has no edge to ``after``.
+    """
+    if after not in EDGES[before]:
+        raise InvariantError(f"{what}: no transition from {before} to {after}")

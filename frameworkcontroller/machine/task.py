@@ -1,0 +1,297 @@
+"""One Task's decisions, while its Framework's attempt is alive.
+
+Source: behaviour, "Sync": Task. ``step`` moves the Task as far as the observed Pod allows and adds the action that its
+persisted state justifies; what needs a transition of this same plan to be persisted first waits for the next plan.
+"""
+
+from __future__ import annotations
+
+from frameworkcontroller.api.completion import (
+    POD_EXTERNAL_DELETED,
+    POD_LOCAL_CACHE_CREATION_TIMEOUT,
+    POD_SUCCEEDED,
+    CompletionStatus,
+)
+from frameworkcontroller.api.names import pod_name
+from frameworkcontroller.api.objects import PodRecord
+from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskStatus
+from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.manifests import PodTemplate, pod_marks
+from frameworkcontroller.machine.model import Cleanup, Confirm, Create, Delete, Urgency, known
+from frameworkcontroller.machine.policy import decide_retry
+from frameworkcontroller.machine.tracker import Stall, TrackedRole
+
+_ALIVE = frozenset({State.CREATION_REQUESTED, State.PREPARING, State.RUNNING})
+STUCK_REASON = "PodNotGone"
+
+
+def step(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
+    """Bring one Task forward."""
+    pod = ctx.observed.pods.get(pod_name(ctx.framework.name, role.status.name, task.index))
+    if task.state is State.ATTEMPT_COMPLETED:
+        _decide_retry(ctx, role, task)
+    if task.state is State.CREATION_PENDING:
+        if not _adopt(ctx, role, task, pod):
+            _create(ctx, role, task, pod)
+            return
+    elif task.state in (State.ATTEMPT_COMPLETED, State.COMPLETED):
+        _delete_stray(ctx, role, task, pod)
+        return
+    if pod is None or pod.uid != task.attempt.pod_uid:
+        _without_pod(ctx, role, task)
+        return
+    ctx.tracker.see(pod.uid)
+    if pod.identity.deleting:
+        _with_deleting_pod(ctx, role, task, pod)
+    else:
+        _with_pod(ctx, role, task, pod)
+
+
+def complete_attempt(ctx: Context, role: TrackedRole, task: TaskStatus, completion: CompletionStatus | None) -> None:
+    """The Task's Pod is gone for good, or never was: its attempt is complete."""
+    _set_completion(task, completion)
+    ctx.tracker.forget(task.attempt.pod_uid)
+    ctx.tracker.release((role.status.name, task.index))
+    ctx.tracker.move(role, task, State.ATTEMPT_COMPLETED, ctx.env.second, Urgency.SOON)
+    ctx.tracker.agenda.add((role.status.name, task.index))
+    final = known(task.attempt.completion_status, "completionStatus of the Task")
+    ctx.record(
+        "TaskAttemptCompleted",
+        f"TaskAttempt {task.attempt.id} completed: {final.code} {final.phrase}: {final.diagnostics}",
+        (role, task),
+        warning=final.failed,
+    )
+
+
+# --- no Pod is recorded -----------------------------------------------------------------------------------------
+
+
+def _adopt(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord | None) -> bool:
+    """Take over a Pod that was created for this very attempt before its UID could be recorded."""
+    if pod is None or pod.identity.deleting or ctx.completing or task.deletion_pending:
+        return False
+    if pod.identity.controller_uid != ctx.attempt.configmap_uid:
+        return False
+    if pod.identity.marks != pod_marks(ctx.framework, ctx.attempt, role.status, task):
+        return False
+    created(ctx, role, task, pod.uid)
+    return True
+
+
+def created(ctx: Context, role: TrackedRole, task: TaskStatus, uid: str) -> None:
+    """The Pod of the Task's current attempt exists, with that UID."""
+    task.attempt.pod_uid = uid
+    ctx.tracker.release((role.status.name, task.index))
+    ctx.tracker.move(role, task, State.CREATION_REQUESTED, ctx.env.second, Urgency.SOON)
+    ctx.tracker.agenda.add((role.status.name, task.index))
+    ctx.record("PodCreated", f"Pod {uid} was created for TaskAttempt {task.attempt.id}", (role, task))
+
+
+def _create(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord | None) -> None:
+    if _delete_stray(ctx, role, task, pod) or ctx.completing:
+        return
+    key = (role.status.name, task.index)
+    if not ctx.tracker.is_settled(task):
+        ctx.tracker.block(key)
+        return
+    configmap_uid = known(ctx.attempt.configmap_uid, "configMapUID")
+    target = ctx.pod_target(role, task)
+    if task.deletion_pending:
+        ctx.act(Cleanup(target, configmap_uid))
+        return
+    template = ctx.tracker.templates.get(role.status.name)
+    if template is None:
+        spec = ctx.framework.spec.role(role.status.name)
+        if spec is None:
+            return
+        template = PodTemplate(ctx.framework, ctx.attempt, spec, role.status.instance_uid)
+        ctx.tracker.templates[role.status.name] = template
+    ctx.act(Create(target, template.render(task), configmap_uid))
+
+
+def _delete_stray(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord | None) -> bool:
+    """Delete a Pod of this Task's name that the attempt controls but that is not the recorded one.
+
+    True while it is in the way. A Pod that the attempt does not control is never touched.
+    """
+    if pod is None or pod.identity.controller_uid != ctx.attempt.configmap_uid:
+        return False
+    if task.state is State.ATTEMPT_COMPLETED and pod.uid == task.attempt.pod_uid:
+        return False
+    if not pod.identity.deleting:
+        ctx.act(Delete(ctx.pod_target(role, task), pod.uid))
+    return True
+
+
+# --- a Pod is recorded, but the cache does not show it -------------------------------------------------------------
+
+
+def _without_pod(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
+    uid = known(task.attempt.pod_uid, "podUID")
+    key = (role.status.name, task.index)
+    if task.state is State.CREATION_REQUESTED and not ctx.tracker.has_seen(uid):
+        due = task.transition_time + ctx.env.limits.object_local_cache_creation_timeout_sec
+        if not task.deletion_pending and ctx.env.now < due:
+            ctx.tracker.set_alarm(key, due)
+        elif ctx.tracker.is_settled(task):
+            ctx.act(Delete(ctx.pod_target(role, task), uid, confirm=True))
+        else:
+            ctx.tracker.block(key)
+    elif ctx.tracker.has_seen(uid):
+        pod_is_gone(ctx, role, task)
+    else:
+        # The status is older than this process, so its cache may be older than the status: ask the API server.
+        ctx.act(Confirm(ctx.pod_target(role, task), uid))
+
+
+def pod_never_seen(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
+    """The Pod was created, never seen in the cache, and is now confirmed to be gone."""
+    timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
+    text = f"Pod did not appear in the local cache within {timeout}s, so it was taken for deleted, and deleted"
+    complete_attempt(ctx, role, task, CompletionStatus.of(POD_LOCAL_CACHE_CREATION_TIMEOUT, text))
+
+
+def pod_is_gone(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
+    """The recorded Pod has been there, and is not there any more."""
+    complete_attempt(ctx, role, task, CompletionStatus.of(POD_EXTERNAL_DELETED, "Pod was deleted by others"))
+
+
+# --- the recorded Pod is there ------------------------------------------------------------------------------------
+
+
+def _with_deleting_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord) -> None:
+    tracker = ctx.tracker
+    key = (role.status.name, task.index)
+    if task.state is not State.DELETING:
+        if _set_completion(task, CompletionStatus.of(POD_EXTERNAL_DELETED, "Pod is being deleted by others")):
+            ctx.record("PodDeleting", "Pod is being deleted by others", (role, task), warning=True)
+        tracker.move(role, task, State.DELETING, ctx.env.second, Urgency.SOON)
+    deletion_time = known(pod.deletion_time, "deletionTimestamp")
+    due = deletion_time + ctx.env.limits.pod_stuck_deleting_sec
+    if ctx.env.now >= due:
+        tracker.stalls[key] = Stall(
+            STUCK_REASON,
+            f"Pod {pod.name} was to be gone by {format_time(deletion_time)} and is still there "
+            f"(node {pod.node_name or 'none'})",
+        )
+    else:
+        tracker.set_alarm(key, due)
+    timeout = role.status.pod_graceful_deletion_timeout_sec
+    if timeout is None:
+        return
+    due = deletion_time - pod.deletion_grace_sec + timeout
+    if ctx.env.now < due:
+        tracker.set_alarm(key, due)
+    elif tracker.is_settled(task) and tracker.is_head_settled:
+        ctx.act(Delete(ctx.pod_target(role, task), pod.uid, force=True, confirm=True))
+    else:
+        tracker.block(key)
+
+
+def _with_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord) -> None:
+    tracker = ctx.tracker
+    if task.state is State.DELETION_PENDING:
+        if tracker.is_settled(task):
+            ctx.act(Delete(ctx.pod_target(role, task), pod.uid))
+        else:
+            tracker.block((role.status.name, task.index))
+        return
+    if task.state not in _ALIVE:
+        # Its deletion was accepted: the cache is behind, and an object once deleted never comes back.
+        return
+    now = ctx.env.second
+    if task.state is State.CREATION_REQUESTED:
+        tracker.move(role, task, State.PREPARING, now, Urgency.SOON)
+    _copy_placement(ctx, task, pod)
+    if pod.phase == "Succeeded":
+        _finish(ctx, role, task, CompletionStatus.of(POD_SUCCEEDED, "Pod succeeded"))
+    elif pod.phase == "Failed":
+        _finish(ctx, role, task, ctx.env.limits.classifier.classify(pod))
+    elif task.deletion_pending:
+        _finish(ctx, role, task, None)
+    elif pod.phase == "Running" and task.state is State.PREPARING:
+        tracker.move(role, task, State.RUNNING, now, Urgency.SOON)
+        ctx.record("TaskRunning", f"TaskAttempt {task.attempt.id} is running on {pod.node_name or '?'}", (role, task))
+
+
+def _finish(ctx: Context, role: TrackedRole, task: TaskStatus, completion: CompletionStatus | None) -> None:
+    """The attempt is decided complete: that is persisted, and only then is its Pod deleted."""
+    _set_completion(task, completion)
+    final = known(task.attempt.completion_status, "completionStatus of the Task")
+    ctx.tracker.move(role, task, State.DELETION_PENDING, ctx.env.second, Urgency.SOON)
+    ctx.tracker.block((role.status.name, task.index))
+    ctx.record(
+        "TaskAttemptCompleting",
+        f"TaskAttempt {task.attempt.id} is completing: {final.code} {final.phrase}: {final.diagnostics}",
+        (role, task),
+        warning=final.failed,
+    )
+
+
+def _copy_placement(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
+    attempt = task.attempt
+    seen = (pod.node_name, pod.pod_ip, pod.host_ip)
+    kept = (attempt.pod_node_name, attempt.pod_ip, attempt.pod_host_ip)
+    # What was exposed once never goes back: a field that the Pod loses keeps its last value.
+    merged = tuple(new or old or "" for new, old in zip(seen, kept, strict=True))
+    if pod.phase != "Unknown" and merged != kept:
+        attempt.pod_node_name, attempt.pod_ip, attempt.pod_host_ip = merged
+        ctx.tracker.change(task, Urgency.SOON)
+
+
+# --- the attempt is over --------------------------------------------------------------------------------------------
+
+
+def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
+    completion = known(task.attempt.completion_status, "completionStatus of the Task")
+    spec = ctx.framework.spec.role(role.status.name)
+    if task.deletion_pending or ctx.completing or spec is None:
+        _complete(ctx, role, task, "it is being deleted" if task.deletion_pending else "the FrameworkAttempt completes")
+        return
+    decision = decide_retry(spec.task.retry_policy, completion, task.retry.accountable_retried_count, 0)
+    if task.retry.retry_delay_sec is None and not decision.retry:
+        _complete(ctx, role, task, decision.reason)
+        return
+    key = (role.status.name, task.index)
+    if not ctx.tracker.is_settled(task):
+        # The end of this attempt is exposed before anything of the next one is.
+        ctx.tracker.block(key)
+        return
+    if task.retry.retry_delay_sec is None:
+        task.retry.retry_delay_sec = decision.delay_sec
+        ctx.tracker.change(task, Urgency.SOON)
+    due = task.transition_time + task.retry.retry_delay_sec
+    if ctx.env.now < due:
+        ctx.tracker.set_alarm(key, due)
+        return
+    now = ctx.env.second
+    task.retry.total_retried_count += 1
+    task.retry.accountable_retried_count += decision.accountable
+    task.retry.retry_delay_sec = None
+    task.attempt = TaskAttemptStatus(id=task.retry.total_retried_count, start_time=now)
+    ctx.tracker.move(role, task, State.CREATION_PENDING, now, Urgency.SOON)
+    ctx.tracker.block(key)
+    ctx.record("TaskRetried", f"Retried with TaskAttempt {task.attempt.id}: {decision.reason}", (role, task))
+
+
+def _complete(ctx: Context, role: TrackedRole, task: TaskStatus, why: str) -> None:
+    completion = known(task.attempt.completion_status, "completionStatus of the Task")
+    ctx.tracker.move(role, task, State.COMPLETED, ctx.env.second, Urgency.SOON)
+    if task.deletion_pending:
+        # The rescale step removes or replaces it, once that is persisted.
+        ctx.tracker.again = True
+    ctx.record(
+        "TaskCompleted",
+        f"Task completed with {completion.code} {completion.phrase}, not retried: {why}",
+        (role, task),
+        warning=completion.failed,
+    )
+
+
+def _set_completion(task: TaskStatus, completion: CompletionStatus | None) -> bool:
+    """Set the attempt's completion status, unless it has one: it never changes once set."""
+    if task.attempt.completion_status is not None or completion is None:
+        return False
+    task.attempt.completion_status = completion
+    return True

@@ -1,0 +1,361 @@
+"""One Framework's status as the machine keeps it between syncs.
+
+The records of the status are changed in place, only through this class, which keeps beside them what makes a sync cost
+what changed and not what exists: which Tasks wait to be looked at, which have changes that are not persisted yet,
+counters per role, and alarms.
+
+The rule "persist before act" is ``is_settled``: a Task with unpersisted changes justifies no action, and neither does
+a Framework with any (``is_clean``).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from frameworkcontroller.api.completion import CompletionStatus
+from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
+from frameworkcontroller.machine.manifests import PodTemplate
+from frameworkcontroller.machine.model import Action, Env, Urgency, known
+from frameworkcontroller.machine.states import check_edge
+
+TaskKey = tuple[str, int]
+
+CREATIONS: Final = "creations"
+HoldKey = TaskKey | Literal["creations"] | None
+"""What is held back: one Task's actions, all creations of Pods, or (None) the Framework's own actions."""
+
+HOLD_BASE_SEC = 0.5
+HOLD_MAX_SEC = 15.0
+"""A stuck Framework costs the API server at most a few requests a minute, and recovers within this many seconds."""
+
+
+@dataclass(slots=True)
+class Stall:
+    """Why something waits for a person or another component."""
+
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class Hold:
+    """Exponential back-off of what failed ``failures`` times in a row: not before ``until``."""
+
+    failures: int
+    until: float
+
+
+@dataclass(slots=True)
+class RoleCounts:
+    """How many Tasks of a role are how. Tasks that are deletionPending count only as ``leaving``."""
+
+    leaving: int = 0
+    running: int = 0
+    failed: int = 0
+    succeeded: int = 0
+
+    @property
+    def completed(self) -> int:
+        """Completed Tasks that count."""
+        return self.failed + self.succeeded
+
+
+@dataclass(slots=True)
+class TrackedRole:
+    """A role's status with its counters."""
+
+    status: TaskRoleStatus
+    counts: RoleCounts = field(default_factory=RoleCounts)
+
+
+class Tracker:
+    """The tracked status of one Framework. ``status`` is None until the first plan has made one."""
+
+    __slots__ = (
+        "_alarm_of",
+        "_alarms",
+        "_blocked",
+        "_dirty",
+        "_head_dirty",
+        "_holds",
+        "_seen",
+        "again",
+        "agenda",
+        "configmap_seen",
+        "follow_ups",
+        "generation",
+        "rescale_due",
+        "roles",
+        "stalls",
+        "status",
+        "templates",
+        "urgency",
+    )
+
+    def __init__(self, status: FrameworkStatus | None = None) -> None:
+        """Track ``status`` as the API server holds it, all of it persisted."""
+        self.status: FrameworkStatus | None = None
+        self.roles: dict[str, TrackedRole] = {}
+        self.agenda: set[TaskKey] = set()
+        """Tasks to look at in the next plan."""
+        self.again = False
+        """The Framework itself is to be planned again once the status is persisted."""
+        self.follow_ups: list[Action] = []
+        """Actions that outcomes made necessary, for the next plan."""
+        self.stalls: dict[TaskKey | None, Stall] = {}
+        """What each Task, or the Framework itself (None), is stalled by."""
+        self.generation: int | None = None
+        """Spec generation that the last plan has seen."""
+        self.rescale_due = True
+        self.configmap_seen = False
+        """Whether the cache has shown the attempt's ConfigMap to this process."""
+        self.templates: dict[str, PodTemplate] = {}
+        """Pods of each role as encoded for this attempt and generation."""
+        self.urgency = Urgency.NONE
+        self._dirty: set[TaskStatus] = set()
+        self._blocked: set[TaskKey] = set()
+        self._head_dirty = False
+        self._seen: set[str] = set()
+        self._holds: dict[HoldKey, Hold] = {}
+        self._alarms: list[tuple[float, TaskKey]] = []
+        self._alarm_of: dict[TaskKey, float] = {}
+        if status is not None:
+            self.begin(status)
+
+    # --- what is there ---
+
+    def tasks(self) -> Iterator[tuple[TrackedRole, TaskStatus]]:
+        """All Tasks: costs what exists, so only for what concerns them all."""
+        for role in self.roles.values():
+            for task in role.status.tasks:
+                yield role, task
+
+    def task(self, key: TaskKey) -> tuple[TrackedRole, TaskStatus] | None:
+        """The Task of that role and index, if there is one."""
+        role = self.roles.get(key[0])
+        if role is None or not 0 <= key[1] < len(role.status.tasks):
+            return None
+        return role, role.status.tasks[key[1]]
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether everything is persisted."""
+        return not self._dirty and not self._head_dirty
+
+    @property
+    def is_head_settled(self) -> bool:
+        """Whether everything but changes of single Tasks is persisted."""
+        return not self._head_dirty
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether another plan has something to do right away."""
+        return self.again or bool(self.agenda) or bool(self.follow_ups)
+
+    def is_settled(self, task: TaskStatus) -> bool:
+        """Whether the Task is persisted as it stands, so that it can justify an action."""
+        return task not in self._dirty
+
+    # --- changes of the whole ---
+
+    def begin(self, status: FrameworkStatus, *, dirty: bool = False) -> None:
+        """Track ``status`` from here on: a whole new one, or a whole new attempt. ``dirty``: it is not persisted."""
+        self.status = status
+        self.stalls.clear()
+        self.follow_ups.clear()
+        self.templates.clear()
+        self.configmap_seen = False
+        self._seen.clear()
+        self._holds.clear()
+        self._alarms.clear()
+        self._alarm_of.clear()
+        self._dirty.clear()
+        self._blocked.clear()
+        self.agenda.clear()
+        self.index()
+        self.touch_all()
+        self.rescale_due = True
+        if dirty:
+            self._dirty.update(task for _, task in self.tasks())
+            self.change_head(Urgency.NOW)
+
+    def index(self) -> None:
+        """Rebuild what is kept beside the status, after roles or Tasks were added or removed."""
+        status = known(self.status, "status")
+        self.roles = {role.name: TrackedRole(role) for role in status.attempt.roles}
+        for role, task in self.tasks():
+            self._count(role, task, 1)
+        self._dirty.intersection_update([task for _, task in self.tasks()])
+        self.agenda = {key for key in self.agenda if self.task(key) is not None}
+        self._holds = {
+            key: hold for key, hold in self._holds.items() if not isinstance(key, tuple) or self.task(key) is not None
+        }
+        self.stalls = {key: stall for key, stall in self.stalls.items() if key is None or self.task(key) is not None}
+
+    def touch_all(self) -> None:
+        """Have the next plan look at every Task."""
+        self.again = True
+        self.agenda.update((role.status.name, task.index) for role, task in self.tasks())
+
+    def change_head(self, urgency: Urgency) -> None:
+        """Note an unpersisted change of anything but a single Task."""
+        self._head_dirty = True
+        self._ask(urgency)
+
+    def persisted(self) -> None:
+        """The status as it stands has been accepted by the API server: what waited for that is due now."""
+        self._dirty.clear()
+        self._head_dirty = False
+        self.urgency = Urgency.NONE
+        self.agenda |= self._blocked
+        self._blocked.clear()
+
+    def move_framework(self, state: State, now: int, urgency: Urgency) -> None:
+        """Take the Framework to another state, stamp the times that go with it, and plan it again once persisted.
+
+        Raises:
+            InvariantError: the table has no such edge.
+        """
+        status = known(self.status, "status")
+        check_edge(status.state, state, "Framework")
+        status.state = state
+        status.transition_time = now
+        if state is State.RUNNING:
+            status.attempt.run_time = now
+            status.run_time = status.run_time or now
+        elif state is State.ATTEMPT_COMPLETED:
+            status.attempt.completion_time = now
+        elif state is State.COMPLETED:
+            status.completion_time = now
+        self.again = True
+        self.change_head(urgency)
+
+    # --- changes of one Task ---
+
+    def change(self, task: TaskStatus, urgency: Urgency) -> None:
+        """Note an unpersisted change of a Task."""
+        task.encoded = None
+        self._dirty.add(task)
+        self._ask(urgency)
+
+    def block(self, key: TaskKey) -> None:
+        """Look at the Task again once its changes are persisted, and have them persisted now."""
+        self._blocked.add(key)
+        self._ask(Urgency.NOW)
+
+    def move(self, role: TrackedRole, task: TaskStatus, state: State, now: int, urgency: Urgency) -> None:
+        """Take a Task to another state and stamp the times that go with it.
+
+        Raises:
+            InvariantError: the table has no such edge.
+        """
+        check_edge(task.state, state, f"Task {role.status.name}[{task.index}]")
+        self._count(role, task, -1)
+        task.state = state
+        task.transition_time = now
+        if state is State.RUNNING:
+            task.attempt.run_time = now
+            task.run_time = task.run_time or now
+        elif state is State.ATTEMPT_COMPLETED:
+            task.attempt.completion_time = now
+        elif state is State.COMPLETED:
+            task.completion_time = now
+            task.retry.retry_delay_sec = None
+            if task.deletion_pending:
+                self.rescale_due = True
+        self._count(role, task, 1)
+        self.change(task, urgency)
+
+    def mark_leaving(self, role: TrackedRole, task: TaskStatus, completion: CompletionStatus) -> None:
+        """Mark a Task deletionPending: from here on it counts for nothing (Rescale)."""
+        self._count(role, task, -1)
+        task.deletion_pending = True
+        if task.attempt.completion_status is None:
+            task.attempt.completion_status = completion
+        self._count(role, task, 1)
+        if task.state is State.COMPLETED:
+            self.rescale_due = True
+        self.change(task, Urgency.NOW)
+
+    def see(self, uid: str) -> None:
+        """The cache has shown the Pod of that UID to this process: once absent, it is gone."""
+        self._seen.add(uid)
+
+    def has_seen(self, uid: str) -> bool:
+        """Whether the cache has shown that Pod to this process."""
+        return uid in self._seen
+
+    def forget(self, uid: str | None) -> None:
+        """The Pod of that UID is of no interest any more."""
+        if uid is not None:
+            self._seen.discard(uid)
+
+    # --- back-off ---
+
+    def hold(self, key: HoldKey, env: Env) -> int:
+        """Hold back what just failed, twice as long as the last time; how often it has failed in a row.
+
+        It is the machine's, per object, and not the work queue's, per Framework: one Task's trouble must not delay
+        the others, and their events must not retry it early.
+        """
+        failures = self._holds[key].failures + 1 if key in self._holds else 1
+        delay = min(HOLD_MAX_SEC, HOLD_BASE_SEC * 2 ** min(failures - 1, 10)) * env.rng.uniform(0.75, 1.0)
+        self._holds[key] = Hold(failures, env.now + delay)
+        return failures
+
+    def release(self, key: HoldKey) -> None:
+        """It worked: forget its failures, and what they stalled."""
+        self._holds.pop(key, None)
+        if key != CREATIONS:
+            self.stalls.pop(key, None)
+
+    def held_until(self, key: HoldKey) -> float:
+        """Not before when (seconds since the epoch), 0 for any time."""
+        hold = self._holds.get(key)
+        return 0.0 if hold is None else hold.until
+
+    # --- alarms ---
+
+    def set_alarm(self, key: TaskKey, when: float) -> None:
+        """Have a plan look at the Task at ``when`` (seconds since the epoch). It may ring early, never late."""
+        current = self._alarm_of.get(key)
+        if current is None or when < current:
+            self._alarm_of[key] = when
+            heapq.heappush(self._alarms, (when, key))
+
+    def ring(self, now: float) -> None:
+        """Put the Tasks whose alarm is due on the agenda."""
+        while self._alarms and self._alarms[0][0] <= now:
+            when, key = heapq.heappop(self._alarms)
+            if self._alarm_of.get(key) == when:
+                del self._alarm_of[key]
+                if self.task(key) is not None:
+                    self.agenda.add(key)
+
+    def next_alarm(self) -> float | None:
+        """When the next alarm rings."""
+        while self._alarms and self._alarm_of.get(self._alarms[0][1]) != self._alarms[0][0]:
+            heapq.heappop(self._alarms)
+        return self._alarms[0][0] if self._alarms else None
+
+    # --- inside ---
+
+    def _ask(self, urgency: Urgency) -> None:
+        self.urgency = max(self.urgency, urgency)
+
+    @staticmethod
+    def _count(role: TrackedRole, task: TaskStatus, step: int) -> None:
+        counts = role.counts
+        if task.deletion_pending:
+            counts.leaving += step
+        elif task.state is State.RUNNING:
+            counts.running += step
+        elif task.state is State.COMPLETED:
+            completion = task.attempt.completion_status
+            if completion is not None and completion.succeeded:
+                counts.succeeded += step
+            else:
+                counts.failed += step
