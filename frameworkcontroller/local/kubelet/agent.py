@@ -1,0 +1,81 @@
+"""One node as one thing to run: the informer, the scheduler, the Node object and the kubelet."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from functools import partial
+
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.informer import Informer
+from frameworkcontroller.kube.resources import PODS
+from frameworkcontroller.local.kubelet.kubelet import Kubelet
+from frameworkcontroller.local.kubelet.node import NodeRegistration
+from frameworkcontroller.local.kubelet.pod import PodRecord, decode_pod
+from frameworkcontroller.local.kubelet.runtime import Runtime
+from frameworkcontroller.local.kubelet.scheduler import Scheduler
+
+DEFAULT_NODE_NAME = "local"
+
+
+class NodeAgent:
+    """Makes ``runtime`` a node of the cluster behind ``client`` (any API server), and schedules Pods onto it.
+
+    ``schedule=False`` leaves binding to somebody else. ``concurrency`` bounds the requests in flight, for the kubelet
+    and for the scheduler each.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        runtime: Runtime,
+        *,
+        node_name: str = DEFAULT_NODE_NAME,
+        schedule: bool = True,
+        concurrency: int = 32,
+        wall: Callable[[], float] = time.time,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.node_name = node_name
+        self._runtime = runtime
+        self.pods: Informer[PodRecord] = Informer(
+            client, PODS, partial(decode_pod, keep_manifest=runtime.needs_manifest), rng=rng
+        )
+        self.node = NodeRegistration(client, node_name=node_name, runtime_name=runtime.name, wall=wall)
+        self.scheduler = (
+            Scheduler(client, self.pods, node_name=node_name, concurrency=concurrency) if schedule else None
+        )
+        self.kubelet = Kubelet(
+            client,
+            self.pods,
+            runtime,
+            node_name=node_name,
+            concurrency=concurrency,
+            on_reachable=self._set_reachable,
+            wall=wall,
+        )
+
+    async def run(self) -> None:
+        """Run until cancelled; then every Pod's containers are ended, and nothing of them is left on this machine."""
+        await self._runtime.open()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.node.run(), name="node")
+                if self.scheduler is not None:
+                    group.create_task(self.scheduler.run(), name="scheduler")
+                group.create_task(self.kubelet.run(), name="kubelet")
+                group.create_task(self.pods.run(), name="pods")
+        finally:
+            await self.kubelet.close()
+
+    async def wait_ready(self) -> None:
+        """Wait until the Node is registered and the Pods that exist are known."""
+        await self.node.wait_registered()
+        await self.pods.wait_synced()
+
+    def _set_reachable(self, reachable: bool) -> None:
+        self.node.reachable = reachable
+        if self.scheduler is not None:
+            self.scheduler.set_open(reachable)

@@ -1,0 +1,187 @@
+"""Has the Pods of one node: joins each one's `PodLife` with the runtime and the clocks. Knows no API server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+
+from frameworkcontroller.local.kubelet.container import Instant, Termination, Trouble
+from frameworkcontroller.local.kubelet.lifecycle import Command, PodFailure, PodLife, Prepare, Start
+from frameworkcontroller.local.kubelet.pod import PodRecord
+from frameworkcontroller.local.kubelet.podstatus import Json, PodStatusView
+from frameworkcontroller.local.kubelet.runtime import Runtime
+from frameworkcontroller.local.kubelet.timers import Timers
+
+
+class HostedPod:
+    """One Pod on this node: its newest record, its life, and the status last accepted by the API server.
+
+    ``abandoned``: the object is gone from the API, and nothing is to be reported of it any more.
+    """
+
+    __slots__ = ("abandoned", "again", "life", "record", "reported", "stepping", "view")
+
+    def __init__(self, record: PodRecord, life: PodLife, view: PodStatusView) -> None:
+        self.record = record
+        self.life = life
+        self.view = view
+        self.reported: Json | None = None
+        self.abandoned = False
+        self.stepping = False
+        self.again = False
+
+
+class PodHost:
+    """Fulfils `RuntimeEvents`. ``on_change`` is called with the uid of a Pod whose status may have changed."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        on_change: Callable[[str], None],
+        on_reachable: Callable[[bool], None] = lambda _: None,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._runtime = runtime
+        self._on_change = on_change
+        self._on_reachable = on_reachable
+        self._wall = wall
+        self._pods: dict[str, HostedPod] = {}
+        self._timers: Timers[str] = Timers(self._advance)
+        runtime.attach(self)
+
+    # --- from the API side --------------------------------------------------------------------------------------------
+
+    def get(self, uid: str) -> HostedPod | None:
+        return self._pods.get(uid)
+
+    def __iter__(self) -> Iterator[HostedPod]:
+        return iter(tuple(self._pods.values()))
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def admit(self, record: PodRecord) -> None:
+        """Take on a Pod that is bound to this node and not over: run it, or find out what an earlier kubelet left."""
+        now = self._now()
+        if self._runtime.adopt(record):
+            life = PodLife.adopted(record, now)
+        elif record.ran:
+            life = PodLife.lost(record, now, self._runtime.lost_reason)
+        else:
+            life = PodLife(record, now)
+        self._pods[record.uid] = HostedPod(record, life, PodStatusView(life, self._runtime.name))
+        self._obey(record, life, now)
+        self._advance(record.uid)
+
+    def update(self, record: PodRecord) -> None:
+        """Take note of a new version of a Pod that was admitted."""
+        pod = self._pods.get(record.uid)
+        if pod is None:
+            return
+        before, pod.record, pod.life.record = pod.record, record, record
+        if record.deletion_grace != before.deletion_grace or record.active_deadline != before.active_deadline:
+            self._obey(record, pod.life, self._now())
+            self._advance(record.uid)
+
+    async def forget(self, uid: str) -> None:
+        """Let go of a Pod that has no live container, and of all that was made for it."""
+        pod = self._pods.get(uid)
+        if pod is not None:
+            self._timers.set(uid, None)
+            await self._runtime.release(pod.record)
+            self._pods.pop(uid, None)
+
+    def abandon(self, uid: str) -> None:
+        """The Pod is gone from the API without waiting for this node: kill it. ``on_change`` tells when it is dead."""
+        pod = self._pods.get(uid)
+        if pod is not None:
+            pod.abandoned = True
+            pod.life.kill()
+            self._advance(uid)
+
+    def status(self, pod: HostedPod) -> Json:
+        """The Pod's status as it is to be reported."""
+        return pod.view.render(self._now())
+
+    def close(self) -> None:
+        """Stop watching the clock."""
+        self._timers.clear()
+
+    # --- from the runtime ---------------------------------------------------------------------------------------------
+
+    def prepared(self, uid: str, address: str) -> None:
+        if pod := self._pods.get(uid):
+            pod.life.prepared(address)
+            self._advance(uid)
+
+    def unprepared(self, uid: str, reason: str, message: str) -> None:
+        if pod := self._pods.get(uid):
+            pod.life.unprepared(Trouble(reason, message), self._now())
+            self._advance(uid)
+
+    def started(self, uid: str, container: str) -> None:
+        if pod := self._pods.get(uid):
+            pod.life.started(container, self._now())
+            self._advance(uid)
+
+    def refused(self, uid: str, container: str, reason: str, message: str) -> None:
+        if pod := self._pods.get(uid):
+            pod.life.refused(container, Trouble(reason, message), self._now())
+            self._advance(uid)
+
+    def exited(self, uid: str, container: str, termination: Termination) -> None:
+        if pod := self._pods.get(uid):
+            pod.life.exited(container, termination, self._now())
+            self._advance(uid)
+
+    def fail_pod(self, uid: str, reason: str, message: str) -> None:
+        if pod := self._pods.get(uid):
+            pod.life.fail(PodFailure(reason, message), self._now())
+            self._advance(uid)
+
+    def override_phase(self, uid: str, phase: str | None, reason: str = "", message: str = "") -> None:
+        if pod := self._pods.get(uid):
+            pod.life.override = None if phase is None else (phase, PodFailure(reason, message))
+            self._advance(uid)
+
+    def node_reachable(self, reachable: bool) -> None:
+        self._on_reachable(reachable)
+
+    # --- the clock ----------------------------------------------------------------------------------------------------
+
+    def _now(self) -> Instant:
+        return Instant(asyncio.get_running_loop().time(), self._wall())
+
+    def _obey(self, record: PodRecord, life: PodLife, now: Instant) -> None:
+        if record.deletion_grace is not None:
+            life.terminate(record.deletion_grace, now)
+
+    def _advance(self, uid: str) -> None:
+        """Bring the Pod forward as far as it goes now, and have its status looked at."""
+        pod = self._pods.get(uid)
+        if pod is None:
+            return
+        pod.again = True
+        if pod.stepping:
+            # A runtime may answer from within a command: the commands of this step come first.
+            return
+        pod.stepping = True
+        try:
+            while pod.again:
+                pod.again = False
+                for command in pod.life.step(self._now()):
+                    self._command(pod.record, command)
+        finally:
+            pod.stepping = False
+        self._timers.set(uid, pod.life.wake_at)
+        self._on_change(uid)
+
+    def _command(self, record: PodRecord, command: Command) -> None:
+        if isinstance(command, Prepare):
+            self._runtime.prepare(record)
+        elif isinstance(command, Start):
+            self._runtime.start(record, command.container, command.instance)
+        else:
+            self._runtime.stop(record, command.container, command.grace)

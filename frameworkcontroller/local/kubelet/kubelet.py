@@ -1,0 +1,157 @@
+"""The kubelet's API side: Pods bound to this node in, their status out, and the end of graceful deletions.
+
+A client of any API server. Level-triggered: what it does follows from the Pod as the informer has it and from what
+runs; an event only says where to look.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+
+import orjson
+
+from frameworkcontroller.kube.client import STRATEGIC_PATCH, KubeClient
+from frameworkcontroller.kube.errors import Conflict, NotFound
+from frameworkcontroller.kube.informer import Informer
+from frameworkcontroller.kube.resources import PODS
+from frameworkcontroller.local.kubelet.host import HostedPod, PodHost
+from frameworkcontroller.local.kubelet.pod import TERMINAL, PodRecord
+from frameworkcontroller.local.kubelet.pump import Pump
+from frameworkcontroller.local.kubelet.runtime import Runtime
+
+
+class Kubelet:
+    """Runs the Pods that are bound to ``node_name``, on ``runtime``.
+
+    ``pods`` is the informer to hear of them from (of any scope that includes them); whoever made it runs it.
+    ``concurrency`` bounds the requests in flight.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        pods: Informer[PodRecord],
+        runtime: Runtime,
+        *,
+        node_name: str,
+        concurrency: int = 32,
+        on_reachable: Callable[[bool], None] = lambda _: None,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.node_name = node_name
+        self._client = client
+        self._pods = pods
+        self._runtime = runtime
+        self._on_reachable = on_reachable
+        self._reachable = True
+        self._pump = Pump("kubelet", self._sync, concurrency=concurrency)
+        self.host = PodHost(runtime, on_change=self._pump.mark, on_reachable=self._set_reachable, wall=wall)
+        # Pods of this node that need nothing to run: terminal when first seen, or released for deletion.
+        self._over: dict[str, PodRecord] = {}
+        pods.add_handler(on_add=self._seen, on_update=self._updated, on_delete=lambda old, _: self._gone(old.uid))
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is waiting to be reported."""
+        return self._pump.idle
+
+    async def run(self) -> None:
+        """Report and end deletions, until cancelled. The runtime must be open before the informer runs."""
+        await self._pump.run()
+
+    async def close(self) -> None:
+        """End every container."""
+        self.host.close()
+        await self._runtime.close()
+
+    # --- what the informer says ---------------------------------------------------------------------------------------
+
+    def _seen(self, record: PodRecord) -> None:
+        if record.node_name != self.node_name or not self._reachable:
+            return
+        uid = record.uid
+        if uid in self._over:
+            self._over[uid] = record
+        elif self.host.get(uid) is not None:
+            self.host.update(record)
+            return
+        elif record.phase in TERMINAL:
+            self._over[uid] = record
+        else:
+            self.host.admit(record)
+            return
+        if record.deletion_grace is not None:
+            self._pump.mark(uid)
+
+    def _updated(self, old: PodRecord, new: PodRecord) -> None:
+        if old.uid != new.uid:
+            self._gone(old.uid)
+        self._seen(new)
+
+    def _gone(self, uid: str) -> None:
+        if self._reachable:
+            self._over.pop(uid, None)
+            self.host.abandon(uid)
+
+    def _set_reachable(self, reachable: bool) -> None:
+        """A node that is cut off goes on running what it runs; what it has missed it learns when it is back."""
+        if reachable and not self._reachable:
+            self._reachable = True
+            here = {record.uid: record for record in self._pods.store.values() if record.node_name == self.node_name}
+            for uid in [*self._over, *(pod.record.uid for pod in self.host)]:
+                if uid not in here:
+                    self._gone(uid)
+                self._pump.mark(uid)
+            for record in here.values():
+                self._seen(record)
+        self._reachable = reachable
+        self._on_reachable(reachable)
+
+    # --- what the API server is told ----------------------------------------------------------------------------------
+
+    async def _sync(self, uid: str) -> None:
+        if not self._reachable:
+            return
+        pod = self.host.get(uid)
+        if pod is None:
+            over = self._over.get(uid)
+            if over is not None and over.deletion_grace is not None:
+                await self._delete(over)
+        elif pod.abandoned:
+            if pod.life.dead:
+                await self.host.forget(uid)
+        elif await self._report(pod) and pod.record.deletion_grace is not None and pod.life.dead:
+            # Its directories and its address are free before its name is: nothing of it meets its successor.
+            await self.host.forget(uid)
+            self._over[uid] = pod.record
+            await self._delete(pod.record)
+
+    async def _report(self, pod: HostedPod) -> bool:
+        """Write the Pod's status if it has changed; False if there is no such Pod any more."""
+        status = self.host.status(pod)
+        if status == pod.reported:
+            return True
+        record = pod.record
+        # The uid makes it a write to this Pod or to none: its name may be another's by now.
+        body = orjson.dumps({"metadata": {"uid": record.uid}, "status": status})
+        try:
+            await self._client.patch(
+                PODS,
+                record.name,
+                body,
+                record.namespace,
+                content_type=STRATEGIC_PATCH,
+                subresource="status",
+                metadata_only=True,
+            )
+        except (NotFound, Conflict):
+            return False
+        pod.reported = status
+        return True
+
+    async def _delete(self, record: PodRecord) -> None:
+        """End a graceful deletion: the node has nothing of the Pod left."""
+        with contextlib.suppress(NotFound, Conflict):
+            await self._client.delete(PODS, record.name, record.namespace, uid=record.uid, grace_period_seconds=0)

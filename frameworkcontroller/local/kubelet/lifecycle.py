@@ -1,0 +1,307 @@
+"""Decides what happens to one Pod: the order of its containers, restarts, deadlines, the end, and the phase.
+
+Synchronous and without I/O or clock. Events change it, `PodLife.step` says what to do now (level-triggered: what it has
+asked for once it does not ask for again) and `PodLife.wake_at` when to ask next even if nothing happens.
+
+Invariant: a terminal phase is shown only once no container of the Pod is live: whoever sees it may start a successor.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+from typing import Final, NamedTuple, Self
+
+from frameworkcontroller.local.kubelet.container import Container, Instant, Stage, Termination, Trouble
+from frameworkcontroller.local.kubelet.pod import FAILED, PENDING, RUNNING, SUCCEEDED, Kind, PodRecord
+
+RETRY_SECONDS: Final = 5.0
+"""After this long it is tried again to prepare a Pod or start a container that could not be for now."""
+
+_LOST = "The container could not be located when the kubelet started again."
+
+
+class Prepare(NamedTuple):
+    """Make the Pod's surroundings."""
+
+
+class Start(NamedTuple):
+    """Start a container for the ``instance + 1``-th time."""
+
+    container: str
+    instance: int
+
+
+class Stop(NamedTuple):
+    """End a container within ``grace`` seconds."""
+
+    container: str
+    grace: float
+
+
+Command = Prepare | Start | Stop
+
+
+class PodFailure(NamedTuple):
+    """Why the Pod as a whole failed, for its status."""
+
+    reason: str
+    message: str
+
+
+class _Preparation(Enum):
+    NONE = "none"
+    ASKED = "asked"
+    DONE = "done"
+
+
+class PodLife:
+    """The life of one Pod on this node, from when the kubelet first sees it."""
+
+    def __init__(self, record: PodRecord, now: Instant) -> None:
+        self.record = record
+        self.start_time = now.wall if record.start_time is None else float(record.start_time)
+        self.containers = [Container(spec) for spec in record.containers]
+        self.address = ""
+        self.failure: PodFailure | None = None
+        self.override: tuple[str, PodFailure] | None = None
+        self.wake_at: float | None = None
+        self._by_name = {container.spec.name: container for container in self.containers}
+        self._inits = [container for container in self.containers if container.spec.kind is not Kind.MAIN]
+        self._mains = [container for container in self.containers if container.spec.kind is Kind.MAIN]
+        self._preparation = _Preparation.NONE
+        self._unprepared: Trouble | None = None
+        self._prepare_at = now.tick
+        self._end_due: float | None = None
+
+    @classmethod
+    def lost(cls, record: PodRecord, now: Instant, reason: str) -> Self:
+        """The life of a Pod that an earlier kubelet started and that has nothing running any more: it has failed."""
+        life = cls(record, now)
+        life.address = record.pod_ip
+        life.failure = PodFailure("NodeLost", reason)
+        for container in life._mains:
+            container.stage = Stage.EXITED
+            container.termination = Termination(137, "ContainerStatusUnknown", now.wall, None, _LOST)
+        return life
+
+    @classmethod
+    def adopted(cls, record: PodRecord, now: Instant) -> Self:
+        """The life of a Pod that an earlier kubelet started and whose main containers still run."""
+        life = cls(record, now)
+        life.address = record.pod_ip
+        life._preparation = _Preparation.DONE
+        since = now.wall if record.running_since is None else float(record.running_since)
+        for container in life._inits:
+            container.stage = Stage.EXITED
+            container.termination = Termination(0, "Completed", since, since)
+        for container in life._mains:
+            container.stage = Stage.RUNNING
+            container.started_at = since
+        return life
+
+    # --- what happened ----------------------------------------------------------------------------------------------
+
+    def prepared(self, address: str) -> None:
+        self._preparation = _Preparation.DONE
+        self._unprepared = None
+        self.address = address
+
+    def unprepared(self, trouble: Trouble, now: Instant) -> None:
+        self._preparation = _Preparation.NONE
+        self._unprepared = trouble
+        self._prepare_at = now.tick + RETRY_SECONDS
+
+    def started(self, name: str, now: Instant) -> None:
+        container = self._by_name[name]
+        if container.stage is Stage.STARTING:
+            container.stage = Stage.RUNNING
+            container.started_at = now.wall
+            container.trouble = None
+
+    def refused(self, name: str, trouble: Trouble, now: Instant) -> None:
+        container = self._by_name[name]
+        if container.stage is not Stage.STARTING:
+            return
+        container.trouble = trouble
+        container.retry_at = now.tick + RETRY_SECONDS
+        container.stop_due = None
+        if container.instance > 0:
+            container.stage, container.termination = Stage.EXITED, container.previous
+            container.instance -= 1
+        else:
+            container.stage = Stage.NEW
+
+    def exited(self, name: str, termination: Termination, now: Instant) -> None:
+        container = self._by_name[name]
+        if container.live:
+            container.stage = Stage.EXITED
+            container.termination = termination
+            container.finished_tick = now.tick
+            container.trouble = None
+
+    def fail(self, failure: PodFailure, now: Instant) -> None:
+        """The Pod as a whole fails; the first reason stays. Nothing comes of it once the Pod has ended."""
+        if self.failure is None and not self.ended:
+            self.failure = failure
+            self._end_by(now.tick + self.record.termination_grace)
+
+    def terminate(self, grace: float, now: Instant) -> None:
+        """The Pod is to be gone within ``grace`` seconds. Said again, it can only become less."""
+        self._end_by(now.tick + grace)
+
+    def kill(self) -> None:
+        """The Pod is to be gone without any grace, also if it was asked to end before and has not."""
+        self._end_by(-math.inf)
+
+    # --- what to do ---------------------------------------------------------------------------------------------------
+
+    def step(self, now: Instant) -> list[Command]:
+        """What to do now."""
+        self.wake_at = None
+        self._heed_deadline(now)
+        if self._end_due is not None or self.failure is not None:
+            return self._end(now)
+        if self._preparation is not _Preparation.DONE:
+            if self._preparation is _Preparation.ASKED:
+                return []
+            if now.tick < self._prepare_at:
+                self._wake(self._prepare_at)
+                return []
+            self._preparation = _Preparation.ASKED
+            return [Prepare()]
+        commands: list[Command] = []
+        if self._initialise(now, commands):
+            for container in self._mains:
+                if container.stage is Stage.NEW or (container.stage is Stage.EXITED and self._restarts(container)):
+                    self._start(container, now, commands)
+        if self._finished:
+            self._end_by(now.tick + self.record.termination_grace)
+            return self._end(now)
+        return commands
+
+    def _heed_deadline(self, now: Instant) -> None:
+        if self.record.active_deadline is None or self.failure is not None or self.ended:
+            return
+        left = self.start_time + self.record.active_deadline - now.wall
+        if left <= 0:
+            self.fail(
+                PodFailure("DeadlineExceeded", "Pod was active on the node longer than the specified deadline"), now
+            )
+        else:
+            self._wake(now.tick + left)
+
+    def _initialise(self, now: Instant, commands: list[Command]) -> bool:
+        """Bring the init containers forward; True once the main containers may run."""
+        for container in self._inits:
+            if container.spec.kind is Kind.SIDECAR:
+                if not container.live:
+                    self._start(container, now, commands)
+                if not container.begun:
+                    return False
+            elif not container.succeeded:
+                if not container.live and not (container.failed and self.record.restart_policy == "Never"):
+                    self._start(container, now, commands)
+                return False
+        return True
+
+    def _start(self, container: Container, now: Instant, commands: list[Command]) -> None:
+        due = container.retry_at
+        if container.stage is Stage.EXITED:
+            due = max(due, container.backoff.due(container.finished_tick))
+        if now.tick < due:
+            self._wake(due)
+            return
+        if container.stage is Stage.EXITED:
+            container.backoff.restarted(now.tick)
+            container.previous, container.termination = container.termination, None
+            container.instance += 1
+        container.stage = Stage.STARTING
+        commands.append(Start(container.spec.name, container.instance))
+
+    def _end(self, now: Instant) -> list[Command]:
+        """Stop what is live: the sidecars only once nothing else is, since it may need them to the end."""
+        due = now.tick if self._end_due is None else self._end_due
+        live = [container for container in self.containers if container.live]
+        first = [container for container in live if container.spec.kind is not Kind.SIDECAR]
+        commands: list[Command] = []
+        for container in first or live:
+            if container.stop_due is None or due < container.stop_due:
+                container.stop_due = due
+                commands.append(Stop(container.spec.name, max(0.0, due - now.tick)))
+        return commands
+
+    def _end_by(self, due: float) -> None:
+        self._end_due = due if self._end_due is None else min(self._end_due, due)
+
+    def _wake(self, tick: float) -> None:
+        self.wake_at = tick if self.wake_at is None else min(self.wake_at, tick)
+
+    def _restarts(self, container: Container) -> bool:
+        policy = self.record.restart_policy
+        return policy == "Always" or (policy == "OnFailure" and container.failed)
+
+    # --- how things stand ---------------------------------------------------------------------------------------------
+
+    @property
+    def dead(self) -> bool:
+        """Whether no container may have a process."""
+        return not any(container.live for container in self.containers)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the Pod is over for good: nothing of it is live and nothing will be started again."""
+        return self.dead and (self._end_due is not None or self.failure is not None or self._finished)
+
+    @property
+    def initialised(self) -> bool:
+        """Whether the main containers may run, or might have."""
+        return all(
+            container.begun if container.spec.kind is Kind.SIDECAR else container.succeeded for container in self._inits
+        )
+
+    @property
+    def _finished(self) -> bool:
+        if self.record.restart_policy == "Never" and any(
+            container.failed for container in self._inits if container.spec.kind is Kind.INIT
+        ):
+            return True
+        return all(container.stage is Stage.EXITED and not self._restarts(container) for container in self._mains)
+
+    @property
+    def phase(self) -> str:
+        """The phase by what the containers do; `override` aside."""
+        if self.ended:
+            if self.failure is None and all(container.succeeded for container in self._mains):
+                return SUCCEEDED
+            # One that is deleted before anything ran has neither succeeded nor failed.
+            if self.failure is None and not any(container.begun for container in self.containers):
+                return PENDING
+            return FAILED
+        return RUNNING if all(container.begun for container in self._mains) else PENDING
+
+    def waiting(self, container: Container) -> Trouble | None:
+        """What the container waits for, or None if it does not wait: it runs, or has ended for good."""
+        if container.stage is Stage.RUNNING:
+            return None
+        if container.stage is Stage.EXITED:
+            if self.ended or self._end_due is not None or self.failure is not None:
+                return None
+            if container.spec.kind is Kind.MAIN and not self._restarts(container):
+                return None
+            if container.spec.kind is Kind.INIT and container.succeeded:
+                return None
+            return container.trouble or self._crash_loop(container)
+        if container.trouble is not None:
+            return container.trouble
+        reason = "PodInitializing" if self._inits else "ContainerCreating"
+        return Trouble(reason, "" if self._unprepared is None else ": ".join(filter(None, self._unprepared)))
+
+    def _crash_loop(self, container: Container) -> Trouble:
+        record, delay = self.record, int(container.backoff.delay)
+        text = f"{delay // 60}m{delay % 60}s" if delay >= 60 else f"{delay}s"
+        return Trouble(
+            "CrashLoopBackOff",
+            f"back-off {text} restarting failed container={container.spec.name} "
+            f"pod={record.name}_{record.namespace}({record.uid})",
+        )

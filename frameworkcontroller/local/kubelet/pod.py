@@ -1,0 +1,136 @@
+"""What a kubelet needs to know of a Pod, cut out of the API object once per event."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from frameworkcontroller.api.timestamps import parse_time
+
+PENDING, RUNNING, SUCCEEDED, FAILED, UNKNOWN = "Pending", "Running", "Succeeded", "Failed", "Unknown"
+TERMINAL = frozenset({SUCCEEDED, FAILED})
+
+DEFAULT_GRACE_SECONDS = 30
+
+
+class Kind(Enum):
+    """What part a container plays in its Pod."""
+
+    INIT = "init"
+    """Runs to success before the next container starts."""
+    SIDECAR = "sidecar"
+    """An init container that is restarted always and stays until the main containers have ended."""
+    MAIN = "main"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSpec:
+    """One container of a Pod, as far as every runtime needs it."""
+
+    name: str
+    image: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class PodRecord:
+    """One version of one Pod.
+
+    ``deletion_grace`` is the grace period, in seconds, of a deletion under way, and None if there is none.
+    ``ran`` says that the stored status shows a container that was started at some time, ``running_since`` when the
+    earliest of those that run was (epoch seconds). ``manifest`` is the whole object, kept only for runtimes that ask.
+    """
+
+    key: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    annotations: Mapping[str, str]
+    deletion_grace: int | None
+    node_name: str
+    scheduler_name: str
+    host_network: bool
+    restart_policy: str
+    active_deadline: float | None
+    termination_grace: float
+    containers: tuple[ContainerSpec, ...]
+    phase: str
+    scheduled: bool
+    start_time: int | None
+    pod_ip: str
+    ran: bool
+    running_since: int | None
+    manifest: dict[str, Any] | None = None
+
+    def container(self, name: str) -> ContainerSpec:
+        """The container of that name; KeyError if there is none."""
+        for spec in self.containers:
+            if spec.name == name:
+                return spec
+        raise KeyError(name)
+
+
+def decode_pod(body: dict[str, Any], *, keep_manifest: bool = False) -> PodRecord:
+    """The record of a Pod as the API server sent it. Raises KeyError or TypeError if it is no Pod."""
+    metadata, spec, status = body["metadata"], body["spec"], body.get("status") or {}
+    namespace, name = metadata["namespace"], metadata["name"]
+    deletion_grace = None
+    if metadata.get("deletionTimestamp") is not None:
+        deletion_grace = metadata.get("deletionGracePeriodSeconds") or 0
+    grace = spec.get("terminationGracePeriodSeconds")
+    start_time = status.get("startTime")
+    ran, running_since = _history(status)
+    return PodRecord(
+        key=f"{namespace}/{name}",
+        namespace=namespace,
+        name=name,
+        uid=metadata["uid"],
+        resource_version=metadata.get("resourceVersion") or "",
+        annotations=metadata.get("annotations") or {},
+        deletion_grace=deletion_grace,
+        node_name=spec.get("nodeName") or "",
+        scheduler_name=spec.get("schedulerName") or "default-scheduler",
+        host_network=bool(spec.get("hostNetwork")),
+        restart_policy=spec.get("restartPolicy") or "Always",
+        active_deadline=spec.get("activeDeadlineSeconds"),
+        termination_grace=DEFAULT_GRACE_SECONDS if grace is None else grace,
+        containers=(
+            *(
+                ContainerSpec(
+                    item["name"],
+                    item.get("image") or "",
+                    Kind.SIDECAR if item.get("restartPolicy") == "Always" else Kind.INIT,
+                )
+                for item in spec.get("initContainers") or ()
+            ),
+            *(ContainerSpec(item["name"], item.get("image") or "", Kind.MAIN) for item in spec["containers"]),
+        ),
+        phase=status.get("phase") or PENDING,
+        scheduled=any(
+            item.get("type") == "PodScheduled" and item.get("status") == "True"
+            for item in status.get("conditions") or ()
+        ),
+        start_time=None if start_time is None else parse_time(start_time),
+        pod_ip=status.get("podIP") or "",
+        ran=ran,
+        running_since=running_since,
+        manifest=body if keep_manifest else None,
+    )
+
+
+def _history(status: Mapping[str, Any]) -> tuple[bool, int | None]:
+    ran = False
+    since: int | None = None
+    for field in ("initContainerStatuses", "containerStatuses"):
+        for item in status.get(field) or ():
+            state = item.get("state") or {}
+            running = state.get("running")
+            if running is not None or state.get("terminated") is not None or item.get("restartCount"):
+                ran = True
+            if running is not None and running.get("startedAt") is not None and field == "containerStatuses":
+                started = parse_time(running["startedAt"])
+                since = started if since is None else min(since, started)
+    return ran, since

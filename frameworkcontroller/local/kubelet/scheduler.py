@@ -1,0 +1,77 @@
+"""Binds Pods that wait for a node to the one node there is.
+
+Every Pod fits: requests, nodeSelector, affinity and taints are not looked at, since there is nothing to choose from.
+Pods that name their node or another scheduler are left alone.
+"""
+
+from __future__ import annotations
+
+import orjson
+
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.errors import Conflict, NotFound
+from frameworkcontroller.kube.informer import Informer
+from frameworkcontroller.kube.resources import PODS
+from frameworkcontroller.local.kubelet.pod import PENDING, PodRecord
+from frameworkcontroller.local.kubelet.pump import Pump
+
+NAME = "default-scheduler"
+
+
+class Scheduler:
+    """Binds to ``node_name``, while it is open. ``concurrency`` bounds the requests in flight."""
+
+    def __init__(self, client: KubeClient, pods: Informer[PodRecord], *, node_name: str, concurrency: int = 32) -> None:
+        self._client = client
+        self._pods = pods
+        self._node_name = node_name
+        self._open = True
+        self._pump = Pump("scheduler", self._bind, concurrency=concurrency)
+        pods.add_handler(on_add=self._seen, on_update=lambda _, new: self._seen(new))
+
+    def set_open(self, is_open: bool) -> None:
+        """Whether the node takes Pods; those that come while it does not are bound once it does again."""
+        self._open = is_open
+        if is_open:
+            for record in self._pods.store.values():
+                self._seen(record)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no binding is under way."""
+        return self._pump.idle
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        await self._pump.run()
+
+    def _seen(self, record: PodRecord) -> None:
+        if self._open and _waits(record):
+            self._pump.mark(record.key)
+
+    async def _bind(self, key: str) -> None:
+        record = self._pods.store.get(key)
+        if record is None or not self._open or not _waits(record):
+            return
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": record.name, "namespace": record.namespace, "uid": record.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": self._node_name},
+        }
+        try:
+            await self._client.create(
+                PODS, orjson.dumps(binding), record.namespace, name=record.name, subresource="binding"
+            )
+        except (NotFound, Conflict):
+            # Gone, replaced or bound meanwhile: the informer tells which.
+            return
+
+
+def _waits(record: PodRecord) -> bool:
+    return (
+        not record.node_name
+        and record.scheduler_name == NAME
+        and record.phase == PENDING
+        and record.deletion_grace is None
+    )
