@@ -1,37 +1,49 @@
-"""Requests to an API server: every verb of the Kubernetes API as bytes in, bytes out.
-
-(Signatures are final; the bodies follow.)
-"""
+"""Requests to an API server: every verb of the Kubernetes API, as bytes in and bytes out."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
-from typing import Final, NamedTuple, Self
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Final, Self
+
+import orjson
 
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.limiter import Limiter
 from frameworkcontroller.kube.resources import Resource
+from frameworkcontroller.kube.transport import (
+    READ_TIMEOUT_SECONDS,
+    USER_AGENT,
+    WATCH_SILENCE_SECONDS,
+    Exchange,
+    Transport,
+)
+
+__all__ = ["APPLY", "JSON_PATCH", "MERGE_PATCH", "STRATEGIC_PATCH", "Exchange", "KubeClient"]
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
 
-
-class Exchange(NamedTuple):
-    """One finished request, for metrics. ``code`` is 0 if no answer came."""
-
-    verb: str
-    resource: str
-    code: int
-    seconds: float
-    sent_bytes: int
-    received_bytes: int
+_JSON: Final = "application/json"
+_ACCEPT: Final = "application/json, */*"
+# A server that does not know the short form (there is none any more) may answer in full: callers read only metadata.
+_ACCEPT_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json"
+_ACCEPT_METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, application/json"
 
 
 class KubeClient:
-    """Talks to one API server. Use it as an async context manager, or call ``close()``."""
+    """Talks to one API server. Use it as an async context manager, or call `close`. Belongs to one event loop.
+
+    Every method sends one request and returns the answer's body, or raises one of `frameworkcontroller.kube.errors`:
+    ApiError if the server refused, TransportError if no whole answer came. Nothing is retried, so that the caller
+    decides what a request that may have been executed means; a 401 alone is answered with renewed credentials, once.
+
+    ``owner`` is on whose behalf a request is sent; the ``limiter`` is fair between owners. ``observe`` is called after
+    each request, successful or not, and must not raise.
+    """
 
     def __init__(
         self,
@@ -39,19 +51,33 @@ class KubeClient:
         *,
         limiter: Limiter | None = None,
         observe: Callable[[Exchange], None] | None = None,
-        user_agent: str | None = None,
+        user_agent: str = USER_AGENT,
         max_connections: int = 100,
+        read_timeout: float = READ_TIMEOUT_SECONDS,
+        watch_silence: float = WATCH_SILENCE_SECONDS,
+        wall: Callable[[], float] = time.time,
     ) -> None:
-        raise NotImplementedError
+        """``read_timeout`` and ``watch_silence`` are the seconds for which an answer, or a watch, may say nothing."""
+        self._limiter = limiter
+        self._transport = Transport(
+            connection,
+            observe=observe,
+            user_agent=user_agent,
+            max_connections=max_connections,
+            read_timeout=read_timeout,
+            watch_silence=watch_silence,
+            wall=wall,
+        )
 
     async def __aenter__(self) -> Self:
-        raise NotImplementedError
+        return self
 
     async def __aexit__(self, *exc: object) -> None:
-        raise NotImplementedError
+        await self.close()
 
     async def close(self) -> None:
-        raise NotImplementedError
+        """Close all connections. Requests under way fail with TransportError, and so does every later one."""
+        await self._transport.close()
 
     async def get(
         self,
@@ -63,7 +89,15 @@ class KubeClient:
         metadata_only: bool = False,
         owner: str = "",
     ) -> bytes:
-        raise NotImplementedError
+        """One object, as it is now (a consistent read)."""
+        return await self._send(
+            "GET",
+            resource.path(namespace, name, subresource),
+            "get",
+            _label(resource, subresource),
+            owner,
+            headers={"Accept": _ACCEPT_METADATA if metadata_only else _ACCEPT},
+        )
 
     async def list(
         self,
@@ -79,7 +113,26 @@ class KubeClient:
         metadata_only: bool = False,
         owner: str = "",
     ) -> bytes:
-        raise NotImplementedError
+        """A list, or a page of at most ``limit`` objects of it. ``namespace=None`` is all namespaces.
+
+        Without ``resource_version`` it is a consistent read; with ``"0"`` it may be arbitrarily old.
+        """
+        return await self._send(
+            "GET",
+            resource.path(namespace),
+            "list",
+            _label(resource, None),
+            owner,
+            query=_query(
+                labelSelector=label_selector,
+                fieldSelector=field_selector,
+                limit=limit,
+                **{"continue": continue_token},
+                resourceVersion=resource_version,
+                resourceVersionMatch=resource_version_match,
+            ),
+            headers={"Accept": _ACCEPT_METADATA_LIST if metadata_only else _ACCEPT},
+        )
 
     def watch(
         self,
@@ -92,8 +145,39 @@ class KubeClient:
         timeout_seconds: int | None = None,
         bookmarks: bool = True,
         metadata_only: bool = False,
+        owner: str = "",
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        raise NotImplementedError
+        """What happens after ``resource_version``: a JSON line for each event, of any length, until the server ends it.
+
+        Entering raises ApiError if the server refuses (410 among others); reading raises TransportError if the stream
+        breaks, and SilenceError, one of those, if nothing came for ``watch_silence`` seconds. An error in mid-stream is
+        an event of type ``ERROR``.
+        """
+        return self._watch(
+            resource,
+            resource.path(namespace),
+            _query(
+                watch="true",
+                resourceVersion=resource_version,
+                labelSelector=label_selector,
+                fieldSelector=field_selector,
+                timeoutSeconds=timeout_seconds,
+                allowWatchBookmarks="true" if bookmarks else None,
+            ),
+            _ACCEPT_METADATA if metadata_only else _ACCEPT,
+            owner,
+        )
+
+    @asynccontextmanager
+    async def _watch(
+        self, resource: Resource, path: str, query: Mapping[str, str], accept: str, owner: str
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        if self._limiter is not None:
+            await self._limiter.acquire(owner)
+        async with self._transport.stream(
+            path, resource=_label(resource, None), query=query, headers={"Accept": accept}
+        ) as lines:
+            yield lines
 
     async def create(
         self,
@@ -108,7 +192,17 @@ class KubeClient:
         metadata_only: bool = False,
         owner: str = "",
     ) -> bytes:
-        raise NotImplementedError
+        """POST an object, or (with ``name`` and ``subresource``, such as ``binding``) something to an object."""
+        return await self._send(
+            "POST",
+            resource.path(namespace, name, subresource),
+            "create",
+            _label(resource, subresource),
+            owner,
+            query=_write_query(dry_run, field_manager),
+            headers=_write_headers(_JSON, metadata_only),
+            body=body,
+        )
 
     async def replace(
         self,
@@ -123,7 +217,17 @@ class KubeClient:
         metadata_only: bool = False,
         owner: str = "",
     ) -> bytes:
-        raise NotImplementedError
+        """PUT a whole object. A ``metadata.resourceVersion`` or ``metadata.uid`` in it is a precondition (409)."""
+        return await self._send(
+            "PUT",
+            resource.path(namespace, name, subresource),
+            "update",
+            _label(resource, subresource),
+            owner,
+            query=_write_query(dry_run, field_manager),
+            headers=_write_headers(_JSON, metadata_only),
+            body=body,
+        )
 
     async def patch(
         self,
@@ -140,7 +244,23 @@ class KubeClient:
         metadata_only: bool = False,
         owner: str = "",
     ) -> bytes:
-        raise NotImplementedError
+        """PATCH an object; ``content_type`` is one of JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH and APPLY.
+
+        APPLY needs a ``field_manager``, and takes fields over from other managers only with ``force``.
+        """
+        query = _write_query(dry_run, field_manager)
+        if force is not None:
+            query["force"] = "true" if force else "false"
+        return await self._send(
+            "PATCH",
+            resource.path(namespace, name, subresource),
+            "patch",
+            _label(resource, subresource),
+            owner,
+            query=query,
+            headers=_write_headers(content_type, metadata_only),
+            body=body,
+        )
 
     async def delete(
         self,
@@ -155,7 +275,45 @@ class KubeClient:
         dry_run: bool = False,
         owner: str = "",
     ) -> bytes:
-        raise NotImplementedError
+        """DELETE an object, only if it still has this ``uid`` and ``resource_version`` (else Conflict), if given.
+
+        ``propagation`` is ``Foreground``, ``Background`` or ``Orphan``. The answer is the object as it was left, or a
+        ``Status`` if it is gone already.
+        """
+        preconditions = _query(uid=uid, resourceVersion=resource_version)
+        return await self._send(
+            "DELETE",
+            resource.path(namespace, name),
+            "delete",
+            _label(resource, None),
+            owner,
+            headers=_write_headers(_JSON, metadata_only=False),
+            body=_delete_options(preconditions, grace_period_seconds, propagation, dry_run=dry_run),
+        )
+
+    async def delete_collection(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        grace_period_seconds: int | None = None,
+        propagation: str | None = None,
+        dry_run: bool = False,
+        owner: str = "",
+    ) -> bytes:
+        """DELETE all objects that the selectors select."""
+        return await self._send(
+            "DELETE",
+            resource.path(namespace),
+            "deletecollection",
+            _label(resource, None),
+            owner,
+            query=_query(labelSelector=label_selector, fieldSelector=field_selector),
+            headers=_write_headers(_JSON, metadata_only=False),
+            body=_delete_options({}, grace_period_seconds, propagation, dry_run=dry_run),
+        )
 
     async def raw(
         self,
@@ -167,4 +325,59 @@ class KubeClient:
         query: Mapping[str, str] | None = None,
         owner: str = "",
     ) -> bytes:
-        raise NotImplementedError
+        """Any request. ``path`` starts with ``/`` and is percent-encoded already; ``query`` is not."""
+        merged = {"Accept": _ACCEPT}
+        if body is not None:
+            merged["Content-Type"] = _JSON
+        if headers:
+            merged.update(headers)
+        return await self._send(method, path, method.lower(), "", owner, query=query, headers=merged, body=body)
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        verb: str,
+        resource: str,
+        owner: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+    ) -> bytes:
+        if self._limiter is not None:
+            await self._limiter.acquire(owner)
+        return await self._transport.exchange(
+            method, path, verb=verb, resource=resource, query=query, headers=headers, body=body
+        )
+
+
+def _label(resource: Resource, subresource: str | None) -> str:
+    return f"{resource.qualified}/{subresource}" if subresource else resource.qualified
+
+
+def _query(**values: str | int | None) -> dict[str, str]:
+    return {name: str(value) for name, value in values.items() if value is not None}
+
+
+def _write_query(dry_run: bool, field_manager: str | None) -> dict[str, str]:
+    return _query(dryRun="All" if dry_run else None, fieldManager=field_manager)
+
+
+def _write_headers(content_type: str, metadata_only: bool) -> dict[str, str]:
+    return {"Content-Type": content_type, "Accept": _ACCEPT_METADATA if metadata_only else _ACCEPT}
+
+
+def _delete_options(
+    preconditions: Mapping[str, str], grace_period_seconds: int | None, propagation: str | None, *, dry_run: bool
+) -> bytes:
+    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    if preconditions:
+        options["preconditions"] = preconditions
+    if grace_period_seconds is not None:
+        options["gracePeriodSeconds"] = grace_period_seconds
+    if propagation is not None:
+        options["propagationPolicy"] = propagation
+    if dry_run:
+        options["dryRun"] = ["All"]
+    return orjson.dumps(options)

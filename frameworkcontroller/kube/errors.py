@@ -15,9 +15,9 @@ KubeError
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import orjson
 
@@ -45,14 +45,16 @@ class TransportError(KubeError):
         self.maybe_sent = maybe_sent
 
 
+class SilenceError(TransportError):
+    """Nothing came for longer than the read timeout: the other side hangs, or is gone without a word."""
+
+
 class ApiError(KubeError):
     """An answer that is an error: ``str()`` is the server's message.
 
     ``retry_after`` is in seconds, from the ``Retry-After`` header or ``details.retryAfterSeconds``; None if neither
     was sent. ``reason`` is the machine-readable ``metav1.Status`` reason, ``""`` if there was none (a proxy's answer).
     """
-
-    reasons: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(
         self,
@@ -189,14 +191,21 @@ def error_from_status(status: Mapping[str, Any], *, code: int = 0, retry_after: 
 
 
 def error_from_answer(
-    code: int, body: bytes, *, request: str, retry_after: str | None = None, location: str | None = None
+    code: int,
+    body: bytes,
+    *,
+    request: str,
+    now: float,
+    retry_after: str | None = None,
+    location: str | None = None,
 ) -> ApiError:
     """The error that an HTTP answer outside 2xx describes.
 
     Bodies that are no ``metav1.Status`` (proxies, load balancers and redirects send those) are quoted, shortened, with
-    the request they answer, so that the reader sees who really spoke. ``retry_after`` is the raw header.
+    the request they answer, so that the reader sees who really spoke. ``retry_after`` is the raw header, ``now`` the
+    time as seconds since the epoch.
     """
-    seconds = parse_retry_after(retry_after)
+    seconds = parse_retry_after(retry_after, now)
     try:
         parsed = orjson.loads(body)
     except ValueError:
@@ -217,7 +226,7 @@ def error_from_answer(
     return kind(message, code=code, retry_after=seconds)
 
 
-def parse_retry_after(value: str | None) -> float | None:
+def parse_retry_after(value: str | None, now: float) -> float | None:
     """Seconds to wait by a ``Retry-After`` header: a number or (RFC 9110) a date. None if absent or unreadable."""
     if value is None:
         return None
@@ -230,4 +239,4 @@ def parse_retry_after(value: str | None) -> float | None:
         return None
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)
-    return min(max((when - datetime.now(UTC)).total_seconds(), 0.0), _MAX_RETRY_AFTER_SECONDS)
+    return min(max(when.timestamp() - now, 0.0), _MAX_RETRY_AFTER_SECONDS)

@@ -1,26 +1,64 @@
-"""An always current local copy of a collection. (Signatures are final; the bodies follow.)"""
+"""An always current local copy of a collection: drives the watch machine over the network, into a store."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import random
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
 
 from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.errors import ApiError, KubeError, error_from_status
+from frameworkcontroller.kube.gcpause import gc_paused
+from frameworkcontroller.kube.managedfields import loads_without_managed_fields
+from frameworkcontroller.kube.replica import Replica, identify
 from frameworkcontroller.kube.resources import Resource
-from frameworkcontroller.kube.store import Item, Store
+from frameworkcontroller.kube.store import Item, MutableStore, Store
+from frameworkcontroller.kube.watch import Failure, FetchPage, OpenWatch, Pause, Pausing, WatchMachine, classify
 
 T = TypeVar("T", bound=Item)
+
+_log: Final = logging.getLogger(__name__)
+
+# Pages are sized by what the objects turn out to weigh, so that neither their parsing (5 ms or so) nor their memory
+# (ten times their bytes, while it lasts) depends on how large the objects are.
+_FIRST_PAGE_ITEMS: Final = 50
+_PAGE_BYTES: Final = 2 * 2**20
+# For so long decoding may keep everything else waiting.
+_SLICE_SECONDS: Final = 0.005
+# The server is asked to end each watch after so many seconds, at random between these: connections get spread again
+# over API servers that came back, and not all at once.
+_WATCH_SECONDS: Final = (300, 600)
+
+
+@dataclass(slots=True)
+class InformerCounters:
+    """What an informer has done since it was made. To be read at any time, e.g. when metrics are collected."""
+
+    pages: int = 0
+    lists: int = 0
+    watches: int = 0
+    events: int = 0
+    bookmarks: int = 0
+    unreadable: int = 0
+    failures: dict[Failure, int] = field(default_factory=lambda: dict.fromkeys(Failure, 0))
+    """Ends of watches and failed requests, by kind; CLOSED and RELIST are no trouble."""
 
 
 class Informer(Generic[T]):
     """Lists and watches one collection, keeps ``store`` current and tells handlers what changed.
 
-    ``decode`` gets one object as a parsed dict, its ``managedFields`` cut out: bytes would have to be parsed twice,
-    since its version and the event around it are needed before it.
-    """
+    ``decode`` gets one object as a parsed dict, its ``managedFields`` cut out. (Bytes would have to be parsed twice:
+    the event's type and the object's version are needed first, and a page of a list is parsed in one go.) It must not
+    keep the dict, which is some thirty times larger than a slotted record. What it raises concerns that object alone
+    and goes to ``on_undecodable(key, error, object)``; ``on_undecodable_over(key)`` follows when that object can be
+    read again or is gone.
 
-    store: Store[T]
+    Handlers are plain functions that run right after the store has changed, in the order of the changes; see `Replica`.
+    Before the first sync they are told of each object as added; later lists tell only what differs.
+    """
 
     def __init__(
         self,
@@ -35,8 +73,48 @@ class Informer(Generic[T]):
         indexers: Mapping[str, Callable[[T], Iterable[Hashable]]] | None = None,
         rng: random.Random | None = None,
         on_undecodable: Callable[[str, Exception, dict[str, Any]], None] | None = None,
+        on_undecodable_over: Callable[[str], None] | None = None,
+        relist_seconds: float | None = None,
     ) -> None:
-        raise NotImplementedError
+        """``page_size`` is the most objects per page. ``relist_seconds``: list anew that often, against a server whose
+        watches lose events; None never does.
+        """
+        self.resource = resource
+        self.counters = InformerCounters()
+        self._client = client
+        self._namespace = namespace
+        self._label_selector = label_selector
+        self._field_selector = field_selector
+        self._page_size = page_size
+        self._rng = rng if rng is not None else random.Random()
+        self._relist_seconds = relist_seconds
+        store: MutableStore[T] = MutableStore(indexers)
+        self._replica = Replica(
+            decode, store, on_unreadable=self._counted(on_undecodable), on_unreadable_over=on_undecodable_over
+        )
+        self._machine = WatchMachine(self._rng)
+        self._synced = asyncio.Event()
+        self._page_items = min(_FIRST_PAGE_ITEMS, page_size)
+        self._relist_wanted = False
+        self._relist_at: float | None = None
+        self._watching: asyncio.Timeout | None = None
+        self._trouble: Failure | None = None
+        self._trouble_since = 0.0
+        self._running = False
+
+    @property
+    def store(self) -> Store[T]:
+        """The copy, to be read only."""
+        return self._replica.store
+
+    @property
+    def synced(self) -> bool:
+        """Whether a whole list has been in the store, and handlers been told of it, at least once."""
+        return self._synced.is_set()
+
+    async def wait_synced(self) -> None:
+        """Wait until `synced`."""
+        await self._synced.wait()
 
     def add_handler(
         self,
@@ -45,16 +123,217 @@ class Informer(Generic[T]):
         on_update: Callable[[T, T], None] | None = None,
         on_delete: Callable[[T, T | None], None] | None = None,
     ) -> None:
-        raise NotImplementedError
+        """Have ``on_add(new)``, ``on_update(old, new)`` and ``on_delete(old, final)`` called at each change.
+
+        ``final`` is the last state, from the event that told of the deletion; None if that was missed (a list without
+        the object told). What is in the store already is told as added at once.
+        """
+        if on_add is not None:
+            self._replica.on_add.append(on_add)
+            for item in list(self.store.values()):
+                on_add(item)
+        if on_update is not None:
+            self._replica.on_update.append(on_update)
+        if on_delete is not None:
+            self._replica.on_delete.append(on_delete)
+
+    def relist(self) -> None:
+        """Compare with the server soon: for somebody who has seen that the copy is wrong. Repeated wishes are one."""
+        self._relist_wanted = True
+        if self._watching is not None and not self._watching.expired():
+            self._watching.reschedule(asyncio.get_running_loop().time())
 
     async def run(self) -> None:
-        """Run until cancelled."""
-        raise NotImplementedError
+        """Keep the store current until cancelled. Trouble with the server is logged and waited out, never raised.
 
-    async def wait_synced(self) -> None:
-        """Wait until the first full list is in the store and the handlers have been told of it."""
-        raise NotImplementedError
+        May be run again after it was cancelled; it then lists anew. Raises RuntimeError if it is running already.
+        """
+        if self._running:
+            raise RuntimeError(f"the informer of {self.resource.qualified} is running already")
+        self._running = True
+        # A page that was being taken over when the last run was cancelled is lost: begin from the beginning.
+        self._machine = WatchMachine(self._rng)
+        try:
+            while True:
+                match self._machine.instruction:
+                    case Pause(seconds=seconds):
+                        await asyncio.sleep(seconds)
+                        self._machine.on_pause_over()
+                    case FetchPage(token=token, paged=paged):
+                        await self._fetch(token, paged=paged)
+                    case OpenWatch(resource_version=version):
+                        await self._watch(version)
+        finally:
+            self._running = False
 
-    @property
-    def synced(self) -> bool:
-        raise NotImplementedError
+    async def _fetch(self, token: str | None, *, paged: bool) -> None:
+        if token is None:
+            self._relist_wanted = False
+        try:
+            body = await self._client.list(
+                self.resource,
+                self._namespace,
+                label_selector=self._label_selector,
+                field_selector=self._field_selector,
+                limit=self._page_items if paged else None,
+                continue_token=token,
+            )
+        except KubeError as error:
+            self._failed(classify(error), error)
+            return
+        self.counters.pages += 1
+        with gc_paused():
+            await self._take_page(body)
+
+    async def _take_page(self, body: bytes) -> None:
+        try:
+            page = loads_without_managed_fields(body)
+            version, token = page["metadata"]["resourceVersion"], page["metadata"].get("continue")
+            if not (isinstance(version, str) and version):
+                raise ValueError("the list has no resourceVersion")
+            objects = page.get("items") or []
+            identities = [identify(obj) for obj in objects]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            self._failed(Failure.MALFORMED, error)
+            return
+        if objects:
+            fitting = _PAGE_BYTES * len(objects) // len(body)
+            self._page_items = max(1, min(self._page_size, fitting))
+        verdict = self._machine.on_page([identity.key for identity in identities], version, token)
+        if not verdict.accept:
+            self._report(self._machine.last_failure or Failure.STALE, f"resourceVersion {version}")
+            return
+        clock = asyncio.get_running_loop().time
+        slice_ends = clock() + _SLICE_SECONDS
+        for number, (identity, obj) in enumerate(zip(identities, objects, strict=True)):
+            self._replica.observe(identity, obj)
+            if number % 16 == 15 and clock() >= slice_ends:
+                await asyncio.sleep(0)
+                slice_ends = clock() + _SLICE_SECONDS
+        if verdict.complete is not None:
+            self._replica.retain(verdict.complete)
+            self.counters.lists += 1
+            if self._relist_seconds is not None:
+                self._relist_at = clock() + self._relist_seconds * self._rng.uniform(0.8, 1.2)
+            self._synced.set()
+
+    async def _watch(self, version: str) -> None:
+        if self._relist_wanted:
+            self._failed(Failure.RELIST, None)
+            return
+        clock = asyncio.get_running_loop().time
+        opened: float | None = None
+        failure = Failure.CLOSED
+        cause: Exception | None = None
+        try:
+            async with asyncio.timeout_at(self._relist_at) as self._watching:
+                async with self._client.watch(
+                    self.resource,
+                    self._namespace,
+                    resource_version=version,
+                    label_selector=self._label_selector,
+                    field_selector=self._field_selector,
+                    timeout_seconds=self._rng.randint(*_WATCH_SECONDS),
+                ) as lines:
+                    opened = clock()
+                    self.counters.watches += 1
+                    self._recovered()
+                    async for line in lines:
+                        try:
+                            self._take_line(line)
+                        except _WatchEnded as ended:
+                            failure, cause = ended.failure, ended.cause
+                            break
+        except TimeoutError:
+            failure = Failure.RELIST
+        except KubeError as error:
+            failure, cause = classify(error), error
+        finally:
+            self._watching = None
+        self._failed(failure, cause, lived=0.0 if opened is None else clock() - opened)
+
+    def _take_line(self, line: bytes) -> None:
+        """Raises _WatchEnded if the watch cannot go on after this line."""
+        try:
+            event = loads_without_managed_fields(line)
+            kind, obj = event["type"], event["object"]
+            if kind == "ERROR":
+                raise _WatchEnded.by(error_from_status(obj))
+            if kind == "BOOKMARK":
+                version = obj["metadata"]["resourceVersion"]
+                if not (isinstance(version, str) and version):
+                    raise ValueError("the bookmark has no resourceVersion")
+                self.counters.bookmarks += 1
+                if not self._machine.on_event(version):
+                    raise _WatchEnded(Failure.REPLAYED, None)
+                return
+            if kind not in ("ADDED", "MODIFIED", "DELETED"):
+                raise ValueError(f"unknown type of event: {kind!r}")
+            identity = identify(obj)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise _WatchEnded(Failure.MALFORMED, error) from error
+        self.counters.events += 1
+        if not self._machine.on_event(identity.resource_version):
+            raise _WatchEnded(Failure.REPLAYED, None)
+        if kind == "DELETED":
+            self._replica.remove(identity, obj)
+        else:
+            self._replica.observe(identity, obj)
+
+    def _failed(self, failure: Failure, cause: Exception | None, *, lived: float = 0.0) -> None:
+        retry_after = cause.retry_after if isinstance(cause, ApiError) else None
+        self._machine.on_failure(failure, retry_after=retry_after, lived=lived)
+        self._report(failure, cause)
+
+    def _report(self, failure: Failure, cause: object) -> None:
+        self.counters.failures[failure] += 1
+        state = self._machine.state
+        if not isinstance(state, Pausing) or failure is self._trouble:
+            return
+        # One line when trouble begins or becomes another, however long it lasts; see also _recovered.
+        if self._trouble is None:
+            self._trouble_since = asyncio.get_running_loop().time()
+        self._trouble = failure
+        _log.warning(
+            "Cannot follow %s (%s), the last known state stays in use; trying again in %.1f s and from then on: %s",
+            self.resource.qualified,
+            failure.value,
+            state.seconds,
+            cause if cause is not None else "no more is known",
+        )
+
+    def _recovered(self) -> None:
+        if self._trouble is not None:
+            self._trouble = None
+            _log.info(
+                "Following %s again after %.1f s",
+                self.resource.qualified,
+                asyncio.get_running_loop().time() - self._trouble_since,
+            )
+
+    def _counted(
+        self, on_undecodable: Callable[[str, Exception, dict[str, Any]], None] | None
+    ) -> Callable[[str, Exception, dict[str, Any]], None]:
+        def counted(key: str, error: Exception, obj: dict[str, Any]) -> None:
+            self.counters.unreadable += 1
+            if on_undecodable is not None:
+                on_undecodable(key, error, obj)
+            else:
+                _log.warning(
+                    "Cannot read an object of %s: %s: %s: %s", self.resource.qualified, key, type(error).__name__, error
+                )
+
+        return counted
+
+
+class _WatchEnded(Exception):
+    """A line after which the watch is of no use."""
+
+    def __init__(self, failure: Failure, cause: Exception | None) -> None:
+        super().__init__(failure.value)
+        self.failure = failure
+        self.cause = cause
+
+    @classmethod
+    def by(cls, error: KubeError) -> _WatchEnded:
+        return cls(classify(error), error)

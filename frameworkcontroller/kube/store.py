@@ -1,9 +1,9 @@
-"""An indexed cache of objects, changed only by its informer. (Signatures are final; the bodies follow.)"""
+"""An indexed cache of objects, changed only by its informer."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, KeysView, Mapping, ValuesView
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Hashable, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from typing import Any, Final, Generic, Protocol, TypeVar, overload
 
 
 class Item(Protocol):
@@ -18,28 +18,148 @@ class Item(Protocol):
 
 
 T = TypeVar("T", bound=Item)
+D = TypeVar("D")
+
+_NOTHING: Final[dict[str, Any]] = {}
 
 
 class Store(Generic[T]):
-    """What the informer has seen, by key and by index. Reading never suspends and never copies."""
+    """What the informer has seen, by key and by index. Reading never suspends and never copies.
+
+    Everything returned shows the store as it is when looked at, not as it was when asked for; between two awaits
+    nothing changes it. Do not change the items either.
+    """
+
+    def __init__(self, indexers: Mapping[str, Callable[[T], Iterable[Hashable]]] | None = None) -> None:
+        self._indexers = dict(indexers or {})
+        self._items: dict[str, T] = {}
+        self._buckets: dict[str, dict[Hashable, dict[str, T]]] = {index: {} for index in self._indexers}
 
     def get(self, key: str) -> T | None:
-        raise NotImplementedError
+        """The object of that key, or None."""
+        return self._items.get(key)
 
     def by_index(self, index: str, value: Hashable) -> Mapping[str, T]:
-        raise NotImplementedError
+        """The objects, by key, for which this indexer yielded this value. Raises KeyError if there is no such index."""
+        return _BucketView(self._buckets[index], value)
+
+    def index_values(self, index: str) -> KeysView[Hashable]:
+        """The values under which this index holds at least one object."""
+        return self._buckets[index].keys()
 
     def keys(self) -> KeysView[str]:
-        raise NotImplementedError
+        return self._items.keys()
 
     def values(self) -> ValuesView[T]:
-        raise NotImplementedError
+        return self._items.values()
+
+    def items(self) -> ItemsView[str, T]:
+        return self._items.items()
 
     def __len__(self) -> int:
-        raise NotImplementedError
+        return len(self._items)
 
     def __contains__(self, key: object) -> bool:
-        raise NotImplementedError
+        return key in self._items
 
     def __iter__(self) -> Iterator[str]:
-        raise NotImplementedError
+        return iter(self._items)
+
+
+class MutableStore(Store[T]):
+    """The informer's side of the store."""
+
+    def __init__(self, indexers: Mapping[str, Callable[[T], Iterable[Hashable]]] | None = None) -> None:
+        super().__init__(indexers)
+        # The values each object was filed under are kept, not computed anew when it leaves: were an indexer not pure,
+        # or an item changed by somebody, entries would stay behind for ever.
+        self._filed: dict[str, tuple[frozenset[Hashable] | tuple[Hashable, ...], ...]] = {}
+
+    def put(self, item: T) -> T | None:
+        """Add or replace; the replaced object is returned. If an indexer raises, nothing has changed."""
+        key = item.key
+        old = self._items.get(key)
+        if self._indexers:
+            filed = tuple(_distinct(indexer(item)) for indexer in self._indexers.values())
+            if self._filed.get(key) != filed:
+                self._unfile(key)
+            for buckets, values in zip(self._buckets.values(), filed, strict=True):
+                for value in values:
+                    bucket = buckets.get(value)
+                    if bucket is None:
+                        buckets[value] = {key: item}
+                    else:
+                        bucket[key] = item
+            self._filed[key] = filed
+        self._items[key] = item
+        return old
+
+    def remove(self, key: str) -> T | None:
+        """Take out, and return, the object of that key; None if there is none."""
+        old = self._items.pop(key, None)
+        if old is not None and self._indexers:
+            self._unfile(key)
+            del self._filed[key]
+        return old
+
+    def _unfile(self, key: str) -> None:
+        for buckets, values in zip(self._buckets.values(), self._filed.get(key, ()), strict=False):
+            for value in values:
+                bucket = buckets[value]
+                del bucket[key]
+                if not bucket:
+                    # Values come and go (Framework names): empty buckets would pile up.
+                    del buckets[value]
+
+
+def _distinct(values: Iterable[Hashable]) -> frozenset[Hashable] | tuple[Hashable, ...]:
+    found = tuple(values)
+    if len(found) > 1:
+        return frozenset(found)
+    hash(found)  # raises here, before anything was changed, if the value is not hashable
+    return found
+
+
+class _BucketView(Mapping[str, T]):
+    """One bucket of an index, whichever dict that is at the moment (it comes and goes as it fills and empties)."""
+
+    __slots__ = ("_buckets", "_value")
+
+    def __init__(self, buckets: dict[Hashable, dict[str, T]], value: Hashable) -> None:
+        self._buckets = buckets
+        self._value = value
+
+    def _bucket(self) -> dict[str, T]:
+        return self._buckets.get(self._value, _NOTHING)
+
+    def __getitem__(self, key: str) -> T:
+        return self._bucket()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._bucket())
+
+    def __len__(self) -> int:
+        return len(self._bucket())
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._bucket()
+
+    @overload
+    def get(self, key: str, /) -> T | None: ...
+    @overload
+    def get(self, key: str, /, default: T | D) -> T | D: ...
+    def get(self, key: str, /, default: T | D | None = None) -> T | D | None:
+        return self._bucket().get(key, default)
+
+    # The mixin's views look up every element through __getitem__; these run at the speed of the dict itself.
+    def keys(self) -> KeysView[str]:
+        return self._bucket().keys()
+
+    def values(self) -> ValuesView[T]:
+        return self._bucket().values()
+
+    def items(self) -> ItemsView[str, T]:
+        return self._bucket().items()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._bucket()!r})"

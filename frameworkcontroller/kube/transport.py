@@ -1,0 +1,323 @@
+"""HTTP to one API server: sessions, credentials, timeouts, and one tree of errors for whatever may go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import socket
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Self
+from urllib.parse import urlencode
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from frameworkcontroller import __version__
+from frameworkcontroller.kube.connection import Connection
+from frameworkcontroller.kube.errors import SilenceError, TransportError, error_from_answer
+from frameworkcontroller.kube.framing import LineFramer, LineTooLong
+
+USER_AGENT: Final = f"frameworkcontroller/{__version__}"
+
+CONNECT_TIMEOUT_SECONDS: Final = 10.0
+# An API server gives up on a request by itself after 60 s and says so (504): its word is worth waiting for.
+READ_TIMEOUT_SECONDS: Final = 65.0
+# API servers send a bookmark every minute, so a watch that is silent for longer leads nowhere.
+WATCH_SILENCE_SECONDS: Final = 90.0
+# API servers close idle connections after 90 s, some proxies after 75 s: those who close first never send a request
+# into a connection that is just being closed.
+_KEEPALIVE_SECONDS: Final = 60.0
+
+_READ_BUFFER_BYTES: Final = 512 * 1024
+_LARGE_BODY_BYTES: Final = 1024 * 1024
+_BROKEN: Final = (aiohttp.ClientError, asyncio.TimeoutError, OSError, EOFError)
+
+
+class Exchange(NamedTuple):
+    """One finished request, for metrics.
+
+    ``verb`` and ``resource`` are as in RBAC rules: ``get``, ``deletecollection``; ``pods/status``. ``code`` is 0 if no
+    answer came. ``seconds`` does not count waiting for the rate limit; of a watch, it is how long it was open.
+    """
+
+    verb: str
+    resource: str
+    code: int
+    seconds: float
+    sent_bytes: int
+    received_bytes: int
+
+
+class Transport:
+    """Sends requests to the connection's server. Belongs to one event loop.
+
+    Nothing is sent twice here but for two cases that are safe: a request refused with 401, once, with renewed
+    credentials; and, by aiohttp, an idempotent one (not POST or PATCH) whose kept-alive connection turned out to be
+    closed. Proxies and credentials come from the connection alone: aiohttp's ``trust_env`` would also apply
+    ``~/.netrc``, knows no networks in ``NO_PROXY``, and costs two thread switches for each request.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        observe: Callable[[Exchange], None] | None,
+        user_agent: str,
+        max_connections: int,
+        read_timeout: float,
+        watch_silence: float,
+        wall: Callable[[], float],
+    ) -> None:
+        self._connection = connection
+        self._observe = observe
+        self._max_connections = max_connections
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=read_timeout)
+        self._watch_timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=watch_silence
+        )
+        # Identity: compressing large answers costs the API server more than the network gains within a cluster.
+        self._fixed_headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
+        self._wall = wall
+        self._pools: dict[bool, _Pool] = {}
+        self._generation = connection.generation
+        self._closed = False
+
+    async def close(self) -> None:
+        """Close all connections; what is under way on them fails with TransportError."""
+        self._closed = True
+        pools = list(self._pools.values())
+        self._pools.clear()
+        for pool in pools:
+            await pool.session.close()
+
+    async def exchange(
+        self,
+        method: str,
+        path: str,
+        *,
+        verb: str,
+        resource: str,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> bytes:
+        """The body of a 2xx answer. Raises ApiError for any other answer, TransportError if there is no whole one."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        code = received = 0
+        try:
+            async with self._open(method, path, query, headers, body, watch=False) as response:
+                code = response.status
+                answer = await self._read(response, method, path)
+                received = len(answer)
+                if not 200 <= code < 300:
+                    raise self._refusal(response, method, path, answer)
+                return answer
+        finally:
+            if self._observe is not None:
+                sent = 0 if body is None else len(body)
+                self._observe(Exchange(verb, resource, code, clock() - began, sent, received))
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, resource: str, query: Mapping[str, str], headers: Mapping[str, str]
+    ) -> AsyncIterator[LineStream]:
+        """A watch: a GET whose answer is lines without end."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        code = 0
+        lines: LineStream | None = None
+        try:
+            async with self._open("GET", path, query, headers, None, watch=True) as response:
+                code = response.status
+                if code != 200:
+                    raise self._refusal(response, "GET", path, await self._read(response, "GET", path))
+                lines = LineStream(response, lambda error: self._failure(error, "GET", path))
+                yield lines
+        finally:
+            if self._observe is not None:
+                received = 0 if lines is None else lines.received_bytes
+                self._observe(Exchange("watch", resource, code, clock() - began, 0, received))
+
+    @asynccontextmanager
+    async def _open(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        headers: Mapping[str, str] | None,
+        body: bytes | None,
+        *,
+        watch: bool,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The beginning of an answer: its status and headers. Leaving before its end closes its connection."""
+        url = URL(
+            f"{self._connection.server}{path}?{urlencode(query)}" if query else f"{self._connection.server}{path}",
+            encoded=True,
+        )
+        renewed = False
+        while True:
+            credentials = await self._connection.headers()
+            merged = credentials.copy()
+            if headers:
+                merged.update(headers)
+            pool = self._pool(watch=watch)
+            pool.users += 1
+            try:
+                response = await self._begin(pool, method, path, url, merged, body)
+                try:
+                    if response.status == 401 and not renewed:
+                        await self._read(response, method, path)
+                        # A 401 means that nothing was done, so sending it again is safe for every verb.
+                        renewed = await self._connection.renew_after_refusal(credentials)
+                        if renewed:
+                            continue
+                    yield response
+                    return
+                finally:
+                    # The connection goes back to the pool if the answer was read to its end, else it is closed.
+                    response.release()
+            finally:
+                pool.users -= 1
+                if pool.retired and not pool.users:
+                    await pool.session.close()
+
+    async def _begin(
+        self, pool: _Pool, method: str, path: str, url: URL, headers: CIMultiDict[str], body: bytes | None
+    ) -> aiohttp.ClientResponse:
+        try:
+            return await pool.session.request(
+                method,
+                url,
+                headers=headers,
+                # A large body written in one go would hold up the event loop.
+                data=io.BytesIO(body) if body is not None and len(body) >= _LARGE_BODY_BYTES else body,
+                allow_redirects=False,
+                server_hostname=self._connection.tls_server_name,
+            )
+        except _BROKEN as error:
+            raise self._failure(error, method, path) from error
+
+    def _pool(self, *, watch: bool) -> _Pool:
+        if self._closed:
+            raise TransportError("the client is closed", maybe_sent=False)
+        if self._generation != self._connection.generation:
+            # New TLS credentials: what is under way ends on the old connections, and takes them along.
+            self._generation = self._connection.generation
+            for pool in self._pools.values():
+                pool.retired = True
+            self._pools.clear()
+        pool_or_none = self._pools.get(watch)
+        if pool_or_none is not None:
+            return pool_or_none
+        connector = aiohttp.TCPConnector(
+            # Watches keep their connections for minutes: in a pool of their own they cannot use up the requests'.
+            limit=0 if watch else self._max_connections,
+            ssl=self._connection.tls or True,
+            keepalive_timeout=_KEEPALIVE_SECONDS,
+            socket_factory=_make_socket,
+        )
+        session = aiohttp.ClientSession(
+            connector=connector,
+            timeout=self._watch_timeout if watch else self._timeout,
+            headers=self._fixed_headers,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=_READ_BUFFER_BYTES,
+            trust_env=False,
+            proxy=self._connection.proxy,
+        )
+        pool = self._pools[watch] = _Pool(session)
+        return pool
+
+    async def _read(self, response: aiohttp.ClientResponse, method: str, path: str) -> bytes:
+        try:
+            return await response.read()
+        except _BROKEN as error:
+            raise self._failure(error, method, path) from error
+
+    def _refusal(self, response: aiohttp.ClientResponse, method: str, path: str, body: bytes) -> Exception:
+        return error_from_answer(
+            response.status,
+            body,
+            request=f"{method} {self._connection.server}{path}",
+            now=self._wall(),
+            retry_after=response.headers.get("Retry-After"),
+            location=response.headers.get("Location"),
+        )
+
+    def _failure(self, error: Exception, method: str, path: str) -> TransportError:
+        request = f"{method} {path}"
+        server = f"{self._connection.server} ({self._connection.origin})"
+        match error:
+            case aiohttp.ConnectionTimeoutError():
+                return TransportError(
+                    f"{request}: {server} took no connection within {CONNECT_TIMEOUT_SECONDS:g} s", maybe_sent=False
+                )
+            case aiohttp.ClientConnectorError():
+                return TransportError(f"{request}: cannot connect to {server}: {error}", maybe_sent=False)
+            case aiohttp.ClientHttpProxyError():
+                return TransportError(
+                    f"{request}: the proxy refused to connect to {server}: {error.status} {error.message}",
+                    maybe_sent=False,
+                )
+            case asyncio.TimeoutError():
+                return SilenceError(f"{request}: {server} fell silent")
+            case aiohttp.ServerDisconnectedError():
+                return TransportError(f"{request}: {server} closed the connection without an answer")
+            case _:
+                return TransportError(f"{request}: {server}: {type(error).__name__}: {error}")
+
+
+class LineStream:
+    """The lines of a watch as they come; ends when the server ends it. Raises TransportError if it breaks off."""
+
+    def __init__(self, response: aiohttp.ClientResponse, translate: Callable[[Exception], TransportError]) -> None:
+        self._content = response.content
+        self._translate = translate
+        self._framer = LineFramer()
+        self._ready: deque[bytes] = deque()
+        self.received_bytes = 0
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._ready:
+            try:
+                chunk = await self._content.readany()
+                self._ready.extend(self._framer.feed(chunk))
+            except (*_BROKEN, LineTooLong) as error:
+                raise self._translate(error) from error
+            self.received_bytes += len(chunk)
+            if not chunk:
+                if self._framer.pending:
+                    raise self._translate(EOFError("ended in the middle of a line"))
+                raise StopAsyncIteration
+        return self._ready.popleft()
+
+
+@dataclass(slots=True)
+class _Pool:
+    """A session, how many use it now, and whether to close it when nobody does any more."""
+
+    session: aiohttp.ClientSession
+    users: int = 0
+    retired: bool = False
+
+
+def _make_socket(info: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket that notices within half a minute or so that the other side is gone without a word."""
+    family, kind, protocol, _, _ = info
+    sock = socket.socket(family, kind, protocol)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    # Not every system has all of these; without them only the read timeouts notice.
+    for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 30_000)):
+        option = getattr(socket, name, None)
+        if option is not None:
+            with suppress(OSError):
+                sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    return sock
