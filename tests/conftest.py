@@ -1,13 +1,23 @@
-"""Settings for every test: how hypothesis searches, and which event loop a test runs on."""
+"""Settings for every test: how hypothesis searches, which event loop a test runs on, and against which clusters."""
+
+from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.realcluster import ASSETS, VERSIONS, find_assets
 from tests.support.virtual_clock import VirtualClockLoop
+
+if TYPE_CHECKING:
+    # At run time only by the fixtures that use them: unit tests start without the product's I/O.
+    from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+    from tests.support.clusters import Cluster, ControlPlanes
 
 # "ci" finds the same examples on every run, so that a red run is red again; "dev" searches elsewhere each time.
 settings.register_profile(
@@ -16,12 +26,86 @@ settings.register_profile(
 settings.register_profile("dev", deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+_EMBEDDED: Final = "embedded"
+_CLUSTERS: Final = (_EMBEDDED, *VERSIONS, ASSETS)
+_CHOSEN = pytest.StashKey[list[str]]()
+_MISSING = pytest.StashKey[list[str]]()
 
-def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Virtual time for the tests that ask for it, by mark or by fixture."""
-    if item.get_closest_marker("virtual_clock") or "clock" in getattr(item, "fixturenames", ()):
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """--cluster, for the tests in integration/ and conformance/."""
+    parser.addoption(
+        "--cluster",
+        default=os.environ.get("CLUSTER") or ",".join([_EMBEDDED] + [ASSETS] * ("KUBEBUILDER_ASSETS" in os.environ)),
+        help=f"clusters to test on: some of {', '.join(_CLUSTERS)}, or all (default: the environment variable "
+        f"CLUSTER, or else {_EMBEDDED}, and {ASSETS} where KUBEBUILDER_ASSETS is set)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Settle which of the wanted clusters this machine has; the embedded one stands in where it has none of them."""
+    wanted = str(config.getoption("--cluster")).split(",")
+    if "all" in wanted:
+        wanted = [_EMBEDDED, *VERSIONS] + [ASSETS] * ("KUBEBUILDER_ASSETS" in os.environ)
+    if unknown := set(wanted) - set(_CLUSTERS):
+        raise pytest.UsageError(f"--cluster: no such cluster: {', '.join(sorted(unknown))}")
+    missing = [name for name in wanted if name != _EMBEDDED and find_assets(name) is None]
+    config.stash[_MISSING] = missing
+    config.stash[_CHOSEN] = [name for name in wanted if name not in missing] or [_EMBEDDED]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say which clusters the tests ran on, and which they did not find."""
+    chosen = config.stash[_CHOSEN]
+    terminalreporter.write_line(f"clusters: {', '.join(chosen)}")
+    if missing := config.stash[_MISSING]:
+        terminalreporter.write_line(
+            f"WARNING: no control plane found for {', '.join(missing)}: nothing was tested on it"
+            " (KUBEBUILDER_ASSETS can name a folder with etcd, kube-apiserver and kube-controller-manager)",
+            yellow=True,
+        )
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Virtual time for the tests that ask for it, by mark or by fixture, and for those on the embedded cluster."""
+    fixtures = getattr(item, "fixturenames", ())
+    if item.get_closest_marker("virtual_clock") or "clock" in fixtures:
         return {"virtual": VirtualClockLoop}
-    return {"real": asyncio.new_event_loop}
+    if "cluster" not in fixtures:
+        return {"real": asyncio.new_event_loop}
+    factories: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {}
+    for name in config.stash[_CHOSEN]:
+        if name == _EMBEDDED:
+            factories["virtual"] = VirtualClockLoop
+        else:
+            factories["real"] = asyncio.new_event_loop
+    return factories
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that asks for a cluster runs once on each that was chosen."""
+    if "cluster" in metafunc.fixturenames:
+        chosen = metafunc.config.stash[_CHOSEN]
+        metafunc.parametrize("cluster", chosen, indirect=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep, of the pairs of cluster and event loop, those that belong together; mark what is in conformance/."""
+    items[:] = [item for item in items if _loop_fits_cluster(item)]
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent / "conformance"):
+            item.add_marker(pytest.mark.conformance)
+
+
+def _loop_fits_cluster(item: pytest.Item) -> bool:
+    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        return True
+    cluster = item.callspec.params.get("cluster")
+    # pytest-asyncio gives the loop factory as a parameter of its own.
+    factory = item.callspec.params.get("_asyncio_loop_factory")
+    return cluster is None or factory is None or (cluster == _EMBEDDED) == (factory is VirtualClockLoop)
 
 
 @pytest.fixture
@@ -30,3 +114,39 @@ async def clock() -> VirtualClockLoop:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualClockLoop)
     return loop
+
+
+@pytest.fixture(scope="session")
+def control_planes() -> Iterator[ControlPlanes]:
+    """The real control planes, started when a test first needs one."""
+    from tests.support.clusters import ControlPlanes
+
+    planes = ControlPlanes()
+    try:
+        yield planes
+    finally:
+        planes.stop()
+
+
+@pytest.fixture
+async def cluster(
+    request: pytest.FixtureRequest, control_planes: ControlPlanes, tmp_path: Path
+) -> AsyncIterator[Cluster]:
+    """A cluster with the Framework CRD and a namespace of the test's own. Nothing runs Pods unless `pods` does."""
+    from tests.support import clusters
+
+    if request.param == _EMBEDDED:
+        async with clusters.embedded_cluster(tmp_path) as here:
+            yield here
+    else:
+        async with clusters.real_cluster(request.param, control_planes.get(request.param)) as here:
+            yield here
+
+
+@pytest.fixture
+async def pods(cluster: Cluster) -> AsyncIterator[SimulatedRuntime]:
+    """A simulated node of the cluster; through it a test can end containers, fail Pods and lose the node."""
+    from tests.support import clusters
+
+    async with clusters.simulated_node(cluster) as runtime:
+        yield runtime

@@ -1,0 +1,147 @@
+"""Clusters for tests, all used alike: the embedded one, on virtual time, and real control planes, on real time.
+
+Fixtures (in tests/conftest.py): `cluster`, which runs a test once on each cluster that `--cluster` names, with a
+namespace of the test's own; and `pods`, a simulated node of that cluster on which Pods run without processes.
+"""
+
+import asyncio
+import itertools
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import orjson
+import pytest
+
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.connection import connect
+from frameworkcontroller.kube.errors import NotFound
+from frameworkcontroller.kube.resources import NAMESPACES
+from frameworkcontroller.local.kubelet.agent import NodeAgent
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from tests.support.realcluster import ControlPlane, find_assets
+
+EMBEDDED: Final = "embedded"
+
+_namespace_numbers = itertools.count(1)
+
+
+@dataclass
+class Cluster:
+    """One cluster as a test sees it."""
+
+    name: str
+    """What `--cluster` calls it."""
+    url: str
+    kubeconfig: Path
+    """A kubeconfig file of a user who may do everything."""
+    namespace: str
+    """A namespace that only this test uses."""
+    wall: Callable[[], float]
+    """The wall clock by which time passes on this cluster."""
+    kubeconfig_of: Callable[[str], Path] | None = None
+    """The kubeconfig file of one of realcluster.USERS; None if this cluster lets everybody do everything."""
+    _clients: list[KubeClient] = field(default_factory=list)
+
+    @property
+    def embedded(self) -> bool:
+        """Whether this is the embedded cluster, on virtual time."""
+        return self.name == EMBEDDED
+
+    async def client(self, user: str = "admin") -> KubeClient:
+        """A client of the cluster, closed when the test ends."""
+        kubeconfig = self.kubeconfig
+        if user != "admin":
+            assert self.kubeconfig_of is not None, "this cluster tells no users apart"
+            kubeconfig = self.kubeconfig_of(user)
+        client = KubeClient(await connect(kubeconfig=str(kubeconfig), environ={}))
+        self._clients.append(client)
+        return client
+
+    async def close(self) -> None:
+        """Remove the namespace, without waiting until it is gone, and close all clients."""
+        try:
+            with suppress(NotFound):
+                await (await self.client()).delete(NAMESPACES, self.namespace)
+        finally:
+            for client in self._clients:
+                await client.close()
+
+
+class ControlPlanes:
+    """The real control planes of a test session: each is started when first asked for, and serves until its end."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, ControlPlane] = {}
+
+    def get(self, name: str) -> ControlPlane:
+        """The running control plane `name`, one that `find_assets` finds."""
+        if name not in self._running:
+            assets = find_assets(name)
+            assert assets is not None, f"no control plane {name}"
+            plane = ControlPlane(assets)
+            plane.start()
+            self._running[name] = plane
+        return self._running[name]
+
+    def stop(self) -> None:
+        """Stop them all."""
+        for plane in self._running.values():
+            plane.stop()
+
+
+@asynccontextmanager
+async def embedded_cluster(folder: Path) -> AsyncIterator[Cluster]:
+    """A new embedded cluster in this process and on this loop, whose time is virtual. `folder` takes its kubeconfig."""
+    pytest.skip("the embedded API server is not built yet")
+    yield  # type: ignore[unreachable]  # goes with the line above
+
+
+@asynccontextmanager
+async def real_cluster(name: str, plane: ControlPlane) -> AsyncIterator[Cluster]:
+    """The cluster of a running control plane, with a new namespace."""
+    cluster = Cluster(
+        name=name,
+        url=plane.url,
+        kubeconfig=plane.kubeconfig,
+        namespace=_new_namespace(),
+        wall=time.time,
+        kubeconfig_of=plane.user_kubeconfig,
+    )
+    await _create_namespace(cluster)
+    try:
+        yield cluster
+    finally:
+        await cluster.close()
+
+
+@asynccontextmanager
+async def simulated_node(cluster: Cluster) -> AsyncIterator[SimulatedRuntime]:
+    """A node of `cluster` that schedules its Pods and runs them without processes, as their annotations say."""
+    runtime = SimulatedRuntime(wall=cluster.wall)
+    agent = NodeAgent(await cluster.client(), runtime, wall=cluster.wall)
+    running = asyncio.create_task(agent.run(), name="node agent")
+    try:
+        ready = asyncio.create_task(agent.wait_ready(), name="node agent is ready")
+        await asyncio.wait([running, ready], return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        if running.done():
+            running.result()
+        yield runtime
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+async def _create_namespace(cluster: Cluster) -> None:
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": cluster.namespace}}
+    await (await cluster.client()).create(NAMESPACES, orjson.dumps(body))
+
+
+def _new_namespace() -> str:
+    return f"test-{os.getpid()}-{next(_namespace_numbers)}"
