@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from frameworkcontroller.local.apiserver import defaulting, pruning, schema_types, validation
 from frameworkcontroller.local.apiserver.causes import Cause
 from frameworkcontroller.local.apiserver.typegraph import Type
+from frameworkcontroller.local.apiserver.validation import Fault
+from frameworkcontroller.local.apiserver.where import Where, show
 
 
 class Structural:
@@ -18,21 +21,35 @@ class Structural:
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         """``schema`` is one that ``crd.causes`` found no fault with."""
-        raise NotImplementedError
-
-    @property
-    def type(self) -> Type:
-        """The type it describes, for server-side apply and OpenAPI."""
-        raise NotImplementedError
+        self._pruner = pruning.compile_pruner(schema, resource=True)
+        self._defaulter = defaulting.compile_defaulter(schema)
+        self._validator = validation.compile_validator(schema, resource=True)
+        self._list_sets = validation.compile_list_sets(schema)
+        self.type: Type = schema_types.resource_type(schema)
+        """The type it describes, for server-side apply."""
 
     def default(self, obj: Any) -> Any:
-        """``obj`` with absent fields set to their defaults (and a null dropped where a default stands in for it)."""
-        raise NotImplementedError
+        """``obj`` with absent fields set to their defaults, and without nulls in fields that are not nullable."""
+        return obj if self._defaulter is None else self._defaulter(obj)
 
     def prune(self, obj: Any) -> tuple[Any, list[str]]:
         """``obj`` without the fields that the schema does not know, and the paths of those (``spec.foo[0].bar``)."""
-        raise NotImplementedError
+        if self._pruner is None:
+            return obj, []
+        unknown: list[Where] = []
+        pruned = self._pruner(obj, None, unknown)
+        return pruned, sorted(map(show, unknown))
 
     def validate(self, obj: Any, old: Any = None) -> list[Cause]:
-        """What is wrong with ``obj``; ``old`` is what it replaces (None on create), for transition rules."""
-        raise NotImplementedError
+        """What is wrong with ``obj``.
+
+        ``old`` is what it replaces (None on create). A fault in a part that ``old`` has just so is passed over, as real
+        servers do since 1.30: who tightens a schema does not lock out the objects that there are.
+        """
+        faults: list[Fault] = []
+        self._validator(obj, None, faults)
+        if self._list_sets is not None:
+            self._list_sets(obj, None, faults)
+        if old is not None:
+            faults = [fault for fault in faults if not validation.unchanged(fault, obj, old)]
+        return [fault.cause for fault in faults]

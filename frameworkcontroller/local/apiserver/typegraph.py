@@ -21,7 +21,7 @@ class Shape(Enum):
     LIST = "list"
     SCALAR = "scalar"
     ANY = "any"
-    """Free-form: nothing is known about what is inside."""
+    """Free-form: nothing is known about what is inside. Its objects are taken for maps, its lists for atomic ones."""
 
 
 class Ownership(Enum):
@@ -55,7 +55,7 @@ class Field:
 class Type:
     """One node of the graph. Fields are made when first asked for: a Pod's graph is large and, in places, endless."""
 
-    __slots__ = ("_fields", "element", "format", "keys", "kind", "name", "ownership", "shape")
+    __slots__ = ("_fields", "element", "format", "keys", "kind", "name", "open", "ownership", "shape")
 
     def __init__(
         self,
@@ -68,8 +68,12 @@ class Type:
         element: Type | None = None,
         ownership: Ownership = Ownership.ATOMIC,
         keys: tuple[str, ...] = (),
+        open: bool = False,  # noqa: A002 -- the opposite of a closed set of fields
     ) -> None:
-        """``name`` is the Go name (``PodSpec``), ``kind`` a scalar's JSON type (``string``, ``integer``, ...)."""
+        """``name`` is the Go name (``PodSpec``), ``kind`` a scalar's JSON type (``string``, ``integer``, ...).
+
+        An ``open`` object may have more fields than those that are known.
+        """
         self.shape = shape
         self.name = name
         self.kind = kind
@@ -77,6 +81,7 @@ class Type:
         self.element = element
         self.ownership = ownership
         self.keys = keys
+        self.open = open
         self._fields: Callable[[], Mapping[str, Field]] | Mapping[str, Field] = fields or {}
 
     @property
@@ -88,4 +93,4 @@ class Type:
 
 
 ANY = Type(Shape.ANY)
-"""A type about which nothing is known: replaced as a whole, owned as a whole."""
+"""A type about which nothing is known."""
