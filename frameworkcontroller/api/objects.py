@@ -185,7 +185,7 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         namespace=sys.intern(metadata["namespace"]),
         name=metadata["name"],
         resource_version=metadata["resourceVersion"],
-        identity=_identity(metadata, names.POD_IDENTITY),
+        identity=identity_of(metadata, names.POD_IDENTITY),
         framework=sys.intern((metadata.get("labels") or {}).get(names.FRAMEWORK_NAME) or ""),
         phase=phase,
         node_name=sys.intern(spec.get("nodeName") or ""),
@@ -207,7 +207,7 @@ def configmap_record(body: Mapping[str, Any]) -> ConfigMapRecord:
         namespace=sys.intern(metadata["namespace"]),
         name=metadata["name"],
         resource_version=metadata["resourceVersion"],
-        identity=_identity(metadata, names.CONFIGMAP_IDENTITY),
+        identity=identity_of(metadata, names.CONFIGMAP_IDENTITY),
         framework=sys.intern((metadata.get("labels") or {}).get(names.FRAMEWORK_NAME) or ""),
     )
 
@@ -230,11 +230,8 @@ def framework_record(body: Mapping[str, Any]) -> FrameworkRecord:
     )
 
 
-def _key(metadata: Mapping[str, Any]) -> str:
-    return f"{metadata['namespace']}/{metadata['name']}"
-
-
-def _identity(metadata: Mapping[str, Any], marks: tuple[str, ...]) -> Identity:
+def identity_of(metadata: Mapping[str, Any], marks: tuple[str, ...]) -> Identity:
+    """Whose an object is; ``marks`` are the annotations that name its attempt (``POD_IDENTITY``, ...)."""
     annotations = metadata.get("annotations") or {}
     owner = next((ref.get("uid") for ref in metadata.get("ownerReferences") or () if ref.get("controller")), None)
     return Identity(
@@ -243,6 +240,10 @@ def _identity(metadata: Mapping[str, Any], marks: tuple[str, ...]) -> Identity:
         marks=tuple(annotations[mark] for mark in marks) if all(mark in annotations for mark in marks) else None,
         deleting=metadata.get("deletionTimestamp") is not None,
     )
+
+
+def _key(metadata: Mapping[str, Any]) -> str:
+    return f"{metadata['namespace']}/{metadata['name']}"
 
 
 def _container(status: Mapping[str, Any]) -> ContainerRecord:

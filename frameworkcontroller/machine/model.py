@@ -8,10 +8,9 @@ records of what moved. What became of the actions comes back in as ``Outcome`` v
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from frameworkcontroller.api.objects import ConfigMapRecord, Identity, PodRecord
 
@@ -69,12 +68,19 @@ class Env:
         return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
+class PodLookup(Protocol):
+    """The cache's Pods of one namespace, by name; Pods of others among them."""
+
+    def get(self, name: str, /) -> PodRecord | None:
+        """The Pod of that name, if the cache has it."""
+
+
 @dataclass(slots=True)
 class Observed:
-    """The caches' view of what the Framework controls. ``pods`` is by Pod name and may hold Pods of others."""
+    """The caches' view of what the Framework controls."""
 
     configmap: ConfigMapRecord | None
-    pods: Mapping[str, PodRecord]
+    pods: PodLookup
 
 
 # --- actions ----------------------------------------------------------------------------------------------------
@@ -164,11 +170,15 @@ class Exists:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The API server said no. ``status_json`` is its Status object. Nothing was done."""
+    """The API server said no. ``status_json`` is its Status object. Nothing was done.
+
+    ``retry_after_sec``: it asked not to be asked again before so many seconds.
+    """
 
     code: int
     message: str
     status_json: bytes
+    retry_after_sec: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,16 +220,20 @@ def _conflict(ctx: Context, key: TaskKey | None, target: Target, found: Identity
 
 def _hold_creations(ctx: Context, key: TaskKey, target: Target, result: Result) -> None:
     """Hold back all creations of the Framework's Pods: what refused this one would refuse the next."""
-    ctx.tracker.hold(CREATIONS, ctx.env)
+    ctx.tracker.hold(CREATIONS, ctx.env, _retry_after(result))
     _hold(ctx, key, target, result, "create")
 
 
 def _hold(ctx: Context, key: TaskKey | None, target: Target, result: Result, verb: str) -> None:
-    _wait(ctx, key, target, f"Cannot {verb} {target.kind} {target.name}: {_why(result)}")
+    _wait(ctx, key, target, f"Cannot {verb} {target.kind} {target.name}: {_why(result)}", _retry_after(result))
 
 
-def _wait(ctx: Context, key: TaskKey | None, target: Target, text: str) -> None:
-    failures = ctx.tracker.hold(key, ctx.env)
+def _retry_after(result: Result) -> float:
+    return result.retry_after_sec if isinstance(result, Refused) else 0.0
+
+
+def _wait(ctx: Context, key: TaskKey | None, target: Target, text: str, at_least_sec: float = 0.0) -> None:
+    failures = ctx.tracker.hold(key, ctx.env, at_least_sec)
     until = ctx.tracker.held_until(key)
     if key is None:
         ctx.wake_at(until)

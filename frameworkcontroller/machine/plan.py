@@ -12,7 +12,9 @@ from frameworkcontroller.machine import conditions, framework, scale
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.model import Env, Fold, Observed, Outcome, Plan, Urgency
 from frameworkcontroller.machine.outcome import take
-from frameworkcontroller.machine.tracker import Tracker
+from frameworkcontroller.machine.tracker import Stall, Tracker
+
+INVALID_SPEC = "InvalidSpec"
 
 
 def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> Plan:
@@ -54,11 +56,25 @@ def fold(subject: Framework, tracker: Tracker, outcomes: Sequence[Outcome], env:
     return Fold(done.wake_after, done.urgency, done.records)
 
 
+def reject(subject: Framework, tracker: Tracker, why: str, env: Env) -> Plan:
+    """The spec cannot be run: decide nothing, touch nothing, and say so until it is mended."""
+    ctx = Context(subject, tracker, Observed(None, {}), env)
+    if tracker.status is None:
+        tracker.begin(framework.new_status(subject, env), dirty=True)
+    _observe_generation(ctx)
+    if tracker.stalls.get(None) != Stall(INVALID_SPEC, why):
+        tracker.stalls[None] = Stall(INVALID_SPEC, why)
+        ctx.record(INVALID_SPEC, why, warning=True)
+    return _finish(ctx)
+
+
 def _observe_generation(ctx: Context) -> None:
     tracker, generation = ctx.tracker, ctx.framework.generation
     if tracker.generation != generation:
         tracker.generation = generation
         tracker.rescale_due = True
+        if None in tracker.stalls and tracker.stalls[None].reason == INVALID_SPEC:
+            del tracker.stalls[None]
         tracker.templates.clear()
         tracker.touch_all()
     if ctx.status.observed_generation != generation:

@@ -295,15 +295,17 @@ class Tracker:
 
     # --- back-off ---
 
-    def hold(self, key: HoldKey, env: Env) -> int:
+    def hold(self, key: HoldKey, env: Env, at_least_sec: float = 0.0) -> int:
         """Hold back what just failed, twice as long as the last time; how often it has failed in a row.
+
+        ``at_least_sec``: what the API server asked for.
 
         It is the machine's, per object, and not the work queue's, per Framework: one Task's trouble must not delay
         the others, and their events must not retry it early.
         """
         failures = self._holds[key].failures + 1 if key in self._holds else 1
         delay = min(HOLD_MAX_SEC, HOLD_BASE_SEC * 2 ** min(failures - 1, 10)) * env.rng.uniform(0.75, 1.0)
-        self._holds[key] = Hold(failures, env.now + delay)
+        self._holds[key] = Hold(failures, env.now + max(delay, at_least_sec))
         return failures
 
     def release(self, key: HoldKey) -> None:

@@ -1,0 +1,220 @@
+"""Carries out the machine's actions against the API server, and says what became of each.
+
+Actions of one sync run concurrently. Creations start with one in flight and gain one more with each that succeeds, so
+that a namespace that refuses is asked once and not a thousand times; at the first refusal no more are started. All
+syncs together keep a bounded number in flight: more only makes the API server slower (see docs/performance).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.objects import Framework, Identity, identity_of
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, ServerError, TransportError
+from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, Resource
+from frameworkcontroller.machine.model import (
+    Accepted,
+    Action,
+    Cleanup,
+    Confirm,
+    Create,
+    Created,
+    Delete,
+    Exists,
+    Gone,
+    Kind,
+    NotAttempted,
+    Outcome,
+    Refused,
+    Remains,
+    Result,
+    Target,
+    Unanswered,
+)
+
+FRAMEWORKS: Final = Resource(names.GROUP, names.VERSION, names.PLURAL, names.KIND)
+
+MAX_IN_FLIGHT: Final = 50
+"""Requests in flight over all Frameworks: the most that still raised the rate when it was measured."""
+
+SLICE_SEC: Final = 1.0
+"""A sync starts no more actions after so long, so that what it did is persisted and new wishes are seen."""
+
+_FINAL_CODES: Final = frozenset({400, 403, 413, 422})
+"""Refusals that may complete a Task: it is made sure that an earlier, lost request did not create the Pod after all."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Api:
+    resource: Resource
+    marks: tuple[str, ...]
+    propagation: str | None
+
+
+_APIS: Final = {
+    Kind.POD: _Api(PODS, names.POD_IDENTITY, None),
+    # Foreground: the attempt is over only when its last Pod is gone (C3, C4).
+    Kind.CONFIGMAP: _Api(CONFIGMAPS, names.CONFIGMAP_IDENTITY, "Foreground"),
+    Kind.FRAMEWORK: _Api(FRAMEWORKS, (), "Foreground"),
+}
+
+
+class Executor:
+    """Carries out actions. One for the whole controller: it holds the bound on requests in flight."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        clock: Callable[[], float],
+        max_in_flight: int = MAX_IN_FLIGHT,
+        slice_sec: float = SLICE_SEC,
+    ) -> None:
+        """``clock``: monotonic seconds."""
+        self._client = client
+        self._clock = clock
+        self._max_in_flight = max_in_flight
+        self._slice_sec = slice_sec
+        self._free = asyncio.Semaphore(max_in_flight)
+
+    async def execute(self, framework: Framework, actions: Sequence[Action]) -> list[Outcome]:
+        """What became of each action, in the order in which it became known."""
+        outcomes: list[Outcome] = []
+        if len(actions) == 1:
+            return [await self._carry_out(framework, actions[0])]
+        end = self._clock() + self._slice_sec
+        window = 1 if any(isinstance(action, Create) for action in actions) else self._max_in_flight
+        todo = list(reversed(actions))
+        running: set[asyncio.Task[Outcome]] = set()
+        refused = False
+        try:
+            while running or (todo and not refused):
+                while todo and len(running) < window and not refused:
+                    if outcomes and self._clock() >= end:
+                        refused = True
+                        break
+                    running.add(asyncio.create_task(self._carry_out(framework, todo.pop())))
+                if not running:
+                    break
+                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    outcome = task.result()
+                    outcomes.append(outcome)
+                    if isinstance(outcome.result, Refused | Unanswered):
+                        refused = True
+                    else:
+                        window = min(window + 1, self._max_in_flight)
+        finally:
+            # Cancelled in the middle: what was sent may be done all the same; adoption finds it later.
+            for task in running:
+                task.cancel()
+        outcomes.extend(Outcome(action, NotAttempted()) for action in reversed(todo))
+        return outcomes
+
+    async def _carry_out(self, framework: Framework, action: Action) -> Outcome:
+        async with self._free:
+            try:
+                result = await self._request(framework, action)
+            except TransportError as error:
+                result = Unanswered(str(error))
+            except ServerError as error:
+                # A 504 can come after the write was done: nothing is known, whatever the server says.
+                result = Unanswered(f"{error.code}: {error.message}")
+            except ApiError as error:
+                result = _refused(error)
+        return Outcome(action, result)
+
+    async def _request(self, framework: Framework, action: Action) -> Result:
+        match action:
+            case Create():
+                return await self._create(framework, action)
+            case Delete(target=target, uid=uid, force=force, confirm=confirm):
+                if not await self._delete(framework, target, uid, force=force):
+                    return Gone()
+                if confirm:
+                    return await self._confirm(framework, target, uid, "is still being deleted")
+                return Accepted()
+            case Cleanup(target=target, controller_uid=controller_uid):
+                found = await self._look(framework, target)
+                if found is None or found.controller_uid != controller_uid:
+                    return Gone()
+                if not found.deleting and not await self._delete(framework, target, found.uid):
+                    return Gone()
+                return await self._confirm(framework, target, found.uid, "is still being deleted")
+            case Confirm(target=target, uid=uid):
+                return await self._confirm(framework, target, uid, "is there, but the cache does not show it")
+
+    async def _create(self, framework: Framework, action: Create) -> Result:
+        target = action.target
+        try:
+            answer = await self._client.create(
+                _APIS[target.kind].resource, action.body, framework.namespace, metadata_only=True, owner=framework.key
+            )
+        except AlreadyExists:
+            return Exists(await self._look(framework, target))
+        except ApiError as error:
+            if target.kind is Kind.POD and error.code in _FINAL_CODES and "exceeded quota" not in error.message:
+                found = await self._look(framework, target)
+                if found is not None and found.controller_uid == action.controller_uid:
+                    return Exists(found)
+            raise
+        return Created(_metadata(answer)["uid"])
+
+    async def _delete(self, framework: Framework, target: Target, uid: str, *, force: bool = False) -> bool:
+        """Whether the deletion was accepted; False: nothing of that UID is there."""
+        api = _APIS[target.kind]
+        try:
+            await self._client.delete(
+                api.resource,
+                target.name,
+                framework.namespace,
+                uid=uid,
+                grace_period_seconds=0 if force else None,
+                propagation=api.propagation,
+                owner=framework.key,
+            )
+        except NotFound:
+            return False
+        except Conflict:
+            # The UID precondition failed: the name belongs to another object by now.
+            found = await self._look(framework, target)
+            if found is not None and found.uid == uid:
+                raise
+            return False
+        return True
+
+    async def _confirm(self, framework: Framework, target: Target, uid: str, otherwise: str) -> Result:
+        found = await self._look(framework, target)
+        return Gone() if found is None or found.uid != uid else Remains(f"{target.kind} {target.name} {otherwise}")
+
+    async def _look(self, framework: Framework, target: Target) -> Identity | None:
+        """A live read: who bears the target's name, None for nobody."""
+        api = _APIS[target.kind]
+        try:
+            answer = await self._client.get(
+                api.resource, target.name, framework.namespace, metadata_only=True, owner=framework.key
+            )
+        except NotFound:
+            return None
+        return identity_of(_metadata(answer), api.marks)
+
+
+def _refused(error: ApiError) -> Refused:
+    return Refused(error.code, error.message, orjson.dumps(error.status), error.retry_after or 0.0)
+
+
+def _metadata(answer: bytes) -> dict[str, Any]:
+    try:
+        metadata = orjson.loads(answer)["metadata"]
+        if isinstance(metadata, dict) and isinstance(metadata.get("uid"), str):
+            return metadata
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise TransportError(f"the API server's answer is not an object: {answer[:100]!r}")

@@ -1,0 +1,153 @@
+"""What this controller knows of each Framework beyond the caches: the status it last wrote or is about to write.
+
+The tracked status is the expected one: a stale cached copy never overrides it, and one that failed to persist is
+persisted before anything else (behaviour, Guarantees). It is taken from the cache once, when the Framework is first
+seen, and from then on only from what the API server accepted or, when a guard failed, from a live read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from frameworkcontroller.api.codec import decode_status, encode_status
+from frameworkcontroller.api.names import split_pod_name
+from frameworkcontroller.api.objects import Framework, FrameworkRecord
+from frameworkcontroller.api.status import State
+from frameworkcontroller.machine.model import Outcome, Record
+from frameworkcontroller.machine.tracker import Tracker
+
+
+@dataclass(slots=True)
+class Entry:
+    """One Framework's page in the ledger.
+
+    ``resource_version`` and ``digest`` are of the object and of the status that the API server is known to hold:
+    together they tell, when a guard fails, whether somebody else wrote the status, or only touched the rest.
+    """
+
+    uid: str
+    tracker: Tracker
+    resource_version: str
+    digest: bytes
+    framework: Framework | None = None
+    """The Framework at the newest generation seen, be it in the cache or by a live read."""
+    spec_error: str | None = None
+    outcomes: list[Outcome] = field(default_factory=list)
+    """What was learnt from actions since the last write that was accepted."""
+    records: list[Record] = field(default_factory=list)
+    """What happened since then: told once the status that shows it is accepted."""
+    persist_first: bool = False
+    """A write failed, or something was learnt that must not be lost: write before anything else is decided."""
+    next_write: float = 0.0
+    """Not before when (monotonic seconds) a status that can wait is written again."""
+    quarantine: str | None = None
+    """Why nothing is done for this Framework any more, until its spec changes or the controller restarts."""
+    quarantined_generation: int = -1
+
+
+class Ledger:
+    """The entries of all Frameworks, by key."""
+
+    def __init__(self, *, compress: bool = False) -> None:
+        """``compress``: config largeFrameworkCompression."""
+        self._compress = compress
+        self._entries: dict[str, Entry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[tuple[str, Entry]]:
+        return iter(self._entries.items())
+
+    def get(self, key: str) -> Entry | None:
+        """The entry of that Framework, if it was ever synced."""
+        return self._entries.get(key)
+
+    def open(self, record: FrameworkRecord) -> Entry:
+        """The entry of the Framework in the cache; a new one if it, or its namesake, was not known.
+
+        Raises:
+            StatusError: it is new, and the status that the API server holds is not one.
+        """
+        entry = self._entries.get(record.key)
+        if entry is None or entry.uid != record.uid:
+            entry = self.restore(record)
+        # Megabytes that nobody asks again: from now on the tracked status is the one that counts.
+        record.status = None
+        return entry
+
+    def restore(self, record: FrameworkRecord) -> Entry:
+        """Begin the entry of that Framework anew.
+
+        Raises:
+            StatusError: the status is not one.
+        """
+        entry = self._entries[record.key] = self.entry_of(record)
+        return entry
+
+    def entry_of(self, record: FrameworkRecord) -> Entry:
+        """A new entry, not kept here, from ``record``, which holds the status as the API server does.
+
+        Raises:
+            StatusError: the status is not one.
+        """
+        entry = Entry(record.uid, Tracker(decode_status(record.status)), record.resource_version, b"")
+        entry.digest = self.digest(self.encode(record.name, entry))
+        return entry
+
+    def open_quarantined(self, record: FrameworkRecord, why: str) -> None:
+        """Keep the Framework, whose stored status cannot be read, from being touched until its spec changes."""
+        record.status = None
+        entry = Entry(record.uid, Tracker(), record.resource_version, b"")
+        entry.quarantine, entry.quarantined_generation = why, record.generation
+        self._entries[record.key] = entry
+
+    def forget(self, key: str) -> None:
+        """The Framework is gone."""
+        self._entries.pop(key, None)
+
+    def encode(self, name: str, entry: Entry) -> bytes:
+        """JSON of the tracked status, as it is to be written; empty while there is none."""
+        status = entry.tracker.status
+        return b"" if status is None else encode_status(name, status, compress=self._compress)
+
+    @staticmethod
+    def digest(encoded: bytes) -> bytes:
+        """What an encoded status is told from another by."""
+        return hashlib.blake2b(encoded, digest_size=16).digest()
+
+    # --- what events say ---
+
+    def touch_pod(self, key: str, pod_name: str) -> None:
+        """Something about that Pod changed: its Task is to be looked at."""
+        entry = self._entries.get(key)
+        parts = split_pod_name(pod_name)
+        if entry is not None and parts is not None:
+            entry.tracker.agenda.add(parts[1:])
+
+    def doubt_pod(self, key: str, uid: str) -> None:
+        """The cache dropped that Pod, but not as one that was deleted: whether it is gone is to be confirmed."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            entry.tracker.forget(uid)
+
+    def doubt_configmap(self, key: str) -> None:
+        """The cache dropped the ConfigMap, but not as one that was deleted: whether it is gone is to be confirmed."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            entry.tracker.configmap_seen = False
+
+    def audit(self) -> list[str]:
+        """Have every Framework that is not completed looked at whole; their keys.
+
+        A slow second way to what events say at once: level-triggered means that no event has to be seen.
+        """
+        keys = []
+        for key, entry in self._entries.items():
+            status = entry.tracker.status
+            if status is not None and status.state is not State.COMPLETED:
+                entry.tracker.touch_all()
+                keys.append(key)
+        return keys

@@ -1,0 +1,86 @@
+"""From cache events to the keys of the Frameworks they concern.
+
+An event only ever says where to look. What changes nothing that the machine reads (our own status write coming back,
+say) wakes nobody.
+"""
+
+from __future__ import annotations
+
+from frameworkcontroller.api.objects import ConfigMapRecord, FrameworkRecord, PodRecord
+from frameworkcontroller.controller.ledger import Ledger
+from frameworkcontroller.controller.queue import WorkQueue
+
+_TERMINAL = frozenset({"Succeeded", "Failed"})
+
+
+class Routing:
+    """Handlers for the three informers."""
+
+    def __init__(self, queue: WorkQueue[str], ledger: Ledger) -> None:
+        self._queue = queue
+        self._ledger = ledger
+
+    # --- Frameworks ---
+
+    def framework_added(self, new: FrameworkRecord) -> None:
+        """A Framework is in the cache."""
+        self._queue.add(new.key)
+
+    def framework_updated(self, old: FrameworkRecord, new: FrameworkRecord) -> None:
+        """A Framework changed. Its status is ours and its metadata nobody's input: only spec and deletion count."""
+        if new.uid != old.uid or new.generation != old.generation or new.deletion_time != old.deletion_time:
+            self._queue.add(new.key)
+        entry = self._ledger.get(new.key)
+        if entry is not None and entry.uid == new.uid:
+            new.status = None
+
+    def framework_deleted(self, old: FrameworkRecord, _final: FrameworkRecord | None) -> None:
+        """A Framework is gone."""
+        self._queue.add(old.key)
+
+    # --- ConfigMaps ---
+
+    def configmap_added(self, new: ConfigMapRecord) -> None:
+        """An attempt's ConfigMap is in the cache."""
+        self._queue.add(_key(new))
+
+    def configmap_updated(self, old: ConfigMapRecord, new: ConfigMapRecord) -> None:
+        """An attempt's ConfigMap changed."""
+        if new.identity != old.identity:
+            self._queue.add(_key(new))
+
+    def configmap_deleted(self, old: ConfigMapRecord, final: ConfigMapRecord | None) -> None:
+        """An attempt's ConfigMap is gone, unless it only lost the label that we watch by."""
+        if final is not None and not final.identity.deleting:
+            self._ledger.doubt_configmap(_key(old))
+        self._queue.add(_key(old))
+
+    # --- Pods ---
+
+    def pod_added(self, new: PodRecord) -> None:
+        """A Task's Pod is in the cache."""
+        self._wake(new)
+
+    def pod_updated(self, old: PodRecord, new: PodRecord) -> None:
+        """A Task's Pod changed; most changes (conditions, probes, annotations) are of no interest."""
+        if _essence(new) != _essence(old):
+            self._wake(new)
+
+    def pod_deleted(self, old: PodRecord, final: PodRecord | None) -> None:
+        """A Task's Pod is gone, unless it only lost the label that we watch by."""
+        if final is not None and not final.identity.deleting and final.phase not in _TERMINAL:
+            self._ledger.doubt_pod(_key(old), old.uid)
+        self._wake(old)
+
+    def _wake(self, pod: PodRecord) -> None:
+        key = _key(pod)
+        self._ledger.touch_pod(key, pod.name)
+        self._queue.add(key)
+
+
+def _key(record: PodRecord | ConfigMapRecord) -> str:
+    return f"{record.namespace}/{record.framework}"
+
+
+def _essence(pod: PodRecord) -> tuple[object, ...]:
+    return (pod.identity, pod.phase, pod.node_name, pod.pod_ip, pod.host_ip, pod.deletion_time, pod.deletion_grace_sec)

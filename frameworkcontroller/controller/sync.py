@@ -1,0 +1,325 @@
+"""One sync of one Framework: observe, plan, act, fold, persist.
+
+Nothing is decided here. What is here is the order in which things happen, and the guards of the one write that matters,
+the status (docs/guarantees.md says why they are enough):
+
+- ``metadata.uid``: it lands on the Framework that it is about, not on a namesake;
+- ``metadata.generation``: it lands on the spec that it was computed from;
+- ``metadata.resourceVersion``: it overwrites only the status that this controller knows.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+import orjson
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.codec import StatusError
+from frameworkcontroller.api.objects import (
+    ConfigMapRecord,
+    Framework,
+    FrameworkRecord,
+    ObjectError,
+    PodRecord,
+    decode_framework,
+)
+from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
+from frameworkcontroller.api.status import State
+from frameworkcontroller.controller.executor import FRAMEWORKS, Executor
+from frameworkcontroller.controller.ledger import Entry, Ledger
+from frameworkcontroller.controller.retry import Retry
+from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
+from frameworkcontroller.kube.errors import Conflict, Invalid, KubeError, NotFound, TransportError
+from frameworkcontroller.kube.store import Store
+from frameworkcontroller.machine.model import Created, Env, Exists, Limits, Observed, Plan, Record, Urgency
+from frameworkcontroller.machine.plan import fold, plan, reject
+
+_log = logging.getLogger(__name__)
+
+BREATH_FACTOR: Final = 2.0
+BREATH_MAX_SEC: Final = 2.0
+"""A status that can wait is not written again before this many times as long as its last write took has passed, so
+that a large one cannot keep the API server busy."""
+
+_PLANS_PER_SYNC: Final = 8
+"""Plans in a row that need nothing but each other; what is left then goes on in the next sync."""
+
+
+class Syncer:
+    """Syncs Frameworks, one key at a time; many keys at once."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        executor: Executor,
+        ledger: Ledger,
+        *,
+        frameworks: Store[FrameworkRecord],
+        configmaps: Store[ConfigMapRecord],
+        pods: Store[PodRecord],
+        limits: Limits,
+        wall: Callable[[], float],
+        clock: Callable[[], float],
+        rng: random.Random,
+    ) -> None:
+        """``wall``: seconds since the epoch. ``clock``: monotonic seconds."""
+        self._client = client
+        self._executor = executor
+        self._ledger = ledger
+        self._frameworks = frameworks
+        self._configmaps = configmaps
+        self._pods = pods
+        self._limits = limits
+        self._wall = wall
+        self._clock = clock
+        self._rng = rng
+
+    async def sync(self, key: str) -> float | None:
+        """Bring one Framework forward; in how many seconds it is due again by itself, None for never.
+
+        Raises:
+            Retry: something transient stands in the way.
+        """
+        record = self._frameworks.get(key)
+        if record is None:
+            # The garbage collector removes what it owned.
+            self._ledger.forget(key)
+            return None
+        try:
+            entry = self._ledger.open(record)
+            if entry.quarantine is not None:
+                if record.generation <= entry.quarantined_generation:
+                    return None
+                # The user has changed the spec since: try again, from what is stored.
+                entry = self._ledger.restore(await self._look(key, record.name, record.namespace))
+        except StatusError as error:
+            self._ledger.open_quarantined(record, str(error))
+            _log.error("[%s]: quarantined, as its stored status cannot be read: %s", key, error)
+            return None
+        try:
+            return await self._sync(key, record, entry)
+        except (KubeError, Retry):
+            raise
+        except Exception as error:  # noqa: BLE001 - one Framework's trouble, whatever it is, must not touch the others
+            entry.quarantine = f"{type(error).__name__}: {error}"
+            entry.quarantined_generation = record.generation
+            _log.exception("[%s]: quarantined, as its sync found what can never be", key)
+            return None
+
+    async def _sync(self, key: str, record: FrameworkRecord, entry: Entry) -> float | None:
+        framework = self._read(record, entry)
+        if entry.persist_first:
+            if not await self._write(key, entry):
+                return 0.0
+            framework = self._read(record, entry)
+        tracker = entry.tracker
+        env = self._env()
+        if entry.spec_error is not None:
+            wake_after = reject(framework, tracker, entry.spec_error, env).wake_after
+        else:
+            wake_after = await self._step(record, entry, framework, env)
+        if tracker.urgency is not Urgency.NONE:
+            breath = entry.next_write - self._clock()
+            if tracker.urgency is Urgency.SOON and breath > 0:
+                return breath if wake_after is None else min(wake_after, breath)
+            if not await self._write(key, entry):
+                return 0.0
+        if tracker.is_busy and entry.spec_error is None:
+            return 0.0
+        self._shrink(entry)
+        return wake_after
+
+    async def _step(self, record: FrameworkRecord, entry: Entry, framework: Framework, env: Env) -> float | None:
+        """Plan, act and fold, until something is to be persisted or waited for."""
+        tracker = entry.tracker
+        observed = Observed(
+            self._configmaps.get(f"{record.namespace}/{names.configmap_name(record.name)}"),
+            _Pods(self._pods, record.namespace),
+        )
+        step = Plan()
+        for _ in range(_PLANS_PER_SYNC):
+            step = plan(framework, tracker, observed, env)
+            entry.records.extend(step.records)
+            if step.actions or tracker.urgency is Urgency.NOW or not tracker.is_busy:
+                break
+        if not step.actions:
+            return step.wake_after
+        outcomes = await self._executor.execute(framework, step.actions)
+        entry.outcomes.extend(outcome for outcome in outcomes if isinstance(outcome.result, Created | Exists))
+        folded = fold(framework, tracker, outcomes, self._env())
+        entry.records.extend(folded.records)
+        waits = [wait for wait in (step.wake_after, folded.wake_after) if wait is not None]
+        return min(waits, default=None)
+
+    # --- the status write ---
+
+    async def _write(self, key: str, entry: Entry) -> bool:
+        """Write the tracked status; False if a guard failed and the entry was brought up to date instead.
+
+        Raises:
+            Retry: it may or may not have been accepted; it is to be written before anything else.
+        """
+        framework = entry.framework
+        if framework is None:
+            raise Retry("the Framework is not read yet")
+        # What was only learnt, and not decided, goes with any spec.
+        decided_on = entry.tracker.generation
+        generation = framework.generation if decided_on is None else decided_on
+        encoded = self._ledger.encode(framework.name, entry)
+        digest = self._ledger.digest(encoded)
+        body = orjson.dumps(
+            [
+                {"op": "test", "path": "/metadata/uid", "value": entry.uid},
+                {"op": "test", "path": "/metadata/generation", "value": generation},
+                {"op": "test", "path": "/metadata/resourceVersion", "value": entry.resource_version},
+                {"op": "add", "path": "/status", "value": orjson.Fragment(encoded)},
+            ]
+        )
+        began = self._clock()
+        entry.persist_first = True
+        try:
+            answer = await self._client.patch(
+                FRAMEWORKS,
+                framework.name,
+                body,
+                framework.namespace,
+                content_type=JSON_PATCH,
+                subresource="status",
+                metadata_only=True,
+                owner=key,
+            )
+            resource_version = _resource_version(answer)
+        except NotFound:
+            self._ledger.forget(key)
+            return False
+        except (Invalid, Conflict) as error:
+            return await self._resolve(key, entry, generation, digest, str(error))
+        except KubeError as error:
+            raise Retry(f"cannot write the status: {error}") from error
+        self._accepted(key, entry, resource_version, digest)
+        entry.next_write = self._clock() + min(BREATH_MAX_SEC, BREATH_FACTOR * (self._clock() - began))
+        return True
+
+    def _accepted(self, key: str, entry: Entry, resource_version: str, digest: bytes) -> None:
+        entry.resource_version = resource_version
+        entry.digest = digest
+        entry.persist_first = False
+        entry.outcomes.clear()
+        entry.tracker.persisted()
+        records, entry.records = entry.records, []
+        for record in records:
+            _tell(key, record)
+
+    async def _resolve(self, key: str, entry: Entry, generation: int, digest: bytes, refusal: str) -> bool:
+        """A guard failed: find out by a live read what it was, and what is to be believed from now on.
+
+        True if the write had landed after all (an earlier answer was lost).
+        """
+        namespace, _, name = key.partition("/")
+        try:
+            live = await self._look(key, name, namespace)
+        except NotFound:
+            self._ledger.forget(key)
+            return False
+        if live.uid != entry.uid:
+            self._ledger.forget(key)
+            raise Retry("the Framework was deleted and another one of its name created")
+        if live.resource_version == entry.resource_version and live.generation == generation:
+            raise Retry(f"the API server refuses the status: {refusal}")
+        stored = self._ledger.entry_of(live)
+        if stored.digest == digest:
+            self._accepted(key, entry, live.resource_version, digest)
+            return True
+        if stored.digest == entry.digest and live.generation == generation:
+            # Only metadata changed: the status is as known, and so is the spec.
+            entry.resource_version = live.resource_version
+            return False
+        if stored.digest != entry.digest:
+            _log.warning("[%s]: its status was written by somebody else: going on from theirs", key)
+        # Decisions that were taken on another spec, or another status, are dropped and taken anew. What was learnt from
+        # actions is not: without the UID of an object that was created, the object would have no owner.
+        entry.tracker = stored.tracker
+        entry.resource_version = live.resource_version
+        entry.digest = stored.digest
+        entry.records.clear()
+        self._read(live, entry)
+        if entry.framework is not None and entry.tracker.status is not None and entry.outcomes:
+            entry.records.extend(fold(entry.framework, entry.tracker, entry.outcomes, self._env()).records)
+        entry.persist_first = entry.tracker.urgency is not Urgency.NONE
+        return False
+
+    # --- the Framework itself ---
+
+    def _read(self, record: FrameworkRecord, entry: Entry) -> Framework:
+        """The Framework at the newest generation known, and whether its spec can be run (``entry.spec_error``)."""
+        known = entry.framework
+        deleting = record.deletion_time is not None
+        if known is not None and record.generation <= known.generation and deleting <= known.deleting:
+            return known
+        if known is not None and record.generation < known.generation:
+            spec, generation = known.spec, known.generation
+        else:
+            generation = record.generation
+            try:
+                spec, entry.spec_error = parse_spec(orjson.loads(record.spec_json)), None
+            except SpecError as error:
+                spec, entry.spec_error = FrameworkSpec(), str(error)
+        entry.framework = Framework(record.namespace, record.name, record.uid, generation, deleting, spec)
+        return entry.framework
+
+    @staticmethod
+    def _shrink(entry: Entry) -> None:
+        """Most Frameworks of a big cluster are completed: keep of them what their retention needs."""
+        status = entry.tracker.status
+        if status is not None and status.state is State.COMPLETED and entry.tracker.is_clean:
+            entry.framework = None
+            for _, task in entry.tracker.tasks():
+                task.encoded = None
+
+    async def _look(self, key: str, name: str, namespace: str) -> FrameworkRecord:
+        """A live read of the Framework.
+
+        Raises:
+            NotFound: there is none.
+            KubeError, Retry: no usable answer.
+        """
+        try:
+            return decode_framework(await self._client.get(FRAMEWORKS, name, namespace, owner=key))
+        except ObjectError as error:
+            raise Retry(f"cannot read the Framework: {error}") from error
+
+    def _env(self) -> Env:
+        return Env(self._wall(), self._rng, self._limits)
+
+
+class _Pods:
+    """The cache's Pods of one namespace, by name."""
+
+    __slots__ = ("_namespace", "_store")
+
+    def __init__(self, store: Store[PodRecord], namespace: str) -> None:
+        self._store = store
+        self._namespace = namespace
+
+    def get(self, name: str, /) -> PodRecord | None:
+        return self._store.get(f"{self._namespace}/{name}")
+
+
+def _tell(key: str, record: Record) -> None:
+    where = "" if record.role is None else f"[{record.role}][{record.index}]"
+    level = logging.WARNING if record.warning else logging.INFO
+    _log.log(level, "[%s]%s: %s: %s", key, where, record.reason, record.message)
+
+
+def _resource_version(answer: bytes) -> str:
+    try:
+        version: Any = orjson.loads(answer)["metadata"]["resourceVersion"]
+        if isinstance(version, str):
+            return version
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise TransportError(f"the API server's answer is not an object: {answer[:100]!r}")
