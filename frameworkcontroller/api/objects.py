@@ -7,9 +7,10 @@ server wrote it and raise ``ObjectError`` for one that is not usable, which harm
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 import orjson
 
@@ -130,44 +131,47 @@ class Framework:
         return f"{self.namespace}/{self.name}"
 
 
-def decode_pod(raw: bytes) -> PodRecord:
-    """A Pod's record.
-
-    Raises:
-        ObjectError: not a usable Pod.
-    """
-    try:
-        return pod_record(orjson.loads(raw))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _object_error("Pod", error) from error
+_R = TypeVar("_R")
 
 
-def decode_configmap(raw: bytes) -> ConfigMapRecord:
-    """A ConfigMap's record.
+def _usable(kind: str) -> Callable[[Callable[[Mapping[str, Any]], _R]], Callable[[Mapping[str, Any]], _R]]:
+    """Have whatever a decoder trips over in an object said as an ``ObjectError``."""
 
-    Raises:
-        ObjectError: not a usable ConfigMap.
-    """
-    try:
-        return configmap_record(orjson.loads(raw))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _object_error("ConfigMap", error) from error
+    def wrap(decode: Callable[[Mapping[str, Any]], _R]) -> Callable[[Mapping[str, Any]], _R]:
+        @wraps(decode)
+        def decoded(body: Mapping[str, Any]) -> _R:
+            try:
+                return decode(body)
+            except KeyError as error:
+                raise ObjectError(f"{kind}: field {error.args[0]!r} is missing") from None
+            except (TypeError, ValueError, AttributeError) as error:
+                raise ObjectError(f"{kind}: {error}") from error
+
+        return decoded
+
+    return wrap
 
 
 def decode_framework(raw: bytes) -> FrameworkRecord:
-    """A Framework's record.
+    """The record of a Framework as the API server sent it.
 
     Raises:
         ObjectError: not a usable Framework (a bad spec or status inside is another matter: see the ledger).
     """
     try:
-        return framework_record(orjson.loads(raw))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _object_error("Framework", error) from error
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise ObjectError(f"Framework: {error}") from None
+    return framework_record(body)
 
 
+@_usable("Pod")
 def pod_record(body: Mapping[str, Any]) -> PodRecord:
-    """The record of a decoded Pod."""
+    """The record of a decoded Pod.
+
+    Raises:
+        ObjectError: not a usable Pod.
+    """
     metadata = body["metadata"]
     spec = body.get("spec") or {}
     status = body.get("status") or {}
@@ -199,8 +203,13 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
     )
 
 
+@_usable("ConfigMap")
 def configmap_record(body: Mapping[str, Any]) -> ConfigMapRecord:
-    """The record of a decoded ConfigMap."""
+    """The record of a decoded ConfigMap.
+
+    Raises:
+        ObjectError: not a usable ConfigMap.
+    """
     metadata = body["metadata"]
     return ConfigMapRecord(
         key=_key(metadata),
@@ -212,8 +221,13 @@ def configmap_record(body: Mapping[str, Any]) -> ConfigMapRecord:
     )
 
 
+@_usable("Framework")
 def framework_record(body: Mapping[str, Any]) -> FrameworkRecord:
-    """The record of a decoded Framework."""
+    """The record of a decoded Framework.
+
+    Raises:
+        ObjectError: not a usable Framework.
+    """
     metadata = body["metadata"]
     deletion = metadata.get("deletionTimestamp")
     return FrameworkRecord(
@@ -260,9 +274,3 @@ def _container(status: Mapping[str, Any]) -> ContainerRecord:
         terminated=terminated is not None,
         finished=end.get("finishedAt") or "",
     )
-
-
-def _object_error(kind: str, error: Exception) -> ObjectError:
-    if isinstance(error, KeyError):
-        return ObjectError(f"{kind}: field {error.args[0]!r} is missing")
-    return ObjectError(f"{kind}: {error}")
