@@ -1,0 +1,208 @@
+"""Which part of the package may import which, and what the machine, being pure, may not touch."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "frameworkcontroller"
+NAME = PACKAGE.name
+
+LAYERS = {
+    "api": {"api"},
+    "machine": {"api", "machine"},
+    "kube": {"api", "kube"},
+    "controller": {"api", "machine", "kube", "controller"},
+    "local": {"api", "kube", "local"},
+}
+"""What each package may import of ours. Modules at the top may import all of it, but `local` only cli.py."""
+
+STANDALONE = {"barrier.py"}
+"""Files that are copied into foreign images and so import the standard library only."""
+
+IMPURE_MODULES = {
+    "aiohttp", "asyncio", "concurrent", "http", "importlib", "io", "kubernetes_asyncio", "logging", "multiprocessing",
+    "os", "pathlib", "prometheus_client", "secrets", "select", "selectors", "signal", "socket", "subprocess", "tempfile",
+    "tenacity", "threading", "time", "urllib", "uvloop",
+}  # fmt: skip
+IMPURE_NAMES = {
+    "datetime.datetime": {"now", "today", "utcnow"},
+    "datetime.date": {"today"},
+    "uuid": {"getnode", "uuid1", "uuid4", "uuid6", "uuid7", "uuid8"},
+}
+"""Names that read a clock or draw chance; of `random`, only `Random` is allowed, as the type of an argument."""
+
+IMPURE_BUILTINS = {"__import__", "breakpoint", "eval", "exec", "input", "open", "print"}
+
+
+class Import(NamedTuple):
+    file: Path
+    line: int
+    module: str
+
+    def __str__(self) -> str:
+        return f"{self.file.relative_to(PACKAGE.parent)}:{self.line} imports {self.module}"
+
+
+def imports(file: Path, tree: ast.AST) -> Iterator[Import]:
+    """Every import in the file, however deep inside, as full dotted names down to the imported one."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(file, node.lineno, alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}:{node.lineno} imports relatively"
+            for alias in node.names:
+                yield Import(file, node.lineno, f"{node.module}.{alias.name}")
+
+
+def layering_faults(file: Path, tree: ast.AST) -> Iterator[str]:
+    """What the file imports against the rules above."""
+    parts = file.relative_to(PACKAGE).parts
+    for found in imports(file, tree):
+        root, _, rest = found.module.partition(".")
+        if file.name in STANDALONE and len(parts) == 1:
+            if root not in sys.stdlib_module_names:
+                yield f"{found}, and must run by itself"
+            continue
+        if root != NAME or rest == "__version__":
+            continue
+        target = rest.partition(".")[0]
+        if len(parts) == 1:
+            if target == "local" and file.name != "cli.py":
+                yield f"{found}, which only cli.py may"
+        elif target not in LAYERS[parts[0]]:
+            yield f"{found}, and {parts[0]} may import {', '.join(sorted(LAYERS[parts[0]]))} only"
+
+
+def purity_faults(file: Path, tree: ast.AST) -> Iterator[str]:
+    """Where the file could read a clock, draw chance, or do I/O."""
+    where = file.relative_to(PACKAGE.parent)
+    # What each local name stands for, so that a clock cannot hide behind an alias.
+    meaning: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                root = alias.name.partition(".")[0]
+                meaning[alias.asname or root] = alias.name if alias.asname else root
+        elif isinstance(node, ast.ImportFrom):
+            meaning |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    for found in imports(file, tree):
+        if found.module.partition(".")[0] in IMPURE_MODULES or impure(found.module):
+            yield str(found)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and (name := dotted(node, meaning)) and impure(name):
+            yield f"{where}:{node.lineno} uses {name}"
+        elif isinstance(node, ast.Name) and node.id in IMPURE_BUILTINS and node.id not in meaning:
+            yield f"{where}:{node.lineno} uses {node.id}"
+
+
+def dotted(node: ast.expr, meaning: dict[str, str]) -> str | None:
+    """The full name that an expression such as `dt.datetime.now` stands for."""
+    if isinstance(node, ast.Name):
+        return meaning.get(node.id)
+    if isinstance(node, ast.Attribute) and (owner := dotted(node.value, meaning)):
+        return f"{owner}.{node.attr}"
+    return None
+
+
+def impure(name: str) -> bool:
+    """Whether this full name reads a clock or draws chance."""
+    owner, _, attribute = name.rpartition(".")
+    if owner == "random":
+        return attribute != "Random"
+    return attribute in IMPURE_NAMES.get(owner, ())
+
+
+def parsed() -> Iterator[tuple[Path, ast.AST]]:
+    for file in sorted(PACKAGE.rglob("*.py")):
+        yield file, ast.parse(file.read_text(encoding="utf-8"), str(file))
+
+
+def test_imports_run_one_way() -> None:
+    assert [fault for file, tree in parsed() for fault in layering_faults(file, tree)] == []
+
+
+def test_every_package_has_a_layer() -> None:
+    packages = {file.parent.name for file in PACKAGE.glob("*/__init__.py")}
+    assert packages == set(LAYERS)
+
+
+def test_the_machine_is_pure() -> None:
+    machine = PACKAGE / "machine"
+    assert [
+        fault for file, tree in parsed() if file.is_relative_to(machine) for fault in purity_faults(file, tree)
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("api/x.py", "from frameworkcontroller.kube import errors"),
+        ("api/x.py", "import frameworkcontroller.machine.plan"),
+        ("machine/x.py", "from frameworkcontroller import kube"),
+        ("kube/x.py", "def f():\n    from frameworkcontroller.machine.plan import plan"),
+        ("kube/x.py", "import typing\nif typing.TYPE_CHECKING:\n    from frameworkcontroller.local import cluster"),
+        ("controller/x.py", "from frameworkcontroller.config import Config"),
+        ("local/apiserver/x.py", "from frameworkcontroller.controller.sync import sync"),
+        ("local/x.py", "from frameworkcontroller.app import run"),
+        ("app.py", "from frameworkcontroller.local.cluster import Cluster"),
+        ("barrier.py", "import aiohttp"),
+        ("barrier.py", "from frameworkcontroller.api import names"),
+    ],
+)  # fmt: skip
+def test_an_import_against_the_rules_is_found(file: str, source: str) -> None:
+    assert list(layering_faults(PACKAGE / file, ast.parse(source)))
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("machine/x.py", "from frameworkcontroller.api.names import GROUP"),
+        ("kube/x.py", "from frameworkcontroller import __version__"),
+        ("cli.py", "from frameworkcontroller.local.cluster import Cluster"),
+        ("app.py", "from frameworkcontroller.controller.sync import sync"),
+        ("barrier.py", "import json, urllib.request"),
+    ],
+)
+def test_an_import_by_the_rules_is_let_pass(file: str, source: str) -> None:
+    assert list(layering_faults(PACKAGE / file, ast.parse(source))) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import asyncio",
+        "from time import monotonic",
+        "import os.path",
+        "import random\nrandom.random()",
+        "from random import choice",
+        "import random as chance\nchance.shuffle([])",
+        "from datetime import datetime, UTC\ndatetime.now(UTC)",
+        "import datetime as dt\ndt.datetime.utcnow()",
+        "from datetime import date as day\nday.today()",
+        "from datetime import datetime\nread = datetime.now",
+        "from uuid import uuid4",
+        "import uuid\nuuid.uuid4()",
+        "print('x')",
+        "from logging import getLogger",
+    ],
+)
+def test_an_impurity_is_found(source: str) -> None:
+    assert list(purity_faults(PACKAGE / "machine" / "x.py", ast.parse(source)))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import random\ndef f(rng: random.Random) -> float:\n    return rng.random()",
+        "from random import Random",
+        "from datetime import UTC, datetime\ndatetime.fromtimestamp(0.0, UTC)",
+        "import uuid\nuuid.UUID(int=1)",
+    ],
+)
+def test_what_is_pure_is_let_pass(source: str) -> None:
+    assert list(purity_faults(PACKAGE / "machine" / "x.py", ast.parse(source))) == []
