@@ -25,8 +25,8 @@ STANDALONE = {"barrier.py"}
 
 IMPURE_MODULES = {
     "aiohttp", "asyncio", "concurrent", "http", "importlib", "io", "kubernetes_asyncio", "logging", "multiprocessing",
-    "os", "pathlib", "prometheus_client", "secrets", "select", "selectors", "signal", "socket", "subprocess", "tempfile",
-    "tenacity", "threading", "time", "urllib", "uvloop",
+    "os", "pathlib", "prometheus_client", "secrets", "select", "selectors", "signal", "socket", "subprocess",
+    "tempfile", "tenacity", "threading", "time", "urllib", "uvloop",
 }  # fmt: skip
 IMPURE_NAMES = {
     "datetime.datetime": {"now", "today", "utcnow"},
