@@ -1,0 +1,115 @@
+"""The work queue against a model of what it promises, under random histories."""
+
+import random
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from frameworkcontroller.controller.queue import QueueCore
+from frameworkcontroller.kube.backoff import Backoff
+
+KEYS = st.sampled_from("abcd")
+DELAYS = st.one_of(st.integers(1, 20), st.just(10_000)).map(float)
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Keeps which keys ought to be ready (in order), dirty while processing, delayed until when, failed how often."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1000.0
+        self.core: QueueCore[str] = QueueCore(lambda: self.now, retry=Backoff(1.0, 16.0), rng=random.Random(1))
+        self.ready: list[str] = []
+        self.again: set[str] = set()
+        self.processing: dict[str, float] = {}
+        self.due: dict[str, float] = {}
+        self.failures: dict[str, int] = {}
+        self.shut_down = False
+
+    def expect_added(self, key: str) -> None:
+        if self.shut_down:
+            return
+        if key in self.processing:
+            self.again.add(key)
+        elif key not in self.ready:
+            self.ready.append(key)
+
+    @rule(key=KEYS)
+    def add(self, key: str) -> None:
+        before = list(self.ready)
+        self.expect_added(key)
+        assert self.core.add(key) == (self.ready != before)
+
+    @rule(key=KEYS, seconds=DELAYS)
+    def add_after(self, key: str, seconds: float) -> None:
+        before = min(self.due.values(), default=float("inf"))
+        if not self.shut_down:
+            self.due[key] = min(self.due.get(key, float("inf")), self.now + seconds)
+        assert self.core.add_after(key, seconds) == (min(self.due.values(), default=float("inf")) < before)
+
+    @rule(key=KEYS)
+    def fail(self, key: str) -> None:
+        self.failures[key] = self.failures.get(key, 0) + 1
+        whole = min(16.0, 2.0 ** (self.failures[key] - 1))
+        assert whole / 2 <= self.core.fail(key) <= whole
+
+    @rule(key=KEYS)
+    def forget(self, key: str) -> None:
+        self.failures.pop(key, None)
+        self.core.forget(key)
+
+    @rule()
+    def take(self) -> None:
+        key = self.core.take()
+        assert key == (self.ready.pop(0) if self.ready else None)
+        if key is not None:
+            self.processing[key] = self.now
+
+    @precondition(lambda self: self.processing)
+    @rule(data=st.data())
+    def done(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.processing)))
+        del self.processing[key]
+        back = key in self.again
+        if back:
+            self.again.remove(key)
+            self.ready.append(key)
+        assert self.core.done(key) == back
+
+    @rule(seconds=st.one_of(st.integers(0, 5), st.just(20_000)))
+    def time_passes(self, seconds: int) -> None:
+        self.now += seconds
+        ripe = sorted((when, key) for key, when in self.due.items() if when <= self.now)
+        self.core.ripen()
+        # Keys of the same time come in the order in which they were delayed, which the model does not keep.
+        came = list(self.core._ready)[len(self.ready) :]
+        for _, key in ripe:
+            del self.due[key]
+        expected = [key for _, key in ripe if key not in self.ready and key not in self.processing]
+        assert sorted(came) == sorted(expected)
+        when = {key: due for due, key in ripe}
+        assert [when[key] for key in came] == sorted(when[key] for key in came)
+        self.ready += came
+        self.again |= {key for _, key in ripe if key in self.processing}
+
+    @rule()
+    def shut(self) -> None:
+        self.core.shut_down()
+        self.shut_down = True
+        self.due.clear()
+
+    @invariant()
+    def agrees_with_the_model(self) -> None:
+        core = self.core
+        assert list(core._ready) == self.ready
+        assert set(core._dirty) == set(self.ready) | self.again
+        assert set(core._processing) == set(self.processing)
+        assert not set(self.ready) & set(self.processing)
+        assert core.next_due == min(self.due.values(), default=None)
+        assert core.delayed == len(self.due)
+        assert len(core._delays) <= 2 * len(self.due) + 65
+        assert core.longest_running_seconds == self.now - min(self.processing.values(), default=self.now)
+        assert core.unfinished_seconds == sum(self.now - since for since in self.processing.values())
+
+
+TestQueue = QueueMachine.TestCase

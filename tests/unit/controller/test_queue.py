@@ -1,0 +1,283 @@
+"""The work queue, by a clock that the test moves and then on an event loop of virtual time."""
+
+import asyncio
+import random
+from collections.abc import Callable
+
+import pytest
+
+from frameworkcontroller.controller.queue import QueueCore, ShutDown, WorkQueue
+from frameworkcontroller.kube.backoff import Backoff
+from tests.support.virtual_clock import VirtualClockLoop
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def hand() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def core(hand: Clock) -> QueueCore[str]:
+    return QueueCore(hand, retry=Backoff(1.0, 8.0), rng=random.Random(7))
+
+
+def drain(core: QueueCore[str]) -> list[str]:
+    keys = []
+    while (key := core.take()) is not None:
+        keys.append(key)
+    return keys
+
+
+def test_keys_come_out_in_the_order_they_went_in_and_once_each(core: QueueCore[str]) -> None:
+    for key in "abcab":
+        core.add(key)
+    assert len(core) == 3
+    assert drain(core) == ["a", "b", "c"]
+    assert core.take() is None
+
+
+def test_key_being_processed_is_not_handed_out_until_done(core: QueueCore[str]) -> None:
+    core.add("a")
+    assert core.take() == "a"
+    assert not core.add("a")
+    assert core.take() is None
+    assert core.done("a")
+    assert core.take() == "a"
+    assert not core.done("a")
+    assert core.take() is None
+
+
+def test_done_without_hand_out_is_an_error(core: QueueCore[str]) -> None:
+    core.add("a")
+    with pytest.raises(KeyError):
+        core.done("a")
+
+
+def test_of_several_delays_the_earliest_counts(core: QueueCore[str], hand: Clock) -> None:
+    assert core.add_after("a", 10)
+    assert core.add_after("a", 5)
+    assert not core.add_after("a", 20)
+    assert core.next_due == 105
+    hand.now = 104.9
+    assert core.ripen() == 0
+    hand.now = 105
+    assert core.ripen() == 1
+    assert drain(core) == ["a"]
+    core.done("a")
+    hand.now = 200
+    assert core.ripen() == 0
+    assert core.delayed == 0
+    assert core.next_due is None
+
+
+def test_stale_entry_does_not_hide_that_the_next_due_time_became_earlier(core: QueueCore[str], hand: Clock) -> None:
+    core.add_after("a", 10)
+    core.add_after("a", 1)
+    core.add_after("b", 50)
+    hand.now = 101
+    core.ripen()
+    assert core.add_after("c", 20)
+    assert core.next_due == 121
+
+
+def test_delay_that_is_due_while_processing_makes_the_key_dirty(core: QueueCore[str], hand: Clock) -> None:
+    core.add("a")
+    core.take()
+    core.add_after("a", 1)
+    hand.now += 1
+    assert core.ripen() == 0
+    assert core.done("a")
+
+
+def test_keys_due_at_once_come_in_order_of_their_times(core: QueueCore[str], hand: Clock) -> None:
+    core.add_after("c", 3)
+    core.add_after("a", 1)
+    core.add_after("b", 2)
+    hand.now += 10
+    assert core.ripen() == 3
+    assert drain(core) == ["a", "b", "c"]
+
+
+def test_stale_delays_do_not_pile_up(core: QueueCore[str], hand: Clock) -> None:
+    for _ in range(10_000):
+        core.add_after("a", 1_000_000)
+        core.add_after("a", 1)
+        hand.now += 1
+        assert core.ripen() == 1
+        core.done(core.take() or "")
+    assert len(core._delays) < 200
+
+
+def test_back_off_doubles_up_to_its_cap_and_starts_anew_when_forgotten(core: QueueCore[str]) -> None:
+    delays = [core.fail("a") for _ in range(6)]
+    for delay, whole in zip(delays, (1, 2, 4, 8, 8, 8), strict=True):
+        assert whole / 2 <= delay <= whole
+    assert core.failures("a") == 6
+    assert core.failures("b") == 0
+    core.forget("a")
+    assert core.failures("a") == 0
+    assert core.fail("a") <= 1
+    assert core.retries == 7
+
+
+def test_jitter_tells_keys_apart(core: QueueCore[str]) -> None:
+    assert len({core.fail(key) for key in "abcdefgh"}) == 8
+
+
+def test_shut_down_takes_nothing_more_and_hands_out_what_is_ready(core: QueueCore[str], hand: Clock) -> None:
+    core.add("a")
+    core.take()
+    core.add("a")
+    core.add("b")
+    core.add_after("c", 1)
+    core.shut_down()
+    core.add("d")
+    core.add_after("e", 1)
+    hand.now += 10
+    assert core.ripen() == 0
+    assert core.done("a")
+    assert drain(core) == ["b", "a"]
+    assert core.is_shut_down
+
+
+def test_figures(core: QueueCore[str], hand: Clock) -> None:
+    waited: list[float] = []
+    worked: list[float] = []
+    core.waited, core.worked = waited.append, worked.append
+    core.add("a")
+    core.add("a")
+    core.add("b")
+    hand.now += 2
+    core.take()
+    hand.now += 1
+    core.take()
+    hand.now += 4
+    assert (core.adds, core.processing, len(core), core.delayed) == (2, 2, 0, 0)
+    assert core.longest_running_seconds == 5
+    assert core.unfinished_seconds == 9
+    core.add("a")
+    core.done("a")
+    core.done("b")
+    assert (waited, worked) == ([2, 3], [5, 4])
+    assert core.adds == 3
+    assert core.longest_running_seconds == 0
+
+
+# --- on a loop ---
+
+
+async def test_get_waits_for_a_key(clock: VirtualClockLoop) -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    getter = asyncio.create_task(queue.get())
+    await clock.settled()
+    assert not getter.done()
+    queue.add("a")
+    assert await getter == "a"
+
+
+async def test_delayed_key_comes_at_its_time(clock: VirtualClockLoop) -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    start = clock.time()
+    queue.add_after("b", 3600.1)
+    queue.add_after("a", 0.1)
+    queue.add_after("now", 0)
+    came = [(await queue.get(), clock.time() - start) for _ in range(3)]
+    assert [key for key, _ in came] == ["now", "a", "b"]
+    assert [at for _, at in came] == pytest.approx([0, 0.1, 3600.1])
+
+
+async def test_shorter_delay_brings_the_timer_forward(clock: VirtualClockLoop) -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    start = clock.time()
+    queue.add_after("a", 60)
+    queue.add_after("a", 7)
+    assert await queue.get() == "a"
+    assert clock.time() - start == pytest.approx(7)
+
+
+async def test_each_delayed_key_wakes_a_getter_of_its_own(clock: VirtualClockLoop) -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    getters = [asyncio.create_task(queue.get()) for _ in range(3)]
+    await clock.settled()
+    for key in "abc":
+        queue.add_after(key, 5)
+    assert sorted(await asyncio.gather(*getters)) == ["a", "b", "c"]
+
+
+async def test_rate_limited_key_waits_for_at_least_what_was_asked(clock: VirtualClockLoop) -> None:
+    queue: WorkQueue[str] = WorkQueue(retry=Backoff(1.0, 8.0))
+    start = clock.time()
+    queue.add_rate_limited("a", at_least=30)
+    assert await queue.get() == "a"
+    assert clock.time() - start == pytest.approx(30)
+    assert queue.failures("a") == 1
+    queue.done("a")
+    queue.add_rate_limited("a")
+    before = clock.time()
+    assert await queue.get() == "a"
+    assert 1 <= clock.time() - before <= 2
+
+
+async def test_done_wakes_a_getter_for_a_key_that_was_added_meanwhile(clock: VirtualClockLoop) -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a")
+    await queue.get()
+    getter = asyncio.create_task(queue.get())
+    queue.add("a")
+    await clock.settled()
+    assert not getter.done()
+    queue.done("a")
+    assert await getter == "a"
+
+
+async def test_cancelled_getter_loses_no_key(clock: VirtualClockLoop) -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    first, second = (asyncio.create_task(queue.get()) for _ in range(2))
+    await clock.settled()
+    queue.add("a")
+    first.cancel()
+    assert await second == "a"
+    assert first.cancelled() or first.cancelling()
+
+
+async def test_getter_cancelled_while_waiting_is_out_of_the_line(clock: VirtualClockLoop) -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    first, second = (asyncio.create_task(queue.get()) for _ in range(2))
+    await clock.settled()
+    first.cancel()
+    await clock.settled()
+    queue.add("a")
+    assert await second == "a"
+
+
+async def test_shut_down_ends_all_getters_once_nothing_is_ready(clock: VirtualClockLoop) -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    waiting = [asyncio.create_task(queue.get()) for _ in range(3)]
+    await clock.settled()
+    queue.add("a")
+    queue.add_after("late", 5)
+    queue.shut_down()
+    ended = await asyncio.gather(*waiting, return_exceptions=True)
+    assert sorted(str(type(end).__name__) for end in ended) == ["ShutDown", "ShutDown", "str"]
+    with pytest.raises(ShutDown):
+        await queue.get()
+
+
+@pytest.mark.virtual_clock
+@pytest.mark.parametrize("offset", [0.0, 12345.678])
+async def test_another_clock_than_the_loops(offset: float) -> None:
+    loop = asyncio.get_running_loop()
+    other: Callable[[], float] = lambda: loop.time() + offset  # noqa: E731
+    queue: WorkQueue[str] = WorkQueue(clock=other)
+    start = loop.time()
+    queue.add_after("a", 0.3)
+    assert await queue.get() == "a"
+    assert loop.time() - start == pytest.approx(0.3, abs=1e-5)
