@@ -5,9 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.codec import encode_task
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, TaskStatus
-from frameworkcontroller.machine.model import Action, Create, Env, Kind, Observed, Plan, Record, Target, known
+from frameworkcontroller.machine.model import (
+    Action,
+    Create,
+    Env,
+    Kind,
+    Observed,
+    Plan,
+    Record,
+    Snapshot,
+    Target,
+    Trigger,
+    known,
+)
 from frameworkcontroller.machine.tracker import CREATIONS, TrackedRole, Tracker
 
 
@@ -43,10 +56,15 @@ class Context:
         task: tuple[TrackedRole, TaskStatus] | None = None,
         *,
         warning: bool = False,
+        snapshot: Snapshot | None = None,
     ) -> None:
         """Note what happened to the Framework, or to one Task."""
         role, index = (None, None) if task is None else (task[0].status.name, task[1].index)
-        self.plan.records.append(Record(reason, message, role, index, warning))
+        self.plan.records.append(Record(reason, message, role, index, warning, snapshot))
+
+    def task_snapshot(self, trigger: Trigger, role: TrackedRole, task: TaskStatus) -> Snapshot:
+        """The Task as it stands, which the caller knows to be persisted."""
+        return Snapshot(trigger, encode_task(self.framework.name, role.status.name, task))
 
     def wake_at(self, when: float) -> None:
         """Plan again at ``when`` (seconds since the epoch) at the latest."""

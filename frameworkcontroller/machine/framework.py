@@ -6,6 +6,7 @@ ConfigMap is there, and over once it is gone for good, which its finalizer allow
 
 from __future__ import annotations
 
+from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.completion import (
     CONFIGMAP_EXTERNAL_DELETED,
     CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT,
@@ -19,7 +20,7 @@ from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStat
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.manifests import configmap_body, configmap_marks
-from frameworkcontroller.machine.model import Cleanup, Confirm, Create, Delete, Env, Urgency, known
+from frameworkcontroller.machine.model import Cleanup, Confirm, Create, Delete, Env, Snapshot, Trigger, Urgency, known
 from frameworkcontroller.machine.policy import decide_retry, evaluate_completion
 from frameworkcontroller.machine.scale import new_role
 from frameworkcontroller.machine.states import ENDED
@@ -281,6 +282,7 @@ def _decide_retry(ctx: Context) -> None:
         # The end of this attempt is exposed before anything of the next one is.
         _persist_first(ctx)
         return
+    persisted_delay = status.retry.retry_delay_sec
     if status.retry.retry_delay_sec is None:
         status.retry.retry_delay_sec = decision.delay_sec
         ctx.tracker.change_head(Urgency.SOON)
@@ -290,13 +292,17 @@ def _decide_retry(ctx: Context) -> None:
     if ctx.env.now < due and ctx.framework.spec.execution_type is not ExecutionType.STOP:
         ctx.wake_at(due)
         return
+    # As it is persisted: a delay of 0 that was decided just now is not.
+    status.retry.retry_delay_sec = persisted_delay
+    snapshot = Snapshot(Trigger.FRAMEWORK_RETRY, encode_status(ctx.framework.name, status))
     status.retry.total_retried_count += 1
     status.retry.accountable_retried_count += decision.accountable
     status.retry.retry_delay_sec = None
     status.attempt = new_attempt(ctx.framework, status.retry.total_retried_count, ctx.env)
     ctx.tracker.begin(status, dirty=True)
     ctx.tracker.move_framework(State.CREATION_PENDING, ctx.env.second, Urgency.NOW)
-    ctx.record("FrameworkRetried", f"Retried with FrameworkAttempt {status.attempt.id}: {decision.reason}")
+    text = f"Retried with FrameworkAttempt {status.attempt.id}: {decision.reason}"
+    ctx.record("FrameworkRetried", text, snapshot=snapshot)
 
 
 def _retain(ctx: Context) -> None:

@@ -235,6 +235,24 @@ class Urgency(IntEnum):
     """An action waits for it, or the contract wants it exposed before anything else is decided."""
 
 
+class Trigger(StrEnum):
+    """What makes a snapshot part of the history (behaviour, History)."""
+
+    FRAMEWORK_RETRY = "OnFrameworkRetry"
+    FRAMEWORK_DELETION = "OnFrameworkDeletion"
+    TASK_RETRY = "OnTaskRetry"
+    TASK_DELETION = "OnTaskDeletion"
+    POD_DELETION = "OnPodDeletion"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """JSON of a status (the Framework's, or the Task's) as it was last persisted, before what the record tells of."""
+
+    trigger: Trigger
+    status_json: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """One thing that happened to the Framework (``role`` None) or to one of its Tasks: for logs, Events, metrics.
@@ -247,6 +265,7 @@ class Record:
     role: str | None = None
     index: int | None = None
     warning: bool = False
+    snapshot: Snapshot | None = None
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from frameworkcontroller.api.completion import DELETE_TASK_REQUESTED, Completion
 from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskRoleStatus, TaskStatus
 from frameworkcontroller.machine.context import Context
-from frameworkcontroller.machine.model import Env, Urgency
+from frameworkcontroller.machine.model import Env, Trigger, Urgency
 from frameworkcontroller.machine.states import ENDED
 from frameworkcontroller.machine.tracker import TrackedRole
 
@@ -103,7 +103,9 @@ def _rescale_role(ctx: Context, role: TrackedRole, wanted: int) -> tuple[bool, b
             unsettled = True
             break
         task = tasks.pop()
-        ctx.record("TaskDeleted", f"Task instance {task.instance_uid} is gone by ScaleDown", (role, task))
+        text = f"Task instance {task.instance_uid} is gone by ScaleDown"
+        snapshot = ctx.task_snapshot(Trigger.TASK_DELETION, role, task)
+        ctx.record("TaskDeleted", text, (role, task), snapshot=snapshot)
         changed = True
     for position, task in enumerate(tasks[:wanted]):
         if not _has_left(task):
@@ -119,6 +121,7 @@ def _rescale_role(ctx: Context, role: TrackedRole, wanted: int) -> tuple[bool, b
             "TaskReplaced",
             f"Task instance {task.instance_uid}, gone by ScaleDown, is replaced by {replacement.instance_uid}",
             (role, replacement),
+            snapshot=ctx.task_snapshot(Trigger.TASK_DELETION, role, task),
         )
         changed = True
     for task in reversed(tasks[wanted:]):

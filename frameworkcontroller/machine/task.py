@@ -18,7 +18,7 @@ from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.manifests import PodTemplate, pod_marks
-from frameworkcontroller.machine.model import Cleanup, Confirm, Create, Delete, Urgency, known
+from frameworkcontroller.machine.model import Cleanup, Confirm, Create, Delete, Trigger, Urgency, known
 from frameworkcontroller.machine.policy import decide_retry
 from frameworkcontroller.machine.tracker import Stall, TrackedRole
 
@@ -258,6 +258,7 @@ def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
         # The end of this attempt is exposed before anything of the next one is.
         ctx.tracker.block(key)
         return
+    snapshot = ctx.task_snapshot(Trigger.TASK_RETRY, role, task)
     if task.retry.retry_delay_sec is None:
         task.retry.retry_delay_sec = decision.delay_sec
         ctx.tracker.change(task, Urgency.SOON)
@@ -272,7 +273,8 @@ def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
     task.attempt = TaskAttemptStatus(id=task.retry.total_retried_count, start_time=now)
     ctx.tracker.move(role, task, State.CREATION_PENDING, now, Urgency.SOON)
     ctx.tracker.block(key)
-    ctx.record("TaskRetried", f"Retried with TaskAttempt {task.attempt.id}: {decision.reason}", (role, task))
+    text = f"Retried with TaskAttempt {task.attempt.id}: {decision.reason}"
+    ctx.record("TaskRetried", text, (role, task), snapshot=snapshot)
 
 
 def _complete(ctx: Context, role: TrackedRole, task: TaskStatus, why: str) -> None:
