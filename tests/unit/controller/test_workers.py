@@ -1,0 +1,232 @@
+"""The pool of syncs: bounds, failures, stopping. On an event loop of virtual time."""
+
+import asyncio
+import logging
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+
+import pytest
+
+from frameworkcontroller.controller.queue import WorkQueue
+from frameworkcontroller.controller.retry import Retry
+from frameworkcontroller.controller.workers import Workers
+from frameworkcontroller.kube.backoff import Backoff
+from frameworkcontroller.kube.errors import TooManyRequests, TransportError
+from tests.support.virtual_clock import VirtualClockLoop
+
+pytestmark = pytest.mark.virtual_clock
+
+
+class Syncer:
+    """Keeps when each key was synced, and checks that no key is synced by two at once."""
+
+    def __init__(self, behave: Callable[[str, int], Awaitable[float | None]]) -> None:
+        self.behave = behave
+        self.loop = asyncio.get_running_loop()
+        self.times: dict[str, list[float]] = {}
+        self.running: Counter[str] = Counter()
+        self.most = 0
+
+    async def sync(self, key: str) -> float | None:
+        times = self.times.setdefault(key, [])
+        times.append(self.loop.time())
+        self.running[key] += 1
+        assert self.running[key] == 1
+        self.most = max(self.most, self.running.total())
+        try:
+            return await self.behave(key, len(times))
+        finally:
+            self.running[key] -= 1
+
+
+async def nothing(_key: str, _time: int) -> float | None:
+    return None
+
+
+async def test_each_key_is_synced_and_no_more_than_so_many_at_once(clock: VirtualClockLoop) -> None:
+    async def work(_key: str, _time: int) -> None:
+        await asyncio.sleep(1)
+
+    queue: WorkQueue[str] = WorkQueue()
+    syncer = Syncer(work)
+    workers = Workers(queue, syncer, number=3)
+    running = asyncio.create_task(workers.run())
+    for number in range(10):
+        queue.add(f"f{number}")
+    start = clock.time()
+    await asyncio.sleep(3.5)
+    assert workers.busy == 1
+    assert len(syncer.times) == 10
+    assert syncer.most == 3
+    assert [times[0] - start for times in syncer.times.values()] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3]
+    assert await workers.stop(10)
+    await running
+
+
+async def test_key_added_while_it_is_synced_is_synced_again_afterwards(clock: VirtualClockLoop) -> None:
+    async def work(_key: str, _time: int) -> None:
+        await asyncio.sleep(1)
+
+    queue: WorkQueue[str] = WorkQueue()
+    syncer = Syncer(work)
+    workers = Workers(queue, syncer, number=3)
+    running = asyncio.create_task(workers.run())
+    queue.add("f")
+    await asyncio.sleep(0.5)
+    queue.add("f")
+    queue.add("f")
+    await asyncio.sleep(5)
+    first, second = syncer.times["f"]
+    assert second - first == 1
+    await workers.stop(1)
+    await running
+
+
+async def test_sync_that_says_when_is_repeated_then(clock: VirtualClockLoop) -> None:
+    async def work(_key: str, time: int) -> float | None:
+        return {1: 30.0, 2: 0.0}.get(time)
+
+    queue: WorkQueue[str] = WorkQueue()
+    syncer = Syncer(work)
+    workers = Workers(queue, syncer, number=1)
+    running = asyncio.create_task(workers.run())
+    queue.add("f")
+    await asyncio.sleep(1000)
+    start, *later = syncer.times["f"]
+    assert [time - start for time in later] == pytest.approx([30, 30])
+    await workers.stop(1)
+    await running
+
+
+async def test_failing_key_backs_off_and_the_others_go_on(
+    clock: VirtualClockLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(key: str, time: int) -> None:
+        if key == "bad" and time <= 5:
+            if time == 2:
+                raise TransportError("connection reset")
+            if time == 3:
+                raise ZeroDivisionError("a bug")
+            raise Retry("not yet")
+
+    queue: WorkQueue[str] = WorkQueue(retry=Backoff(1.0, 4.0))
+    syncer = Syncer(work)
+    ended: list[tuple[str, str]] = []
+    workers = Workers(queue, syncer, number=2, synced=lambda key, result: ended.append((key, result)))
+    running = asyncio.create_task(workers.run())
+    with caplog.at_level(logging.INFO):
+        queue.add("bad")
+        for number in range(20):
+            queue.add(f"f{number}")
+        await asyncio.sleep(100)
+    assert all(len(times) == 1 for key, times in syncer.times.items() if key != "bad")
+    times = syncer.times["bad"]
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    assert len(gaps) == 5
+    for gap, whole in zip(gaps, (1, 2, 4, 4, 4), strict=True):
+        assert whole / 2 <= gap <= whole
+    assert queue.failures("bad") == 0
+    assert [result for key, result in ended if key == "bad"] == ["retry", "retry", "failed", "retry", "retry", "done"]
+    assert len(ended) == 26
+    told = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert told == [
+        ("INFO", "[bad]: Sync is tried again (failure 1 in a row): not yet"),
+        ("INFO", "[bad]: Sync is tried again (failure 2 in a row): connection reset"),
+        ("ERROR", "[bad]: Sync failed (failure 3 in a row)"),
+        ("WARNING", "[bad]: Sync is tried again (failure 4 in a row): not yet"),
+        ("WARNING", "[bad]: Sync is tried again (failure 5 in a row): not yet"),
+    ]
+    assert caplog.records[2].exc_info is not None
+    await workers.stop(1)
+    await running
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+async def test_server_that_asks_for_a_pause_gets_it(clock: VirtualClockLoop, wrapped: bool) -> None:
+    async def work(_key: str, time: int) -> None:
+        if time == 1:
+            refusal = TooManyRequests("slow down", code=429, retry_after=17.0)
+            if wrapped:
+                raise Retry("cannot write the status") from refusal
+            raise refusal
+
+    queue: WorkQueue[str] = WorkQueue()
+    syncer = Syncer(work)
+    workers = Workers(queue, syncer, number=2)
+    running = asyncio.create_task(workers.run())
+    queue.add("f")
+    await asyncio.sleep(100)
+    first, second = syncer.times["f"]
+    assert second - first == pytest.approx(17)
+    await workers.stop(1)
+    await running
+
+
+async def test_stop_waits_for_what_is_under_way_and_starts_nothing_more(clock: VirtualClockLoop) -> None:
+    finished: list[str] = []
+
+    async def work(key: str, _time: int) -> float | None:
+        await asyncio.sleep(3)
+        finished.append(key)
+        return 1.0
+
+    queue: WorkQueue[str] = WorkQueue()
+    syncer = Syncer(work)
+    workers = Workers(queue, syncer, number=2)
+    running = asyncio.create_task(workers.run())
+    for key in "abcd":
+        queue.add(key)
+    await asyncio.sleep(1)
+    start = clock.time()
+    assert await workers.stop(10)
+    assert clock.time() - start == 2
+    await running
+    await asyncio.sleep(100)
+    assert finished == ["a", "b"]
+    assert set(syncer.times) == {"a", "b"}
+
+
+async def test_stop_cancels_what_takes_too_long(clock: VirtualClockLoop, caplog: pytest.LogCaptureFixture) -> None:
+    ended: list[str] = []
+
+    async def work(_key: str, _time: int) -> None:
+        await asyncio.sleep(3600)
+
+    queue: WorkQueue[str] = WorkQueue()
+    workers = Workers(queue, Syncer(work), number=2, synced=lambda _key, result: ended.append(result))
+    running = asyncio.create_task(workers.run())
+    queue.add("a")
+    await asyncio.sleep(1)
+    start = clock.time()
+    assert not await workers.stop(10)
+    assert clock.time() - start == 10
+    await running
+    assert (workers.busy, ended, queue.core.processing) == (0, ["cancelled"], 0)
+    assert re.search(r"1 syncs did not end in time", caplog.text)
+
+
+async def test_stop_while_idle_is_at_once(clock: VirtualClockLoop) -> None:
+    workers = Workers(WorkQueue(), Syncer(nothing), number=2)
+    running = asyncio.create_task(workers.run())
+    await clock.settled()
+    start = clock.time()
+    assert await workers.stop(10)
+    await running
+    assert clock.time() == start
+
+
+async def test_cancelled_pool_cancels_its_syncs(clock: VirtualClockLoop) -> None:
+    async def work(_key: str, _time: int) -> None:
+        await asyncio.sleep(3600)
+
+    queue: WorkQueue[str] = WorkQueue()
+    workers = Workers(queue, Syncer(work), number=2)
+    running = asyncio.create_task(workers.run())
+    queue.add("a")
+    await asyncio.sleep(1)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert workers.busy == 0
