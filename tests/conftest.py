@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     # At run time only by the fixtures that use them: unit tests start without the product's I/O.
     from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
     from tests.support.clusters import Cluster, ControlPlanes
+    from tests.support.kubectl import Kubectl
 
 # "ci" finds the same examples on every run, so that a red run is red again; "dev" searches elsewhere each time.
 settings.register_profile(
@@ -150,3 +151,14 @@ async def pods(cluster: Cluster) -> AsyncIterator[SimulatedRuntime]:
 
     async with clusters.simulated_node(cluster) as runtime:
         yield runtime
+
+
+@pytest.fixture
+def kubectl(cluster: Cluster, tmp_path: Path) -> Kubectl:
+    """kubectl, speaking to the cluster about the test's namespace; the test is skipped where there is none to use."""
+    from tests.support.kubectl import Kubectl, find_kubectl
+
+    program = find_kubectl()
+    if isinstance(program, str):
+        pytest.skip(program)
+    return Kubectl(program, cluster.kubeconfig, cluster.namespace, tmp_path)
