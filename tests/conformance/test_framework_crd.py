@@ -1,0 +1,297 @@
+"""The Framework CRD: what an API server makes of it is the contract that clients and the controller build on."""
+
+import copy
+from typing import Any
+
+import orjson
+import pytest
+
+from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
+from frameworkcontroller.kube.errors import Invalid
+from frameworkcontroller.kube.resources import Resource
+from tests.support.clusters import Cluster
+
+FRAMEWORKS = Resource("frameworkcontroller.microsoft.com", "v1", "frameworks", "Framework")
+
+RETRY_DEFAULT = {"fancyRetryPolicy": False, "maxRetryCount": 0}
+COMPLETION_DEFAULT = {"minFailedTaskCount": 0, "minSucceededTaskCount": 0}
+TASK_DEFAULT = {"retryPolicy": RETRY_DEFAULT}
+
+
+class Frameworks:
+    """Frameworks of one namespace, as decoded JSON."""
+
+    def __init__(self, client: KubeClient, namespace: str) -> None:
+        self.client = client
+        self.namespace = namespace
+
+    async def create(self, name: str = "f", **body: Any) -> Any:
+        document = {
+            "apiVersion": "frameworkcontroller.microsoft.com/v1",
+            "kind": "Framework",
+            "metadata": {"name": name},
+            **body,
+        }
+        return orjson.loads(await self.client.create(FRAMEWORKS, orjson.dumps(document), self.namespace))
+
+    async def patch(self, change: Any, name: str = "f") -> Any:
+        answer = await self.client.patch(
+            FRAMEWORKS, name, orjson.dumps(change), self.namespace, content_type=MERGE_PATCH
+        )
+        return orjson.loads(answer)
+
+    async def put_status(self, status: Any, name: str = "f") -> Any:
+        body = orjson.loads(await self.client.get(FRAMEWORKS, name, self.namespace)) | {"status": status}
+        await self.client.replace(FRAMEWORKS, name, orjson.dumps(body), self.namespace, subresource="status")
+        return orjson.loads(await self.client.get(FRAMEWORKS, name, self.namespace))["status"]
+
+
+@pytest.fixture
+async def frameworks(cluster: Cluster) -> Frameworks:
+    return Frameworks(await cluster.client(), cluster.namespace)
+
+
+async def test_everything_but_a_role_name_may_be_absent(frameworks: Frameworks) -> None:
+    empty = {"executionType": "Start", "retryPolicy": RETRY_DEFAULT, "taskRoles": []}
+    assert (await frameworks.create("f1"))["spec"] == empty
+    assert (await frameworks.create("f2", spec={}))["spec"] == empty
+    assert (await frameworks.create("f3", spec={"taskRoles": [{"name": "a"}]}))["spec"] == empty | {
+        "taskRoles": [
+            {
+                "name": "a",
+                "taskNumber": 1,
+                "frameworkAttemptCompletionPolicy": COMPLETION_DEFAULT,
+                "task": TASK_DEFAULT,
+            }
+        ]
+    }
+
+
+async def test_partial_and_null_policies_mean_the_defaults(frameworks: Frameworks) -> None:
+    spec = {
+        "description": None,
+        "retryPolicy": None,
+        "taskRoles": [
+            {"name": "a", "taskNumber": None, "frameworkAttemptCompletionPolicy": None, "task": None},
+            {"name": "b", "frameworkAttemptCompletionPolicy": {}, "task": {"retryPolicy": {}}},
+            {
+                "name": "c",
+                "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1},
+                "task": {"retryPolicy": {"fancyRetryPolicy": True}, "podGracefulDeletionTimeoutSec": None},
+            },
+        ],
+    }
+    stored = (await frameworks.create(spec=spec))["spec"]
+    assert stored["description"] is None
+    assert stored["retryPolicy"] == RETRY_DEFAULT
+    a, b, c = stored["taskRoles"]
+    for role in (a, b):
+        assert role["taskNumber"] == 1
+        assert role["frameworkAttemptCompletionPolicy"] == COMPLETION_DEFAULT
+        assert role["task"] == TASK_DEFAULT
+    assert c["frameworkAttemptCompletionPolicy"] == COMPLETION_DEFAULT | {"minFailedTaskCount": 1}
+    assert c["task"] == {
+        "retryPolicy": RETRY_DEFAULT | {"fancyRetryPolicy": True},
+        "podGracefulDeletionTimeoutSec": None,
+    }
+
+
+async def test_a_pod_template_passes_through_untouched(frameworks: Frameworks) -> None:
+    pod = {
+        "metadata": {"annotations": {"note": "{{FC_TASK_INDEX}}"}},
+        "spec": {
+            "containers": [{"name": "x", "image": "y", "securityContext": None, "invented": {"deep": [1, None, "z"]}}],
+            "privileged": False,
+            "volumes": [{"name": "v", "azureFile": {"shareName": "s", "readonly": False}}],
+        },
+    }
+    stored = await frameworks.create(spec={"taskRoles": [{"name": "a", "task": {"pod": pod}}]})
+    assert stored["spec"]["taskRoles"][0]["task"]["pod"] == pod
+
+
+async def test_unknown_fields_beside_the_template_are_dropped(frameworks: Frameworks) -> None:
+    stored = await frameworks.create(spec={"invented": 1, "taskRoles": [{"name": "a", "invented": 2}]})
+    assert "invented" not in stored["spec"]
+    assert "invented" not in stored["spec"]["taskRoles"][0]
+
+
+def with_role(**role: Any) -> dict[str, Any]:
+    return {"taskRoles": [{"name": "a", **role}]}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"retryPolicy": {"maxRetryCount": -2}},
+        {"retryPolicy": {"maxRetryCount": 2**31 - 1}},
+        with_role(taskNumber=0),
+        with_role(taskNumber=10000),
+        with_role(frameworkAttemptCompletionPolicy={"minFailedTaskCount": -1, "minSucceededTaskCount": 2**31 - 1}),
+        with_role(task={"podGracefulDeletionTimeoutSec": 2**62}),
+        {"taskRoles": [{"name": "a1" * 31 + "z"}]},
+    ],
+)
+async def test_values_at_the_bounds_are_kept(frameworks: Frameworks, spec: dict[str, Any]) -> None:
+    stored = (await frameworks.create(spec=spec))["spec"]
+    assert_contains(stored, spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"retryPolicy": {"maxRetryCount": -3}}, "spec.retryPolicy.maxRetryCount"),
+        ({"retryPolicy": {"maxRetryCount": 2**31}}, "spec.retryPolicy.maxRetryCount"),
+        ({"retryPolicy": {"fancyRetryPolicy": "yes"}}, "spec.retryPolicy.fancyRetryPolicy"),
+        ({"executionType": "start"}, "spec.executionType"),
+        (with_role(taskNumber=-1), "taskNumber"),
+        (with_role(taskNumber=10001), "taskNumber"),
+        (with_role(taskNumber=1.5), "taskNumber"),
+        (with_role(frameworkAttemptCompletionPolicy={"minFailedTaskCount": -2}), "minFailedTaskCount"),
+        (with_role(frameworkAttemptCompletionPolicy={"minSucceededTaskCount": -2}), "minSucceededTaskCount"),
+        (with_role(task={"pod": "text"}), "pod"),
+        ({"taskRoles": [{}]}, "name"),
+        ({"taskRoles": [{"name": "a-b"}]}, "name"),
+        ({"taskRoles": [{"name": "A"}]}, "name"),
+        ({"taskRoles": [{"name": ""}]}, "name"),
+        ({"taskRoles": [{"name": "a" * 64}]}, "name"),
+        ({"taskRoles": [{"name": "a"}, {"name": "b"}, {"name": "a"}]}, "spec.taskRoles[2]"),
+    ],
+)
+async def test_values_out_of_bounds_are_refused_by_name(
+    frameworks: Frameworks, spec: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(Invalid) as refusal:
+        await frameworks.create(spec=spec)
+    assert field in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", ["a-b", "a.b"])
+async def test_a_name_that_would_break_pod_names_is_refused(frameworks: Frameworks, name: str) -> None:
+    with pytest.raises(Invalid, match=r"metadata\.name"):
+        await frameworks.create(name)
+
+
+@pytest.mark.parametrize(("before", "after"), [("Create", "Start"), ("Create", "Stop"), ("Start", "Stop")])
+async def test_supported_changes_of_execution_type(frameworks: Frameworks, before: str, after: str) -> None:
+    await frameworks.create(spec={"executionType": before})
+    assert (await frameworks.patch({"spec": {"executionType": before}}))["spec"]["executionType"] == before
+    assert (await frameworks.patch({"spec": {"executionType": after}}))["spec"]["executionType"] == after
+
+
+@pytest.mark.parametrize(("before", "after"), [("Start", "Create"), ("Stop", "Start"), ("Stop", "Create")])
+async def test_other_changes_of_execution_type_are_refused(
+    cluster: Cluster, frameworks: Frameworks, before: str, after: str
+) -> None:
+    await frameworks.create(spec={"executionType": before})
+    if cluster.name == "1.20":
+        pytest.skip("this API server predates CEL and ignores the rule")
+    with pytest.raises(
+        Invalid, match="may only change from Create to Start, from Create to Stop, and from Start to Stop"
+    ):
+        await frameworks.patch({"spec": {"executionType": after}})
+    with pytest.raises(Invalid):
+        await frameworks.patch(
+            {"spec": {"executionType": None}} if after == "Start" else {"spec": {"executionType": after}}
+        )
+
+
+NULLS: dict[str, Any] = {
+    "runTime": None,
+    "completionTime": None,
+    "startTime": "2026-01-01T00:00:00Z",
+    "transitionTime": "2026-01-01T00:00:00Z",
+    "state": "AttemptRunning",
+    "observedGeneration": 1,
+    "retryPolicyStatus": {"totalRetriedCount": 0, "accountableRetriedCount": 0, "retryDelaySec": None},
+    "attemptStatus": {
+        "id": 0,
+        "startTime": "2026-01-01T00:00:00Z",
+        "runTime": None,
+        "completionTime": None,
+        "instanceUID": None,
+        "configMapName": "f-attempt",
+        "configMapUID": None,
+        "completionStatus": None,
+        "taskRoleStatuses": None,
+    },
+}
+TASK_STATUS: dict[str, Any] = {
+    "index": 0,
+    "instanceUID": "t",
+    "startTime": "2026-01-01T00:00:00Z",
+    "runTime": None,
+    "completionTime": None,
+    "transitionTime": "2026-01-01T00:00:00Z",
+    "state": "AttemptCreationPending",
+    "deletionPending": False,
+    "retryPolicyStatus": {"totalRetriedCount": 0, "accountableRetriedCount": 0, "retryDelaySec": None},
+    "attemptStatus": {
+        "id": 0,
+        "startTime": "2026-01-01T00:00:00Z",
+        "runTime": None,
+        "completionTime": None,
+        "instanceUID": None,
+        "podName": "f-a-0",
+        "podUID": None,
+        "podNodeName": None,
+        "podIP": None,
+        "podHostIP": None,
+        "completionStatus": None,
+    },
+}
+
+
+async def test_a_status_field_without_a_value_stays_null(frameworks: Frameworks) -> None:
+    await frameworks.create()
+    assert await frameworks.put_status(NULLS) == NULLS
+    full = copy.deepcopy(NULLS)
+    full["attemptStatus"] |= {
+        "completionStatus": {
+            "code": -310,
+            "phrase": "PodCreationUnknownError",
+            "type": {"name": "Failed", "attributes": None},
+            "diagnostics": "",
+            "trigger": {"message": "", "taskRoleName": "a", "taskIndex": 0},
+        },
+        "taskRoleStatuses": [
+            {"name": "a", "instanceUID": "r", "podGracefulDeletionTimeoutSec": None, "taskStatuses": [TASK_STATUS]}
+        ],
+        "taskRoleStatusesCompressed": None,
+    }
+    assert await frameworks.put_status(full) == full
+
+
+async def test_an_empty_text_in_the_status_is_kept(frameworks: Frameworks) -> None:
+    condition = {"type": "Stalled", "status": "False", "reason": "", "message": ""}
+    trigger = {"message": "", "taskRoleName": "", "taskIndex": 0}
+    completion = {"code": 0, "phrase": "", "type": {"name": "Succeeded", "attributes": []}, "diagnostics": ""}
+    status = {
+        "state": "Completed",
+        "conditions": [condition],
+        "attemptStatus": {"completionStatus": completion | {"trigger": trigger}},
+    }
+    await frameworks.create()
+    assert await frameworks.put_status(status) == status
+
+
+async def test_status_and_spec_are_written_apart(frameworks: Frameworks) -> None:
+    created = await frameworks.create(status={"state": "Completed"})
+    assert "status" not in created
+    assert created["metadata"]["generation"] == 1
+    await frameworks.put_status({"state": "AttemptRunning"})
+    changed = await frameworks.patch({"spec": {"executionType": "Stop"}, "status": {"state": "Completed"}})
+    assert changed["status"] == {"state": "AttemptRunning"}
+    assert changed["metadata"]["generation"] == 2
+
+
+def assert_contains(whole: Any, part: Any) -> None:
+    """Fail unless all of `part` stands in `whole`."""
+    if isinstance(part, dict):
+        for key, value in part.items():
+            assert_contains(whole[key], value)
+    elif isinstance(part, list):
+        assert len(whole) == len(part)
+        for one, other in zip(whole, part, strict=True):
+            assert_contains(one, other)
+    else:
+        assert whole == part
