@@ -1,0 +1,377 @@
+"""The configuration file: what each key may be, and what is said of what it may not be."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frameworkcontroller.api.completion import ContainerCompletion
+from frameworkcontroller.api.objects import ContainerRecord, Identity, PodRecord
+from frameworkcontroller.config import Config, ConfigError, load_config
+from frameworkcontroller.machine.failure import Range
+
+
+def load(tmp_path: Path, text: str) -> Config:
+    file = tmp_path / "frameworkcontroller.yaml"
+    file.write_text(text)
+    return load_config(file, required=True)
+
+
+def errors(tmp_path: Path, text: str) -> list[str]:
+    """What is said of such a file, without its path."""
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+    prefix = f"{tmp_path}/frameworkcontroller.yaml:"
+    lines = str(caught.value).split("\n")
+    assert all(line.startswith(prefix) for line in lines)
+    return [line.removeprefix(prefix) for line in lines]
+
+
+DEFAULTS: dict[str, Any] = {
+    "kube_api_server_address": None,
+    "kube_config_file_path": None,
+    "kube_client_qps": 80.0,
+    "kube_client_burst": 120,
+    "worker_number": 200,
+    "large_framework_compression": False,
+    "crd_established_check_interval_sec": 1,
+    "crd_established_check_timeout_sec": 60,
+    "object_local_cache_creation_timeout_sec": 300,
+    "framework_completed_retain_sec": 2592000,
+    "framework_min_retry_delay_sec_for_transient_conflict_failed": 60,
+    "framework_max_retry_delay_sec_for_transient_conflict_failed": 900,
+    "log_object_snapshot": {
+        "framework": {"on_framework_retry": True, "on_framework_deletion": True},
+        "task": {"on_task_retry": True, "on_task_deletion": True},
+        "pod": {"on_pod_deletion": True},
+    },
+    "pod_failure_spec": [],
+}
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "{}", "workerNumber:\nlogObjectSnapshot:\n  pod:\n"])
+def test_defaults(tmp_path: Path, text: str) -> None:
+    assert load(tmp_path, text).model_dump() == DEFAULTS
+
+
+def test_absent_file_is_the_defaults_unless_it_was_asked_for(tmp_path: Path) -> None:
+    absent = tmp_path / "absent.yaml"
+    assert load_config(absent, required=False) == Config()
+    with pytest.raises(ConfigError, match=r"absent\.yaml: no such file"):
+        load_config(absent, required=True)
+
+
+def test_every_key(tmp_path: Path) -> None:
+    config = load(
+        tmp_path,
+        """
+        kubeApiServerAddress: https://10.0.0.1:6443
+        kubeConfigFilePath: ~/.kube/other
+        kubeClientQps: 200
+        kubeClientBurst: 300
+        workerNumber: 500
+        largeFrameworkCompression: true
+        crdEstablishedCheckIntervalSec: 2
+        crdEstablishedCheckTimeoutSec: 10
+        objectLocalCacheCreationTimeoutSec: 60
+        frameworkCompletedRetainSec: 2147483600
+        frameworkMinRetryDelaySecForTransientConflictFailed: 0
+        frameworkMaxRetryDelaySecForTransientConflictFailed: 0
+        logObjectSnapshot:
+          framework: {onFrameworkRetry: false, onFrameworkDeletion: false}
+          task: {onTaskRetry: false, onTaskDeletion: false}
+          pod: {onPodDeletion: false}
+        podFailureSpec: []
+        """,
+    )
+    assert config.model_dump() == {
+        "kube_api_server_address": "https://10.0.0.1:6443",
+        "kube_config_file_path": "~/.kube/other",
+        "kube_client_qps": 200.0,
+        "kube_client_burst": 300,
+        "worker_number": 500,
+        "large_framework_compression": True,
+        "crd_established_check_interval_sec": 2,
+        "crd_established_check_timeout_sec": 10,
+        "object_local_cache_creation_timeout_sec": 60,
+        "framework_completed_retain_sec": 2147483600,
+        "framework_min_retry_delay_sec_for_transient_conflict_failed": 0,
+        "framework_max_retry_delay_sec_for_transient_conflict_failed": 0,
+        "log_object_snapshot": {
+            "framework": {"on_framework_retry": False, "on_framework_deletion": False},
+            "task": {"on_task_retry": False, "on_task_deletion": False},
+            "pod": {"on_pod_deletion": False},
+        },
+        "pod_failure_spec": [],
+    }
+    limits = config.plan_limits()
+    assert limits.object_local_cache_creation_timeout_sec == 60
+    assert limits.framework_completed_retain_sec == 2147483600
+    assert limits.framework_min_retry_delay_sec_for_transient_conflict_failed == 0
+    assert limits.framework_max_retry_delay_sec_for_transient_conflict_failed == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("kubeClientQps: 0.1", 0.1),
+        ("kubeClientQps: 10000", 10000),
+        ("kubeClientBurst: 0", 0),
+        ("kubeClientBurst: 10000", 10000),
+        ("workerNumber: 1", 1),
+        ("frameworkCompletedRetainSec: -1", -1),
+        ('kubeApiServerAddress: ""', ""),
+        ("kubeApiServerAddress: http://localhost:8080/", "http://localhost:8080/"),
+    ],
+)
+def test_bounds_are_within(tmp_path: Path, text: str, value: object) -> None:
+    assert load(tmp_path, text).model_dump(by_alias=True)[text.partition(":")[0]] == value
+
+
+ADDRESS = "must be http[s]://host:port"
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("kubeApiServerAddress: 10.0.0.1:8080", f"1: kubeApiServerAddress: '10.0.0.1:8080': {ADDRESS}"),
+        ("kubeApiServerAddress: ftp://h:1", f"1: kubeApiServerAddress: 'ftp://h:1': {ADDRESS}"),
+        ("kubeApiServerAddress: 10", "1: kubeApiServerAddress: 10: must be text (put it in quotes)"),
+        ("kubeConfigFilePath: [a]", "1: kubeConfigFilePath: a list: must be text (put it in quotes)"),
+        ("kubeClientQps: 0", "1: kubeClientQps: 0: must be above 0.0"),
+        ("kubeClientQps: 10000.5", "1: kubeClientQps: 10000.5: must be at most 10000.0"),
+        ("kubeClientQps: .nan", "1: kubeClientQps: nan: must be a finite number"),
+        ("kubeClientQps: fast", "1: kubeClientQps: 'fast': must be a number"),
+        ("kubeClientQps: yes", "1: kubeClientQps: true: must be a number"),
+        ("kubeClientQps: {}", "1: kubeClientQps: a mapping: must be a number"),
+        ("kubeClientBurst: -1", "1: kubeClientBurst: -1: must be at least 0"),
+        ("kubeClientBurst: 10001", "1: kubeClientBurst: 10001: must be at most 10000"),
+        ("kubeClientBurst: 1.5", "1: kubeClientBurst: 1.5: must be a whole number"),
+        ("workerNumber: 0", "1: workerNumber: 0: must be above 0"),
+        ("workerNumber: ten", "1: workerNumber: 'ten': must be a whole number"),
+        ("workerNumber: true", "1: workerNumber: true: must be a whole number"),
+        ("largeFrameworkCompression: 1", "1: largeFrameworkCompression: 1: must be true or false"),
+        ("crdEstablishedCheckIntervalSec: 0", "1: crdEstablishedCheckIntervalSec: 0: must be at least 1"),
+        ("crdEstablishedCheckTimeoutSec: 9", "1: crdEstablishedCheckTimeoutSec: 9: must be at least 10"),
+        ("objectLocalCacheCreationTimeoutSec: 59", "1: objectLocalCacheCreationTimeoutSec: 59: must be at least 60"),
+        ("frameworkCompletedRetainSec: 1w", "1: frameworkCompletedRetainSec: '1w': must be a whole number"),
+        (
+            "frameworkMinRetryDelaySecForTransientConflictFailed: -1",
+            "1: frameworkMinRetryDelaySecForTransientConflictFailed: -1: must be at least 0",
+        ),
+        (
+            "frameworkMaxRetryDelaySecForTransientConflictFailed: 59",
+            "1: frameworkMaxRetryDelaySecForTransientConflictFailed: 59: "
+            "must not be below frameworkMinRetryDelaySecForTransientConflictFailed (60)",
+        ),
+        ("logObjectSnapshot: true", "1: logObjectSnapshot: true: must be a mapping"),
+        (
+            "logObjectSnapshot:\n  framework:\n    onFrameworkRetry: 'no'",
+            "3: logObjectSnapshot.framework.onFrameworkRetry: 'no': must be true or false",
+        ),
+        (
+            "logObjectSnapshot:\n  framework:\n    onTaskRetry: false",
+            "3: logObjectSnapshot.framework.onTaskRetry: unknown key",
+        ),
+        (
+            "\nworkerNumbr: 5",
+            "2: workerNumbr: unknown key; did you mean workerNumber?",
+        ),
+        ("workerNumbr:", "1: workerNumbr: unknown key; did you mean workerNumber?"),
+        ("worker_number: 5", "1: worker_number: unknown key; did you mean workerNumber?"),
+        ("7: seven", "1: 7: unknown key"),
+        ("workerNumber: 5\nworkerNumber: 6", "1: workerNumber: is given again on line 2"),
+        ("- a\n- b", "1: must be a mapping of keys, not a list"),
+        ("just text", "1: must be a mapping of keys, not 'just text'"),
+        ("a: b: c", "1: is not YAML: mapping values are not allowed here"),
+        ("\n\ta: b", "2: is not YAML: found character '\\t' that cannot start any token"),
+        ("a: *nobody", "1: is not YAML: found undefined alias 'nobody'"),
+        ("podFailureSpec: {}", "1: podFailureSpec: a mapping: must be a list"),
+    ],
+)
+def test_bad_values(tmp_path: Path, text: str, error: str) -> None:
+    assert errors(tmp_path, text) == [error]
+
+
+def test_default_maximum_is_checked_against_a_given_minimum(tmp_path: Path) -> None:
+    (error,) = errors_anywhere(tmp_path, "frameworkMinRetryDelaySecForTransientConflictFailed: 901")
+    assert error == (
+        "frameworkMaxRetryDelaySecForTransientConflictFailed: 900: "
+        "must not be below frameworkMinRetryDelaySecForTransientConflictFailed (901)"
+    )
+
+
+def errors_anywhere(tmp_path: Path, text: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+    return [line.partition(": ")[2] for line in str(caught.value).split("\n")]
+
+
+def test_all_errors_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+    text = """\
+workerNumber: 0
+podFailureSpec:
+- code: 5
+  podPatterns: [{}]
+- code: 5
+  phrase: [x]
+  podPatterns: [{reasonRegex: '('}]
+bogus: 1
+kubeClientBurst: -1
+"""
+    assert errors(tmp_path, text) == [
+        "1: workerNumber: 0: must be above 0",
+        "5: podFailureSpec[1].code: 5: is already the code of podFailureSpec[0]",
+        "6: podFailureSpec[1].phrase: a list: must be text (put it in quotes)",
+        "7: podFailureSpec[1].podPatterns[0].reasonRegex: '(': is not a regular expression of RE2: missing ): (",
+        "8: bogus: unknown key",
+        "9: kubeClientBurst: -1: must be at least 0",
+    ]
+
+
+def test_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        load_config(tmp_path, required=False)
+    latin = tmp_path / "latin.yaml"
+    latin.write_bytes(b"phrase: caf\xe9\n")
+    with pytest.raises(ConfigError, match=r"is not UTF-8 text \(byte 11\)"):
+        load_config(latin, required=True)
+
+
+@pytest.mark.parametrize("text", ["podFailureSpec: &a [*a]", "a: " + "[" * 5000])
+def test_file_without_a_bottom(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match=r"podFailureSpec|nested too deeply"):
+        load(tmp_path, text)
+
+
+# --- podFailureSpec ---
+
+
+def entry(rest: str, code: str = "-1000", patterns: str = "podPatterns: [{}]") -> str:
+    lines = "".join(f"  {line}\n" for line in (rest, patterns) if line)
+    return f"podFailureSpec:\n- code: {code}\n{lines}"
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("podFailureSpec:\n- podPatterns: [{}]", "2: podFailureSpec[0].code: is required"),
+        ("podFailureSpec:\n- code: 5", "2: podFailureSpec[0].podPatterns: is required"),
+        ("podFailureSpec:\n- code: 5\n- ", "2: podFailureSpec[0].podPatterns: is required"),
+        ("podFailureSpec: [null]", "1: podFailureSpec[0]: null: must be a mapping"),
+        (entry("", patterns="podPatterns: []"), "3: podFailureSpec[0].podPatterns: a list: must have at least 1 item"),
+        (entry("", code="-999"), "2: podFailureSpec[0].code: -999: is within the reserved codes -999 to 0"),
+        (entry("", code="0"), "2: podFailureSpec[0].code: 0: is within the reserved codes -999 to 0"),
+        (entry("", code="200"), "2: podFailureSpec[0].code: 200: is within the reserved codes 200 to 219"),
+        (entry("", code="219"), "2: podFailureSpec[0].code: 219: is within the reserved codes 200 to 219"),
+        (entry("", code="2147483648"), "2: podFailureSpec[0].code: 2147483648: must be at most 2147483647"),
+        (entry("", code="'5'"), "2: podFailureSpec[0].code: '5': must be a whole number"),
+        (
+            entry("type: {name: Succeeded}"),
+            "3: podFailureSpec[0].type.name: 'Succeeded': must be Failed: only failed Pods are classified",
+        ),
+        (entry("type: {attributes: Transient}"), "3: podFailureSpec[0].type.attributes: 'Transient': must be a list"),
+        (
+            entry("type: {attribute: [Transient]}"),
+            "3: podFailureSpec[0].type.attribute: unknown key; did you mean attributes?",
+        ),
+        (
+            entry("", patterns="podPatterns: [{reasonRegexp: x}]"),
+            "3: podFailureSpec[0].podPatterns[0].reasonRegexp: unknown key; did you mean reasonRegex?",
+        ),
+        (
+            entry("", patterns="podPatterns: [{messageRegex: '(?<=a)b'}]"),
+            "3: podFailureSpec[0].podPatterns[0].messageRegex: '(?<=a)b': "
+            "is not a regular expression of RE2: invalid perl operator: (?<=",
+        ),
+        (
+            entry("", patterns="podPatterns:\n  - {}\n  - containers:\n    - {}\n    - nameRegex: '['"),
+            "7: podFailureSpec[0].podPatterns[1].containers[1].nameRegex: '[': "
+            "is not a regular expression of RE2: missing ]: [",
+        ),
+        (
+            entry("", patterns="podPatterns: [{containers: [{codeRange: {min: 5, max: 4}}]}]"),
+            "3: podFailureSpec[0].podPatterns[0].containers[0].codeRange.max: 4: must not be below min (5)",
+        ),
+        (
+            entry("", patterns="podPatterns: [{containers: [{signalRange: 9}]}]"),
+            "3: podFailureSpec[0].podPatterns[0].containers[0].signalRange: 9: must be a mapping",
+        ),
+    ],
+)
+def test_bad_failure_entries(tmp_path: Path, text: str, error: str) -> None:
+    assert errors(tmp_path, text)[0] == error
+
+
+def test_failure_entry_is_what_the_machine_takes(tmp_path: Path) -> None:
+    config = load(
+        tmp_path,
+        """
+        podFailureSpec:
+        - code: -1000
+          phrase: PodEvicted
+          type:
+            attributes: [Transient]
+          podPatterns:
+          - reasonRegex: '(?i)^evicted$'
+            messageRegex: ''
+            containers:
+            - nameRegex: '(?ms).*'
+              codeRange: {min: 1}
+              signalRange: {}
+            - signalRange: {min: 9, max: 9}
+              codeRange:
+          - {}
+        - code: 130
+          type: {name: Failed, attributes: []}
+          podPatterns: [{containers: [{codeRange: {max: 130}}]}]
+        - code: 131
+          type: {name: ''}
+          podPatterns: [{}]
+        """,
+    )
+    evicted, interrupted, bare = (failure.compiled() for failure in config.pod_failure_spec)
+    assert (evicted.code.code, evicted.code.phrase, evicted.code.type_name) == (-1000, "PodEvicted", "Failed")
+    assert evicted.code.attributes == ("Transient",)
+    pattern, anything = evicted.patterns
+    assert pattern.reason is not None
+    assert pattern.reason.search("EVICTED").group() == "EVICTED"
+    assert pattern.reason.search("it was evicted") is None
+    assert (pattern.name, pattern.message) == (None, None)
+    first, second = pattern.containers
+    assert first.name is not None
+    assert first.name.search("a\nb").group() == "a\nb"
+    assert (first.reason, first.message, first.signal, first.code) == (None, None, None, Range(1, None))
+    assert (second.signal, second.code) == (Range(9, 9), None)
+    assert (anything.name, anything.reason, anything.message, anything.containers) == (None, None, None, ())
+    assert interrupted.code.attributes == ()
+    assert interrupted.patterns[0].containers[0].code == Range(None, 130)
+    assert (bare.code.type_name, bare.code.attributes, bare.code.phrase) == ("Failed", None, "")
+
+
+def test_configured_classes_classify(tmp_path: Path) -> None:
+    text = entry("phrase: Oom", patterns="podPatterns: [{containers: [{reasonRegex: '(?i)oom', codeRange: {min: 1}}]}]")
+    pod = PodRecord(
+        key="default/f-r-0",
+        namespace="default",
+        name="f-r-0",
+        resource_version="1",
+        identity=Identity("uid", None, None, False),
+        framework="f",
+        phase="Failed",
+        containers=(ContainerRecord(ContainerCompletion("main", 137, "OOMKilled"), True, ""),),
+    )
+    completion = load(tmp_path, text).plan_limits().classifier.classify(pod)
+    assert (completion.code, completion.phrase, completion.attributes) == (-1000, "Oom", None)
+    assert completion.diagnostics == ('Pod failed: PodPattern matched: {"containers":[{"reason":"OOM","code":137}]}')
+
+
+def test_attribute_that_nobody_knows_is_taken_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        config = load(tmp_path, entry("type: {attributes: [Transiet, Permanent]}"))
+    assert config.pod_failure_spec[0].type.attributes == ["Transiet", "Permanent"]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path}/frameworkcontroller.yaml:3: podFailureSpec[0].type.attributes: 'Transiet': "
+        "means nothing to any retry policy; did you mean Transient?"
+    ]
