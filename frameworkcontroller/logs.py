@@ -1,0 +1,136 @@
+"""Log lines on stderr: klog's shape, which collectors parse, or JSON. Always one line each.
+
+    I0823 05:59:12.287405      10 sync.py:421] [default/f]: FrameworkRunning: ...
+
+That is severity (I, W, E, F), month and day, time to the microsecond, process id to seven columns, file and line, and
+the message. Times are local ones, as klog's are; in a container that is UTC. JSON has UTC.
+
+Messages hold what users and API servers wrote. Control characters in them, line ends above all, are written as JSON
+writes them (``\\n``, ``\\u001b``), so that nobody can forge a line, and an object snapshot stays the JSON it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import time
+from datetime import UTC, datetime
+from typing import Final, Literal, TextIO
+
+import orjson
+
+LogFormat = Literal["klog", "json"]
+
+LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+FORMATS: Final[tuple[LogFormat, ...]] = ("klog", "json")
+
+_LETTERS: Final = {logging.CRITICAL: "F", logging.ERROR: "E", logging.WARNING: "W"}
+
+# C0, DEL and C1, which terminals act upon, and the two separators that some readers take for line ends.
+_UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
+
+
+def configure_logging(level: str = "info", log_format: LogFormat = "klog", stream: TextIO | None = None) -> None:
+    """Send what this process logs to ``stream`` (stderr), from ``level`` (a key of ``LEVELS``) upwards.
+
+    Other libraries are heard from warnings upwards, unless the level is debug. Calling it again replaces the former.
+    """
+    handler = LineHandler(stream, JsonFormatter() if log_format == "json" else KlogFormatter())
+    root = logging.getLogger()
+    for former in [former for former in root.handlers if isinstance(former, LineHandler)]:
+        root.removeHandler(former)
+    root.addHandler(handler)
+    number = LEVELS[level]
+    root.setLevel(number if number == logging.DEBUG else max(number, logging.WARNING))
+    logging.getLogger(__package__).setLevel(number)
+    logging.captureWarnings(capture=True)
+    # What no line shows need not be looked up for each.
+    logging.logThreads = False
+    logging.logProcesses = False
+    logging.logMultiprocessing = False
+    logging.logAsyncioTasks = False  # type: ignore[attr-defined,unused-ignore]  # since Python 3.12
+
+
+class LineHandler(logging.StreamHandler[TextIO]):
+    """Writes each record as one line with one call, and never raises."""
+
+    def __init__(self, stream: TextIO | None, formatter: logging.Formatter) -> None:
+        super().__init__(sys.stderr if stream is None else stream)
+        self.setFormatter(formatter)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the record. Where nobody reads any more there is nobody to tell either."""
+        try:
+            self.stream.write(f"{self.format(record)}\n")
+            self.flush()
+        except (OSError, ValueError):
+            pass
+
+
+class KlogFormatter(logging.Formatter):
+    """klog's shape."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pid = f"{os.getpid():7d}"
+        self._second = (-1, "")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end."""
+        second = int(record.created)
+        if second != self._second[0]:
+            self._second = (second, time.strftime("%m%d %H:%M:%S", time.localtime(second)))
+        micros = int((record.created - second) * 1_000_000)
+        message = _message(record)
+        if record.exc_info or record.stack_info:
+            message = f"{message}: {self._trace(record)}"
+        return (
+            f"{_LETTERS.get(record.levelno, 'I')}{self._second[1]}.{micros:06d} {self._pid} "
+            f"{record.filename}:{record.lineno}] {one_line(message)}"
+        )
+
+    def _trace(self, record: logging.LogRecord) -> str:
+        parts = []
+        if record.exc_info:
+            parts.append(self.formatException(record.exc_info))
+        if record.stack_info:
+            parts.append(record.stack_info)
+        return "\n".join(parts)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object: time, level, site, message, and trace where there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end."""
+        entry = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds"),
+            "level": record.levelname.lower(),
+            "site": f"{record.filename}:{record.lineno}",
+            "message": _encodable(_message(record)),
+        }
+        if record.exc_info:
+            entry["trace"] = _encodable(self.formatException(record.exc_info))
+        return one_line(orjson.dumps(entry).decode())
+
+
+def one_line(text: str) -> str:
+    """``text`` with its control characters and line ends written as JSON does."""
+    if _UNPRINTABLE.search(text) is None:
+        return text
+    return _UNPRINTABLE.sub(lambda found: _SHORT.get(found[0]) or f"\\u{ord(found[0]):04x}", text)
+
+
+def _encodable(text: str) -> str:
+    """Half of a surrogate pair, out of a file name say, is not UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception:  # noqa: BLE001 - whatever an argument's own text raises, the rest of the line is still worth having
+        return f"{record.msg} (its arguments do not fit)"

@@ -1,0 +1,181 @@
+"""Log lines: the shape that collectors parse, and that nobody can forge one."""
+
+import io
+import logging
+import os
+import re
+import time
+import timeit
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from frameworkcontroller.logs import FORMATS, JsonFormatter, KlogFormatter, LineHandler, LogFormat, configure_logging
+
+COLLECTOR = re.compile(
+    r"^(?P<severity>\w)(?P<time>\d{4} [^\s]*)\s+(?P<pid>\d+)\s+(?P<site>[^ \]]+)\] (?P<message>.*): "
+    r"ObjectSnapshot: (?P<json>.+)"
+)
+"""The regular expression of a collector that users run."""
+
+
+@pytest.fixture
+def out() -> Iterator[io.StringIO]:
+    """What is logged; logging is as before afterwards."""
+    root, ours = logging.getLogger(), logging.getLogger("frameworkcontroller")
+    kept = (list(root.handlers), root.level, ours.level)
+    switches = {
+        name: getattr(logging, name)
+        for name in ("logThreads", "logProcesses", "logMultiprocessing", "logAsyncioTasks")
+        if hasattr(logging, name)
+    }
+    yield io.StringIO()
+    root.handlers[:] = kept[0]
+    root.setLevel(kept[1])
+    ours.setLevel(kept[2])
+    logging.captureWarnings(capture=False)
+    for name, value in switches.items():
+        setattr(logging, name, value)
+
+
+def record(message: str, *args: object, level: int = logging.INFO, created: float = 1_755_928_752.287405) -> str:
+    made = logging.LogRecord("frameworkcontroller.x", level, "/a/sync.py", 421, message, args, None)
+    made.created = created
+    return KlogFormatter().format(made)
+
+
+def test_klogs_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    monkeypatch.setattr(os, "getpid", lambda: 10)
+    assert record("[default/%s]: hello", "f") == "I0823 05:59:12.287405      10 sync.py:421] [default/f]: hello"
+    monkeypatch.setattr(os, "getpid", lambda: 12345678)
+    assert record("x", created=1_755_928_752.0) == "I0823 05:59:12.000000 12345678 sync.py:421] x"
+
+
+def test_times_are_local(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "EST5")
+    time.tzset()
+    try:
+        assert record("x").startswith("I0823 00:59:12.287405 ")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("level", "letter"),
+    [
+        (logging.DEBUG, "I"),
+        (logging.INFO, "I"),
+        (logging.WARNING, "W"),
+        (logging.ERROR, "E"),
+        (logging.CRITICAL, "F"),
+    ],
+)
+def test_severity(level: int, letter: str) -> None:
+    assert record("x", level=level)[0] == letter
+
+
+def test_collector_reads_a_snapshot(out: io.StringIO) -> None:
+    configure_logging(stream=out)
+    snapshot = {"kind": "Task", "message": "a\nb\u2028c\x7f\x1b[31m: ObjectSnapshot: {}"}
+    logging.getLogger("frameworkcontroller.sync").info(
+        "[%s]: %s: OnTaskRetry: ObjectSnapshot: %s", "default/f", "evil\nname", orjson.dumps(snapshot).decode()
+    )
+    (line,) = out.getvalue().splitlines()
+    found = re.match(COLLECTOR.pattern.replace("(?P<message>.*)", "(?P<message>.*?)"), line)
+    assert found is not None
+    assert found["severity"] == "I"
+    assert re.fullmatch(r"\d{4} \d\d:\d\d:\d\d\.\d{6}", found["time"])
+    assert int(found["pid"]) == os.getpid()
+    assert re.fullmatch(r"test_logs\.py:\d+", found["site"])
+    assert found["message"] == "[default/f]: evil\\nname: OnTaskRetry"
+    assert orjson.loads(found["json"]) == snapshot
+    assert COLLECTOR.match(line) is not None
+
+
+@given(text=st.text(), log_format=st.sampled_from(FORMATS))
+def test_whatever_the_message_it_is_one_line_without_control_characters(text: str, log_format: LogFormat) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace", newline="")
+    handler = LineHandler(stream, JsonFormatter() if log_format == "json" else KlogFormatter())
+    handler.emit(logging.LogRecord("x", logging.INFO, "x.py", 1, "%s", (text,), None))
+    stream.seek(0)
+    line = stream.read()
+    assert line.endswith("\n")
+    assert line[:-1].isprintable() or not re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", line[:-1])
+    assert line[:-1].splitlines() == [line[:-1]]
+
+
+def test_trace_is_on_the_same_line(out: io.StringIO) -> None:
+    configure_logging(stream=out)
+    try:
+        raise KeyError("gone")
+    except KeyError:
+        logging.getLogger("frameworkcontroller.x").exception("[%s]: Sync failed", "default/f")
+    (line,) = out.getvalue().splitlines()
+    assert line[0] == "E"
+    assert r"] [default/f]: Sync failed: Traceback (most recent call last):\n  File " in line
+    assert line.endswith(r"\nKeyError: 'gone'")
+
+
+def test_json(out: io.StringIO) -> None:
+    configure_logging(log_format="json", stream=out)
+    logging.getLogger("frameworkcontroller.x").warning("[%s]: %s", "default/f", "a\nb")
+    try:
+        raise KeyError("gone\udc80")
+    except KeyError:
+        logging.getLogger("frameworkcontroller.x").exception("x\udc80")
+    first, second = map(orjson.loads, out.getvalue().splitlines())
+    assert first.keys() == {"time", "level", "site", "message"}
+    assert (first["level"], first["message"]) == ("warning", "[default/f]: a\nb")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", first["time"])
+    assert first["site"].startswith("test_logs.py:")
+    assert second["message"] == "x\\udc80"
+    assert second["trace"].startswith("Traceback (most recent call last):\n")
+
+
+@pytest.mark.parametrize(
+    ("level", "ours", "theirs"),
+    [("debug", "DIWE", "DIWE"), ("info", "IWE", "WE"), ("warning", "WE", "WE"), ("error", "E", "E")],
+)
+def test_levels(out: io.StringIO, level: str, ours: str, theirs: str) -> None:
+    configure_logging(level, stream=out)
+    for name in ("frameworkcontroller.x", "aiohttp.x"):
+        logger = logging.getLogger(name)
+        for word in ("Debug", "Info", "Warning", "Error"):
+            getattr(logger, word.lower())("%s by %s", word, name)
+    heard = {
+        name: "".join(line.partition("] ")[2][0] for line in out.getvalue().splitlines() if line.endswith(name))
+        for name in ("frameworkcontroller.x", "aiohttp.x")
+    }
+    assert heard == {"frameworkcontroller.x": ours, "aiohttp.x": theirs}
+
+
+def test_configuring_again_replaces(out: io.StringIO) -> None:
+    configure_logging(stream=io.StringIO())
+    configure_logging(stream=out)
+    logging.getLogger("frameworkcontroller.x").info("once")
+    assert out.getvalue().count("once") == 1
+
+
+def test_bad_log_call_and_closed_stream_raise_nothing(out: io.StringIO) -> None:
+    handler = LineHandler(out, KlogFormatter())
+    bad = logging.LogRecord("x", logging.INFO, "x.py", 1, "%d Pods", ("many",), None)
+    handler.emit(bad)
+    assert out.getvalue().endswith("] %d Pods (its arguments do not fit)\n")
+    out.close()
+    handler.emit(bad)
+
+
+def test_line_is_cheap(out: io.StringIO) -> None:
+    with Path(os.devnull).open("w") as nowhere:
+        configure_logging(stream=nowhere)
+        logger = logging.getLogger("frameworkcontroller.x")
+        took = min(timeit.repeat(lambda: logger.info("[%s]: %s: %s", "default/f", "R", "m"), number=2000, repeat=5))
+    # Several times what it should take (6 to 8 µs): this is to notice a blunder, not a busy machine.
+    assert took / 2000 < 60e-6
