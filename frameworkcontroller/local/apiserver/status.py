@@ -32,13 +32,14 @@ class StatusError(Exception):
         self.reason = reason
         self.message = message
         self.details = dict(details) if details is not None else None
+        self.metadata: dict[str, Any] = {}
 
     def body(self) -> dict[str, Any]:
         """The metav1.Status."""
         body: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": self.metadata,
             "status": "Failure",
             "message": self.message,
         }
@@ -127,6 +128,11 @@ def apply_conflict(causes: Sequence[Cause], managers: str) -> StatusError:
 def invalid(t: ServedType, name: str, causes: Iterable[Cause]) -> StatusError:
     """422: the object breaks rules of its type."""
     return _invalid(t.kind, t.group, name, causes)
+
+
+def invalid_kind(kind: str, group: str, name: str, causes: Iterable[Cause]) -> StatusError:
+    """422: the object says that it is of a kind that the resource does not hold."""
+    return _invalid(kind, group, name, causes)
 
 
 def invalid_options(kind: str, causes: Iterable[Cause]) -> StatusError:
@@ -220,12 +226,16 @@ def too_old(requested: int, oldest: int) -> StatusError:
     return expired(f"too old resource version: {requested} ({oldest})")
 
 
-def continue_expired() -> StatusError:
-    """410: a paged list's continue token is older than the history that is kept."""
-    return expired(
+def continue_expired(token: str) -> StatusError:
+    """410: a paged list's continue token is older than the history that is kept; ``token`` goes on all the same."""
+    error = expired(
         "The provided continue parameter is too old to display a consistent list result. You can start a new list "
-        "without the continue parameter."
+        "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
+        "results. Continuing with the provided token results in an inconsistent list - objects that were created, "
+        "modified, or deleted between the time the first chunk was returned and now may show up in the list."
     )
+    error.metadata = {"continue": token}
+    return error
 
 
 def too_large_resource_version(requested: int, current: int) -> StatusError:

@@ -1,0 +1,129 @@
+"""What may be wrong with an object's ``metadata``, whatever its kind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from frameworkcontroller.local.apiserver import names
+from frameworkcontroller.local.apiserver.causes import Cause, forbidden, invalid, required, too_long
+from frameworkcontroller.local.apiserver.served import ServedType
+
+_MAX_ANNOTATIONS = 256 * 1024
+_IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+_STANDARD_FINALIZERS = frozenset({"foregroundDeletion", "kubernetes", "orphan"})
+
+_NAME_FORMS: Mapping[str, Callable[[str], list[str]]] = {
+    "ClusterRole": names.path_segment,
+    "ClusterRoleBinding": names.path_segment,
+    "Namespace": names.label,
+    "Role": names.path_segment,
+    "RoleBinding": names.path_segment,
+    "Service": names.dns_1035_label,
+}
+
+
+def causes_on_create(t: ServedType, obj: Mapping[str, Any]) -> list[Cause]:
+    """What is wrong with a new object's metadata."""
+    metadata = obj.get("metadata") or {}
+    check_name = names.subdomain if t.custom else _NAME_FORMS.get(t.kind, names.subdomain)
+    found: list[Cause] = []
+    generate = metadata.get("generateName")
+    if generate:
+        # A generated name goes on after the prefix, so a dash at the prefix's end is no fault.
+        masked = f"{generate[:-1]}a" if generate.endswith("-") else generate
+        found += [invalid("metadata.generateName", generate, text) for text in check_name(masked)]
+    name = metadata.get("name")
+    if not name:
+        found.append(required("metadata.name", "name or generateName is required"))
+    else:
+        found += [invalid("metadata.name", name, text) for text in check_name(name)]
+    if not t.namespaced and metadata.get("namespace"):
+        found.append(forbidden("metadata.namespace", "not allowed on this type"))
+    return found + _common(metadata)
+
+
+def causes_on_update(t: ServedType, new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:
+    """What is wrong with the metadata of ``new`` in place of ``old``: also what may not change."""
+    del t
+    metadata, before = new.get("metadata") or {}, old.get("metadata") or {}
+    found = [
+        invalid(f"metadata.{field}", metadata.get(field), "field is immutable")
+        for field in _IMMUTABLE
+        if metadata.get(field) != before.get(field)
+    ]
+    if before.get("deletionTimestamp"):
+        added = [one for one in metadata.get("finalizers") or () if one not in (before.get("finalizers") or ())]
+        if added:
+            listed = " ".join(f'"{one}"' for one in sorted(added))
+            detail = (
+                "no new finalizers can be added if the object is being deleted, found new finalizers "
+                f"[]string{{{listed}}}"
+            )
+            found.append(forbidden("metadata.finalizers", detail))
+    same_parts = all(
+        metadata.get(field) == before.get(field) for field in ("labels", "annotations", "ownerReferences", "finalizers")
+    )
+    return found if same_parts else found + _common(metadata)
+
+
+def _common(metadata: Mapping[str, Any]) -> list[Cause]:
+    found = label_causes(metadata.get("labels") or {}, "metadata.labels")
+    annotations = metadata.get("annotations") or {}
+    for key in annotations:
+        # Annotation keys may be written in capitals.
+        found += [invalid("metadata.annotations", key, text) for text in names.qualified(key.lower())]
+    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _MAX_ANNOTATIONS:
+        found.append(too_long("metadata.annotations", _MAX_ANNOTATIONS))
+    return found + _owner_causes(metadata.get("ownerReferences") or ()) + _finalizer_causes(metadata)
+
+
+def label_causes(labels: Mapping[str, str], path: str) -> list[Cause]:
+    """What is wrong with labels, or with a selector that has their form."""
+    found: list[Cause] = []
+    for key, value in labels.items():
+        found += [invalid(path, key, text) for text in names.qualified(key)]
+        found += [invalid(path, value, text) for text in names.label_value(value)]
+    return found
+
+
+def _owner_causes(owners: Any) -> list[Cause]:
+    path = "metadata.ownerReferences"
+    found: list[Cause] = []
+    controllers = []
+    for owner in owners:
+        version, kind = owner.get("apiVersion") or "", owner.get("kind") or ""
+        for field, value in (("apiVersion", version), ("kind", kind)):
+            if not value:
+                noun = "version" if field == "apiVersion" else field
+                found.append(invalid(f"{path}.{field}", value, f"{noun} must not be empty"))
+        missing = [field for field in ("name", "uid") if not owner.get(field)]
+        found += [invalid(f"{path}.{field}", "", f"{field} must not be empty") for field in missing]
+        if (version, kind) == ("v1", "Event"):
+            found.append(invalid(path, dict(owner), "/v1, Kind=Event is disallowed from being an owner"))
+        if owner.get("controller"):
+            controllers.append(owner.get("name") or "")
+    if len(controllers) > 1:
+        detail = (
+            'Only one reference can have Controller set to true. Found "true" in references for '
+            f"{controllers[0]} and {controllers[1]}"
+        )
+        found.append(invalid(path, json.loads(json.dumps(list(owners))), detail))
+    return found
+
+
+def _finalizer_causes(metadata: Mapping[str, Any]) -> list[Cause]:
+    finalizers = metadata.get("finalizers") or ()
+    path = "metadata.finalizers"
+    found: list[Cause] = []
+    for finalizer in finalizers:
+        found += [invalid(path, finalizer, text) for text in names.qualified(finalizer)]
+    for index, finalizer in enumerate(finalizers):
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            detail = "name is neither a standard finalizer name nor is it fully qualified"
+            found.append(invalid(f"{path}[{index}]", finalizer, detail))
+    if "orphan" in finalizers and "foregroundDeletion" in finalizers:
+        detail = "finalizer orphan and foregroundDeletion cannot be both set"
+        found.append(invalid(path, list(finalizers), detail))
+    return found

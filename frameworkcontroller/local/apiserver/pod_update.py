@@ -1,0 +1,73 @@
+"""What may change in a Pod once it exists: images, a deadline that comes nearer, tolerations that are added."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from frameworkcontroller.local.apiserver.causes import Cause, forbidden, invalid, required
+
+_FIXED = (
+    "pod updates may not change fields other than `spec.containers[*].image`, `spec.initContainers[*].image`, "
+    "`spec.activeDeadlineSeconds` or `spec.tolerations` (only additions to existing tolerations)"
+)
+_CONTAINER_LISTS = ("containers", "initContainers")
+
+
+def causes_on_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:
+    """What is wrong with the spec of the Pod ``new`` in place of ``old``, beyond what a new Pod could have wrong."""
+    spec, before = new.get("spec") or {}, old.get("spec") or {}
+    if spec == before:
+        return []
+    found: list[Cause] = []
+    comparable = dict(spec)
+    for field in _CONTAINER_LISTS:
+        now, then = spec.get(field) or [], before.get(field) or []
+        if len(now) != len(then):
+            noun = "containers" if field == "containers" else "init containers"
+            return [forbidden(f"spec.{field}", f"pod updates may not add or remove {noun}")]
+        found += [
+            required(f"spec.{field}[{index}].image")
+            for index, container in enumerate(now)
+            if not container.get("image")
+        ]
+        if now:
+            comparable[field] = [{**mine, "image": theirs.get("image")} for mine, theirs in zip(now, then, strict=True)]
+    found += _deadline(spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"))
+    found += _tolerations(spec.get("tolerations") or [], before.get("tolerations") or [])
+    for field in ("activeDeadlineSeconds", "tolerations"):
+        comparable.pop(field, None)
+        if field in before:
+            comparable[field] = before[field]
+    if comparable != before:
+        found.append(forbidden("spec", f"{_FIXED}\n{_difference(comparable, before)}"))
+    return found
+
+
+def _deadline(now: int | None, then: int | None) -> list[Cause]:
+    path = "spec.activeDeadlineSeconds"
+    if then is None or now == then:
+        return []
+    if now is None:
+        return [invalid(path, None, "must not update from a positive integer to nil value")]
+    return [] if now < then else [invalid(path, now, "must be less than or equal to previous value")]
+
+
+def _tolerations(now: list[Any], then: list[Any]) -> list[Cause]:
+    def essence(toleration: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
+
+    kept = [essence(one) for one in now]
+    if all(essence(one) in kept for one in then):
+        return []
+    return [forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")]
+
+
+def _difference(now: Mapping[str, Any], then: Mapping[str, Any]) -> str:
+    """What was to change, line by line; as on the real server, "-" marks what was asked for."""
+    asked, kept = (orjson.dumps(spec, option=orjson.OPT_INDENT_2).decode().splitlines() for spec in (now, then))
+    lines = list(difflib.unified_diff(asked, kept, lineterm="", n=2))
+    return "\n".join(lines[2:]) + "\n"
