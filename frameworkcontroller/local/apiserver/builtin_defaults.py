@@ -215,7 +215,7 @@ def _service(obj: Mapping[str, Any]) -> Json:
 
 
 def _node(obj: Mapping[str, Any]) -> Json:
-    result = dict(obj)
+    result = _filled(obj, spec={})
     state = dict(result.get("status") or {})
     if state.get("capacity"):
         state["allocatable"] = {**state["capacity"], **(state.get("allocatable") or {})}
@@ -241,6 +241,7 @@ def _priority_class(obj: Mapping[str, Any]) -> Json:
 _DEFAULTERS: Mapping[str, Callable[[Mapping[str, Any]], Json]] = {
     "ClusterRoleBinding": _role_binding,
     "CustomResourceDefinition": crd.defaulted,
+    "Lease": lambda obj: _filled(obj, spec={}),
     "Namespace": _namespace,
     "Node": _node,
     "Pod": _pod,

@@ -146,7 +146,7 @@ def _string_check(schema: Mapping[str, Any]) -> Validator | None:
     format_ = schema.get("format", "") if schema.get("type") in ("string", None) else ""
     if longest is None and shortest is None and not pattern and not format_:
         return None
-    matches = _compiled(pattern).search if pattern else None
+    matches = compile_pattern(pattern).search if pattern else None
 
     def check(value: Any, where: Where, faults: list[Fault]) -> None:
         if not isinstance(value, str):
@@ -166,20 +166,11 @@ def _string_check(schema: Mapping[str, Any]) -> Validator | None:
     return check
 
 
-def _compiled(pattern: str) -> Any:
-    """``pattern`` as the server's own engine understands it. Raises ``re2.error``."""
+def compile_pattern(pattern: str) -> Any:
+    """``pattern`` as the real server's own engine understands it. Raises ``re2.error`` if it is none."""
     options = re2.Options()
     options.log_errors = False
     return re2.compile(pattern, options)
-
-
-def is_pattern(text: str) -> bool:
-    """Whether ``text`` is a regular expression."""
-    try:
-        _compiled(text)
-    except re2.error:
-        return False
-    return True
 
 
 def _number_check(schema: Mapping[str, Any]) -> Validator | None:
