@@ -14,7 +14,7 @@ help: ## Show this list
 venv: $(VENV)/.project ## Make .venv: the locked dependencies and .venv/bin/frameworkcontroller
 
 # Two stamps, so that a change of pyproject.toml does not fetch every dependency anew.
-$(VENV)/.locked: requirements-dev.lock scripts/make-venv
+$(VENV)/.locked: requirements-dev.lock
 	scripts/make-venv $(PYTHON) $(VENV) requirements-dev.lock
 	@touch $@
 
