@@ -4,6 +4,8 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import orjson
+
 from frameworkcontroller.local.kubelet.host import HostedPod, PodHost
 from frameworkcontroller.local.kubelet.pod import PodRecord, decode_pod
 from frameworkcontroller.local.kubelet.podstatus import Json
@@ -99,8 +101,7 @@ class Hosting:
 
     def delete(self, uid: str, grace: int = 30) -> None:
         """Let a graceful deletion of the Pod begin."""
-        manifest = self.pod(uid).record.manifest
-        assert manifest is not None
+        manifest = orjson.loads(self.pod(uid).record.manifest)
         metadata = {
             **manifest["metadata"],
             "deletionTimestamp": "2026-01-01T00:00:00Z",

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+import orjson
+
 from frameworkcontroller.api.timestamps import parse_time
 
 PENDING, RUNNING, SUCCEEDED, FAILED, UNKNOWN = "Pending", "Running", "Succeeded", "Failed", "Unknown"
@@ -40,7 +42,7 @@ class PodRecord:
 
     ``deletion_grace`` is the grace period, in seconds, of a deletion under way, and None if there is none.
     ``ran`` says that the stored status shows a container that was started at some time, ``running_since`` when the
-    earliest of those that run was (epoch seconds). ``manifest`` is the whole object, kept only for runtimes that ask.
+    earliest of those that run was (epoch seconds). ``manifest`` is the whole object in JSON, for runtimes that ask only.
     """
 
     key: str
@@ -63,7 +65,7 @@ class PodRecord:
     pod_ip: str
     ran: bool
     running_since: int | None
-    manifest: dict[str, Any] | None = None
+    manifest: bytes = b""
 
     def container(self, name: str) -> ContainerSpec:
         """The container of that name; KeyError if there is none."""
@@ -117,7 +119,7 @@ def decode_pod(body: dict[str, Any], *, keep_manifest: bool = False) -> PodRecor
         pod_ip=status.get("podIP") or "",
         ran=ran,
         running_since=running_since,
-        manifest=body if keep_manifest else None,
+        manifest=orjson.dumps(body) if keep_manifest else b"",
     )
 
 

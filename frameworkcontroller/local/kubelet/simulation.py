@@ -1,6 +1,7 @@
 """What the annotations of a Pod ask of the simulated runtime.
 
-All under ``sim.frameworkcontroller.dev/``. Of every container, or of one alone with ``.{container}`` appended:
+All under ``sim.frameworkcontroller.dev/``. Of every main container, or of one container, an init container say, with
+``.{container}`` appended:
 
 * ``run-seconds``: seconds, or ``forever`` (the default; 0 for an init container);
 * ``exit-code``: 0 to 255, default 0;
@@ -91,7 +92,7 @@ def check(pod: PodRecord) -> None:
 def behaviour(pod: PodRecord, spec: ContainerSpec, instance: int) -> Behaviour:
     """What the ``instance + 1``-th instance of a container does. Raises SimulationError."""
     plain = _PLAIN_INIT if spec.kind is Kind.INIT else _PLAIN
-    reader = _Reader(pod, instance, spec.name)
+    reader = _Reader(pod, instance, spec)
     if not reader.any:
         return plain
     return Behaviour(
@@ -107,7 +108,7 @@ def behaviour(pod: PodRecord, spec: ContainerSpec, instance: int) -> Behaviour:
 
 def pod_behaviour(pod: PodRecord) -> PodBehaviour:
     """What the Pod as a whole does. Raises SimulationError."""
-    reader = _Reader(pod, 0, "")
+    reader = _Reader(pod, 0, None)
     if not reader.any:
         return _PLAIN_POD
     return PodBehaviour(
@@ -120,9 +121,10 @@ def pod_behaviour(pod: PodRecord) -> PodBehaviour:
 class _Reader:
     """Picks the value that holds for one container and attempt."""
 
-    def __init__(self, pod: PodRecord, instance: int, container: str) -> None:
+    def __init__(self, pod: PodRecord, instance: int, spec: ContainerSpec | None) -> None:
         self._annotations: Mapping[str, str] = pod.annotations
-        self._suffix = f".{container}" if container else ""
+        self._general = spec is None or spec.kind is Kind.MAIN
+        self._suffix = "" if spec is None else f".{spec.name}"
         self._instance = instance
         self.any = any(key.startswith(PREFIX) for key in pod.annotations)
         self._attempt = self._find_attempt() if self.any else 0
@@ -137,7 +139,7 @@ class _Reader:
         return int(text) if text.isdecimal() else 0
 
     def text(self, key: str) -> str:
-        general = self._annotations.get(PREFIX + key, "")
+        general = self._annotations.get(PREFIX + key, "") if self._general else ""
         return self._annotations.get(PREFIX + key + self._suffix, general)
 
     def value(self, key: str) -> str | None:

@@ -1,0 +1,79 @@
+"""Writes what a container prints to a file, in the form that container runtimes use:
+
+    2026-01-31T12:00:00.123456789Z stdout F text of a line
+
+``P`` in place of ``F`` marks a piece of a line that goes on in the next record. A file that reaches its size limit
+becomes ``.1`` in place of the one before, so a container keeps between one and two limits of its newest output.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import Final
+
+_MAX_PIECE: Final = 16 * 1024
+
+
+class LogFile:
+    """The log of one instance of a container. Failures to write, a full disk say, lose output and nothing else."""
+
+    def __init__(self, path: str, limit: int) -> None:
+        self._path = path
+        self._limit = limit
+        self._rest: dict[bytes, bytes] = {}
+        self._file = -1
+        self._size = 0
+        self._open()
+
+    def write(self, stream: bytes, data: bytes) -> None:
+        """Add output of ``stream``, ``b"stdout"`` or ``b"stderr"``; what has no newline yet waits for it."""
+        lines = (self._rest.pop(stream, b"") + data).split(b"\n")
+        rest = lines.pop()
+        stamp = _stamp()
+        records = [piece for line in lines for piece in _pieces(stamp, stream, line)]
+        while len(rest) > _MAX_PIECE:
+            records.append(b"%b %b P %b\n" % (stamp, stream, rest[:_MAX_PIECE]))
+            rest = rest[_MAX_PIECE:]
+        if rest:
+            self._rest[stream] = rest
+        if records:
+            self._append(b"".join(records))
+
+    def close(self) -> None:
+        """Write what is left."""
+        for stream, rest in self._rest.items():
+            self._append(b"%b %b F %b\n" % (_stamp(), stream, rest))
+        self._rest.clear()
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _open(self) -> None:
+        with contextlib.suppress(OSError):
+            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._size = os.fstat(self._file).st_size
+
+    def _append(self, data: bytes) -> None:
+        with contextlib.suppress(OSError):
+            if self._size + len(data) > self._limit and self._size:
+                os.close(self._file)
+                self._file = -1
+                os.replace(self._path, self._path + ".1")
+                self._open()
+            self._size += os.write(self._file, data)
+
+
+def _pieces(stamp: bytes, stream: bytes, line: bytes) -> list[bytes]:
+    pieces = []
+    while len(line) > _MAX_PIECE:
+        pieces.append(b"%b %b P %b\n" % (stamp, stream, line[:_MAX_PIECE]))
+        line = line[_MAX_PIECE:]
+    pieces.append(b"%b %b F %b\n" % (stamp, stream, line))
+    return pieces
+
+
+def _stamp() -> bytes:
+    seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)).encode() + b".%09dZ" % nanoseconds

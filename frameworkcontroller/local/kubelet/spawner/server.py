@@ -1,0 +1,155 @@
+"""The spawner's main loop: commands in, a monitor per container below.
+
+Commands: ``start`` (see `monitor.Request`), ``ask`` and ``kill`` a container by its id. The first event is ``hello``,
+which says whether mounts work and if not, why. A monitor that ends without a report, having been killed, is reported as
+``exited`` by signal 9 once nothing of its container can be running.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import selectors
+import signal
+from typing import Any, Final, NoReturn
+
+from frameworkcontroller.local.kubelet.spawner import linux
+from frameworkcontroller.local.kubelet.spawner.monitor import Monitor, Request, children, kill_below
+from frameworkcontroller.local.kubelet.spawner.mounts import MountError, View, supported
+
+_HELD_BACK: Final = (signal.SIGUSR1, signal.SIGTERM)
+
+
+def serve(commands: int, events: int, staging: str, mounts: bool) -> None:
+    """Serve the commands on this file descriptor until it ends, then kill everything.
+
+    ``mounts=False`` does without them even where they would work. ``staging`` is an empty directory.
+    """
+    os.set_inheritable(commands, False)
+    os.set_inheritable(events, False)
+    view, why = None, "not wanted"
+    if mounts:
+        works, why = supported(staging)
+        if works:
+            try:
+                view = View(staging)
+            except (OSError, MountError) as error:
+                why = str(error)
+    _Server(commands, events, view).run({"event": "hello", "mounts": view is not None, "why": why})
+
+
+class _Server:
+    def __init__(self, commands: int, events: int, view: View | None) -> None:
+        self._commands = commands
+        self._events = events
+        self._view = view
+        self._monitors: dict[str, int] = {}
+        self._buffer = b""
+        self._open = True
+
+    def run(self, hello: dict[str, Any]) -> None:
+        linux.reap_descendants()
+        waker, wakeup = os.pipe()
+        for end in (waker, wakeup, self._commands):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(wakeup)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._close)
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_IGN)
+        # What was loaded so far lives to the end: let forks share its memory.
+        gc.collect()
+        gc.freeze()
+        self._tell(hello)
+        selector = selectors.DefaultSelector()
+        selector.register(waker, selectors.EVENT_READ)
+        selector.register(self._commands, selectors.EVENT_READ)
+        while self._open or self._monitors:
+            for key, _ in selector.select():
+                if key.fd == waker:
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(waker, 4096)
+                elif not self._receive():
+                    selector.unregister(self._commands)
+                    self._close()
+            self._reap()
+
+    def _close(self, *_: object) -> None:
+        self._open = False
+        for monitor in self._monitors.values():
+            os.kill(monitor, signal.SIGTERM)
+
+    def _receive(self) -> bool:
+        try:
+            data = os.read(self._commands, 1 << 20)
+        except BlockingIOError:
+            return True
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        for line in lines:
+            self._obey(json.loads(line))
+        return bool(data)
+
+    def _obey(self, command: dict[str, Any]) -> None:
+        monitor = self._monitors.get(command["id"])
+        if command["command"] == "start":
+            self._start(command)
+        elif monitor is not None:
+            os.kill(monitor, signal.SIGUSR1 if command["command"] == "ask" else signal.SIGTERM)
+
+    def _start(self, request: Request) -> None:
+        joined = None
+        if request["join"] is not None:
+            joined = self._monitors.get(request["join"])
+            if joined is None:
+                self._tell({"event": "failed", "id": request["id"], "what": "join", "errno": 0, "message": "gone"})
+                return
+        parent = os.getpid()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
+        pid = os.fork()
+        if pid == 0:
+            self._become_monitor(request, parent, joined)
+        self._monitors[request["id"]] = pid
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_BACK)
+
+    def _become_monitor(self, request: Request, parent: int, joined: int | None) -> NoReturn:
+        code = 1
+        try:
+            linux.die_with_parent(signal.SIGTERM)
+            if os.getppid() == parent:
+                os.close(self._commands)
+                joins = self._view is not None and joined is not None
+                Monitor(request, self._events, self._view, joined if joins else None).run()
+                code = 0
+        finally:
+            os._exit(code)
+
+    def _reap(self) -> None:
+        ids = {pid: name for name, pid in self._monitors.items()}
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            name = ids.get(pid)
+            if name is None:
+                continue
+            if status != 0:
+                self._kill_strays(set(self._monitors.values()) - {pid})
+                self._tell({"event": "exited", "id": name, "status": -signal.SIGKILL})
+            del self._monitors[name]
+
+    def _kill_strays(self, monitors: set[int]) -> None:
+        """What a dead monitor had below it has become the spawner's: it is all that is not a monitor."""
+        for child in children(os.getpid()):
+            if child not in monitors:
+                kill_below(child)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+
+    def _tell(self, event: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._events, json.dumps(event).encode() + b"\n")

@@ -1,0 +1,214 @@
+"""The kubelet's end of the spawner: starts it, sends commands, tells what its events say."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import itertools
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import frameworkcontroller
+
+_BOOT: Final = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from frameworkcontroller.local.kubelet.spawner.server import serve; "
+    "serve(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5] == 'mounts')"
+)
+_LOCK_SECONDS: Final = 15.0
+_LOCK_POLL_SECONDS: Final = 0.05
+
+log = logging.getLogger(__name__)
+
+
+class Started(NamedTuple):
+    """The process runs."""
+
+    pid: int
+
+
+class Exited(NamedTuple):
+    """All of it has ended; ``status`` is the exit code of its first process, or minus the signal that ended it."""
+
+    status: int
+
+
+class Failed(NamedTuple):
+    """It never ran. ``what`` failed: mount, join, directory, user or command; ``number`` is an errno or 0."""
+
+    what: str
+    number: int
+    message: str
+
+
+Event = Started | Exited | Failed
+
+
+class Job(NamedTuple):
+    """What to run. ``mounts`` are (source, target, read-only) and need `Supervisor.mounts_work`.
+
+    ``join`` is the id of a running job whose view of the file system it gets. Environment and argv must hold no NUL.
+    """
+
+    argv: list[str]
+    env: dict[str, str]
+    directory: str
+    log: Path
+    log_limit: int
+    hostname: str = ""
+    mounts: tuple[tuple[str, str, bool], ...] = ()
+    user: int | None = None
+    group: int = 0
+    groups: tuple[int, ...] = ()
+    join: str | None = None
+
+
+class SupervisorError(Exception):
+    """The spawner cannot be started; the text says why."""
+
+
+class Supervisor:
+    """Runs jobs as processes that end when this one ends, however it does.
+
+    ``directory`` is its own, and may be what an earlier one left: no two use it at the same time, and none begins
+    before every process of the one before has ended. ``mounts=False`` does without mounts even where they would work.
+    """
+
+    def __init__(self, directory: Path, *, mounts: bool = True) -> None:
+        self.mounts_work = False
+        self.why_no_mounts = ""
+        self._directory = directory
+        self._want_mounts = mounts
+        self._ids = itertools.count(1)
+        self._listeners: dict[str, Callable[[Event], None]] = {}
+        self._process: asyncio.subprocess.Process | None = None
+        self._commands: asyncio.WriteTransport | None = None
+        self._reading: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Start the spawner. Raises SupervisorError."""
+        staging = self._directory / "view"
+        staging.mkdir(parents=True, exist_ok=True)
+        lock = await self._lock()
+        # Own pipes rather than the loop's: a pipe takes a short line in one piece, whoever else writes to it.
+        command_reader, command_writer = os.pipe()
+        event_reader, event_writer = os.pipe()
+        loop = asyncio.get_running_loop()
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-I", "-S", "-c", _BOOT, str(Path(frameworkcontroller.__file__).parent.parent)),
+                *(str(command_reader), str(event_writer), str(staging), "mounts" if self._want_mounts else "plain"),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                pass_fds=(command_reader, event_writer, lock),
+                # Apart from the terminal's signals: Ctrl-C is for the controller, which ends the Pods in order.
+                start_new_session=True,
+                cwd="/",
+                env={"PATH": os.defpath},
+            )
+        finally:
+            for fd in (command_reader, event_writer, lock):
+                os.close(fd)
+        self._commands, _ = await loop.connect_write_pipe(asyncio.Protocol, os.fdopen(command_writer, "wb", 0))
+        events = asyncio.StreamReader()
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(events), os.fdopen(event_reader, "rb", 0))
+        hello = await events.readline()
+        if not hello:
+            await self.close()
+            raise SupervisorError("the process that starts the containers ended at once")
+        greeting = json.loads(hello)
+        self.mounts_work, self.why_no_mounts = greeting["mounts"], greeting["why"]
+        self._reading = asyncio.create_task(self._read(events), name="spawner events")
+
+    async def close(self) -> None:
+        """Kill every job, and wait until nothing of them is left."""
+        if self._commands is not None:
+            self._commands.close()
+            self._commands = None
+        if self._process is not None:
+            await self._process.wait()
+            self._process = None
+        if self._reading is not None:
+            await self._reading
+            self._reading = None
+
+    @property
+    def pid(self) -> int:
+        """The spawner's process; 0 while there is none."""
+        return 0 if self._process is None else self._process.pid
+
+    def start(self, job: Job, listener: Callable[[Event], None]) -> str:
+        """Run a job, whose id is returned. The listener gets Started and then Exited, or Failed alone, always later."""
+        name = str(next(self._ids))
+        self._listeners[name] = listener
+        self._send(
+            command="start",
+            id=name,
+            argv=job.argv,
+            env=job.env,
+            directory=job.directory,
+            log=str(job.log),
+            log_limit=job.log_limit,
+            hostname=job.hostname,
+            mounts=[
+                {"source": source, "target": target, "read_only": read_only} for source, target, read_only in job.mounts
+            ],
+            user=job.user,
+            group=job.group,
+            groups=job.groups,
+            join=job.join,
+        )
+        return name
+
+    def ask(self, name: str) -> None:
+        """Ask a job to end: SIGTERM to its process group."""
+        self._send(command="ask", id=name)
+
+    def kill(self, name: str) -> None:
+        """Kill everything of a job."""
+        self._send(command="kill", id=name)
+
+    def _send(self, **command: Any) -> None:
+        if self._commands is not None:
+            self._commands.write(json.dumps(command).encode() + b"\n")
+
+    async def _read(self, events: asyncio.StreamReader) -> None:
+        while line := await events.readline():
+            event = json.loads(line)
+            listener = self._listeners.get(event["id"])
+            if listener is None:
+                continue
+            if event["event"] == "started":
+                listener(Started(event["pid"]))
+                continue
+            del self._listeners[event["id"]]
+            if event["event"] == "exited":
+                listener(Exited(event["status"]))
+            else:
+                listener(Failed(event["what"], event["errno"], event["message"]))
+        # The pipe ends when the spawner and every monitor have: what was running is running no more.
+        if self._listeners:
+            log.warning("the process that starts the containers has ended; so have %d containers", len(self._listeners))
+        for listener in list(self._listeners.values()):
+            listener(Exited(-9))
+        self._listeners.clear()
+
+    async def _lock(self) -> int:
+        """A lock that every process of this supervisor holds, so that it is free when the last of them has ended."""
+        lock = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        deadline = asyncio.get_running_loop().time() + _LOCK_SECONDS
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return lock
+            if asyncio.get_running_loop().time() > deadline:
+                os.close(lock)
+                raise SupervisorError(f"another local cluster uses {self._directory}")
+            await asyncio.sleep(_LOCK_POLL_SECONDS)
