@@ -10,12 +10,10 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
+from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import ConfigMapRecord, Identity, PodRecord
-
-if TYPE_CHECKING:
-    from frameworkcontroller.machine.failure import Classifier
 
 
 class InvariantError(Exception):
@@ -36,6 +34,13 @@ def known(value: _T | None, what: str) -> _T:
     return value
 
 
+class PodClassifier(Protocol):
+    """Says why a Pod failed (``machine.failure.Classifier``, made from the configuration)."""
+
+    def classify(self, pod: PodRecord) -> CompletionStatus:
+        """The completion status of ``pod``, which is in phase Failed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Configured bounds of the machine's decisions, in seconds (behaviour, Configuration)."""
@@ -44,7 +49,7 @@ class Limits:
     framework_completed_retain_sec: int
     framework_min_retry_delay_sec_for_transient_conflict_failed: int
     framework_max_retry_delay_sec_for_transient_conflict_failed: int
-    classifier: Classifier
+    classifier: PodClassifier
     pod_stuck_deleting_sec: int = 120
     """How long past its grace period a Pod may stay before the Framework says that it is stalled by it."""
 
