@@ -1,0 +1,250 @@
+"""CustomResourceDefinitions: what they bring is served from the moment they are written, and goes when they go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from frameworkcontroller.local.apiserver import crd, kinds
+from frameworkcontroller.local.apiserver.catalogue import Catalogue, Endpoint
+from frameworkcontroller.local.apiserver.causes import Cause
+from frameworkcontroller.local.apiserver.deletion import DeleteOptions, Fate, Verdict
+from frameworkcontroller.local.apiserver.metadata import rfc3339
+from frameworkcontroller.local.apiserver.options import Call
+from frameworkcontroller.local.apiserver.records import Change, Json, Record
+from frameworkcontroller.local.apiserver.registry import Registry
+from frameworkcontroller.local.apiserver.served import ServedType, served_by_crd
+from frameworkcontroller.local.apiserver.status import StatusError
+from frameworkcontroller.local.apiserver.strategy import CustomStrategy, Strategy
+from frameworkcontroller.local.apiserver.workqueue import WorkQueue
+
+_CRDS: Final = kinds.CRDS.resource
+_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
+_NAME_FIELDS: Final = ("plural", "singular", "shortNames", "kind", "listKind")
+
+
+class DefinitionStrategy(Strategy):
+    """A definition is held by a finalizer of the server's own until the last object of its type is gone."""
+
+    unconditional_update = False
+    counts_generations = True
+
+    def default(self, t: ServedType, obj: dict[str, Any]) -> dict[str, Any]:
+        """Names derived from the kind, and the like."""
+        return crd.defaulted(super().default(t, obj))
+
+    def prepare_create(self, t: ServedType, obj: dict[str, Any]) -> None:
+        """Nothing is accepted yet."""
+        super().prepare_create(t, obj)
+        obj["status"] = {
+            "conditions": None,
+            "acceptedNames": {"plural": "", "kind": ""},
+            "storedVersions": _storage_versions(obj),
+        }
+
+    def prepare_update(self, t: ServedType, new: dict[str, Any], old: Mapping[str, Any], subresource: str) -> None:
+        """Whatever version objects were ever stored in is remembered."""
+        super().prepare_update(t, new, old, subresource)
+        if not subresource:
+            state = new["status"] = dict(new.get("status") or {})
+            stored = list(state.get("storedVersions") or ())
+            state["storedVersions"] = stored + [name for name in _storage_versions(new) if name not in stored]
+
+    def causes_on_create(self, t: ServedType, obj: Mapping[str, Any]) -> list[Cause]:
+        """As for every kind, and for definitions."""
+        return super().causes_on_create(t, obj) + crd.causes(obj)
+
+    def causes_on_update(
+        self, t: ServedType, new: Mapping[str, Any], old: Mapping[str, Any], subresource: str
+    ) -> list[Cause]:
+        """As for every kind, and for definitions."""
+        found = super().causes_on_update(t, new, old, subresource)
+        return found if subresource else found + crd.causes(new, old)
+
+    def judge(self, obj: dict[str, Any], options: DeleteOptions, now: float) -> Verdict:
+        """A DELETE marks it; its objects go first."""
+        metadata = obj["metadata"]
+        if metadata.get("deletionTimestamp"):
+            return super().judge(obj, options, now)
+        finalizers = list(metadata.get("finalizers") or ())
+        if _FINALIZER not in finalizers:
+            finalizers.append(_FINALIZER)
+        message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+        set_condition(obj, "Terminating", "True", "InstanceDeletionPending", message, rfc3339(now))
+        return Verdict(Fate.KEPT, {**metadata, "deletionTimestamp": rfc3339(now), "finalizers": finalizers})
+
+
+def _storage_versions(obj: Mapping[str, Any]) -> list[str]:
+    return [version["name"] for version in obj["spec"].get("versions") or () if version.get("storage")]
+
+
+def set_condition(obj: Json, kind: str, state: str, reason: str, message: str, now: str) -> None:
+    """Sets one of a definition's conditions; its time changes only when its status does."""
+    conditions = list((obj.get("status") or {}).get("conditions") or ())
+    before = next((one for one in conditions if one["type"] == kind), None)
+    since = before["lastTransitionTime"] if before is not None and before["status"] == state else now
+    condition = {"type": kind, "status": state, "lastTransitionTime": since, "reason": reason, "message": message}
+    if before is None:
+        conditions.append(condition)
+    else:
+        conditions[conditions.index(before)] = condition
+    obj["status"] = {**(obj.get("status") or {}), "conditions": conditions}
+
+
+class Definitions:
+    """Serves what the definitions in the store define."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._served: dict[str, list[ServedType]] = {}
+        """By definition."""
+        self._ending: set[str] = set()
+        """Definitions whose objects are being deleted. A definition has the name of the resource that it defines."""
+        self._queue: WorkQueue[str] = WorkQueue(self._clean_up)
+        registry.reactions[_CRDS] = self._written
+        for record in registry.storage.records(_CRDS):
+            self._written(record, gone=False)
+        self._unobserve = registry.storage.observe(self._observe)
+
+    def start(self) -> None:
+        """Begins to delete the objects of deleted definitions, on the running event loop."""
+        self._queue.start()
+
+    def stop(self) -> None:
+        """Deletes no more."""
+        self._queue.stop()
+        self._unobserve()
+
+    def before_create(self, endpoint: Endpoint, namespace: str, obj: Mapping[str, Any]) -> None:  # noqa: ARG002
+        """Admission: no object of a type that is going."""
+        if endpoint.type.custom and endpoint.resource in self._ending:
+            message = "create not allowed while custom resource definition is terminating"
+            details = {"group": endpoint.type.group, "kind": endpoint.type.plural}
+            raise StatusError(405, "MethodNotAllowed", message, details)
+
+    def before_store(self, endpoint: Endpoint, namespace: str, obj: Mapping[str, Any]) -> None:
+        """Nothing more to say."""
+
+    @property
+    def _catalogue(self) -> Catalogue:
+        return self._registry.catalogue
+
+    def _written(self, record: Record, gone: bool) -> None:
+        """Follows a write at once: each step that it takes is another write, which leads back here."""
+        if gone:
+            self._ending.discard(record.name)
+            self._served.pop(record.name, None)
+            self._catalogue.remove(record.name)
+            self._registry.storage.wake(record.name)
+            return
+        endpoint = self._catalogue.of_resource(_CRDS)
+        if endpoint is None:
+            return
+        obj = endpoint.document(record)
+        if record.deleting:
+            self._ending.add(record.name)
+            self._queue.add(record.name)
+        elif self._advance(obj):
+            call = Call("update", "crd-controller")
+            self._registry.store(endpoint, record, obj, call, subresource="status")
+            return
+        self._serve(record.name, obj)
+
+    def _advance(self, obj: Json) -> bool:
+        """Takes the next step towards an established definition; False if there is none."""
+        before = obj["status"]
+        state = {one["type"]: one["status"] for one in before.get("conditions") or ()}
+        now = rfc3339(self._registry.wall())
+        names = obj["spec"]["names"]
+        clash = self._clash(obj)
+        if clash:
+            set_condition(obj, "NamesAccepted", "False", *clash, now)
+            if "Established" not in state:
+                message = "not all names are accepted"
+                set_condition(obj, "Established", "False", "NotAccepted", message, now)
+        elif state.get("Established") == "True" or state.get("NamesAccepted") == "True":
+            obj["status"] = {**obj["status"], "acceptedNames": _accepted(names)}
+            message = "the initial names have been accepted"
+            set_condition(obj, "NamesAccepted", "True", "NoConflicts", "no conflicts found", now)
+            set_condition(obj, "Established", "True", "InitialNamesAccepted", message, now)
+        else:
+            obj["status"] = {**obj["status"], "acceptedNames": _accepted(names)}
+            message = "the initial names have been accepted"
+            set_condition(obj, "NamesAccepted", "True", "NoConflicts", "no conflicts found", now)
+            set_condition(obj, "Established", "False", "Installing", message, now)
+        return bool(obj["status"] != before)
+
+    def _clash(self, obj: Json) -> tuple[str, str] | None:
+        """Reason and message of a name that another definition of the group already has."""
+        names, group = obj["spec"]["names"], obj["spec"]["group"]
+        for name, types in self._served.items():
+            for other in types:
+                if name == obj["metadata"]["name"] or other.group != group:
+                    continue
+                taken = {
+                    "plural": {other.plural, other.singular, *other.short_names},
+                    "singular": {other.plural, other.singular, *other.short_names},
+                    "shortNames": {other.plural, other.singular, *other.short_names},
+                    "kind": {other.kind, other.list_kind},
+                    "listKind": {other.kind, other.list_kind},
+                }
+                for field in _NAME_FIELDS:
+                    value = names.get(field)
+                    for wanted in value if isinstance(value, list) else [value]:
+                        if wanted in taken[field]:
+                            reason = f"{field[0].upper()}{field[1:]}Conflict"
+                            return reason, f'"{wanted}" is already in use'
+        return None
+
+    def _serve(self, name: str, obj: Json) -> None:
+        established = any(
+            one["type"] == "Established" and one["status"] == "True" for one in obj["status"].get("conditions") or ()
+        )
+        types = served_by_crd(obj) if established else []
+        if types == self._served.get(name):
+            return
+        self._catalogue.remove(name)
+        self._served[name] = types
+        strategy = CustomStrategy()
+        for t in types:
+            self._catalogue.add(Endpoint(t, strategy))
+        # As the real server does: what is stored is read by the new schema, and who watches has to come again.
+        endpoint = self._catalogue.of_resource(name)
+        if endpoint is not None and endpoint.structural is not None:
+            structural = endpoint.structural
+            self._registry.storage.reread(name, lambda old: structural.default(structural.prune(old)[0]))
+        self._registry.storage.wake(name)
+
+    def _observe(self, change: Change) -> None:
+        if change.new is None and change.record.resource in self._ending:
+            self._queue.add(change.record.resource)
+
+    def _clean_up(self, name: str) -> None:
+        registry = self._registry
+        definitions = self._catalogue.of_resource(_CRDS)
+        record = registry.storage.get(_CRDS, name)
+        if definitions is None or record is None or not record.deleting or _FINALIZER not in record.finalizers:
+            return
+        call = Call("delete", "crd-finalizer")
+        endpoint = self._catalogue.of_resource(name)
+        for found in registry.storage.records(name) if endpoint is not None else ():
+            if endpoint is not None and not found.deleting:
+                registry.delete_record(endpoint, found, DeleteOptions(), call)
+        left = bool(registry.storage.records(name))
+        obj = definitions.document(record)
+        now = rfc3339(registry.wall())
+        message = "CustomResource deletion is in progress"
+        set_condition(obj, "Terminating", "True", "InstanceDeletionInProgress", message, now)
+        if obj["status"] != definitions.document(record)["status"]:
+            record = registry.store(definitions, record, obj, call, subresource="status")
+            obj = definitions.document(record)
+        if not left:
+            kept = [finalizer for finalizer in record.finalizers if finalizer != _FINALIZER]
+            obj["metadata"]["finalizers"] = kept
+            if not kept:
+                del obj["metadata"]["finalizers"]
+            registry.store(definitions, record, obj, call)
+
+
+def _accepted(names: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: names[key] for key in (*_NAME_FIELDS, "categories") if names.get(key)}

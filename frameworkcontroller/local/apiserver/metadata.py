@@ -1,0 +1,70 @@
+"""ObjectMeta: what the server itself writes into it, at birth and at every later write."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from frameworkcontroller.api.timestamps import format_time
+
+# Without vowels and look-alikes, so that no generated name spells or is mistaken for anything.
+_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX_LENGTH: Final = 5
+_MAX_GENERATED: Final = 63
+
+
+def rfc3339(seconds: float) -> str:
+    """A moment (epoch seconds) as the API writes it: UTC, whole seconds."""
+    return format_time(int(seconds))
+
+
+class Identities:
+    """Where uids and generated names come from; a seeded source makes a run repeat itself."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    def uid(self) -> str:
+        """A new uid."""
+        return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
+
+    def name(self, prefix: str) -> str:
+        """A name that begins with a ``generateName``, cut so that the whole fits a label."""
+        kept = prefix[: _MAX_GENERATED - _SUFFIX_LENGTH]
+        return kept + "".join(self._rng.choices(_ALPHABET, k=_SUFFIX_LENGTH))
+
+
+def begin(obj: dict[str, Any], namespace: str, uid: str, now: float, name: Callable[[str], str]) -> None:
+    """Makes ``obj`` a new object: nothing of a former life stays, and the server's own fields are set."""
+    metadata = obj.setdefault("metadata", {})
+    for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
+        metadata.pop(field, None)
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = name(metadata["generateName"])
+    if namespace:
+        metadata["namespace"] = namespace
+    else:
+        metadata.pop("namespace", None)
+    metadata["uid"] = uid
+    metadata["creationTimestamp"] = rfc3339(now)
+
+
+def carry_over(new: dict[str, Any], old: Mapping[str, Any]) -> None:
+    """Keeps in ``new`` what a write may leave out but never remove, and what it may not set at all."""
+    metadata, before = new.setdefault("metadata", {}), old["metadata"]
+    metadata.pop("selfLink", None)
+    for field in ("uid", "creationTimestamp", "namespace", "deletionTimestamp", "deletionGracePeriodSeconds"):
+        if not metadata.get(field) and field in before:
+            metadata[field] = before[field]
+    if "generation" in before:
+        metadata["generation"] = before["generation"]
+    else:
+        metadata.pop("generation", None)
+
+
+def bump_generation(metadata: dict[str, Any]) -> None:
+    """Counts a change of what is wanted, for types that count at all."""
+    if metadata.get("generation"):
+        metadata["generation"] += 1

@@ -1,0 +1,153 @@
+"""Pods: who may write what, how long a deletion takes, binding to a node, and eviction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from frameworkcontroller.local.apiserver import deletion, status
+from frameworkcontroller.local.apiserver.catalogue import Endpoint
+from frameworkcontroller.local.apiserver.deletion import DeleteOptions, Verdict
+from frameworkcontroller.local.apiserver.metadata import rfc3339
+from frameworkcontroller.local.apiserver.options import Call
+from frameworkcontroller.local.apiserver.quantities import parse_quantity
+from frameworkcontroller.local.apiserver.records import Record
+from frameworkcontroller.local.apiserver.registry import Deleted, Registry
+from frameworkcontroller.local.apiserver.served import ServedType
+from frameworkcontroller.local.apiserver.status import StatusError
+from frameworkcontroller.local.apiserver.strategy import Strategy
+
+_DEFAULT_GRACE: Final = 30
+_TERMINAL: Final = frozenset({"Succeeded", "Failed"})
+_COMPUTE: Final = ("cpu", "memory")
+
+
+class PodStrategy(Strategy):
+    """Pods end gracefully once they are on a node, and return when deleted."""
+
+    returns_deleted = True
+    field_labels = (
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "status.phase",
+        "status.podIP",
+        "status.nominatedNodeName",
+    )
+
+    def prepare_create(self, t: ServedType, obj: dict[str, Any]) -> None:
+        """A new Pod is pending, whatever it says of itself."""
+        super().prepare_create(t, obj)
+        obj["status"] = {"phase": "Pending", "qosClass": qos_class(obj.get("spec") or {})}
+
+    def prepare_update(self, t: ServedType, new: dict[str, Any], old: Mapping[str, Any], subresource: str) -> None:
+        """Who writes the status does not write the owners."""
+        super().prepare_update(t, new, old, subresource)
+        if subresource == "status":
+            owners = old["metadata"].get("ownerReferences")
+            new["metadata"].pop("ownerReferences", None)
+            if owners is not None:
+                new["metadata"]["ownerReferences"] = owners
+            before = (old.get("status") or {}).get("qosClass")
+            if before:
+                new.setdefault("status", {}).setdefault("qosClass", before)
+
+    def fields(self, obj: Mapping[str, Any]) -> Mapping[str, str]:
+        """As :attr:`field_labels`."""
+        spec, state = obj.get("spec") or {}, obj.get("status") or {}
+        return {
+            "spec.nodeName": spec.get("nodeName") or "",
+            "spec.restartPolicy": spec.get("restartPolicy") or "",
+            "spec.schedulerName": spec.get("schedulerName") or "",
+            "spec.serviceAccountName": spec.get("serviceAccountName") or "",
+            "status.phase": state.get("phase") or "",
+            "status.podIP": state.get("podIP") or "",
+            "status.nominatedNodeName": state.get("nominatedNodeName") or "",
+        }
+
+    def judge(self, obj: dict[str, Any], options: DeleteOptions, now: float) -> Verdict:
+        """A Pod that no node runs, or that has ended, need not be waited for."""
+        return deletion.judge(obj["metadata"], options, _grace(obj, options), now)
+
+
+def _grace(pod: Mapping[str, Any], options: DeleteOptions) -> int:
+    spec = pod.get("spec") or {}
+    if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in _TERMINAL:
+        return 0
+    period: int | None = options.grace_period_seconds
+    if period is None:
+        period = spec.get("terminationGracePeriodSeconds")
+    if period is None:
+        return _DEFAULT_GRACE
+    return period if period >= 0 else 1
+
+
+def qos_class(spec: Mapping[str, Any]) -> str:
+    """``Guaranteed`` if every container limits cpu and memory to what it asks for, ``BestEffort`` if none asks."""
+    asked = False
+    guaranteed = True
+    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
+        resources = container.get("resources") or {}
+        limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+        for name in _COMPUTE:
+            limit, request = limits.get(name), requests.get(name)
+            asked = asked or _positive(limit) or _positive(request)
+            if not _positive(limit) or (request is not None and parse_quantity(request) != parse_quantity(limit)):
+                guaranteed = False
+    if not asked:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _positive(quantity: Any) -> bool:
+    return quantity is not None and parse_quantity(quantity) > 0
+
+
+def bind(registry: Registry, endpoint: Endpoint, namespace: str, binding: Mapping[str, Any], call: Call) -> Record:
+    """Assigns a Pod to the node that a Binding names."""
+    name = (binding.get("metadata") or {}).get("name") or ""
+    target = binding.get("target") or {}
+    kind, node = target.get("kind") or "Node", target.get("name") or ""
+    # The real server answers 500 here, having lost that these are faults of the request.
+    if kind != "Node":
+        raise StatusError(500, "", f'target.kind: Unsupported value: "{kind}": supported values: "Node", "<empty>"')
+    if not node:
+        raise StatusError(500, "", "target.name: Required value")
+    record = registry.get(endpoint, namespace, name)
+    pod = endpoint.document(record)
+    metadata = pod["metadata"]
+    uid = (binding.get("metadata") or {}).get("uid")
+    if uid and uid != record.uid:
+        raise status.uid_mismatch(endpoint.type, name, uid, record.uid)
+    if record.deleting:
+        raise _binding_conflict(name, f"pod {name} is being deleted, cannot be assigned to a host")
+    assigned = pod["spec"].get("nodeName")
+    if assigned:
+        raise _binding_conflict(name, f'pod {name} is already assigned to node "{assigned}"')
+    pod["spec"]["nodeName"] = node
+    annotations = (binding.get("metadata") or {}).get("annotations")
+    if annotations:
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
+    condition = {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": rfc3339(registry.wall()),
+    }
+    state = pod.setdefault("status", {})
+    others = [one for one in state.get("conditions") or () if one.get("type") != "PodScheduled"]
+    state["conditions"] = [*others, condition]
+    return registry.store(endpoint, record, pod, call, subresource="binding")
+
+
+def _binding_conflict(name: str, why: str) -> StatusError:
+    message = f'Operation cannot be fulfilled on pods/binding "{name}": {why}'
+    return StatusError(409, "Conflict", message, {"name": name, "kind": "pods/binding"})
+
+
+def evict(
+    registry: Registry, endpoint: Endpoint, namespace: str, name: str, options: DeleteOptions, call: Call
+) -> Deleted:
+    """Deletes a Pod on behalf of a drain. There are no disruption budgets here that could forbid it."""
+    return registry.delete(endpoint, namespace, name, options, call)

@@ -1,0 +1,184 @@
+"""ResourceQuotas: how much of a namespace's objects there may be, and how much there is.
+
+Usage is kept up to date from the store's changes, not recounted at each creation. What is used is written to a quota's
+status soon after it changed, once for all changes of one turn of the event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from frameworkcontroller.local.apiserver import kinds, status
+from frameworkcontroller.local.apiserver.catalogue import Endpoint
+from frameworkcontroller.local.apiserver.options import Call
+from frameworkcontroller.local.apiserver.quantities import format_quantity, parse_quantity
+from frameworkcontroller.local.apiserver.records import Change, Record
+from frameworkcontroller.local.apiserver.registry import Registry
+from frameworkcontroller.local.apiserver.workqueue import WorkQueue
+
+Amounts = Mapping[str, Decimal]
+
+_QUOTAS: Final = kinds.RESOURCEQUOTAS.resource
+_PODS: Final = kinds.PODS.resource
+_TERMINAL: Final = frozenset({"Succeeded", "Failed"})
+_COMPUTE: Final = {
+    "cpu": ("requests", "cpu"),
+    "memory": ("requests", "memory"),
+    "requests.cpu": ("requests", "cpu"),
+    "requests.memory": ("requests", "memory"),
+    "limits.cpu": ("limits", "cpu"),
+    "limits.memory": ("limits", "memory"),
+}
+_BY_NAME: Final = frozenset({"configmaps", "resourcequotas", "secrets", "services"})
+"""Resources that a quota may count under their plain name, the older spelling of ``count/NAME``."""
+
+
+class _Usage:
+    """What one quota limits, and how much of it is used."""
+
+    def __init__(self, record: Record, hard: Mapping[str, Any], existing: Iterable[Record]) -> None:
+        self.record = record
+        self.hard = {name: str(quantity) for name, quantity in hard.items()}
+        self.computes = any(name in _COMPUTE for name in self.hard)
+        self.used = {name: Decimal(0) for name in self.hard}
+        for each in existing:
+            self.add(each, 1)
+
+    def add(self, record: Record, sign: int) -> None:
+        for name, amount in self.share(record).items():
+            self.used[name] += sign * amount
+
+    def share(self, record: Record) -> dict[str, Decimal]:
+        """What ``record`` takes of what is limited."""
+        if record.resource != _PODS:
+            return self.charge(record.resource, {})
+        ended = record.fields.get("status.phase") in _TERMINAL
+        return self.charge(_PODS, record.document() if self.computes and not ended else {}, ended=ended)
+
+    def charge(self, resource: str, obj: Mapping[str, Any], *, ended: bool = False) -> dict[str, Decimal]:
+        """What an object of ``resource`` takes; a Pod that has ``ended`` only counts as an object."""
+        taken: dict[str, Decimal] = {}
+        for name in self.hard:
+            if name == f"count/{resource}" or (name == resource and resource in _BY_NAME):
+                taken[name] = Decimal(1)
+            elif resource == _PODS and not ended:
+                if name == "pods":
+                    taken[name] = Decimal(1)
+                elif name in _COMPUTE and obj:
+                    taken[name] = _pod_total(obj, *_COMPUTE[name])
+        return taken
+
+
+class Quotas:
+    """Admission by quota, and the status of the quotas themselves."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._usages: dict[str, dict[str, _Usage]] = {}
+        """By namespace and quota."""
+        self._queue: WorkQueue[tuple[str, str]] = WorkQueue(self._publish)
+        for record in registry.storage.records(_QUOTAS):
+            self._track(record)
+        self._unobserve = registry.storage.observe(self._observe)
+
+    def start(self) -> None:
+        """Begins to write the status of quotas, on the running event loop."""
+        self._queue.start()
+
+    def stop(self) -> None:
+        """Writes no more, and enforces no more."""
+        self._queue.stop()
+        self._unobserve()
+
+    def before_create(self, endpoint: Endpoint, namespace: str, obj: Mapping[str, Any]) -> None:
+        """Nothing yet: only an object that is valid is counted."""
+
+    def before_store(self, endpoint: Endpoint, namespace: str, obj: Mapping[str, Any]) -> None:
+        """403 if a quota of the namespace does not leave room for the object."""
+        usages = self._usages.get(namespace)
+        if not usages or not endpoint.type.namespaced:
+            return
+        name = obj["metadata"].get("name") or ""
+        for quota in sorted(usages):
+            usage = usages[quota]
+            if endpoint.resource == _PODS and usage.computes:
+                missing = sorted(kind for kind in usage.hard if kind in _COMPUTE and not _states(obj, *_COMPUTE[kind]))
+                if missing:
+                    why = f"failed quota: {quota}: must specify {','.join(missing)}"
+                    raise status.forbidden(endpoint.type, name, why)
+            asked = usage.charge(endpoint.resource, obj)
+            over = [kind for kind in asked if usage.used[kind] + asked[kind] > parse_quantity(usage.hard[kind])]
+            if over:
+                raise status.exceeded_quota(
+                    endpoint.type,
+                    name,
+                    quota,
+                    {kind: format_quantity(asked[kind], usage.hard[kind]) for kind in over},
+                    {kind: format_quantity(usage.used[kind], usage.hard[kind]) for kind in over},
+                    {kind: usage.hard[kind] for kind in over},
+                )
+
+    def _observe(self, change: Change) -> None:
+        record = change.record
+        if record.resource == _QUOTAS:
+            if change.new is None:
+                self._usages.get(record.namespace, {}).pop(record.name, None)
+            elif change.old is None or _hard(change.old) != _hard(record):
+                self._track(record)
+            else:
+                self._usages[record.namespace][record.name].record = record
+        for name, usage in self._usages.get(record.namespace, {}).items():
+            if usage.record is record:
+                continue  # just counted, with all else
+            before = dict(usage.used)
+            if change.old is not None:
+                usage.add(change.old, -1)
+            if change.new is not None:
+                usage.add(change.new, 1)
+            if usage.used != before:
+                self._queue.add((record.namespace, name))
+
+    def _track(self, record: Record) -> None:
+        storage, prefix = self._registry.storage, f"{record.namespace}/"
+        existing = [each for resource in storage.resources() for each in storage.records(resource, prefix)]
+        self._usages.setdefault(record.namespace, {})[record.name] = _Usage(record, _hard(record), existing)
+        self._queue.add((record.namespace, record.name))
+
+    def _publish(self, place: tuple[str, str]) -> None:
+        usage = self._usages.get(place[0], {}).get(place[1])
+        endpoint = self._registry.catalogue.of_resource(_QUOTAS)
+        if usage is None or endpoint is None:
+            return
+        obj = endpoint.document(usage.record)
+        used = {name: format_quantity(amount, usage.hard[name]) for name, amount in usage.used.items()}
+        if obj.get("status") != {"hard": usage.hard, "used": used}:
+            obj["status"] = {"hard": usage.hard, "used": used}
+            call = Call("update", "resourcequota-controller")
+            self._registry.store(endpoint, usage.record, obj, call, subresource="status")
+
+
+def _hard(record: Record) -> Mapping[str, Any]:
+    hard: Mapping[str, Any] = (record.document().get("spec") or {}).get("hard") or {}
+    return hard
+
+
+def _quantities(container: Mapping[str, Any], side: str, name: str) -> Any:
+    resources = container.get("resources") or {}
+    value = (resources.get(side) or {}).get(name)
+    # Defaulting makes a request of a limit that stands alone.
+    return value if value is not None or side == "limits" else (resources.get("limits") or {}).get(name)
+
+
+def _pod_total(pod: Mapping[str, Any], side: str, name: str) -> Decimal:
+    spec = pod.get("spec") or {}
+    main = sum((parse_quantity(_quantities(one, side, name) or 0) for one in spec.get("containers") or ()), Decimal(0))
+    # Init containers run one after another, before the others.
+    return max([main, *(parse_quantity(_quantities(one, side, name) or 0) for one in spec.get("initContainers") or ())])
+
+
+def _states(pod: Mapping[str, Any], side: str, name: str) -> bool:
+    spec = pod.get("spec") or {}
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    return all(_quantities(one, side, name) is not None for one in containers)

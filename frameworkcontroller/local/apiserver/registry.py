@@ -1,0 +1,282 @@
+"""How objects are created, changed and deleted: the course that is the same for every resource.
+
+Nothing here awaits: a read-modify-write is a transaction, so a patch without a resourceVersion never conflicts (the
+real server gets the same effect by trying again).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from frameworkcontroller.local.apiserver import apply, status
+from frameworkcontroller.local.apiserver.catalogue import Catalogue, Endpoint
+from frameworkcontroller.local.apiserver.causes import Cause
+from frameworkcontroller.local.apiserver.deletion import DeleteOptions, Fate
+from frameworkcontroller.local.apiserver.metadata import Identities, begin, carry_over, rfc3339
+from frameworkcontroller.local.apiserver.options import Call
+from frameworkcontroller.local.apiserver.records import Json, Origin, Record, make_record
+from frameworkcontroller.local.apiserver.served import ServedType
+from frameworkcontroller.local.apiserver.status import StatusError
+from frameworkcontroller.local.apiserver.storage import ObjectTooLargeError, Storage
+
+_NAME_ATTEMPTS: Final = 8
+
+
+class Admission(Protocol):
+    """A rule over the creation of objects that looks beyond the object itself."""
+
+    def before_create(self, endpoint: Endpoint, namespace: str, obj: Mapping[str, Any]) -> None:
+        """Refuses, with a StatusError, before the object is even looked at."""
+
+    def before_store(self, endpoint: Endpoint, namespace: str, obj: Mapping[str, Any]) -> None:
+        """Refuses, with a StatusError, an object that is valid in itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The outcome of a DELETE."""
+
+    record: Record
+    """The object as it now is, or last was."""
+    gone: bool
+
+
+class Registry:
+    """The objects of one cluster, as requests see them."""
+
+    def __init__(
+        self, storage: Storage, catalogue: Catalogue, wall: Callable[[], float], identities: Identities
+    ) -> None:
+        """``wall`` is the time of day in epoch seconds."""
+        self.storage = storage
+        self.catalogue = catalogue
+        self.wall = wall
+        self.identities = identities
+        self.admission: list[Admission] = []
+        self.reactions: dict[str, Callable[[Record, bool], None]] = {}
+        """By resource: called with what was written, and whether it is gone, before the request is answered."""
+
+    def get(self, endpoint: Endpoint, namespace: str, name: str) -> Record:
+        """The object, or a 404."""
+        record = self.storage.get(endpoint.resource, endpoint.key(namespace, name))
+        if record is None:
+            raise status.not_found(endpoint.type, name)
+        return record
+
+    def create(
+        self, endpoint: Endpoint, namespace: str, parsed: Any, call: Call, *, raw: bytes | None = None
+    ) -> Record:
+        """Creates the object that a request's body describes."""
+        decoded = endpoint.decode(parsed, call.validation, raw)
+        call.warnings.extend(decoded.warnings)
+        return self.create_decoded(endpoint, namespace, decoded.obj, call)
+
+    def create_decoded(
+        self, endpoint: Endpoint, namespace: str, obj: Json, call: Call, *, applied: bool = False
+    ) -> Record:
+        """Creates an object whose form is right; ``applied`` says that its managedFields are settled."""
+        t = endpoint.type
+        given = obj.setdefault("metadata", {})
+        if t.namespaced and given.get("namespace") not in {None, "", namespace}:
+            raise status.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        for rule in self.admission:
+            rule.before_create(endpoint, namespace, obj)
+        versioned = bool(given.get("resourceVersion"))
+        generated = not given.get("name") and bool(given.get("generateName"))
+        obj = endpoint.default(obj)
+        now = self.wall()
+        begin(obj, namespace if t.namespaced else "", self.identities.uid(), now, self.identities.name)
+        endpoint.strategy.prepare_create(t, obj)
+        if not applied:
+            obj = self._managed(endpoint, None, obj, call, "")
+        name = obj["metadata"].get("name") or ""
+        found = endpoint.strategy.causes_on_create(t, obj) + endpoint.schema_causes(obj)
+        if found:
+            raise status.invalid(t, name, found)
+        for rule in self.admission:
+            rule.before_store(endpoint, namespace, obj)
+        if versioned:
+            raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
+        return self._store_new(endpoint, namespace, obj, call, generated)
+
+    def _store_new(self, endpoint: Endpoint, namespace: str, obj: Json, call: Call, generated: bool) -> Record:
+        t, metadata = endpoint.type, obj["metadata"]
+        for _ in range(_NAME_ATTEMPTS):
+            key = endpoint.key(namespace, metadata["name"])
+            taken = self.storage.get(endpoint.resource, key) is not None
+            if not taken:
+                fields = endpoint.strategy.fields(obj)
+                if call.dry_run:
+                    return make_record(endpoint.resource, key, 0, obj, fields)
+                try:
+                    record = self.storage.create(endpoint.resource, key, obj, _origin(call), fields)
+                except ObjectTooLargeError:
+                    raise _too_large() from None
+                self._react(record, gone=False)
+                return record
+            if not generated:
+                raise status.already_exists(t, metadata["name"])
+            metadata["name"] = self.identities.name(metadata["generateName"])
+        raise status.generate_name_exhausted(t, metadata["name"])
+
+    def replace(
+        self,
+        endpoint: Endpoint,
+        namespace: str,
+        name: str,
+        parsed: Any,
+        call: Call,
+        *,
+        raw: bytes | None = None,
+        subresource: str = "",
+    ) -> tuple[Record, bool]:
+        """A PUT; also returns whether it created the object."""
+        decoded = endpoint.decode(parsed, call.validation, raw)
+        call.warnings.extend(decoded.warnings)
+        new = decoded.obj
+        check_names(endpoint.type, namespace, name, new)
+        record = self.storage.get(endpoint.resource, endpoint.key(namespace, name))
+        if record is None:
+            if not endpoint.strategy.create_on_update or subresource:
+                raise status.not_found(endpoint.type, name)
+            new["metadata"].pop("resourceVersion", None)
+            return self.create_decoded(endpoint, namespace, new, call), True
+        metadata = new["metadata"]
+        uid = metadata.get("uid")
+        if uid and uid != record.uid:
+            where = f"/registry/{endpoint.resource}/{record.key}"
+            raise status.conflict(
+                endpoint.type,
+                name,
+                f"StorageError: invalid object, Code: 4, Key: {where}, ResourceVersion: 0, AdditionalErrorMsg: "
+                f"Precondition failed: UID in precondition: {uid}, UID in object meta: {record.uid}",
+            )
+        if not metadata.get("resourceVersion") and not endpoint.strategy.unconditional_update:
+            # The real server names the resource where other answers name the kind.
+            named = replace(endpoint.type, kind=endpoint.type.plural)
+            cause = Cause("FieldValueInvalid", "Invalid value: 0x0: must be specified for an update", _VERSION_PATH)
+            raise status.invalid(named, name, [cause])
+        return self.write(endpoint, record, new, call, subresource=subresource), False
+
+    def write(
+        self, endpoint: Endpoint, record: Record, new: Json, call: Call, *, subresource: str = "", applied: bool = False
+    ) -> Record:
+        """Puts ``new`` in the place of ``record``, through ``subresource`` if that is given.
+
+        A resourceVersion in ``new`` must be the record's. If nothing would change, nothing is written.
+        """
+        t = endpoint.type
+        version = new["metadata"].get("resourceVersion")
+        if version and version != str(record.revision):
+            raise status.conflict(t, record.name)
+        old = endpoint.document(record)
+        new = endpoint.default(new)
+        carry_over(new, old)
+        new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+        endpoint.strategy.prepare_update(t, new, old, subresource)
+        if not applied:
+            new = self._managed(endpoint, old, new, call, subresource)
+        found = endpoint.strategy.causes_on_update(t, new, old, subresource) + endpoint.schema_causes(new, old)
+        if found:
+            raise status.invalid(t, record.name, found)
+        if new == old:
+            return record
+        return self.store(endpoint, record, new, call, subresource=subresource)
+
+    def store(self, endpoint: Endpoint, record: Record, new: Json, call: Call, *, subresource: str = "") -> Record:
+        """Writes ``new``, which is known to be right, in the place of ``record``.
+
+        An object that is being deleted goes when its last finalizer does: the answer is then how it would have become.
+        """
+        fields = endpoint.strategy.fields(new)
+        gone = record.deleting and endpoint.strategy.released(new, record.document())
+        if call.dry_run or gone:
+            after = make_record(record.resource, record.key, record.revision, new, fields)
+            if gone and not call.dry_run:
+                self._react(self.storage.delete(record, _origin(call, subresource)), gone=True)
+            return after
+        try:
+            after = self.storage.update(record, new, _origin(call, subresource), fields)
+        except ObjectTooLargeError:
+            raise _too_large() from None
+        self._react(after, gone=False)
+        return after
+
+    def delete(self, endpoint: Endpoint, namespace: str, name: str, options: DeleteOptions, call: Call) -> Deleted:
+        """A DELETE of one object."""
+        record = self.get(endpoint, namespace, name)
+        if name in endpoint.strategy.reserved_names:
+            raise status.forbidden(endpoint.type, name, f"this {endpoint.type.singular} may not be deleted")
+        return self.delete_record(endpoint, record, options, call)
+
+    def delete_record(self, endpoint: Endpoint, record: Record, options: DeleteOptions, call: Call) -> Deleted:
+        """A DELETE of the object whose current version is ``record``."""
+        t = endpoint.type
+        if options.uid is not None and options.uid != record.uid:
+            raise status.delete_uid_mismatch(t, record.name, options.uid, record.uid)
+        if options.resource_version is not None and options.resource_version != str(record.revision):
+            raise status.delete_version_mismatch(t, record.name, options.resource_version, str(record.revision))
+        obj = endpoint.document(record)
+        verdict = endpoint.strategy.judge(obj, options, self.wall())
+        origin = _origin(call)
+        if verdict.metadata is not None:
+            obj["metadata"] = verdict.metadata
+            fields = endpoint.strategy.fields(obj)
+            if call.dry_run:
+                record = make_record(record.resource, record.key, record.revision, obj, fields)
+            else:
+                record = self.storage.update(record, obj, origin, fields)
+                self._react(record, gone=False)
+        gone = verdict.fate is Fate.REMOVED
+        if gone and not call.dry_run:
+            self._react(self.storage.delete(record, origin), gone=True)
+        return Deleted(record, gone)
+
+    def _managed(self, endpoint: Endpoint, old: Json | None, new: Json, call: Call, subresource: str) -> Json:
+        return apply.update_managers(
+            old,
+            new,
+            of=endpoint.shape,
+            manager=call.manager,
+            now=rfc3339(self.wall()),
+            explicit=call.explicit_manager,
+            subresource=subresource,
+        )
+
+    def _react(self, record: Record, *, gone: bool) -> None:
+        reaction = self.reactions.get(record.resource)
+        if reaction is not None:
+            reaction(record, gone)
+
+
+_VERSION_PATH: Final = "metadata.resourceVersion"
+
+
+def check_names(t: ServedType, namespace: str, name: str, obj: Mapping[str, Any]) -> None:
+    """Refuses an object that is not the one its URL names; an absent namespace is taken from there."""
+    metadata = obj.get("metadata") or {}
+    given = metadata.get("name")
+    if not given:
+        raise status.bad_request(
+            f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )
+    if given != name:
+        raise status.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+    given = metadata.get("namespace")
+    if t.namespaced and given and given != namespace:
+        raise status.bad_request(
+            f"the namespace of the object ({given}) does not match the namespace on the request ({namespace})"
+        )
+
+
+def _too_large() -> StatusError:
+    # In these words, and as a 500, the real server passes on what etcd says.
+    return StatusError(500, "", "etcdserver: request is too large")
+
+
+def _origin(call: Call, subresource: str = "") -> Origin:
+    return Origin(call.verb, subresource, call.agent)

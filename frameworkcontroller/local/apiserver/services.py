@@ -1,0 +1,54 @@
+"""Services: each gets an address of its own on loopback. Nothing forwards from it; Pods are reached at their podIP."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any, Final
+
+from frameworkcontroller.local.apiserver import kinds
+from frameworkcontroller.local.apiserver.served import ServedType
+from frameworkcontroller.local.apiserver.storage import Storage
+from frameworkcontroller.local.apiserver.strategy import Strategy
+
+SERVICE_NETWORK: Final = ipaddress.ip_network("127.8.0.0/16")
+"""Where cluster IPs are taken from; Pods get theirs from 127.16.0.0 on."""
+
+
+class ServiceStrategy(Strategy):
+    """Allocates and keeps ``spec.clusterIP``."""
+
+    field_labels = ("spec.clusterIP", "spec.type")
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def prepare_create(self, t: ServedType, obj: dict[str, Any]) -> None:
+        """A Service without an address gets one, unless it is headless or only a name for something outside."""
+        super().prepare_create(t, obj)
+        obj["status"] = {"loadBalancer": {}}
+        spec = obj["spec"] = dict(obj.get("spec") or {})
+        if spec.get("type") == "ExternalName":
+            return
+        address = spec.get("clusterIP") or self._free_address()
+        spec["clusterIP"] = address
+        spec["clusterIPs"] = [address]
+        spec.setdefault("ipFamilies", ["IPv4"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+
+    def prepare_update(self, t: ServedType, new: dict[str, Any], old: Mapping[str, Any], subresource: str) -> None:
+        """An address that is left out stays as it was."""
+        super().prepare_update(t, new, old, subresource)
+        before, spec = old.get("spec") or {}, new.get("spec") or {}
+        for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            if not spec.get(field) and before.get(field) and spec.get("type") != "ExternalName":
+                spec[field] = before[field]
+
+    def fields(self, obj: Mapping[str, Any]) -> Mapping[str, str]:
+        """As :attr:`field_labels`."""
+        spec = obj.get("spec") or {}
+        return {"spec.clusterIP": spec.get("clusterIP") or "", "spec.type": spec.get("type") or ""}
+
+    def _free_address(self) -> str:
+        taken = {record.fields.get("spec.clusterIP") for record in self._storage.records(kinds.SERVICES.resource)}
+        return next(str(address) for address in SERVICE_NETWORK.hosts() if str(address) not in taken)

@@ -1,0 +1,116 @@
+"""The built-in kinds that differ little from the ordinary one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from frameworkcontroller.local.apiserver import kinds
+from frameworkcontroller.local.apiserver.served import ServedType
+from frameworkcontroller.local.apiserver.strategy import Strategy
+
+
+class ReturnedStrategy(Strategy):
+    """ServiceAccounts: a DELETE answers with the object."""
+
+    returns_deleted = True
+
+
+class QuotaStrategy(ReturnedStrategy):
+    """ResourceQuotas begin with an empty status."""
+
+    initial_status: ClassVar[Mapping[str, Any] | None] = {}
+
+
+class VersionedStrategy(Strategy):
+    """Leases: a PUT makes the object if need be, and must name the version that it replaces."""
+
+    create_on_update = True
+    unconditional_update = False
+
+
+class UpsertStrategy(Strategy):
+    """RBAC kinds: a PUT makes the object if need be."""
+
+    create_on_update = True
+
+
+class CountedStrategy(Strategy):
+    """PriorityClasses count their changes."""
+
+    counts_generations = True
+
+
+class SecretStrategy(Strategy):
+    """Secrets can be selected by type."""
+
+    field_labels = ("type",)
+
+    def fields(self, obj: Mapping[str, Any]) -> Mapping[str, str]:
+        """As :attr:`field_labels`."""
+        return {"type": obj.get("type") or ""}
+
+
+class NodeStrategy(Strategy):
+    """Nodes say how they are when they register, and what they can give is what they have unless they say otherwise."""
+
+    field_labels = ("spec.unschedulable",)
+
+    def prepare_create(self, t: ServedType, obj: dict[str, Any]) -> None:
+        """Unlike others, a node comes with its status."""
+        state = obj.get("status")
+        super().prepare_create(t, obj)
+        if state:
+            obj["status"] = state
+
+    def fields(self, obj: Mapping[str, Any]) -> Mapping[str, str]:
+        """As :attr:`field_labels`."""
+        return {"spec.unschedulable": "true" if (obj.get("spec") or {}).get("unschedulable") else "false"}
+
+
+_INVOLVED: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+
+
+class EventStrategy(Strategy):
+    """Events can be selected by what they are about."""
+
+    create_on_update = True
+    field_labels = (
+        *(f"involvedObject.{field}" for field in _INVOLVED),
+        "reason",
+        "reportingComponent",
+        "source",
+        "type",
+    )
+
+    def fields(self, obj: Mapping[str, Any]) -> Mapping[str, str]:
+        """As :attr:`field_labels`."""
+        about = obj.get("involvedObject") or {}
+        component = obj.get("reportingComponent") or ""
+        return {
+            **{f"involvedObject.{field}": about.get(field) or "" for field in _INVOLVED},
+            "reason": obj.get("reason") or "",
+            "reportingComponent": component,
+            "source": (obj.get("source") or {}).get("component") or component,
+            "type": obj.get("type") or "",
+        }
+
+
+_BY_RESOURCE: Final[Mapping[str, type[Strategy]]] = {
+    kinds.SERVICEACCOUNTS.resource: ReturnedStrategy,
+    kinds.RESOURCEQUOTAS.resource: QuotaStrategy,
+    kinds.LEASES.resource: VersionedStrategy,
+    kinds.ROLES.resource: UpsertStrategy,
+    kinds.ROLEBINDINGS.resource: UpsertStrategy,
+    kinds.CLUSTERROLES.resource: UpsertStrategy,
+    kinds.CLUSTERROLEBINDINGS.resource: UpsertStrategy,
+    kinds.PRIORITYCLASSES.resource: CountedStrategy,
+    kinds.SECRETS.resource: SecretStrategy,
+    kinds.NODES.resource: NodeStrategy,
+    kinds.EVENTS.resource: EventStrategy,
+}
+
+
+def plain_strategy(t: ServedType) -> Strategy:
+    """The strategy of a built-in kind that has no module of its own."""
+    return _BY_RESOURCE.get(t.resource, Strategy)()
