@@ -1,0 +1,140 @@
+"""Reading request bodies and writing answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+import orjson
+import yaml
+from aiohttp import web
+from multidict import CIMultiDict
+
+from frameworkcontroller.local.apiserver import status
+from frameworkcontroller.local.apiserver.options import Query
+from frameworkcontroller.local.apiserver.paths import ResourcePath
+from frameworkcontroller.local.apiserver.status import StatusError
+from frameworkcontroller.local.apiserver.views import JSON, YAML
+
+MAX_BODY_BYTES: Final = 3 << 20
+"""The longest request body, as in the real server."""
+
+_ACCEPTED: Final = (JSON, YAML, "application/vnd.kubernetes.protobuf")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request for a resource, read to its end."""
+
+    http: web.BaseRequest
+    method: str
+    path: ResourcePath
+    query: Query
+    body: bytes
+    media_type: str
+    """Of the body, without parameters."""
+    agent: str
+    accept: str
+
+    def parsed(self) -> tuple[Any, bytes | None]:
+        """The body as a document, and its text if that is JSON; the real server's 400 or 415 if it is neither."""
+        if self.media_type in {JSON, ""}:
+            return parse_json(self.body), self.body
+        if self.media_type == YAML:
+            return parse_yaml(self.body), None
+        raise status.unsupported_media_type(_ACCEPTED)
+
+
+def split_target(target: str) -> tuple[str, dict[str, list[str]]]:
+    """Path and query of a request target; a parameter without a value has an empty one."""
+    path, mark, query = target.partition("?")
+    return path, parse_qs(query, keep_blank_values=True) if mark else {}
+
+
+def parse_json(body: bytes) -> Any:
+    """A JSON document."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise InvalidJsonError(body, str(error)) from None
+
+
+def parse_yaml(body: bytes) -> Any:
+    """A YAML document, JSON included. Times stay text, as everywhere in the API."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return yaml.load(body, Loader=_Loader)  # noqa: S506 -- a SafeLoader, less its timestamps
+    except yaml.YAMLError as error:
+        raise status.bad_request(f"error converting YAML to JSON: {error}") from None
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML's core types alone."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+class InvalidJsonError(StatusError):
+    """A 400: the body is no JSON."""
+
+    def __init__(self, body: bytes, why: str) -> None:
+        self.why = "unexpected end of JSON input" if not body.strip() else why
+        shown = body.decode(errors="replace") or "<empty>"
+        super().__init__(400, "BadRequest", f"couldn't get version/kind; json parse error: {self.why} ({shown})")
+
+    def of_kind(self, kind: str) -> StatusError:
+        """The same, where an object of ``kind`` was expected."""
+        return status.bad_request(f"the object provided is unrecognized (must be of type {kind}): {self.message}")
+
+
+def answer(
+    body: bytes,
+    *,
+    code: int = 200,
+    media_type: str = JSON,
+    warnings: Sequence[str] = (),
+    headers: Mapping[str, str] | None = None,
+) -> web.Response:
+    """An answer of the API."""
+    fields = CIMultiDict({"Cache-Control": "no-cache, private", "Content-Type": media_type})
+    fields.extend(headers or {})
+    for warning in warnings:
+        fields.add("Warning", warning_header(warning))
+    return web.Response(body=body, status=code, headers=fields)
+
+
+def warning_header(text: str) -> str:
+    """A warning as the value of a ``Warning`` header: one line, quoted."""
+    line = " ".join(text.split())
+    escaped = line.replace("\\", "\\\\").replace('"', '\\"')
+    return f'299 - "{escaped}"'
+
+
+def document_answer(document: Any, code: int = 200) -> web.Response:
+    """A JSON document."""
+    return answer(orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE), code=code)
+
+
+def failure(error: StatusError) -> web.Response:
+    """A refusal."""
+    body = orjson.dumps(error.body(), option=orjson.OPT_APPEND_NEWLINE)
+    return answer(body, code=error.code, headers=error.headers())
+
+
+def text_answer(text: str, code: int = 200) -> web.Response:
+    """Plain text."""
+    return web.Response(text=text, status=code, headers={"Cache-Control": "no-cache, private"})
+
+
+def join_lines(lines: Iterable[str]) -> str:
+    """Lines of text, each with its end."""
+    return "".join(f"{line}\n" for line in lines)

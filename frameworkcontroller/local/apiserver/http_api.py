@@ -1,0 +1,280 @@
+"""From an HTTP request to what answers it."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+from aiohttp import web
+
+from frameworkcontroller.local.apiserver import discovery, openapi, status, subresources
+from frameworkcontroller.local.apiserver.bodies import (
+    MAX_BODY_BYTES,
+    Request,
+    answer,
+    document_answer,
+    failure,
+    split_target,
+    text_answer,
+)
+from frameworkcontroller.local.apiserver.catalogue import Endpoint
+from frameworkcontroller.local.apiserver.handlers import ResourceHandlers
+from frameworkcontroller.local.apiserver.logs import PodLogs
+from frameworkcontroller.local.apiserver.options import Query, boolean
+from frameworkcontroller.local.apiserver.paths import ResourcePath, parse_resource_path
+from frameworkcontroller.local.apiserver.registry import Registry
+from frameworkcontroller.local.apiserver.status import StatusError
+
+GIT_VERSION: Final = "v1.33.0+frameworkcontroller"
+"""The Kubernetes whose API this one resembles most."""
+
+_HEALTH: Final = ("/healthz", "/livez", "/readyz")
+_VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get"}
+_PROTOBUF: Final = "application/com.github.proto-openapi"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One answered request, for whoever keeps a record of them."""
+
+    verb: str
+    """As RBAC rules name it: ``get``, ``list``, ``watch``, ..., ``deletecollection``."""
+    resource: str
+    """``plural.group``; empty for what is no resource."""
+    subresource: str
+    namespace: str
+    name: str
+    agent: str
+    code: int
+
+
+class HttpApi:
+    """Answers every request that the server gets."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        handlers: ResourceHandlers,
+        *,
+        token: str | None = None,
+        logs: PodLogs | None = None,
+        observe: Callable[[Served], None] | None = None,
+    ) -> None:
+        """``token``: what every request but those for health must bear, if anything. ``observe`` hears of each one."""
+        self._registry = registry
+        self._handlers = handlers
+        self._token = token
+        self.logs = logs
+        self._observe = observe
+        self._documents: dict[tuple[object, ...], bytes] = {}
+        self._documented: object = None
+
+    async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        """Answers one request, whatever happens."""
+        path, query = split_target(http.raw_path)
+        response: web.StreamResponse
+        resource = parse_resource_path(path)
+        try:
+            self._authenticate(http, path)
+            response = await self._answer(http, path, resource, query)
+        except StatusError as error:
+            response = failure(error)
+        except web.HTTPRequestEntityTooLarge:
+            response = failure(status.too_large(MAX_BODY_BYTES))
+        except (ConnectionError, web.HTTPException):
+            raise
+        except Exception as error:  # noqa: BLE001 -- the server must outlive a fault of its own
+            _log.exception("%s %s failed", http.method, path)
+            response = failure(status.internal_error(f"{type(error).__name__}: {error}"))
+        if self._observe is not None:
+            self._observe(_served(http, resource, query, response.status))
+        return response
+
+    def _authenticate(self, http: web.BaseRequest, path: str) -> None:
+        if self._token is None or path.startswith(_HEALTH):
+            return
+        scheme, _, given = http.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token.encode()):
+            raise status.unauthorized()
+
+    async def _answer(
+        self, http: web.BaseRequest, path: str, resource: ResourcePath | None, query: Query
+    ) -> web.StreamResponse:
+        if resource is None:
+            if http.method not in {"GET", "HEAD"}:
+                raise status.method_not_allowed()
+            return self._document(http, path)
+        endpoint = self._registry.catalogue.find(resource.group, resource.version, resource.plural)
+        if endpoint is None:
+            if resource.group and not self._registry.catalogue.serves_version(resource.group, resource.version):
+                return text_answer("404 page not found\n", 404)
+            raise status.resource_not_found()
+        if resource.namespace and not endpoint.type.namespaced:
+            raise status.resource_not_found()
+        request = Request(
+            http=http,
+            method=http.method,
+            path=resource,
+            query=query,
+            body=await http.read() if http.method != "GET" else b"",
+            media_type=http.headers.get("Content-Type", "").partition(";")[0].strip().lower(),
+            agent=http.headers.get("User-Agent", ""),
+            accept=http.headers.get("Accept", ""),
+        )
+        if resource.subresource:
+            return await self._subresource(request, endpoint)
+        if resource.name and not resource.watch:
+            return self._object(request, endpoint)
+        return await self._collection(request, endpoint)
+
+    async def _collection(self, request: Request, endpoint: Endpoint) -> web.StreamResponse:
+        path, handlers = request.path, self._handlers
+        whole = endpoint.type.namespaced and not path.namespace
+        match request.method:
+            case "GET" if path.watch or boolean(request.query, "watch"):
+                _require(endpoint, "watch")
+                return await handlers.watch(request, endpoint)
+            case "GET":
+                _require(endpoint, "list")
+                return handlers.list(request, endpoint)
+            case "POST" if not whole:
+                _require(endpoint, "create")
+                if "get" not in endpoint.type.verbs:
+                    return subresources.create_review(request, endpoint)
+                return handlers.create(request, endpoint)
+            case "DELETE" if not whole:
+                _require(endpoint, "deletecollection")
+                return handlers.delete_collection(request, endpoint)
+        raise status.method_not_allowed()
+
+    def _object(self, request: Request, endpoint: Endpoint) -> web.StreamResponse:
+        handlers = self._handlers
+        if endpoint.type.namespaced and not request.path.namespace:
+            raise status.resource_not_found()
+        verb = _VERBS.get(request.method, "")
+        _require(endpoint, verb)
+        match verb:
+            case "get":
+                return handlers.read(request, endpoint)
+            case "update":
+                return handlers.replace(request, endpoint)
+            case "patch":
+                return handlers.patch(request, endpoint)
+            case "delete":
+                return handlers.delete(request, endpoint)
+        raise status.method_not_allowed()
+
+    async def _subresource(self, request: Request, endpoint: Endpoint) -> web.StreamResponse:
+        path, registry = request.path, self._registry
+        declared = endpoint.type.subresource(path.subresource)
+        if declared is None:
+            raise (status.not_found(endpoint.type, path.name) if endpoint.type.custom else status.resource_not_found())
+        verb = _VERBS.get(request.method, "")
+        if verb not in declared.verbs:
+            raise status.method_not_allowed()
+        match path.subresource:
+            case "status" | "finalize":
+                return self._object(request, endpoint)
+            case "scale" if verb == "get":
+                return subresources.read_scale(registry, request, endpoint)
+            case "scale":
+                return subresources.write_scale(registry, request, endpoint)
+            case "binding":
+                return subresources.create_binding(registry, request, endpoint)
+            case "eviction":
+                return subresources.create_eviction(registry, request, endpoint)
+            case "log":
+                return await subresources.read_log(registry, self.logs, request, endpoint)
+        raise status.resource_not_found()
+
+    def _document(self, http: web.BaseRequest, path: str) -> web.StreamResponse:
+        """What is no resource: health, version, discovery, OpenAPI."""
+        if path.startswith(_HEALTH) and path.partition("/")[0] == "":
+            return text_answer("ok")
+        path = path.rstrip("/") or "/"
+        types = self._registry.catalogue.types
+        accept = http.headers.get("Accept", "")
+        address = http.headers.get("Host", "")
+        if path == "/version":
+            return document_answer(discovery.version_info(GIT_VERSION))
+        if path in {"/api", "/apis"}:
+            return self._groups(path, accept, address)
+        if path.startswith("/openapi/"):
+            return self._openapi(path, accept)
+        parts = path.strip("/").split("/")
+        found: dict[str, Any] | None = None
+        if parts[0] == "api" and len(parts) == 2:
+            found = discovery.api_resource_list(types, "", parts[1])
+            if found is None:
+                raise status.resource_not_found()
+        elif parts[0] == "apis" and len(parts) == 2:
+            found = discovery.api_group(types, parts[1], address)
+        elif parts[0] == "apis" and len(parts) == 3:
+            found = discovery.api_resource_list(types, parts[1], parts[2])
+        if found is not None:
+            return document_answer(found)
+        if parts[0] in {"api", "apis"}:
+            return text_answer("404 page not found\n", 404)
+        return document_answer(discovery.root_paths(types), 200 if path == "/" else 404)
+
+    def _groups(self, path: str, accept: str, address: str) -> web.Response:
+        types = self._registry.catalogue.types
+        core = path == "/api"
+        for clause in accept.split(","):
+            if "as=APIGroupDiscoveryList" in clause and "g=apidiscovery.k8s.io" in clause:
+                version = "v2beta1" if "v=v2beta1" in clause else "v2"
+                body = self._cached(
+                    ("aggregated", core, version),
+                    lambda: discovery.aggregated(types, core=core, version=version),  # noqa: B023 -- called at once
+                )
+                media_type = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
+                return answer(body, media_type=media_type)
+            if clause.partition(";")[0].strip() in {"application/json", "*/*", ""}:
+                break
+        return document_answer(discovery.api_versions(address) if core else discovery.api_group_list(types, address))
+
+    def _openapi(self, path: str, accept: str) -> web.Response:
+        types = self._registry.catalogue.types
+        offered = {clause.partition(";")[0].strip() for clause in accept.split(",")}
+        if accept and not offered & {"application/json", "*/*", "application/*"} and _PROTOBUF in accept:
+            raise StatusError(406, "NotAcceptable", "406: Not Acceptable", {})
+        if path == "/openapi/v2":
+            return answer(self._cached(("v2",), lambda: openapi.v2_document(types)))
+        if path == "/openapi/v3":
+            return answer(self._cached(("v3",), lambda: openapi.v3_index(types)))
+        name = path.removeprefix("/openapi/v3/")
+        body = self._cached(("v3", name), lambda: openapi.v3_document(types, name))
+        return answer(body) if body != b"null\n" else text_answer("404 page not found\n", 404)
+
+    def _cached(self, key: tuple[object, ...], make: Callable[[], Any]) -> bytes:
+        """A document about what is served, made once for as long as that does not change."""
+        types = self._registry.catalogue.types
+        if self._documented is not types:
+            self._documents.clear()
+            self._documented = types
+        if key not in self._documents:
+            self._documents[key] = orjson.dumps(make(), option=orjson.OPT_APPEND_NEWLINE)
+        return self._documents[key]
+
+
+def _require(endpoint: Endpoint, verb: str) -> None:
+    if verb not in endpoint.type.verbs:
+        raise status.method_not_allowed()
+
+
+def _served(http: web.BaseRequest, path: ResourcePath | None, query: Query, code: int) -> Served:
+    agent = http.headers.get("User-Agent", "")
+    verb = _VERBS.get(http.method, http.method.lower())
+    if path is None:
+        return Served(verb, "", "", "", http.raw_path.partition("?")[0], agent, code)
+    if not path.name:
+        watch = path.watch or boolean(query, "watch")
+        verb = {"get": "watch" if watch else "list", "delete": "deletecollection"}.get(verb, verb)
+    resource = f"{path.plural}.{path.group}" if path.group else path.plural
+    return Served(verb, resource, path.subresource, path.namespace, path.name, agent, code)

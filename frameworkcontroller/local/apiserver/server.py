@@ -1,0 +1,233 @@
+"""The API server: store, rules and controllers behind one loopback socket, all on the running event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import random
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Self
+
+import yaml
+from aiohttp import web
+
+from frameworkcontroller.local.apiserver import kinds
+from frameworkcontroller.local.apiserver.bodies import MAX_BODY_BYTES
+from frameworkcontroller.local.apiserver.catalogue import Catalogue, Endpoint
+from frameworkcontroller.local.apiserver.definitions import Definitions, DefinitionStrategy
+from frameworkcontroller.local.apiserver.expiry import EventExpiry
+from frameworkcontroller.local.apiserver.gc import GarbageCollector
+from frameworkcontroller.local.apiserver.handlers import ResourceHandlers
+from frameworkcontroller.local.apiserver.http_api import HttpApi, Served
+from frameworkcontroller.local.apiserver.logs import PodLogs
+from frameworkcontroller.local.apiserver.metadata import Identities
+from frameworkcontroller.local.apiserver.namespaces import (
+    INITIAL_NAMESPACES,
+    NamespaceController,
+    NamespaceLifecycle,
+    NamespaceStrategy,
+)
+from frameworkcontroller.local.apiserver.options import Call
+from frameworkcontroller.local.apiserver.pods import PodStrategy
+from frameworkcontroller.local.apiserver.quotas import Quotas
+from frameworkcontroller.local.apiserver.registry import Registry
+from frameworkcontroller.local.apiserver.served import ServedType
+from frameworkcontroller.local.apiserver.services import ServiceStrategy
+from frameworkcontroller.local.apiserver.storage import Storage
+from frameworkcontroller.local.apiserver.strategies import plain_strategy
+from frameworkcontroller.local.apiserver.strategy import Strategy
+
+_KEEP_ALIVE: Final = 3600.0
+"""Longer than any client keeps an idle connection: the client's own end of it is the one that closes."""
+_MAX_LINE: Final = 64 << 10
+_BACKLOG: Final = 1024
+
+_log = logging.getLogger(__name__)
+
+
+class ApiServer:
+    """A Kubernetes API server in this process.
+
+    Its state is in :attr:`storage`, which outlives it: a second server on the same storage goes on where the first was
+    stopped, as after a restart.
+    """
+
+    def __init__(
+        self,
+        *,
+        wall: Callable[[], float] = time.time,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        storage: Storage | None = None,
+        history: int = 10_000,
+        bookmark_interval: float = 60.0,
+        token: str | None = None,
+        rng: random.Random | None = None,
+        logs: PodLogs | None = None,
+        gc_delay: float = 0.0,
+        audit: bool = False,
+        observe: Callable[[Served], None] | None = None,
+    ) -> None:
+        """Makes a server that is not started yet.
+
+        Args:
+            wall: the time of day, in seconds since the epoch.
+            host: a loopback address; anything else is refused with ValueError.
+            port: 0 for any that is free.
+            storage: of an earlier server; None for an empty one.
+            history: how many changes of each resource can still be watched from; older ones answer 410.
+            bookmark_interval: seconds between the bookmarks of a watch.
+            token: a bearer token that every client must show; None lets in everybody who can reach the socket.
+            rng: where uids and generated names come from; seeded, a run repeats itself.
+            logs: who can read the logs of Pods.
+            gc_delay: seconds that the garbage collector lets pass before it acts.
+            audit: keep every accepted write in ``storage.audit``.
+            observe: called with each answered request.
+        """
+        if not ipaddress.ip_address(host).is_loopback:
+            raise ValueError(f"the embedded API server serves loopback addresses only, not {host}")
+        self.storage = storage if storage is not None else Storage(history=history, audit=audit)
+        self._host = host
+        self._port = port
+        self._token = token
+        source = rng if rng is not None else random.Random()
+        catalogue = Catalogue(Endpoint(t, _strategy(t, self.storage)) for t in kinds.BUILTIN_TYPES)
+        self.registry = Registry(self.storage, catalogue, wall, Identities(source))
+        self._definitions = Definitions(self.registry)
+        self._quotas = Quotas(self.registry)
+        self._namespaces = NamespaceController(self.registry)
+        self.gc = GarbageCollector(self.registry, delay=gc_delay)
+        self._expiry = EventExpiry(self.storage)
+        self.registry.admission = [NamespaceLifecycle(self.registry), self._definitions, self._quotas]
+        self._handlers = ResourceHandlers(self.registry, source, bookmark_interval)
+        self._api = HttpApi(self.registry, self._handlers, token=token, logs=logs, observe=observe)
+        self._runner: web.ServerRunner | None = None
+        self._provide_namespaces()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Listens and begins to work. Raises OSError if the port is taken."""
+        server = web.Server(
+            self._api.handle,
+            request_factory=self._request,
+            # A watch waits for changes; this is how it learns that nobody waits with it any more.
+            handler_cancellation=True,
+            keepalive_timeout=_KEEP_ALIVE,
+            max_line_size=_MAX_LINE,
+            max_field_size=_MAX_LINE,
+            access_log=None,
+            tcp_keepalive=False,
+        )
+        runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=1.0)
+        await runner.setup()
+        listener = socket.create_server((self._host, self._port), backlog=_BACKLOG)
+        self._port = listener.getsockname()[1]
+        site = web.SockSite(runner, listener, backlog=_BACKLOG)
+        await site.start()
+        self._runner = runner
+        for part in (self._definitions, self._quotas, self._namespaces, self.gc, self._expiry):
+            part.start()
+
+    async def stop(self, *, abort: bool = False) -> None:
+        """Ends every watch and connection, and stops to work.
+
+        With ``abort`` it ends as a killed process would: whatever was being said is cut off.
+        """
+        for part in (self._expiry, self.gc, self._namespaces, self._quotas, self._definitions):
+            part.stop()
+        runner, self._runner = self._runner, None
+        if runner is None:
+            return
+        if abort and runner.server is not None:
+            for connection in runner.server.connections:
+                if connection.transport is not None:
+                    connection.transport.abort()
+        self._handlers.end_watches()
+        await runner.cleanup()
+
+    @property
+    def logs(self) -> PodLogs | None:
+        """Who reads the logs of Pods; may be set while the server runs."""
+        return self._api.logs
+
+    @logs.setter
+    def logs(self, logs: PodLogs | None) -> None:
+        self._api.logs = logs
+
+    @property
+    def url(self) -> str:
+        """``http://ADDRESS:PORT``, once started."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._port}"
+
+    @property
+    def watches(self) -> int:
+        """How many watches are under way."""
+        return self._handlers.watches
+
+    def kubeconfig(self, name: str = "frameworkcontroller-local") -> str:
+        """A kubeconfig for this server, as YAML; ``name`` is that of its only context."""
+        user: dict[str, str] = {"token": self._token} if self._token is not None else {}
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": name, "cluster": {"server": self.url}}],
+            "users": [{"name": name, "user": user}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
+            "current-context": name,
+        }
+        return yaml.safe_dump(document, sort_keys=False)
+
+    def write_kubeconfig(self, path: Path) -> None:
+        """Writes :meth:`kubeconfig` to a file that only its owner can read."""
+        path.touch(mode=0o600)
+        path.write_text(self.kubeconfig(), encoding="utf-8")
+
+    def _request(
+        self,
+        message: object,
+        payload: object,
+        protocol: object,
+        writer: object,
+        task: asyncio.Task[None],
+    ) -> web.BaseRequest:
+        return web.BaseRequest(
+            message,  # type: ignore[arg-type]  # aiohttp names these types nowhere in public
+            payload,  # type: ignore[arg-type]  # as above
+            protocol,  # type: ignore[arg-type]  # as above
+            writer,  # type: ignore[arg-type]  # as above
+            task,
+            asyncio.get_running_loop(),
+            client_max_size=MAX_BODY_BYTES,
+        )
+
+    def _provide_namespaces(self) -> None:
+        endpoint = self.registry.catalogue.of_resource(kinds.NAMESPACES.resource)
+        if endpoint is None:
+            return
+        for name in INITIAL_NAMESPACES:
+            if self.storage.get(endpoint.resource, name) is None:
+                self.registry.create(endpoint, "", {"metadata": {"name": name}}, Call("create", "kube-apiserver"))
+
+
+def _strategy(t: ServedType, storage: Storage) -> Strategy:
+    match t.resource:
+        case kinds.PODS.resource:
+            return PodStrategy()
+        case kinds.NAMESPACES.resource:
+            return NamespaceStrategy()
+        case kinds.SERVICES.resource:
+            return ServiceStrategy(storage)
+        case kinds.CRDS.resource:
+            return DefinitionStrategy()
+    return plain_strategy(t)

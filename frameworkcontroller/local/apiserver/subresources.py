@@ -1,0 +1,224 @@
+"""What is read or written under an object's name: a Pod's binding, eviction and log, and any type's scale."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from frameworkcontroller.local.apiserver import status
+from frameworkcontroller.local.apiserver.bodies import Request, answer, document_answer, text_answer
+from frameworkcontroller.local.apiserver.catalogue import Endpoint
+from frameworkcontroller.local.apiserver.handlers import patch_call, patcher
+from frameworkcontroller.local.apiserver.logs import PodLogs
+from frameworkcontroller.local.apiserver.options import Call, boolean, delete_options, first, integer, write_call
+from frameworkcontroller.local.apiserver.pods import bind, evict
+from frameworkcontroller.local.apiserver.records import Json, Record
+from frameworkcontroller.local.apiserver.registry import Registry
+from frameworkcontroller.local.apiserver.served import ScalePaths
+
+
+def create_binding(registry: Registry, request: Request, endpoint: Endpoint) -> web.Response:
+    """POST to ``pods/NAME/binding``."""
+    call = write_call("create", request.agent, request.query, "CreateOptions")
+    binding, _ = request.parsed()
+    if not isinstance(binding, dict):
+        raise status.bad_request("the object provided is unrecognized (must be of type Binding)")
+    binding = {**binding, "metadata": {"name": request.path.name, **(binding.get("metadata") or {})}}
+    bind(registry, endpoint, request.path.namespace, binding, call)
+    return document_answer({**status.success(), "code": 201}, code=201)
+
+
+def create_eviction(registry: Registry, request: Request, endpoint: Endpoint) -> web.Response:
+    """POST to ``pods/NAME/eviction``."""
+    eviction, _ = request.parsed()
+    given = (eviction.get("deleteOptions") if isinstance(eviction, dict) else None) or {}
+    options, dry_run = delete_options({}, orjson.dumps({**given, "kind": "DeleteOptions"}))
+    call = Call("create", request.agent, dry_run=dry_run or bool(first(request.query, "dryRun")))
+    evict(registry, endpoint, request.path.namespace, request.path.name, options, call)
+    return document_answer({**status.success(), "code": 201}, code=201)
+
+
+@dataclass(frozen=True, slots=True)
+class _LogOptions:
+    container: str
+    follow: bool
+    previous: bool
+    timestamps: bool
+    tail_lines: int | None
+    since_seconds: float | None
+    limit_bytes: int | None
+
+
+async def read_log(
+    registry: Registry, logs: PodLogs | None, request: Request, endpoint: Endpoint
+) -> web.StreamResponse:
+    """GET of ``pods/NAME/log``: text, as it was written."""
+    path = request.path
+    record = registry.get(endpoint, path.namespace, path.name)
+    pod = record.document()
+    options = _log_options(request, pod, registry.wall())
+    if logs is None or not pod["spec"].get("nodeName"):
+        # Nothing runs it, so nothing was ever written.
+        return text_answer("")
+    chunks = logs.read(
+        path.namespace,
+        path.name,
+        options.container,
+        follow=options.follow,
+        tail_lines=options.tail_lines,
+        since_seconds=options.since_seconds,
+        limit_bytes=options.limit_bytes,
+        timestamps=options.timestamps,
+        previous=options.previous,
+    )
+    response = web.StreamResponse(headers={"Cache-Control": "no-cache, private", "Content-Type": "text/plain"})
+    try:
+        # The first chunk before the headers: until it is there, the answer may still become a refusal.
+        head = await _first(chunks)
+        await response.prepare(request.http)
+        if head is not None:
+            await response.write(head)
+            async for chunk in chunks:
+                await response.write(chunk)
+        await response.write_eof()
+    finally:
+        close = getattr(chunks, "aclose", None)
+        if close is not None:
+            await close()
+    return response
+
+
+async def _first(chunks: AsyncIterator[bytes]) -> bytes | None:
+    try:
+        return await anext(chunks)
+    except StopAsyncIteration:
+        return None
+    except LookupError as error:
+        raise status.bad_request(str(error)) from None
+
+
+def _log_options(request: Request, pod: Json, now: float) -> _LogOptions:
+    query = request.query
+    since_time, since_seconds = first(query, "sinceTime"), integer(query, "sinceSeconds")
+    since: float | None = since_seconds
+    if since_time:
+        try:
+            since = max(0.0, now - datetime.fromisoformat(since_time).timestamp())
+        except ValueError as error:
+            raise status.bad_request(f'parsing time "{since_time}": {error}') from None
+    return _LogOptions(
+        container=_container(first(query, "container"), request.path.name, pod),
+        follow=boolean(query, "follow"),
+        previous=boolean(query, "previous"),
+        timestamps=boolean(query, "timestamps"),
+        tail_lines=integer(query, "tailLines"),
+        since_seconds=since,
+        limit_bytes=integer(query, "limitBytes"),
+    )
+
+
+def _container(asked: str, pod_name: str, pod: Json) -> str:
+    main = [container["name"] for container in pod["spec"].get("containers") or ()]
+    inits = [container["name"] for container in pod["spec"].get("initContainers") or ()]
+    if not asked:
+        if len(main) == 1 and not inits:
+            return str(main[0])
+        message = f"a container name must be specified for pod {pod_name}, choose one of: [{' '.join(main)}]"
+        if inits:
+            message += f" or one of the init containers: [{' '.join(inits)}]"
+        raise status.bad_request(message)
+    if asked not in main and asked not in inits:
+        raise status.bad_request(f"container {asked} is not valid for pod {pod_name}")
+    return asked
+
+
+def read_scale(registry: Registry, request: Request, endpoint: Endpoint) -> web.Response:
+    """GET of ``scale``."""
+    record = registry.get(endpoint, request.path.namespace, request.path.name)
+    return document_answer(_scale_of(endpoint, record))
+
+
+def write_scale(registry: Registry, request: Request, endpoint: Endpoint) -> web.Response:
+    """PUT or PATCH of ``scale``: sets the number of replicas that is wanted."""
+    path, paths = request.path, _paths(endpoint)
+    record = registry.get(endpoint, path.namespace, path.name)
+    if request.method == "PATCH":
+        call = patch_call(request)
+        scale = patcher(request, endpoint)(_scale_of(endpoint, record, strict=False))
+    else:
+        call = write_call("update", request.agent, request.query, "UpdateOptions")
+        scale, _ = request.parsed()
+    replicas = _at(scale, ".spec.replicas")
+    if not isinstance(replicas, int) or isinstance(replicas, bool):
+        raise status.bad_request("Scale: spec.replicas must be an integer")
+    obj = endpoint.document(record)
+    version = (scale.get("metadata") or {}).get("resourceVersion")
+    obj["metadata"]["resourceVersion"] = version or obj["metadata"]["resourceVersion"]
+    _set(obj, paths.spec_replicas, replicas)
+    record = registry.write(endpoint, record, obj, call)
+    return document_answer(_scale_of(endpoint, record))
+
+
+def _scale_of(endpoint: Endpoint, record: Record, *, strict: bool = True) -> Json:
+    paths = _paths(endpoint)
+    obj = endpoint.document(record)
+    replicas = _at(obj, paths.spec_replicas)
+    if replicas is None:
+        if strict:
+            raise status.internal_error(f'the spec replicas field "{paths.spec_replicas}" does not exist')
+        replicas = 0
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    state: Json = {"replicas": _at(obj, paths.status_replicas) or 0}
+    selector = _at(obj, paths.label_selector) if paths.label_selector else None
+    if selector:
+        state["selector"] = selector
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {key: obj["metadata"][key] for key in kept if key in obj["metadata"]},
+        "spec": {"replicas": replicas},
+        "status": state,
+    }
+
+
+def _paths(endpoint: Endpoint) -> ScalePaths:
+    if endpoint.type.scale is None:
+        raise status.resource_not_found()
+    return endpoint.type.scale
+
+
+def _at(obj: Any, path: str) -> Any:
+    for step in path.strip(".").split("."):
+        obj = obj.get(step) if isinstance(obj, dict) else None
+    return obj
+
+
+def _set(obj: Json, path: str, value: Any) -> None:
+    *parents, last = path.strip(".").split(".")
+    for step in parents:
+        found = obj.get(step)
+        obj[step] = obj = dict(found) if isinstance(found, dict) else {}
+    obj[last] = value
+
+
+def create_review(request: Request, endpoint: Endpoint) -> web.Response:
+    """POST of a review of what the caller may do: here, everything."""
+    parsed, raw = request.parsed()
+    obj = endpoint.decode(parsed, "Ignore", raw).obj
+    obj.setdefault("metadata", {"creationTimestamp": None})
+    everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
+    obj["status"] = {
+        "SelfSubjectAccessReview": {"allowed": True, "reason": "the embedded cluster allows everything"},
+        "SelfSubjectRulesReview": {
+            "resourceRules": [everything],
+            "nonResourceRules": [{"nonResourceURLs": ["*"], "verbs": ["*"]}],
+            "incomplete": False,
+        },
+        "SelfSubjectReview": {"userInfo": {"username": "local", "groups": ["system:masters", "system:authenticated"]}},
+    }[endpoint.type.kind]
+    return answer(orjson.dumps(obj, option=orjson.OPT_APPEND_NEWLINE), code=201)

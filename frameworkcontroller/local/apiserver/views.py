@@ -1,0 +1,179 @@
+"""The forms in which a client can have objects: as they are, as a Table for people, or their metadata alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, cast
+
+import orjson
+import yaml
+
+from frameworkcontroller.local.apiserver import status, table
+from frameworkcontroller.local.apiserver.catalogue import Endpoint
+from frameworkcontroller.local.apiserver.records import Json, Record
+from frameworkcontroller.local.apiserver.status import StatusError
+from frameworkcontroller.local.apiserver.table import IncludeObject
+
+JSON: Final = "application/json"
+YAML: Final = "application/yaml"
+_OFFERED: Final = (JSON, YAML)
+_META_GROUP: Final = "meta.k8s.io"
+
+
+class Form(Enum):
+    """What an answer's objects look like."""
+
+    FULL = ""
+    TABLE = "Table"
+    METADATA = "PartialObjectMetadata"
+    METADATA_LIST = "PartialObjectMetadataList"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a client asked to get."""
+
+    form: Form = Form.FULL
+    media_type: str = JSON
+    include: IncludeObject = "Metadata"
+    """What a Table's rows carry of their objects."""
+
+    def dump(self, document: Any) -> bytes:
+        """A document in the media type asked for."""
+        if self.media_type == YAML:
+            return yaml.safe_dump(document, allow_unicode=True).encode()
+        return orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE)
+
+    def encode(self, encoded: bytes) -> bytes:
+        """What is JSON already, in the media type asked for."""
+        return encoded + b"\n" if self.media_type == JSON else self.dump(orjson.loads(encoded))
+
+
+def negotiate(accept: str, include: str = "") -> View:
+    """The best view that an Accept header allows; a 406 if there is none."""
+    clauses = [_clause(text) for text in accept.split(",") if text.strip()] if accept else []
+    if not clauses:
+        return View()
+    for _, media_type, parameters in sorted(clauses, key=lambda clause: -clause[0]):
+        offered = _match(media_type)
+        if offered is None:
+            continue
+        kind = parameters.get("as")
+        if kind is None:
+            return View(media_type=offered)
+        if kind in {form.value for form in Form} and parameters.get("g") == _META_GROUP:
+            if parameters.get("v") not in {"v1", "v1beta1"}:
+                continue
+            chosen = include if include in {"None", "Metadata", "Object"} else "Metadata"
+            return View(Form(kind), offered, cast("IncludeObject", chosen))
+    if any("as" in parameters for _, _, parameters in clauses):
+        raise status.not_acceptable([JSON, YAML, "application/vnd.kubernetes.protobuf"])
+    raise StatusError(406, "NotAcceptable", "406: Not Acceptable", {})
+
+
+def _clause(text: str) -> tuple[float, str, dict[str, str]]:
+    media_type, *parts = (part.strip() for part in text.split(";"))
+    parameters = {key.strip(): value.strip() for key, _, value in (part.partition("=") for part in parts)}
+    try:
+        quality = float(parameters.pop("q", "1"))
+    except ValueError:
+        quality = 1.0
+    return quality, media_type.lower(), parameters
+
+
+def _match(media_type: str) -> str | None:
+    if media_type in _OFFERED:
+        return media_type
+    return JSON if media_type in {"*/*", "application/*"} else None
+
+
+def render_object(view: View, endpoint: Endpoint, record: Record, now: float) -> bytes:
+    """One object."""
+    match view.form:
+        case Form.FULL:
+            return view.encode(endpoint.encode(record))
+        case Form.METADATA:
+            return view.dump(table.partial_object(endpoint.document(record)))
+        case Form.METADATA_LIST:
+            message = (
+                "you requested PartialObjectMetadataList, but the requested object is not a list "
+                f"(*core.{endpoint.type.kind})"
+            )
+            raise StatusError(406, "NotAcceptable", message)
+    document = endpoint.document(record)
+    metadata = {"resourceVersion": document["metadata"].get("resourceVersion", "")}
+    return view.dump(table.table(endpoint.type, [document], now=now, metadata=metadata, include_object=view.include))
+
+
+def render_list(
+    view: View, endpoint: Endpoint, records: Sequence[Record], metadata: Mapping[str, Any], now: float
+) -> bytes:
+    """Several objects; ``metadata`` is the list's own."""
+    if view.form is Form.TABLE:
+        documents = map(endpoint.document, records)
+        return view.dump(table.table(endpoint.type, documents, now=now, metadata=metadata, include_object=view.include))
+    if view.form is not Form.FULL:
+        return view.dump(table.partial_object_list(map(endpoint.document, records), metadata))
+    t = endpoint.type
+    head = orjson.dumps({"kind": t.list_kind, "apiVersion": t.group_version, "metadata": metadata})
+    return view.encode(head[:-1] + b',"items":[' + b",".join(map(endpoint.item, records)) + b"]}")
+
+
+def event_encoder(view: View, endpoint: Endpoint, wall: Callable[[], float]) -> Callable[[bytes, Record], bytes]:
+    """How a watch writes events: from the event's type and the object to one line of JSON."""
+    match view.form:
+        case Form.FULL:
+            # Copies the cached text, encodes nothing: this is what every informer gets.
+            return lambda kind, record: b'{"type":"%s","object":%s}\n' % (kind, endpoint.encode(record))
+        case Form.TABLE:
+            return _table_encoder(view, endpoint, wall)
+
+    def metadata_alone(kind: bytes, record: Record) -> bytes:
+        partial = orjson.dumps(table.partial_object(endpoint.document(record)))
+        return b'{"type":"%s","object":%s}\n' % (kind, partial)
+
+    return metadata_alone
+
+
+def _table_encoder(view: View, endpoint: Endpoint, wall: Callable[[], float]) -> Callable[[bytes, Record], bytes]:
+    headers = True
+
+    def one_row(kind: bytes, record: Record) -> bytes:
+        nonlocal headers
+        document = endpoint.document(record)
+        rows = table.table(
+            endpoint.type,
+            [document],
+            now=wall(),
+            metadata={"resourceVersion": str(record.revision)},
+            include_object=view.include,
+            headers=headers,
+        )
+        headers = False
+        return b'{"type":"%s","object":%s}\n' % (kind, orjson.dumps(rows))
+
+    return one_row
+
+
+def bookmark(view: View, endpoint: Endpoint, revision: int, *, initial_end: bool = False) -> bytes:
+    """The event that says how far a watcher has seen everything; ``initial_end``: and all that was there before."""
+    metadata: Json = {"resourceVersion": str(revision), "creationTimestamp": None}
+    if initial_end:
+        metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+    t = endpoint.type
+    obj: Json
+    if view.form is Form.TABLE:
+        obj = {
+            "kind": "Table",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": {"resourceVersion": str(revision)},
+            "columnDefinitions": None,
+            "rows": [],
+        }
+    elif view.form is Form.FULL:
+        obj = {"kind": t.kind, "apiVersion": t.group_version, "metadata": metadata}
+    else:
+        obj = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+    return b'{"type":"BOOKMARK","object":%s}\n' % orjson.dumps(obj)
