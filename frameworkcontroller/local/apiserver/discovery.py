@@ -106,7 +106,7 @@ def version_info(git_version: str) -> Json:
 
 
 def version_rank(version: str) -> tuple[int, int, int, str]:
-    """The order of an API's versions, best last: stable before beta before alpha, then by number, then others by name."""
+    """The order of an API's versions, best last: others, alpha, beta, stable; within those by number."""
     found = _VERSION.fullmatch(version)
     if found is None:
         return (-1, 0, 0, version)
