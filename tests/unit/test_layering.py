@@ -68,7 +68,7 @@ def layering_faults(file: Path, tree: ast.AST) -> Iterator[str]:
             if root not in sys.stdlib_module_names:
                 yield f"{found}, and must run by itself"
             continue
-        if root != NAME or rest == "__version__":
+        if root != NAME or rest in ("", "__version__"):  # the package itself, which holds its version and nothing more
             continue
         target = rest.partition(".")[0]
         if len(parts) == 1:
