@@ -7,6 +7,7 @@ namespace of the test's own; and `pods`, a simulated node of that cluster on whi
 import asyncio
 import itertools
 import os
+import random
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -15,15 +16,18 @@ from pathlib import Path
 from typing import Final
 
 import orjson
-import pytest
+import yaml
 
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import connect
 from frameworkcontroller.kube.errors import NotFound
-from frameworkcontroller.kube.resources import NAMESPACES
+from frameworkcontroller.kube.resources import CRDS, NAMESPACES
+from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
-from tests.support.realcluster import ControlPlane, find_assets
+from tests.support.eventually import eventually
+from tests.support.realcluster import CRD, ControlPlane, find_assets
+from tests.support.virtual_clock import wall
 
 EMBEDDED: Final = "embedded"
 
@@ -45,6 +49,8 @@ class Cluster:
     """The wall clock by which time passes on this cluster."""
     kubeconfig_of: Callable[[str], Path] | None = None
     """The kubeconfig file of one of realcluster.USERS; None if this cluster lets everybody do everything."""
+    server: ApiServer | None = None
+    """The embedded API server, to look inside or to stop; None for a real one."""
     _clients: list[KubeClient] = field(default_factory=list)
 
     @property
@@ -96,9 +102,28 @@ class ControlPlanes:
 
 @asynccontextmanager
 async def embedded_cluster(folder: Path) -> AsyncIterator[Cluster]:
-    """A new embedded cluster in this process and on this loop, whose time is virtual. `folder` takes its kubeconfig."""
-    pytest.skip("the embedded API server is not built yet")
-    yield  # type: ignore[unreachable]  # goes with the line above
+    """A new embedded API server on the running loop, whose time is virtual; `folder` gets its kubeconfig."""
+    async with ApiServer(wall=wall, rng=random.Random(1)) as server:
+        kubeconfig = folder / "kubeconfig.yaml"
+        server.write_kubeconfig(kubeconfig)
+        cluster = Cluster(
+            name=EMBEDDED, url=server.url, kubeconfig=kubeconfig, namespace=_new_namespace(), wall=wall, server=server
+        )
+        client = await cluster.client()
+        crd = yaml.safe_load(CRD.read_text())
+        await client.create(CRDS, orjson.dumps(crd))
+
+        async def established() -> None:
+            body = orjson.loads(await client.get(CRDS, crd["metadata"]["name"]))
+            conditions = {one["type"]: one["status"] for one in body.get("status", {}).get("conditions", [])}
+            assert conditions.get("Established") == "True"
+
+        await eventually(established)
+        await _create_namespace(cluster)
+        try:
+            yield cluster
+        finally:
+            await cluster.close()
 
 
 @asynccontextmanager
