@@ -29,7 +29,7 @@ from frameworkcontroller.configfile import ConfigError, ConfigFile, KeyPath, Pro
 from frameworkcontroller.kube.connection import check_address
 from frameworkcontroller.kube.errors import ConnectionConfigError
 from frameworkcontroller.machine.failure import Classifier, ContainerPattern, FailureClass, PodPattern, Range, Regex
-from frameworkcontroller.machine.model import Limits
+from frameworkcontroller.machine.model import Limits, Trigger
 
 __all__ = ["Config", "ConfigError", "load_config"]
 
@@ -269,6 +269,18 @@ class Config(_Section):
         if lowest is not None and value < lowest:
             raise ValueError(f"must not be below {to_camel(name)} ({lowest})")
         return value
+
+    def snapshot_triggers(self) -> frozenset[Trigger]:
+        """What makes a snapshot part of the history."""
+        log = self.log_object_snapshot
+        switches = {
+            Trigger.FRAMEWORK_RETRY: log.framework.on_framework_retry,
+            Trigger.FRAMEWORK_DELETION: log.framework.on_framework_deletion,
+            Trigger.TASK_RETRY: log.task.on_task_retry,
+            Trigger.TASK_DELETION: log.task.on_task_deletion,
+            Trigger.POD_DELETION: log.pod.on_pod_deletion,
+        }
+        return frozenset(trigger for trigger, on in switches.items() if on)
 
     def plan_limits(self) -> Limits:
         """The bounds of the machine's decisions."""

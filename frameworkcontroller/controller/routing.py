@@ -6,19 +6,29 @@ say) wakes nobody.
 
 from __future__ import annotations
 
+import logging
+from typing import Any
+
+from frameworkcontroller.api.names import FRAMEWORK_NAME
 from frameworkcontroller.api.objects import ConfigMapRecord, FrameworkRecord, PodRecord
+from frameworkcontroller.controller.history import History
 from frameworkcontroller.controller.ledger import Ledger
 from frameworkcontroller.controller.queue import WorkQueue
+from frameworkcontroller.machine.model import Trigger
+
+_log = logging.getLogger(__name__)
 
 _TERMINAL = frozenset({"Succeeded", "Failed"})
+_MISSED = "its last state is not known, so there is no snapshot of it"
 
 
 class Routing:
     """Handlers for the three informers."""
 
-    def __init__(self, queue: WorkQueue[str], ledger: Ledger) -> None:
+    def __init__(self, queue: WorkQueue[str], ledger: Ledger, history: History) -> None:
         self._queue = queue
         self._ledger = ledger
+        self._history = history
 
     # --- Frameworks ---
 
@@ -34,8 +44,13 @@ class Routing:
         if entry is not None and entry.uid == new.uid:
             new.status = None
 
-    def framework_deleted(self, old: FrameworkRecord, _final: FrameworkRecord | None) -> None:
+    def framework_deleted(self, old: FrameworkRecord, final: FrameworkRecord | None) -> None:
         """A Framework is gone."""
+        if self._history.wants(Trigger.FRAMEWORK_DELETION):
+            if final is not None:
+                _log.info("[%s]: Framework was deleted%s", old.key, self._history.of_deleted_framework(final))
+            else:
+                _log.warning("[%s]: Framework was deleted while nobody watched: %s", old.key, _MISSED)
         self._queue.add(old.key)
 
     # --- ConfigMaps ---
@@ -70,7 +85,20 @@ class Routing:
         """A Task's Pod is gone, unless it only lost the label that we watch by."""
         if final is not None and not final.identity.deleting and final.phase not in _TERMINAL:
             self._ledger.doubt_pod(_key(old), old.uid)
+        elif final is None and self._history.wants(Trigger.POD_DELETION):
+            _log.warning(
+                "[%s]: Pod %s (%s) was deleted while nobody watched: %s", _key(old), old.name, old.uid, _MISSED
+            )
         self._wake(old)
+
+    def pod_object_deleted(self, pod: dict[str, Any]) -> None:
+        """The whole of a Pod that is gone, for the history."""
+        metadata = pod["metadata"]
+        # One that is neither only lost the label that we watch by.
+        deleted = metadata.get("deletionTimestamp") is not None or (pod.get("status") or {}).get("phase") in _TERMINAL
+        if deleted and self._history.wants(Trigger.POD_DELETION):
+            key = f"{metadata['namespace']}/{(metadata.get('labels') or {}).get(FRAMEWORK_NAME)}"
+            _log.info("[%s]: Pod %s was deleted%s", key, metadata["name"], self._history.of_deleted_pod(pod))
 
     def _wake(self, pod: PodRecord) -> None:
         key = _key(pod)

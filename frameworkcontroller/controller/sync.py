@@ -30,6 +30,7 @@ from frameworkcontroller.api.objects import (
 from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.api.status import State
 from frameworkcontroller.controller.executor import FRAMEWORKS, Executor
+from frameworkcontroller.controller.history import History, tell_apart
 from frameworkcontroller.controller.ledger import Entry, Ledger
 from frameworkcontroller.controller.retry import Retry
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
@@ -65,6 +66,7 @@ class Syncer:
         wall: Callable[[], float],
         clock: Callable[[], float],
         rng: random.Random,
+        history: History,
     ) -> None:
         """``wall``: seconds since the epoch. ``clock``: monotonic seconds."""
         self._client = client
@@ -77,6 +79,7 @@ class Syncer:
         self._wall = wall
         self._clock = clock
         self._rng = rng
+        self._history = history
 
     async def sync(self, key: str) -> float | None:
         """Bring one Framework forward; in how many seconds it is due again by itself, None for never.
@@ -212,7 +215,7 @@ class Syncer:
         entry.tracker.persisted()
         records, entry.records = entry.records, []
         for record in records:
-            _tell(key, record)
+            self._tell(key, resource_version, record)
 
     async def _resolve(self, key: str, entry: Entry, generation: int, digest: bytes, refusal: str) -> bool:
         """A guard failed: find out by a live read what it was, and what is to be believed from now on.
@@ -292,6 +295,15 @@ class Syncer:
         except ObjectError as error:
             raise Retry(f"cannot read the Framework: {error}") from error
 
+    def _tell(self, key: str, resource_version: str, record: Record) -> None:
+        where = "" if record.role is None else f"[{record.role}][{record.index}]"
+        level = logging.WARNING if record.warning else logging.INFO
+        tail = ""
+        framework = self._frameworks.get(key)
+        if record.snapshot is not None and framework is not None:
+            tail = self._history.of_record(framework, resource_version, record)
+        _log.log(level, "[%s]%s: %s: %s%s", key, where, record.reason, tell_apart(record.message), tail)
+
     def _env(self) -> Env:
         return Env(self._wall(), self._rng, self._limits)
 
@@ -307,12 +319,6 @@ class _Pods:
 
     def get(self, name: str, /) -> PodRecord | None:
         return self._store.get(f"{self._namespace}/{name}")
-
-
-def _tell(key: str, record: Record) -> None:
-    where = "" if record.role is None else f"[{record.role}][{record.index}]"
-    level = logging.WARNING if record.warning else logging.INFO
-    _log.log(level, "[%s]%s: %s: %s", key, where, record.reason, record.message)
 
 
 def _resource_version(answer: bytes) -> str:

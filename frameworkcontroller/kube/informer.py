@@ -75,11 +75,14 @@ class Informer(Generic[T]):
         on_undecodable: Callable[[str, Exception, dict[str, Any]], None] | None = None,
         on_undecodable_over: Callable[[str], None] | None = None,
         relist_seconds: float | None = None,
+        on_deleted_object: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         """``page_size`` is the most objects per page. ``relist_seconds``: list anew that often, against a server whose
-        watches lose events; None never does.
+        watches lose events; None never does. ``on_deleted_object`` gets each object that the watch reports
+        as deleted, whole (what vanished while nobody watched is not among them).
         """
         self.resource = resource
+        self._on_deleted_object = on_deleted_object
         self.counters = InformerCounters()
         self._client = client
         self._namespace = namespace
@@ -276,6 +279,8 @@ class Informer(Generic[T]):
         if not self._machine.on_event(identity.resource_version):
             raise _WatchEnded(Failure.REPLAYED, None)
         if kind == "DELETED":
+            if self._on_deleted_object is not None:
+                self._on_deleted_object(obj)
             self._replica.remove(identity, obj)
         else:
             self._replica.observe(identity, obj)

@@ -8,6 +8,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import encode_task
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, TaskStatus
+from frameworkcontroller.machine.manifests import pod_annotations
 from frameworkcontroller.machine.model import (
     Action,
     Create,
@@ -64,7 +65,18 @@ class Context:
 
     def task_snapshot(self, trigger: Trigger, role: TrackedRole, task: TaskStatus) -> Snapshot:
         """The Task as it stands, which the caller knows to be persisted."""
-        return Snapshot(trigger, encode_task(self.framework.name, role.status.name, task))
+        name = role.status.name
+        annotations = pod_annotations(
+            self.framework,
+            self.attempt,
+            name,
+            role.status.instance_uid,
+            index=str(task.index),
+            pod_name=names.pod_name(self.framework.name, name, task.index),
+            task_uid=task.instance_uid,
+            task_attempt_id=str(task.attempt.id),
+        )
+        return Snapshot(trigger, encode_task(self.framework.name, name, task), annotations)
 
     def wake_at(self, when: float) -> None:
         """Plan again at ``when`` (seconds since the epoch) at the latest."""

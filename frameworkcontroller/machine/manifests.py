@@ -68,6 +68,40 @@ def pod_marks(
     )
 
 
+def pod_annotations(
+    framework: Framework,
+    attempt: FrameworkAttemptStatus,
+    role: str,
+    role_uid: str,
+    *,
+    index: str,
+    pod_name: str,
+    task_uid: str,
+    task_attempt_id: str,
+) -> dict[str, str]:
+    """The FC_ annotations of a Task's Pod, in the order in which its containers get them as environment."""
+    configmap_uid = known(attempt.configmap_uid, "configMapUID")
+    return {
+        names.FRAMEWORK_NAMESPACE: framework.namespace,
+        names.FRAMEWORK_NAME: framework.name,
+        names.TASKROLE_NAME: role,
+        names.TASK_INDEX: index,
+        names.CONFIGMAP_NAME: names.configmap_name(framework.name),
+        names.POD_NAME: pod_name,
+        names.FRAMEWORK_UID: framework.uid,
+        names.FRAMEWORK_ATTEMPT_ID: str(attempt.id),
+        names.FRAMEWORK_ATTEMPT_INSTANCE_UID: names.attempt_instance_uid(attempt.id, configmap_uid),
+        names.CONFIGMAP_UID: configmap_uid,
+        names.TASKROLE_UID: role_uid,
+        names.TASK_UID: task_uid,
+        names.TASK_ATTEMPT_ID: task_attempt_id,
+    }
+
+
+POD_LABELS = (names.FRAMEWORK_NAME, names.TASKROLE_NAME, names.TASK_INDEX)
+"""Those of the annotations that are labels too."""
+
+
 class PodTemplate:
     """The Pods of one role in one attempt of a Framework, at one generation of its spec."""
 
@@ -93,21 +127,16 @@ class PodTemplate:
         ):
             template = template.replace(b"{{%s}}" % placeholder.encode(), value.encode())
         per_task = {field: marker.decode() + field for field in ("index", "pod", "task", "attempt")}
-        annotations = {
-            names.FRAMEWORK_NAMESPACE: framework.namespace,
-            names.FRAMEWORK_NAME: framework.name,
-            names.TASKROLE_NAME: role.name,
-            names.TASK_INDEX: per_task["index"],
-            names.CONFIGMAP_NAME: names.configmap_name(framework.name),
-            names.POD_NAME: per_task["pod"],
-            names.FRAMEWORK_UID: framework.uid,
-            names.FRAMEWORK_ATTEMPT_ID: str(attempt.id),
-            names.FRAMEWORK_ATTEMPT_INSTANCE_UID: names.attempt_instance_uid(attempt.id, configmap_uid),
-            names.CONFIGMAP_UID: configmap_uid,
-            names.TASKROLE_UID: role_uid,
-            names.TASK_UID: per_task["task"],
-            names.TASK_ATTEMPT_ID: per_task["attempt"],
-        }
+        annotations = pod_annotations(
+            framework,
+            attempt,
+            role.name,
+            role_uid,
+            index=per_task["index"],
+            pod_name=per_task["pod"],
+            task_uid=per_task["task"],
+            task_attempt_id=per_task["attempt"],
+        )
         self._raw = orjson.dumps(
             _pod(
                 orjson.loads(template),
@@ -164,7 +193,7 @@ def _pod(
         metadata = dict(metadata or {})
         metadata["name"] = name
         metadata["namespace"] = namespace
-        labels = {key: annotations[key] for key in (names.FRAMEWORK_NAME, names.TASKROLE_NAME, names.TASK_INDEX)}
+        labels = {key: annotations[key] for key in POD_LABELS}
         metadata["labels"] = _with(metadata.get("labels"), labels)
         metadata["annotations"] = _with(metadata.get("annotations"), annotations)
         owners = metadata.get("ownerReferences")

@@ -8,6 +8,7 @@ records of what moved. What became of the actions comes back in as ``Outcome`` v
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Protocol, TypeVar
@@ -252,10 +253,14 @@ class Trigger(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """JSON of a status (the Framework's, or the Task's) as it was last persisted, before what the record tells of."""
+    """JSON of a status (the Framework's, or the Task's) as it was last persisted, before what the record tells of.
+
+    ``annotations``: of a Task, those that its Pods bear.
+    """
 
     trigger: Trigger
     status_json: bytes
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

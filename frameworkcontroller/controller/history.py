@@ -1,0 +1,121 @@
+"""History: object snapshots as the tails of log lines, for whoever collects them.
+
+Source: behaviour, "History", and the log collector in clients. A snapshot is compact JSON behind a fixed mark, of an
+object as it was persisted. A collector takes what follows the last mark of a line, so no text that a user or a
+container wrote may hold the mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+import orjson
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.codec import StatusError, decompress_roles
+from frameworkcontroller.api.objects import FrameworkRecord
+from frameworkcontroller.machine.manifests import POD_LABELS
+from frameworkcontroller.machine.model import Record, Snapshot, Trigger
+
+_MARK: Final = "ObjectSnapshot: "
+_MARK_ESCAPED: Final = "ObjectSnapshot\\u003a "
+"""The mark as JSON may write it inside a string: a reader gets it back, a collector does not see it."""
+
+ALL_TRIGGERS: Final = frozenset(Trigger)
+
+
+class History:
+    """Makes the tails of log lines. ``triggers``: those that the configuration has on."""
+
+    def __init__(self, triggers: Collection[Trigger] = ALL_TRIGGERS) -> None:
+        self._triggers = frozenset(triggers)
+
+    def wants(self, trigger: Trigger) -> bool:
+        """Whether snapshots of this trigger are logged."""
+        return trigger in self._triggers
+
+    def of_record(self, framework: FrameworkRecord, resource_version: str, record: Record) -> str:
+        """The tail of the line that tells of ``record``: "" if it has no snapshot, or none that is wanted.
+
+        ``resource_version``: of the Framework that held what is shown.
+        """
+        snapshot = record.snapshot
+        if snapshot is None or not self.wants(snapshot.trigger):
+            return ""
+        status = orjson.Fragment(snapshot.status_json)
+        if record.role is None:
+            body = _framework(framework, resource_version, status)
+        else:
+            body = _task(framework, resource_version, record.role, snapshot)
+        return _tail(snapshot.trigger, body)
+
+    def of_deleted_framework(self, framework: FrameworkRecord) -> str:
+        """The tail for a Framework that is gone; ``framework`` holds the last status there was."""
+        return _tail(
+            Trigger.FRAMEWORK_DELETION, _framework(framework, framework.resource_version, _raw(framework.status))
+        )
+
+    def of_deleted_pod(self, pod: Mapping[str, Any]) -> str:
+        """The tail for a Pod that is gone; ``pod`` is the whole object."""
+        return _tail(Trigger.POD_DELETION, {"apiVersion": "v1", "kind": "Pod", **pod})
+
+
+def tell_apart(text: str) -> str:
+    """``text`` for a log line, without anything that a collector would take for a snapshot."""
+    return text.replace(_MARK, "ObjectSnapshot ")
+
+
+def _tail(trigger: Trigger, body: Mapping[str, Any]) -> str:
+    encoded = orjson.dumps(body).decode().replace(_MARK, _MARK_ESCAPED)
+    return f": {trigger}: {_MARK}{encoded}"
+
+
+def _framework(framework: FrameworkRecord, resource_version: str, status: Any) -> dict[str, Any]:
+    metadata = orjson.loads(framework.metadata_json)
+    metadata["resourceVersion"] = resource_version
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": metadata,
+        "spec": orjson.Fragment(framework.spec_json),
+        "status": status,
+    }
+
+
+def _task(framework: FrameworkRecord, resource_version: str, role: str, snapshot: Snapshot) -> dict[str, Any]:
+    spec = orjson.loads(framework.spec_json) or {}
+    status = orjson.loads(snapshot.status_json)
+    metadata = {
+        "name": status["attemptStatus"]["podName"],
+        "namespace": framework.namespace,
+        "uid": status["instanceUID"],
+        "resourceVersion": resource_version,
+        "generation": framework.generation,
+        "creationTimestamp": status["startTime"],
+        "labels": {key: snapshot.annotations[key] for key in POD_LABELS},
+        "annotations": snapshot.annotations,
+    }
+    if snapshot.trigger is Trigger.TASK_DELETION:
+        metadata["deletionTimestamp"] = status["completionTime"]
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "Task",
+        "metadata": metadata,
+        "spec": next((item.get("task") for item in spec.get("taskRoles") or () if item.get("name") == role), None),
+        "status": orjson.Fragment(snapshot.status_json),
+    }
+
+
+def _raw(status: Any) -> Any:
+    """The status with its roles readable: collectors cannot read compressed ones."""
+    if not isinstance(status, dict) or not isinstance(status.get("attemptStatus"), dict):
+        return status
+    attempt = dict(status["attemptStatus"])
+    compressed = attempt.pop("taskRoleStatusesCompressed", None)
+    if attempt.get("taskRoleStatuses") is None and isinstance(compressed, str):
+        try:
+            attempt["taskRoleStatuses"] = decompress_roles(compressed)
+        except StatusError:
+            attempt["taskRoleStatusesCompressed"] = compressed
+    return {**status, "attemptStatus": attempt}
