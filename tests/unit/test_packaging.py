@@ -1,0 +1,62 @@
+"""What is shipped: the lock files, the package's data, and the manifest of the API."""
+
+import importlib.resources
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import frameworkcontroller
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCKS = ("requirements.lock", "requirements-dev.lock")
+
+
+def locked(lock: str) -> dict[str, str]:
+    """Each locked distribution with its version."""
+    text = (ROOT / lock).read_text()
+    return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_holds_hashes_and_names_no_registry(lock: str) -> None:
+    entries = (ROOT / lock).read_text().replace("\\\n", " ").splitlines()
+    assert entries
+    for entry in entries:
+        assert re.fullmatch(r"[a-z0-9-]+==[^ ]+( ; [^-]+?)?( +--hash=sha256:[0-9a-f]{64})+", entry), entry
+
+
+def test_the_locks_agree() -> None:
+    runtime, everything = (locked(lock) for lock in LOCKS)
+    assert runtime.items() <= everything.items()
+
+
+def test_every_dependency_is_locked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
+    names = {re.split(r"[<>=;\[ ]", requirement, maxsplit=1)[0].lower().replace("_", "-") for requirement in wanted}
+    assert names <= locked("requirements-dev.lock").keys()
+
+
+def test_the_package_carries_the_crd_that_people_apply() -> None:
+    data = importlib.resources.files(frameworkcontroller) / "crd" / "frameworks.yaml"
+    assert data.read_text() == (ROOT / "crd" / "frameworks.yaml").read_text()
+
+
+def test_the_crd_describes_every_field_that_users_write() -> None:
+    crd = yaml.safe_load((ROOT / "crd" / "frameworks.yaml").read_text())
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert [path for path, field in fields("spec", schema["properties"]["spec"]) if not field.get("description")] == []
+
+
+def fields(path: str, schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The schema and everything below it, each with its path."""
+    yield path, schema
+    for name, inner in schema.get("properties", {}).items():
+        yield from fields(f"{path}.{name}", inner)
+    if "items" in schema:
+        yield from fields(f"{path}[]", schema["items"])
