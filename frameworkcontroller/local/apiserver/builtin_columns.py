@@ -1,0 +1,335 @@
+"""The columns in which ``kubectl get`` prints built-in kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from frameworkcontroller.local.apiserver.ages import age
+from frameworkcontroller.local.apiserver.pod_columns import POD_CELLS, completed
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A TableColumnDefinition."""
+
+    name: str
+    type: str
+    description: str
+    priority: int = 0
+    """Greater than 0: shown by ``-o wide`` only."""
+    format: str = ""
+
+    def body(self) -> dict[str, Any]:
+        """Its JSON form."""
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": self.description,
+            "priority": self.priority,
+        }
+
+
+def _no_conditions(obj: Json) -> list[dict[str, str]]:
+    del obj
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """How the objects of a kind become rows."""
+
+    definitions: tuple[Column, ...]
+    cells: Callable[[Json, float], list[Any]]
+    """From an object and the wall time (epoch seconds)."""
+    conditions: Callable[[Json], list[dict[str, str]]] = _no_conditions
+    """A row's conditions: whether what it shows has come to its end."""
+
+
+_NAME = Column("Name", "string", "Name of the object.", format="name")
+_AGE = Column("Age", "string", "Time since the object was created.")
+_CREATED = Column("Created At", "date", "When the object was created.")
+
+
+def _metadata(obj: Json) -> Json:
+    return obj.get("metadata") or {}
+
+
+def _name(obj: Json) -> str:
+    return _metadata(obj).get("name") or ""
+
+
+def _age(obj: Json, now: float) -> str:
+    return age(_metadata(obj).get("creationTimestamp"), now)
+
+
+def _spec(obj: Json) -> Json:
+    return obj.get("spec") or {}
+
+
+def _status(obj: Json) -> Json:
+    return obj.get("status") or {}
+
+
+def _wide(name: str, description: str, kind: str = "string") -> Column:
+    return Column(name, kind, description, 1)
+
+
+def _text(name: str, description: str) -> Column:
+    return Column(name, "string", description)
+
+
+_PODS = Columns(
+    (
+        _NAME,
+        _text("Ready", "Containers that are ready, of all."),
+        _text("Status", "What the Pod's containers are doing."),
+        _text("Restarts", "How often containers were restarted, and when last."),
+        _AGE,
+        _wide("IP", "The Pod's address."),
+        _wide("Node", "The node the Pod is bound to."),
+        _wide("Nominated Node", "The node on which room is being made for the Pod."),
+        _wide("Readiness Gates", "Readiness gates that are met, of all."),
+    ),
+    lambda obj, now: [_name(obj), *POD_CELLS(obj, now)],
+    completed,
+)
+
+
+def _node_cells(obj: Json, now: float) -> list[Any]:
+    spec, state = _spec(obj), _status(obj)
+    words = [
+        one["type"] if one.get("status") == "True" else f"Not{one['type']}"
+        for one in state.get("conditions") or ()
+        if one.get("type") == "Ready"
+    ] or ["Unknown"]
+    if spec.get("unschedulable"):
+        words.append("SchedulingDisabled")
+    info = state.get("nodeInfo") or {}
+    return [
+        _name(obj),
+        ",".join(words),
+        _roles(_metadata(obj).get("labels") or {}),
+        _age(obj, now),
+        info.get("kubeletVersion") or "",
+        _address(state, "InternalIP"),
+        _address(state, "ExternalIP"),
+        info.get("osImage") or "<unknown>",
+        info.get("kernelVersion") or "<unknown>",
+        info.get("containerRuntimeVersion") or "<unknown>",
+    ]
+
+
+def _roles(labels: Json) -> str:
+    prefix = "node-role.kubernetes.io/"
+    roles = {label.removeprefix(prefix) for label in labels if label.startswith(prefix) and label != prefix}
+    if labels.get("kubernetes.io/role"):
+        roles.add(labels["kubernetes.io/role"])
+    return ",".join(sorted(roles)) or "<none>"
+
+
+def _address(state: Json, kind: str) -> str:
+    found = (one.get("address") for one in state.get("addresses") or () if one.get("type") == kind)
+    return next(found, None) or "<none>"
+
+
+def _service_cells(obj: Json, now: float) -> list[Any]:
+    spec = _spec(obj)
+    kind = spec.get("type") or "ClusterIP"
+    external = ",".join(spec.get("externalIPs") or ())
+    if kind == "ExternalName":
+        external = spec.get("externalName") or ""
+    elif kind == "LoadBalancer":
+        ingress = (_status(obj).get("loadBalancer") or {}).get("ingress") or ()
+        external = ",".join(one.get("ip") or one.get("hostname") or "" for one in ingress) or external or "<pending>"
+    ports = ",".join(_port(port) for port in spec.get("ports") or ())
+    return [
+        _name(obj),
+        kind,
+        spec.get("clusterIP") or "<none>",
+        external or "<none>",
+        ports or "<none>",
+        _age(obj, now),
+        labels_text(spec.get("selector") or {}),
+    ]
+
+
+def _port(port: Json) -> str:
+    node = f":{port['nodePort']}" if port.get("nodePort") else ""
+    return f"{port.get('port')}{node}/{port.get('protocol') or 'TCP'}"
+
+
+def labels_text(labels: Json) -> str:
+    """Labels as one text, in the order of their keys."""
+    return ",".join(f"{key}={labels[key]}" for key in sorted(labels)) or "<none>"
+
+
+def _event_cells(obj: Json, now: float) -> list[Any]:
+    involved, series = obj.get("involvedObject") or {}, obj.get("series") or {}
+    first = obj.get("firstTimestamp") or obj.get("eventTime")
+    last = series.get("lastObservedTime") or obj.get("lastTimestamp") or first
+    source = obj.get("source") or {}
+    by = [source.get("component") or obj.get("reportingComponent") or ""]
+    by += [place for place in [source.get("host") or obj.get("reportingInstance")] if place]
+    # A series counts its repetitions, on top of the event that began it.
+    count = series["count"] + 1 if series.get("count") else obj.get("count") or 1
+    return [
+        age(last, now),
+        obj.get("type") or "",
+        obj.get("reason") or "",
+        f"{(involved.get('kind') or '').lower()}/{involved.get('name') or ''}",
+        involved.get("fieldPath") or "",
+        ", ".join(by),
+        (obj.get("message") or "").strip(),
+        age(first, now),
+        count,
+        _name(obj),
+    ]
+
+
+def _quota_cells(obj: Json, now: float) -> list[Any]:
+    state = _status(obj)
+    hard, used = state.get("hard") or {}, state.get("used") or {}
+    shown = {name: f"{name}: {used.get(name, '0')}/{hard[name]}" for name in sorted(hard)}
+    limits = [text for name, text in shown.items() if name.startswith("limits.")]
+    requests = [text for name, text in shown.items() if not name.startswith("limits.")]
+    return [_name(obj), _age(obj, now), ", ".join(requests), ", ".join(limits)]
+
+
+def _binding_cells(obj: Json, now: float) -> list[Any]:
+    role = obj.get("roleRef") or {}
+    subjects: list[Json] = list(obj.get("subjects") or ())
+    return [
+        _name(obj),
+        f"{role.get('kind')}/{role.get('name')}",
+        _age(obj, now),
+        _subjects(subjects, "User"),
+        _subjects(subjects, "Group"),
+        ", ".join(
+            f"{one.get('namespace')}/{one.get('name')}" for one in subjects if one.get("kind") == "ServiceAccount"
+        ),
+    ]
+
+
+def _subjects(subjects: Iterable[Json], kind: str) -> str:
+    return ", ".join(one.get("name") or "" for one in subjects if one.get("kind") == kind)
+
+
+def _role_cells(obj: Json, now: float) -> list[Any]:
+    del now
+    return [_name(obj), _metadata(obj).get("creationTimestamp")]
+
+
+def _config_map_cells(obj: Json, now: float) -> list[Any]:
+    return [_name(obj), len(obj.get("data") or ()) + len(obj.get("binaryData") or ()), _age(obj, now)]
+
+
+def _priority_cells(obj: Json, now: float) -> list[Any]:
+    policy = obj.get("preemptionPolicy") or ""
+    return [_name(obj), obj.get("value") or 0, bool(obj.get("globalDefault")), _age(obj, now), policy]
+
+
+_BINDINGS = Columns(
+    (
+        _NAME,
+        _text("Role", "The role that is granted."),
+        _AGE,
+        _wide("Users", "Users it is granted to."),
+        _wide("Groups", "Groups it is granted to."),
+        _wide("ServiceAccounts", "Service accounts it is granted to."),
+    ),
+    _binding_cells,
+)
+_ROLES = Columns((_NAME, _CREATED), _role_cells)
+
+BUILTIN_COLUMNS: Mapping[str, Columns] = {
+    "ClusterRole": _ROLES,
+    "ClusterRoleBinding": _BINDINGS,
+    "ConfigMap": Columns((_NAME, _text("Data", "How many keys it has."), _AGE), _config_map_cells),
+    "CustomResourceDefinition": _ROLES,
+    "Event": Columns(
+        (
+            _text("Last Seen", "Time since it happened last."),
+            _text("Type", "Normal or Warning."),
+            _text("Reason", "What happened, in a word."),
+            _text("Object", "What it happened to."),
+            _wide("Subobject", "The part of the object it happened to."),
+            _wide("Source", "Who says so."),
+            _text("Message", "What happened."),
+            _wide("First Seen", "Time since it happened first."),
+            _wide("Count", "How often it happened."),
+            Column("Name", "string", "Name of the object.", 1, "name"),
+        ),
+        _event_cells,
+    ),
+    "Lease": Columns(
+        (_NAME, _text("Holder", "Who holds it."), _AGE),
+        lambda obj, now: [_name(obj), _spec(obj).get("holderIdentity") or "", _age(obj, now)],
+    ),
+    "Namespace": Columns(
+        (_NAME, _text("Status", "Active, or Terminating."), _AGE),
+        lambda obj, now: [_name(obj), _status(obj).get("phase") or "", _age(obj, now)],
+    ),
+    "Node": Columns(
+        (
+            _NAME,
+            _text("Status", "Whether the node is ready for Pods."),
+            _text("Roles", "What the node is for."),
+            _AGE,
+            _text("Version", "Version of the kubelet."),
+            _wide("Internal-IP", "The node's address inside the cluster."),
+            _wide("External-IP", "The node's address outside the cluster."),
+            _wide("OS-Image", "Operating system."),
+            _wide("Kernel-Version", "Kernel."),
+            _wide("Container-Runtime", "What runs the containers."),
+        ),
+        _node_cells,
+    ),
+    "Pod": _PODS,
+    "PriorityClass": Columns(
+        (
+            _NAME,
+            Column("Value", "integer", "The priority that Pods of the class get."),
+            Column("Global-Default", "boolean", "Whether it is for Pods that name no class."),
+            _AGE,
+            _wide("PreemptionPolicy", "Whether its Pods push others out."),
+        ),
+        _priority_cells,
+    ),
+    "ResourceQuota": Columns(
+        (
+            _NAME,
+            _AGE,
+            _text("Request", "What may be requested, and how much of it is."),
+            _text("Limit", "What may be limited to, and how much of it is."),
+        ),
+        _quota_cells,
+    ),
+    "Role": _ROLES,
+    "RoleBinding": _BINDINGS,
+    "Secret": Columns(
+        (_NAME, _text("Type", "What it is a secret for."), _text("Data", "How many keys it has."), _AGE),
+        lambda obj, now: [_name(obj), obj.get("type") or "", len(obj.get("data") or ()), _age(obj, now)],
+    ),
+    "Service": Columns(
+        (
+            _NAME,
+            _text("Type", "How it is reached."),
+            _text("Cluster-IP", "Its address inside the cluster."),
+            _text("External-IP", "Its addresses outside the cluster."),
+            _text("Port(s)", "Its ports."),
+            _AGE,
+            _wide("Selector", "The labels of the Pods behind it."),
+        ),
+        _service_cells,
+    ),
+    "ServiceAccount": Columns(
+        (_NAME, _text("Secrets", "How many secrets it names."), _AGE),
+        lambda obj, now: [_name(obj), len(obj.get("secrets") or ()), _age(obj, now)],
+    ),
+}
+"""By kind."""
