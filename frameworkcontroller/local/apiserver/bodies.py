@@ -14,6 +14,7 @@ from multidict import CIMultiDict
 
 from frameworkcontroller.local.apiserver import status
 from frameworkcontroller.local.apiserver.options import Query
+from frameworkcontroller.local.apiserver.patch import json_fault
 from frameworkcontroller.local.apiserver.paths import ResourcePath
 from frameworkcontroller.local.apiserver.status import StatusError
 from frameworkcontroller.local.apiserver.views import JSON, YAML
@@ -58,7 +59,7 @@ def parse_json(body: bytes) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise InvalidJsonError(body, str(error)) from None
+        raise InvalidJsonError(body, error) from None
 
 
 def parse_yaml(body: bytes) -> Any:
@@ -70,7 +71,7 @@ def parse_yaml(body: bytes) -> Any:
     try:
         return yaml.load(body, Loader=_Loader)  # noqa: S506 -- a SafeLoader, less its timestamps
     except yaml.YAMLError as error:
-        raise status.bad_request(f"error converting YAML to JSON: {error}") from None
+        raise status.bad_request(f"error decoding YAML: error converting YAML to JSON: yaml: {error}") from None
 
 
 class _Loader(yaml.SafeLoader):
@@ -86,14 +87,10 @@ _Loader.yaml_implicit_resolvers = {
 class InvalidJsonError(StatusError):
     """A 400: the body is no JSON."""
 
-    def __init__(self, body: bytes, why: str) -> None:
-        self.why = "unexpected end of JSON input" if not body.strip() else why
-        shown = body.decode(errors="replace") or "<empty>"
-        super().__init__(400, "BadRequest", f"couldn't get version/kind; json parse error: {self.why} ({shown})")
-
-    def of_kind(self, kind: str) -> StatusError:
-        """The same, where an object of ``kind`` was expected."""
-        return status.bad_request(f"the object provided is unrecognized (must be of type {kind}): {self.message}")
+    def __init__(self, raw: bytes, error: orjson.JSONDecodeError) -> None:
+        super().__init__(400, "BadRequest", json_fault(raw, error))
+        self.raw = raw
+        self.error = error
 
 
 def answer(

@@ -126,9 +126,9 @@ class Catalogue:
         """The endpoint of the first version of a resource, as the store names it."""
         return next((endpoint for endpoint in self._endpoints.values() if endpoint.resource == resource), None)
 
-    def serves_version(self, group: str, version: str) -> bool:
-        """Whether there is anything under ``/apis/GROUP/VERSION``."""
-        return any(key[0] == group and key[1] == version for key in self._endpoints)
+    def has_builtin(self, group: str, version: str) -> bool:
+        """Whether there is a built-in resource under ``/apis/GROUP/VERSION``."""
+        return any(t.group == group and t.version == version and not t.custom for t in self.types)
 
     def resources(self) -> list[Endpoint]:
         """One endpoint of each resource."""

@@ -28,6 +28,7 @@ class DefinitionStrategy(Strategy):
 
     unconditional_update = False
     counts_generations = True
+    marks_on_delete = True
 
     def default(self, t: ServedType, obj: dict[str, Any]) -> dict[str, Any]:
         """Names derived from the kind, and the like."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from frameworkcontroller.local.apiserver import apply as server_side_apply
-from frameworkcontroller.local.apiserver import causes, patch, status
+from frameworkcontroller.local.apiserver import builtin, causes, patch, status
 from frameworkcontroller.local.apiserver.bodies import (
     InvalidJsonError,
     Request,
@@ -31,6 +31,7 @@ from frameworkcontroller.local.apiserver.options import (
     resource_version,
     write_call,
 )
+from frameworkcontroller.local.apiserver.patch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from frameworkcontroller.local.apiserver.records import Json, Record
 from frameworkcontroller.local.apiserver.registry import Registry, check_names
 from frameworkcontroller.local.apiserver.selectors import Predicate, predicate
@@ -39,11 +40,6 @@ from frameworkcontroller.local.apiserver.storage import Page
 from frameworkcontroller.local.apiserver.strategic import strategic_merge_patch
 from frameworkcontroller.local.apiserver.views import Form, View, negotiate, render_list, render_object
 from frameworkcontroller.local.apiserver.watching import Watch
-
-JSON_PATCH: Final = "application/json-patch+json"
-MERGE_PATCH: Final = "application/merge-patch+json"
-STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
-APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 _WATCH_SECONDS: Final = 1800.0
 """A watch without a timeout ends after this to twice this, so that watches do not all end together."""
@@ -111,10 +107,10 @@ class ResourceHandlers:
         elif options.version and (options.match == "Exact" or (options.limit and not options.match)):
             # The first page of a list at a version is of that version; without a page size, any later one will do.
             revision = options.version
+        # Of a list at "any" version the real server answers from its cache, which knows no pages.
+        limit = 0 if options.version == 0 and options.resume is None else options.limit
         try:
-            return storage.page(
-                endpoint.resource, prefix, after=after, limit=options.limit, revision=revision, matches=matches
-            )
+            return storage.page(endpoint.resource, prefix, after=after, limit=limit, revision=revision, matches=matches)
         except CompactedError:
             if options.resume is None:
                 raise status.expired("The resourceVersion for the provided list is too old.") from None
@@ -180,7 +176,14 @@ class ResourceHandlers:
 
     def _apply(self, request: Request, endpoint: Endpoint, call: Call) -> tuple[Record, bool]:
         path, registry = request.path, self.registry
-        decoded = endpoint.decode(parse_yaml(request.body), call.validation)
+        parsed = parse_yaml(request.body)
+        version = (parsed.get("apiVersion") if isinstance(parsed, dict) else "") or ""
+        if version != endpoint.type.group_version:
+            raise status.bad_request(
+                f"Incorrect version specified in apply patch. Specified patch version: {version}, "
+                f"expected: {endpoint.type.group_version}"
+            )
+        decoded = endpoint.decode(parsed, call.validation)
         call.warnings.extend(decoded.warnings)
         applied = decoded.obj
         check_names(endpoint.type, path.namespace, path.name, applied)
@@ -258,7 +261,7 @@ def _parsed(request: Request, endpoint: Endpoint) -> tuple[Any, bytes | None]:
     try:
         return request.parsed()
     except InvalidJsonError as error:
-        raise error.of_kind(endpoint.type.kind) from None
+        raise builtin.unparsable(endpoint.type, error.raw, error.error) from None
 
 
 def patch_call(request: Request) -> Call:
@@ -285,8 +288,10 @@ def patcher(request: Request, endpoint: Endpoint) -> Callable[[Json], Any]:
         raise status.unsupported_patch_type()
     try:
         given = parse_json(request.body)
-    except InvalidJsonError as error:
-        raise StatusError(400, "BadRequest", f"error decoding patch: {error.why}") from None
+    except InvalidJsonError:
+        if kind == MERGE_PATCH:
+            raise StatusError(500, "", "Invalid JSON Patch") from None
+        raise
     if kind == JSON_PATCH:
         return lambda document: patch.json_patch(document, given)
     if kind == MERGE_PATCH:

@@ -112,7 +112,7 @@ class HttpApi:
             return self._document(http, path)
         endpoint = self._registry.catalogue.find(resource.group, resource.version, resource.plural)
         if endpoint is None:
-            if resource.group and not self._registry.catalogue.serves_version(resource.group, resource.version):
+            if resource.group and not self._registry.catalogue.has_builtin(resource.group, resource.version):
                 return text_answer("404 page not found\n", 404)
             raise status.resource_not_found()
         if resource.namespace and not endpoint.type.namespaced:
@@ -214,7 +214,7 @@ class HttpApi:
             if found is None:
                 raise status.resource_not_found()
         elif parts[0] == "apis" and len(parts) == 2:
-            found = discovery.api_group(types, parts[1], address)
+            found = discovery.api_group(types, parts[1])
         elif parts[0] == "apis" and len(parts) == 3:
             found = discovery.api_resource_list(types, parts[1], parts[2])
         if found is not None:

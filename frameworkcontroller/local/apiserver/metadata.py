@@ -49,19 +49,29 @@ def begin(obj: dict[str, Any], namespace: str, uid: str, now: float, name: Calla
         metadata.pop("namespace", None)
     metadata["uid"] = uid
     metadata["creationTimestamp"] = rfc3339(now)
+    _drop_empty(metadata)
 
 
 def carry_over(new: dict[str, Any], old: Mapping[str, Any]) -> None:
     """Keeps in ``new`` what a write may leave out but never remove, and what it may not set at all."""
     metadata, before = new.setdefault("metadata", {}), old["metadata"]
     metadata.pop("selfLink", None)
-    for field in ("uid", "creationTimestamp", "namespace", "deletionTimestamp", "deletionGracePeriodSeconds"):
+    metadata["creationTimestamp"] = before["creationTimestamp"]
+    for field in ("uid", "namespace", "deletionTimestamp", "deletionGracePeriodSeconds"):
         if not metadata.get(field) and field in before:
             metadata[field] = before[field]
+    _drop_empty(metadata)
     if "generation" in before:
         metadata["generation"] = before["generation"]
     else:
         metadata.pop("generation", None)
+
+
+def _drop_empty(metadata: dict[str, Any]) -> None:
+    # As the real server writes them: an empty list or map here is none at all.
+    for field in ("labels", "annotations", "finalizers", "ownerReferences", "managedFields"):
+        if field in metadata and not metadata[field]:
+            del metadata[field]
 
 
 def bump_generation(metadata: dict[str, Any]) -> None:

@@ -28,6 +28,7 @@ class NamespaceStrategy(Strategy):
     """A namespace is held by its ``spec.finalizers`` until its content is gone."""
 
     returns_deleted = True
+    marks_on_delete = True
     field_labels = ("status.phase",)
     reserved_names: ClassVar[frozenset[str]] = frozenset({"default", "kube-system", "kube-public"})
 

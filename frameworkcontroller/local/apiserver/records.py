@@ -103,9 +103,9 @@ class Change:
 
 
 def make_record(resource: str, key: str, revision: int, obj: Mapping[str, Any], fields: Mapping[str, str]) -> Record:
-    """The record of ``obj`` (which is only read) as written at ``revision``."""
+    """The record of ``obj`` (which is only read) as written at ``revision``; 0 stands for no write at all (a dry run)."""
     metadata = obj["metadata"]
-    document: Json = {"metadata": {"resourceVersion": str(revision)}}
+    document: Json = {"metadata": {"resourceVersion": str(revision)} if revision else {}}
     document["metadata"].update((k, v) for k, v in metadata.items() if k != "resourceVersion")
     document.update((k, v) for k, v in obj.items() if k not in {"apiVersion", "kind", "metadata"})
     return Record(

@@ -148,7 +148,8 @@ class Registry:
         metadata = new["metadata"]
         uid = metadata.get("uid")
         if uid and uid != record.uid:
-            where = f"/registry/{endpoint.resource}/{record.key}"
+            t = endpoint.type
+            where = f"/registry/{t.group}/{t.plural}/{record.key}" if t.custom else f"/registry/{t.plural}/{record.key}"
             raise status.conflict(
                 endpoint.type,
                 name,
@@ -217,7 +218,8 @@ class Registry:
         """A DELETE of the object whose current version is ``record``."""
         t = endpoint.type
         if options.uid is not None and options.uid != record.uid:
-            raise status.delete_uid_mismatch(t, record.name, options.uid, record.uid)
+            refuse = status.uid_mismatch if endpoint.strategy.marks_on_delete else status.delete_uid_mismatch
+            raise refuse(t, record.name, options.uid, record.uid)
         if options.resource_version is not None and options.resource_version != str(record.revision):
             raise status.delete_version_mismatch(t, record.name, options.resource_version, str(record.revision))
         obj = endpoint.document(record)
@@ -237,6 +239,11 @@ class Registry:
         return Deleted(record, gone)
 
     def _managed(self, endpoint: Endpoint, old: Json | None, new: Json, call: Call, subresource: str) -> Json:
+        tracked = old is not None and bool(old["metadata"].get("managedFields"))
+        if not tracked and not call.explicit_manager:
+            # Nobody has asked for this object's fields to be told apart, and telling costs as much as the write itself.
+            new["metadata"].pop("managedFields", None)
+            return new
         return apply.update_managers(
             old,
             new,

@@ -29,6 +29,8 @@ class Strategy:
     """``metadata.generation`` counts the changes of what is wanted."""
     returns_deleted: ClassVar[bool] = False
     """A DELETE answers with the object, also when that is gone at once."""
+    marks_on_delete: ClassVar[bool] = False
+    """A DELETE only marks, for a controller to act on; its refusals are worded differently."""
     field_labels: ClassVar[tuple[str, ...]] = ()
     """What field selectors may ask for besides name and namespace."""
     initial_status: ClassVar[Mapping[str, Any] | None] = None
