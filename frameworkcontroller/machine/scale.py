@@ -61,7 +61,7 @@ def rescale(ctx: Context) -> bool:
         if spec.name not in tracker.roles:
             added = new_role(spec, ctx.env)
             ctx.attempt.roles.append(added)
-            _added(ctx, added.tasks)
+            _added(ctx, spec.name, added.tasks)
             ctx.record("TaskRoleAdded", f"TaskRole {spec.name} was added with {spec.task_number} Tasks")
             changed = True
     if changed:
@@ -115,8 +115,7 @@ def _rescale_role(ctx: Context, role: TrackedRole, wanted: int) -> tuple[bool, b
             continue
         replacement = new_task(position, ctx.env)
         tasks[position] = replacement
-        _added(ctx, [replacement])
-        tracker.agenda.add((role.status.name, position))
+        _added(ctx, role.status.name, [replacement])
         ctx.record(
             "TaskReplaced",
             f"Task instance {task.instance_uid}, gone by ScaleDown, is replaced by {replacement.instance_uid}",
@@ -133,8 +132,7 @@ def _rescale_role(ctx: Context, role: TrackedRole, wanted: int) -> tuple[bool, b
     if len(tasks) < wanted:
         added = [new_task(index, ctx.env) for index in range(len(tasks), wanted)]
         tasks.extend(added)
-        _added(ctx, added)
-        tracker.agenda.update((role.status.name, task.index) for task in added)
+        _added(ctx, role.status.name, added)
         ctx.record("TasksAdded", f"TaskRole {role.status.name} was scaled up by {len(added)} to {wanted} Tasks")
         changed = True
     return changed, unsettled
@@ -144,6 +142,7 @@ def _has_left(task: TaskStatus) -> bool:
     return task.deletion_pending and task.state is State.COMPLETED
 
 
-def _added(ctx: Context, tasks: list[TaskStatus]) -> None:
+def _added(ctx: Context, role: str, tasks: list[TaskStatus]) -> None:
     for task in tasks:
         ctx.tracker.change(task, Urgency.NOW)
+        ctx.tracker.agenda.add((role, task.index))
