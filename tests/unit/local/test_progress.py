@@ -1,0 +1,208 @@
+"""What people see of Frameworks that run."""
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pytest
+from rich.console import Console
+
+from frameworkcontroller.api.codec import encode_status
+from frameworkcontroller.api.completion import (
+    CONTAINER_PERMANENT_FAILED,
+    CONTAINER_TRANSIENT_FAILED,
+    POD_SUCCEEDED,
+    Code,
+    CompletionStatus,
+    Trigger,
+)
+from frameworkcontroller.api.status import (
+    Condition,
+    FrameworkAttemptStatus,
+    FrameworkStatus,
+    State,
+    TaskAttemptStatus,
+    TaskRoleStatus,
+    TaskStatus,
+)
+from frameworkcontroller.local.progress import LineProgress, LiveProgress, ending, progress_on
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 50.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def task(index: int, state: State, *, ip: str | None = None, code: Code | None = None, retried: int = 0) -> TaskStatus:
+    completion = None if code is None else CompletionStatus.of(code, "said the Pod")
+    made = TaskStatus(index, "uid", 0, 0, TaskAttemptStatus(retried, 0, pod_ip=ip, completion_status=completion), state)
+    made.retry.total_retried_count = retried
+    return made
+
+
+def framework(state: State, *tasks: TaskStatus, completion: CompletionStatus | None = None, **more: Any) -> Any:
+    attempt = FrameworkAttemptStatus(
+        0, 0, completion_status=completion, roles=[TaskRoleStatus("worker", "u", None, list(tasks))]
+    )
+    status = FrameworkStatus(100, 100, attempt, state, **more)
+    return {"status": orjson.loads(encode_status("f", status))}
+
+
+def lines(*steps: Mapping[str, Any], width: int = 40) -> list[str]:
+    """What a console that is no terminal gets, a second between the steps."""
+    clock = Clock()
+    console = Console(file=io.StringIO(), width=width)
+    with progress_on(console, clock) as progress:
+        assert isinstance(progress, LineProgress)
+        for step in steps:
+            progress.show("default/f", step)
+            progress.draw()
+            clock.now += 1
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def test_a_line_for_each_change() -> None:
+    assert lines(
+        {},
+        framework(State.CREATION_PENDING, task(0, State.CREATION_PENDING), task(1, State.CREATION_PENDING)),
+        framework(State.RUNNING, task(0, State.RUNNING, ip="127.0.0.2"), task(1, State.CREATION_PENDING)),
+        framework(State.RUNNING, task(0, State.RUNNING, ip="127.0.0.2"), task(1, State.CREATION_PENDING)),
+        framework(State.RUNNING, task(0, State.ATTEMPT_COMPLETED, code=CONTAINER_TRANSIENT_FAILED)),
+        framework(State.RUNNING, task(0, State.CREATION_PENDING, retried=1)),
+        framework(State.COMPLETED, completion=CompletionStatus.of(POD_SUCCEEDED, "")),
+    ) == [
+        "    1.0s f: AttemptCreationPending (attempt 0)",
+        "    1.0s f worker[0]: AttemptCreationPending (attempt 0)",
+        "    1.0s f worker[1]: AttemptCreationPending (attempt 0)",
+        "    2.0s f: AttemptRunning (attempt 0)",
+        "    2.0s f worker[0]: AttemptRunning (attempt 0)",
+        "    4.0s f worker[0]: AttemptCompleted (attempt 0): 200 ContainerTransientFailed",
+        "    5.0s f worker[0]: AttemptCreationPending (attempt 1)",
+        "    6.0s f: Completed (attempt 0): 0 Succeeded",
+    ]
+
+
+def test_status_that_cannot_be_read_is_as_none() -> None:
+    assert lines({"status": {"state": "Odd"}}, {"status": 5}) == []
+
+
+def screen(console: Console, progress: LiveProgress) -> list[str]:
+    with console.capture() as capture:
+        console.print(progress.table())
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def live(height: int) -> tuple[Console, Clock, LiveProgress]:
+    clock = Clock()
+    console = Console(
+        file=io.StringIO(), width=120, height=height, force_terminal=True, color_system=None, legacy_windows=False
+    )
+    progress = progress_on(console, clock)
+    assert isinstance(progress, LiveProgress)
+    return console, clock, progress
+
+
+def test_table_of_tasks() -> None:
+    console, clock, progress = live(height=24)
+    tasks = (
+        task(0, State.RUNNING, ip="127.0.0.2"),
+        task(1, State.COMPLETED, ip="127.0.0.3", code=POD_SUCCEEDED, retried=2),
+    )
+    progress.show("default/f", framework(State.RUNNING, *tasks))
+    progress.show("other/g", {})
+    clock.now += 7
+    assert screen(console, progress) == [
+        "7 s",
+        "Framework  Role    Task  Attempt  State                           Address    Result",
+        "f                        0        AttemptRunning",
+        "           worker  0     0        AttemptRunning                  127.0.0.2",
+        "           worker  1     2        Completed                       127.0.0.3  0 Succeeded",
+        "other/g                           not seen by the controller yet",
+    ]
+
+
+def test_table_of_roles_where_tasks_do_not_fit() -> None:
+    console, _, progress = live(height=12)
+    tasks = [task(index, State.RUNNING) for index in range(7)]
+    tasks += [
+        task(7, State.COMPLETED, code=POD_SUCCEEDED, retried=3),
+        task(8, State.COMPLETED, code=CONTAINER_PERMANENT_FAILED),
+    ]
+    progress.show("default/f", framework(State.RUNNING, *tasks))
+    assert screen(console, progress)[1:] == [
+        "Framework  Role    Tasks  Attempt    State                          Address  Result",
+        "f                         0          AttemptRunning",
+        "           worker  9      3 retries  7 AttemptRunning, 2 Completed           1 x 0 Succeeded, 1 x 210",
+        "                                                                             ContainerPermanentFailed",
+    ]
+
+
+def test_live_table_is_drawn_and_left_on_the_screen() -> None:
+    console, _, progress = live(height=24)
+    with progress:
+        progress.show("default/f", framework(State.RUNNING, task(0, State.RUNNING)))
+        progress.draw()
+        progress.show("default/f", framework(State.COMPLETED))
+    assert isinstance(console.file, io.StringIO)
+    written = console.file.getvalue()
+    assert "AttemptRunning" in written
+    assert written.rindex("Completed") > written.rindex("AttemptRunning")
+    assert written.endswith("\x1b[?25h")
+
+
+def test_ending_of_a_success() -> None:
+    done = framework(
+        State.COMPLETED,
+        task(0, State.COMPLETED, code=POD_SUCCEEDED),
+        task(1, State.COMPLETED, code=POD_SUCCEEDED, retried=1),
+        completion=CompletionStatus.of(POD_SUCCEEDED, "CompletedTaskCount 2 has reached TotalTaskCount 2"),
+        completion_time=107,
+    )
+    found = ending("default/f", done)
+    assert found.succeeded
+    assert found.text == ("f: Succeeded after 7 s: 0 Succeeded\n    worker: 2 Tasks, 1 retries: 2 x 0 Succeeded")
+
+
+def test_ending_of_a_failure_says_why() -> None:
+    completion = CompletionStatus.of(
+        CONTAINER_PERMANENT_FAILED,
+        "Pod failed:\n\x1b[31mPodPattern matched",
+        trigger=Trigger("FailedTaskCount 1 has reached MinFailedTaskCount 1 in the TaskRole", "worker", 0),
+    )
+    failed = framework(
+        State.COMPLETED,
+        task(0, State.COMPLETED, code=CONTAINER_PERMANENT_FAILED),
+        task(1, State.CREATION_PENDING),
+        completion=completion,
+        completion_time=101,
+    )
+    found = ending("other/f", failed)
+    assert not found.succeeded
+    assert found.text.split("\n") == [
+        "other/f: Failed after 1 s: 210 ContainerPermanentFailed, "
+        "by worker[0]: FailedTaskCount 1 has reached MinFailedTaskCount 1 in the TaskRole",
+        "    worker: 2 Tasks, 0 retries: 1 x 210 ContainerPermanentFailed, 1 x not completed (AttemptCreationPending)",
+        "    Pod failed:  [31mPodPattern matched",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("last", "text"),
+    [
+        (None, "f: was deleted before it completed"),
+        ({}, "f: not seen by the controller yet"),
+        (framework(State.RUNNING), "f: not completed, AttemptRunning (attempt 0)"),
+        (
+            framework(State.RUNNING, conditions=[Condition("Stalled", "True", "Quota", "exceeded quota", 0, 1)]),
+            "f: not completed, AttemptRunning (attempt 0)\n    exceeded quota",
+        ),
+    ],
+)
+def test_ending_of_what_has_not_ended(last: Mapping[str, Any] | None, text: str) -> None:
+    found = ending("default/f", last)
+    assert (found.succeeded, found.text) == (False, text)
