@@ -19,7 +19,7 @@ import orjson
 import yaml
 
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.connection import connect
+from frameworkcontroller.kube.connection import Connection, connect
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import CRDS, NAMESPACES
 from frameworkcontroller.local.apiserver.server import ApiServer
@@ -58,13 +58,17 @@ class Cluster:
         """Whether this is the embedded cluster, on virtual time."""
         return self.name == EMBEDDED
 
-    async def client(self, user: str = "admin") -> KubeClient:
-        """A client of the cluster, closed when the test ends."""
+    async def connection(self, user: str = "admin") -> Connection:
+        """Where the cluster is and how `user` proves who it is."""
         kubeconfig = self.kubeconfig
         if user != "admin":
             assert self.kubeconfig_of is not None, "this cluster tells no users apart"
             kubeconfig = self.kubeconfig_of(user)
-        client = KubeClient(await connect(kubeconfig=str(kubeconfig), environ={}))
+        return await connect(kubeconfig=str(kubeconfig), environ={})
+
+    async def client(self, user: str = "admin") -> KubeClient:
+        """A client of the cluster, closed when the test ends."""
+        client = KubeClient(await self.connection(user))
         self._clients.append(client)
         return client
 
