@@ -80,9 +80,11 @@ class Replica(Generic[T]):
         """The object exists, in this state."""
         key, uid, version = identity
         known = self.store.get(key)
-        if known is not None and known.resource_version == version and known.uid == uid:
-            return
         if self._unreadable and self._unreadable.get(key) == identity:
+            return
+        if known is not None and known.resource_version == version and known.uid == uid:
+            # Unreadable in between, and then back in this very state: the server was restored from a backup.
+            self._readable_or_gone(key)
             return
         if known is not None and known.uid != uid:
             self._drop(key, None)

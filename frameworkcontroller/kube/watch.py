@@ -182,6 +182,11 @@ class WatchMachine:
         self.last_failure: Failure | None = None
 
     @property
+    def newest(self) -> str | None:
+        """The resourceVersion up to which everything is known, or was before the list that is under way."""
+        return self._newest
+
+    @property
     def instruction(self) -> Instruction:
         """What to do now."""
         match self.state:

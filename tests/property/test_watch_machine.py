@@ -1,0 +1,385 @@
+"""The watch machine and the replica against a model API server that fails in every way it can think of."""
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from frameworkcontroller.kube.replica import Identity, Replica, identify
+from frameworkcontroller.kube.store import MutableStore
+from frameworkcontroller.kube.watch import (
+    STALE_LISTS_BELIEVED,
+    Failure,
+    FetchPage,
+    Listing,
+    OpenWatch,
+    Pause,
+    Pausing,
+    WatchMachine,
+    is_older,
+)
+
+NAMES = ("a", "b", "c", "d")
+# What a server can answer to a list or a watch instead of what was asked for.
+LIST_TROUBLE = st.sampled_from(
+    [
+        Failure.BROKEN,
+        Failure.FAILED,
+        Failure.THROTTLED,
+        Failure.DENIED,
+        Failure.ABSENT,
+        Failure.REJECTED,
+        Failure.MALFORMED,
+    ]
+)
+WATCH_TROUBLE = st.sampled_from(
+    [
+        Failure.BROKEN,
+        Failure.FAILED,
+        Failure.THROTTLED,
+        Failure.DENIED,
+        Failure.ABSENT,
+        Failure.REJECTED,
+        Failure.MALFORMED,
+        Failure.SILENT,
+        Failure.CLOSED,
+        Failure.EXPIRED,
+        Failure.RELIST,
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Thing:
+    key: str
+    uid: str
+    resource_version: str
+
+
+def decode(obj: dict[str, Any]) -> Thing:
+    if obj.get("poison"):
+        raise ValueError("poisoned")
+    return Thing(*identify(obj))
+
+
+@dataclass
+class Server:
+    """A collection with its history, as etcd and the watch cache have it."""
+
+    version: int = 1
+    objects: dict[str, dict[str, Any]] = field(default_factory=dict)
+    history: list[tuple[int, str, dict[str, Any]]] = field(default_factory=list)
+    oldest: int = 0
+    uids: int = 0
+
+    def put(self, name: str, *, poison: bool) -> None:
+        self.version += 1
+        old = self.objects.get(name)
+        if old is None:
+            self.uids += 1
+        uid = f"u{self.uids}" if old is None else old["metadata"]["uid"]
+        obj = {"metadata": {"name": name, "uid": uid, "resourceVersion": str(self.version)}, "poison": poison}
+        self.objects[name] = obj
+        self.history.append((self.version, "ADDED" if old is None else "MODIFIED", obj))
+
+    def delete(self, name: str) -> None:
+        old = self.objects.pop(name, None)
+        if old is not None:
+            self.version += 1
+            metadata = {**old["metadata"], "resourceVersion": str(self.version)}
+            self.history.append((self.version, "DELETED", {**old, "metadata": metadata}))
+
+    def compact(self) -> None:
+        self.oldest = self.version
+        self.history.clear()
+
+    def copy(self) -> "Server":
+        return Server(self.version, dict(self.objects), list(self.history), self.oldest, self.uids)
+
+
+class WatchTest(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.server = Server()
+        self.past = Server()
+        self.backup: Server | None = None
+        self.snapshots: dict[str, tuple[int, list[dict[str, Any]]]] = {}
+        self.sent = 0
+        self.store: MutableStore[Thing] = MutableStore({"uid": lambda thing: [thing.uid]})
+        self.replica = Replica(decode, self.store, on_unreadable=self.unreadable, on_unreadable_over=self.over)
+        self.poisoned: set[str] = set()
+        self.told: dict[str, Thing] = {}
+        self.replica.on_add.append(self.added)
+        self.replica.on_update.append(self.updated)
+        self.replica.on_delete.append(self.deleted)
+        self.went_back = False
+        self.stale_lists = 0
+        self.unpaused_failures = 0
+
+    @initialize(seed=st.integers(0, 1000))
+    def start(self, seed: int) -> None:
+        self.machine = WatchMachine(random.Random(seed))
+
+    # The handlers keep a copy by what they are told alone, and see that each call fits the ones before.
+
+    def added(self, new: Thing) -> None:
+        assert new.key not in self.told
+        assert self.store.get(new.key) is new
+        self.told[new.key] = new
+
+    def updated(self, old: Thing, new: Thing) -> None:
+        assert self.told[new.key] is old
+        assert (old.key, old.uid) == (new.key, new.uid)
+        assert old.resource_version != new.resource_version
+        if not self.went_back:
+            assert not is_older(new.resource_version, old.resource_version)
+        self.told[new.key] = new
+
+    def deleted(self, old: Thing, final: Thing | None) -> None:
+        assert self.told.pop(old.key) is old
+        assert final is None or (final.key, final.uid) == (old.key, old.uid)
+
+    def unreadable(self, key: str, error: Exception, obj: dict[str, Any]) -> None:
+        assert obj["poison"]
+        self.poisoned.add(key)
+
+    def over(self, key: str) -> None:
+        self.poisoned.remove(key)
+
+    # The world. A server that was restored from a backup gives out versions a second time: whoever has not looked at it
+    # before it catches up cannot know (etcd's own advice is to raise its revision), so nothing is written until then.
+
+    def noticed(self) -> bool:
+        return self.machine.newest is None or int(self.machine.newest) <= self.server.version
+
+    @precondition(noticed)
+    @rule(name=st.sampled_from(NAMES), poison=st.sampled_from([False, False, False, True]))
+    def put(self, name: str, *, poison: bool) -> None:
+        self.server.put(name, poison=poison)
+
+    @precondition(noticed)
+    @rule(name=st.sampled_from(NAMES))
+    def delete(self, name: str) -> None:
+        self.server.delete(name)
+
+    @precondition(noticed)
+    @rule(name=st.sampled_from(NAMES))
+    def recreate(self, name: str) -> None:
+        self.server.delete(name)
+        self.server.put(name, poison=False)
+
+    @precondition(noticed)
+    @rule()
+    def others_write(self) -> None:
+        self.server.version += 3
+
+    @rule()
+    def compact(self) -> None:
+        self.server.compact()
+
+    @rule()
+    def back_up(self) -> None:
+        self.backup = self.server.copy()
+
+    @precondition(lambda self: self.backup is not None)
+    @rule()
+    def restore_from_backup(self) -> None:
+        assert self.backup is not None
+        uids = self.server.uids
+        self.server = self.backup.copy()
+        self.server.uids = uids
+        self.went_back = True
+        self.snapshots.clear()
+
+    # What the driver of the machine meets.
+
+    @rule(amount=st.integers(0, 4))
+    def step(self, amount: int) -> None:
+        self.go_on(None, amount, 0.0)
+
+    # Once more under other names: hypothesis picks rules evenly, and without steps nothing happens.
+
+    @rule(amount=st.integers(1, 4))
+    def another_step(self, amount: int) -> None:
+        self.go_on(None, amount, 0.0)
+
+    @rule()
+    def steps(self) -> None:
+        for _ in range(4):
+            self.go_on(None, 4, 0.0)
+
+    @rule(outcome=LIST_TROUBLE | WATCH_TROUBLE, amount=st.integers(0, 4), lived=st.sampled_from([0.0, 1.0, 60.0]))
+    def step_with_trouble(self, outcome: Failure, amount: int, lived: float) -> None:
+        self.go_on(outcome, amount, lived)
+
+    def go_on(self, outcome: Failure | None, amount: int, lived: float) -> None:
+        match self.machine.instruction:
+            case Pause(seconds=seconds):
+                assert seconds > 0
+                self.unpaused_failures = 0
+                self.machine.on_pause_over()
+            case FetchPage(token=token, paged=paged):
+                if outcome is not None and outcome not in (Failure.SILENT, Failure.CLOSED, Failure.RELIST):
+                    self.fail(outcome, 0.0)
+                else:
+                    self.answer_list(token, paged=paged, size=max(amount, 1))
+            case OpenWatch(resource_version=version):
+                self.answer_watch(int(version), amount, outcome, lived)
+
+    @rule()
+    def remember(self) -> None:
+        self.past = self.server.copy()
+
+    @precondition(
+        lambda self: isinstance(self.machine.instruction, FetchPage) and self.machine.instruction.token is None
+    )
+    @rule()
+    def a_server_that_is_behind_answers_the_list(self) -> None:
+        present, self.server = self.server, self.past
+        self.answer_list(None, paged=False, size=1)
+        self.server = present
+
+    @precondition(lambda self: bool(isinstance(self.machine.instruction, FetchPage) and self.machine.instruction.token))
+    @rule()
+    def page_of_another_version(self) -> None:
+        told = dict(self.told)
+        assert not self.machine.on_page(["x"], "999999", None).accept
+        pause = self.pause()
+        assert pause is not None
+        assert pause.then == Listing(paged=False)
+        assert self.told == told
+
+    @precondition(lambda self: not isinstance(self.machine.instruction, Pause))
+    @rule(retry_after=st.sampled_from([0.5, 30.0, 120.0]))
+    def throttled(self, retry_after: float) -> None:
+        self.machine.on_failure(Failure.THROTTLED, retry_after=retry_after)
+        pause = self.pause()
+        assert pause is not None
+        assert pause.seconds >= retry_after
+
+    @precondition(lambda self: isinstance(self.machine.instruction, OpenWatch) and bool(self.server.history))
+    @rule()
+    def replay(self) -> None:
+        instruction = self.machine.instruction
+        assert isinstance(instruction, OpenWatch)
+        version = self.server.history[0][0]
+        if version < int(instruction.resource_version):
+            assert not self.machine.on_event(str(version))
+            self.fail(Failure.REPLAYED, 0.0)
+            pause = self.pause()
+            assert pause is not None
+            assert pause.then == Listing()
+
+    def pause(self) -> Pausing | None:
+        state = self.machine.state
+        return state if isinstance(state, Pausing) else None
+
+    def fail(self, failure: Failure, lived: float) -> None:
+        self.machine.on_failure(failure, lived=lived)
+        assert self.machine.last_failure is failure
+        if isinstance(self.machine.state, Pausing):
+            assert 0 < self.machine.state.seconds <= 10.0
+        elif lived < 10.0:
+            self.unpaused_failures += 1
+            # One request at once after an ordinary end is fine; two in a row begin a tight circle.
+            assert self.unpaused_failures <= 1
+
+    def answer_list(self, token: str | None, *, paged: bool, size: int) -> None:
+        if token is None:
+            version, rest = self.server.version, [self.server.objects[name] for name in sorted(self.server.objects)]
+        elif token not in self.snapshots or self.snapshots[token][0] < self.server.oldest:
+            self.fail(Failure.EXPIRED, 0.0)
+            return
+        else:
+            version, rest = self.snapshots[token]
+        page, rest = (rest[:size], rest[size:]) if paged else (rest, [])
+        following = None
+        if rest:
+            self.sent += 1
+            following = f"t{self.sent}"
+            self.snapshots[following] = (version, rest)
+        identities = [identify(obj) for obj in page]
+        stale = token is None and is_older(str(version), self.machine.newest)
+        verdict = self.machine.on_page([identity.key for identity in identities], str(version), following)
+        if stale:
+            self.stale_lists += 1
+            assert verdict.accept == (self.stale_lists >= STALE_LISTS_BELIEVED)
+            self.went_back |= verdict.accept
+        if verdict.complete is not None:
+            self.stale_lists = 0
+        if verdict.accept:
+            for identity, obj in zip(identities, page, strict=True):
+                self.replica.observe(identity, obj)
+            if verdict.complete is not None:
+                self.replica.retain(verdict.complete)
+                self.check_equal_at(version)
+
+    def answer_watch(self, version: int, amount: int, end: Failure | None, lived: float) -> None:
+        if version > self.server.version:
+            self.fail(Failure.AHEAD, 0.0)
+            return
+        if version < self.server.oldest:
+            self.fail(Failure.EXPIRED, 0.0)
+            return
+        pending = [event for event in self.server.history if event[0] > version]
+        for happened_at, kind, obj in pending[:amount]:
+            assert self.machine.on_event(str(happened_at))
+            identity: Identity = identify(obj)
+            if kind == "DELETED":
+                self.replica.remove(identity, obj)
+            else:
+                self.replica.observe(identity, obj)
+        if amount >= len(pending):
+            assert self.machine.on_event(str(self.server.version))  # a bookmark
+            self.check_equal_at(self.server.version)
+        if end is not None:
+            self.fail(end, lived)
+
+    def check_equal_at(self, version: int) -> None:
+        """Everything up to this version is known; if it is the present, copy and original are the same."""
+        if version != self.server.version:
+            return
+        readable = {k: Thing(*identify(obj)) for k, obj in self.server.objects.items() if not obj["poison"]}
+        assert {key: thing for key, thing in self.told.items() if key not in self.poisoned} == readable
+        assert self.poisoned == {key for key, obj in self.server.objects.items() if obj["poison"]}
+        # What was known of an unreadable object before stays, if it is the same object.
+        for key in self.poisoned & self.told.keys():
+            assert self.told[key].uid == self.server.objects[key]["metadata"]["uid"]
+
+    @invariant()
+    def handlers_and_store_agree(self) -> None:
+        assert dict(self.store.items()) == self.told
+        assert set(self.replica.unreadable) == self.poisoned
+
+    def teardown(self) -> None:
+        """Whatever has happened: once the server behaves, the copy becomes right within a few requests."""
+        if not hasattr(self, "machine"):
+            return
+        steps: Counter[str] = Counter()
+        for _ in range(100):
+            match self.machine.instruction:
+                case Pause():
+                    self.machine.on_pause_over()
+                case FetchPage(token=token, paged=paged):
+                    steps["page"] += 1
+                    self.unpaused_failures = 0
+                    self.answer_list(token, paged=paged, size=2)
+                case OpenWatch(resource_version=version):
+                    steps["watch"] += 1
+                    self.unpaused_failures = 0
+                    self.answer_watch(int(version), 1000, None, 0.0)
+                    if version == str(self.server.version) and not isinstance(self.machine.state, Pausing):
+                        break
+        else:
+            raise AssertionError(f"no end: {self.machine.state}")
+        self.check_equal_at(self.server.version)
+        assert self.machine.synced
+        assert steps["page"] <= 12
+
+
+WatchTest.TestCase.settings = settings(max_examples=300, stateful_step_count=60)
+TestWatch = WatchTest.TestCase

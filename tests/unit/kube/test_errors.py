@@ -1,0 +1,113 @@
+import orjson
+import pytest
+
+from frameworkcontroller.kube import errors
+
+NOW = 1_767_225_600.0  # 2026-01-01T00:00:00Z
+
+
+def status(code: int, reason: str = "", **extra: object) -> bytes:
+    return orjson.dumps({"kind": "Status", "status": "Failure", "code": code, "reason": reason, **extra})
+
+
+def refused(code: int, body: bytes, **headers: str | None) -> errors.ApiError:
+    return errors.error_from_answer(code, body, request="GET http://server/api", now=NOW, **headers)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "kind"),
+    [
+        (400, "BadRequest", errors.BadRequest),
+        (401, "Unauthorized", errors.Unauthorized),
+        (403, "Forbidden", errors.Forbidden),
+        (404, "NotFound", errors.NotFound),
+        (405, "MethodNotAllowed", errors.MethodNotAllowed),
+        (409, "Conflict", errors.Conflict),
+        (409, "AlreadyExists", errors.AlreadyExists),
+        (410, "Expired", errors.Gone),
+        (410, "Gone", errors.Gone),
+        (413, "RequestEntityTooLarge", errors.TooLarge),
+        (415, "UnsupportedMediaType", errors.UnsupportedMediaType),
+        (422, "Invalid", errors.Invalid),
+        (429, "TooManyRequests", errors.TooManyRequests),
+        (500, "InternalError", errors.ServerError),
+        (503, "ServiceUnavailable", errors.ServerError),
+        (504, "Timeout", errors.ServerError),
+        (418, "Teapot", errors.ApiError),
+    ],
+)
+def test_code_and_reason_choose_the_class(code: int, reason: str, kind: type[errors.ApiError]) -> None:
+    error = refused(code, status(code, reason, message="the server's words"))
+    assert type(error) is kind
+    assert (error.code, error.reason, str(error)) == (code, reason, "the server's words")
+    assert error.status["reason"] == reason
+
+
+def test_an_expired_version_within_a_watch_is_gone_whatever_its_code() -> None:
+    assert isinstance(errors.error_from_status({"reason": "Expired", "code": 500}), errors.Gone)
+
+
+def test_the_http_code_wins_over_the_bodys() -> None:
+    assert type(refused(503, status(404, "NotFound"))) is errors.ServerError
+
+
+def test_details_and_causes() -> None:
+    causes = [{"reason": "ResourceVersionTooLarge", "message": "…"}, "not a mapping"]
+    error = refused(504, status(504, "Timeout", details={"causes": causes}))
+    assert error.details == {"causes": causes}
+    assert error.has_cause("ResourceVersionTooLarge")
+    assert not error.has_cause("FieldValueInvalid")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"<html>Bad Gateway</html>", b'"text"', b"[1]", b'{"kind":"Pod"}', b'{"kind":"Status"', b"\xff\xfe\x00"],
+)
+def test_answers_of_proxies_are_quoted_with_the_request(body: bytes) -> None:
+    error = refused(502, body)
+    assert type(error) is errors.ServerError
+    assert error.reason == ""
+    assert str(error).startswith("GET http://server/api: answered 502 with no Kubernetes status: ")
+    assert error.status["kind"] == "Status"
+
+
+def test_long_answers_of_proxies_are_shortened() -> None:
+    assert len(str(refused(502, b"x" * 100_000))) < 500
+
+
+def test_a_redirect_says_where_it_leads() -> None:
+    error = refused(302, b"", location="https://login.example/")
+    assert type(error) is errors.ApiError
+    assert "redirect to https://login.example/" in str(error)
+
+
+def test_mistyped_status_fields_do_no_harm() -> None:
+    body = {"kind": "Status", "code": "x", "reason": 5, "message": None, "details": [1]}
+    error = refused(422, orjson.dumps(body))
+    assert (type(error), error.reason, error.details) == (errors.Invalid, "", None)
+    assert errors.error_from_status(body).code == 500
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("7", 7.0),
+        (" 7 ", 7.0),
+        ("0", 0.0),
+        ("Thu, 01 Jan 2026 00:00:30 GMT", 30.0),
+        ("Wed, 31 Dec 2025 00:00:00 GMT", 0.0),
+        ("-3", None),
+        ("soon", None),
+        ("", None),
+        (None, None),
+        ("9" * 400, 86400.0),
+    ],
+)
+def test_retry_after_header(header: str | None, seconds: float | None) -> None:
+    assert refused(429, status(429), retry_after=header).retry_after == seconds
+
+
+def test_retry_after_in_the_body() -> None:
+    assert refused(429, status(429, details={"retryAfterSeconds": 3})).retry_after == 3.0
+    assert refused(429, status(429, details={"retryAfterSeconds": 3}), retry_after="9").retry_after == 9.0
+    assert refused(429, status(429, details={"retryAfterSeconds": True})).retry_after is None

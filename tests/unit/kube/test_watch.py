@@ -1,0 +1,175 @@
+import random
+
+import pytest
+
+from frameworkcontroller.kube import errors
+from frameworkcontroller.kube.backoff import Backoff
+from frameworkcontroller.kube.watch import (
+    Failure,
+    FetchPage,
+    Instruction,
+    Listing,
+    OpenWatch,
+    Pause,
+    Pausing,
+    Watching,
+    WatchMachine,
+    classify,
+    is_older,
+)
+
+
+def machine_watching(version: str = "10") -> WatchMachine:
+    machine = WatchMachine(random.Random(1))
+    assert machine.on_page([], version, None).complete == set()
+    return machine
+
+
+def test_from_nothing_to_a_watch_by_pages() -> None:
+    machine = WatchMachine(random.Random(1))
+    assert machine.instruction == FetchPage(None, paged=True)
+    assert machine.on_page(["a", "b"], "7", "t1") == (True, None)
+    assert machine.instruction == FetchPage("t1", paged=True)
+    assert not machine.synced
+    assert machine.on_page(["c"], "7", "") == (True, {"a", "b", "c"})
+    following: Instruction = machine.instruction
+    assert following == OpenWatch("7")
+    assert machine.synced
+
+
+def test_a_retried_page_is_not_the_whole_list() -> None:
+    machine = WatchMachine(random.Random(1))
+    machine.on_page(["a"], "7", "t1")
+    machine.on_failure(Failure.BROKEN)
+    machine.on_pause_over()
+    assert machine.instruction == FetchPage("t1", paged=True)
+    assert machine.on_page(["b"], "7", None).complete == {"a", "b"}
+
+
+def test_an_expired_token_restarts_the_list_in_one_page() -> None:
+    machine = WatchMachine(random.Random(1))
+    machine.on_page(["a"], "7", "t1")
+    machine.on_failure(Failure.EXPIRED)
+    assert machine.instruction == FetchPage(None, paged=False)
+    assert machine.on_page(["b"], "9", None).complete == {"b"}
+
+
+@pytest.mark.parametrize(
+    ("failure", "at_once", "then"),
+    [
+        (Failure.CLOSED, True, Watching("10")),
+        (Failure.SILENT, True, Watching("10")),
+        (Failure.EXPIRED, True, Listing()),
+        (Failure.RELIST, True, Listing()),
+        (Failure.BROKEN, False, Watching("10")),
+        (Failure.FAILED, False, Watching("10")),
+        (Failure.THROTTLED, False, Watching("10")),
+        (Failure.DENIED, False, Watching("10")),
+        (Failure.ABSENT, False, Listing()),
+        (Failure.REJECTED, False, Listing()),
+        (Failure.AHEAD, False, Listing()),
+        (Failure.MALFORMED, False, Listing()),
+        (Failure.REPLAYED, False, Listing()),
+    ],
+)
+def test_where_each_end_of_a_watch_leads(failure: Failure, *, at_once: bool, then: Listing | Watching) -> None:
+    machine = machine_watching()
+    machine.on_failure(failure, lived=60.0)
+    if not at_once:
+        assert isinstance(machine.state, Pausing)
+        assert 0.25 <= machine.state.seconds <= 0.5
+        machine.on_pause_over()
+    assert machine.state == then
+    if isinstance(then, Listing):
+        machine.on_page([], "11", None)
+    # A second time in a row, soon after, nothing happens at once.
+    machine.on_failure(failure, lived=1.0)
+    assert isinstance(machine.instruction, Pause)
+
+
+def test_pauses_grow_to_ten_seconds_and_a_lasting_watch_ends_the_row() -> None:
+    machine = machine_watching()
+    pauses = []
+    for _ in range(10):
+        machine.on_failure(Failure.BROKEN)
+        assert isinstance(machine.state, Pausing)
+        pauses.append(machine.state.seconds)
+        machine.on_pause_over()
+    for pause, whole in zip(pauses, [0.5, 1, 2, 4, 8, 10, 10, 10, 10, 10], strict=True):
+        assert whole / 2 <= pause <= whole
+    machine.on_failure(Failure.CLOSED, lived=10.0)
+    assert machine.state == Watching("10")
+
+
+def test_a_list_that_works_does_not_end_the_row() -> None:
+    """A server that expires each version at once must not be listed in a tight circle."""
+    machine = machine_watching()
+    pauses = []
+    for version in range(11, 20):
+        machine.on_failure(Failure.EXPIRED, lived=0.1)
+        if isinstance(machine.state, Pausing):
+            pauses.append(machine.state.seconds)
+            machine.on_pause_over()
+        machine.on_page([], str(version), None)
+    assert len(pauses) == 8
+    assert sum(pauses) > 20
+
+
+def test_retry_after_is_obeyed_beyond_the_own_backoff() -> None:
+    machine = machine_watching()
+    machine.on_failure(Failure.THROTTLED, retry_after=45.0)
+    assert machine.instruction == Pause(45.0)
+
+
+def test_inputs_that_were_not_asked_for_are_bugs() -> None:
+    machine = WatchMachine(random.Random(1))
+    with pytest.raises(AssertionError):
+        machine.on_event("1")
+    with pytest.raises(AssertionError):
+        machine.on_pause_over()
+    machine.on_failure(Failure.BROKEN)
+    with pytest.raises(AssertionError):
+        machine.on_page([], "1", None)
+    with pytest.raises(AssertionError):
+        machine.on_failure(Failure.BROKEN)
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        (errors.SilenceError(""), Failure.SILENT),
+        (errors.TransportError(""), Failure.BROKEN),
+        (errors.error_from_status({"code": 410, "reason": "Expired"}), Failure.EXPIRED),
+        (errors.error_from_status({"code": 410, "reason": "Gone"}), Failure.EXPIRED),
+        (errors.error_from_status({"code": 401}), Failure.DENIED),
+        (errors.error_from_status({"code": 403}), Failure.DENIED),
+        (errors.error_from_status({"code": 404}), Failure.ABSENT),
+        (errors.error_from_status({"code": 429}), Failure.THROTTLED),
+        (errors.error_from_status({"code": 400}), Failure.REJECTED),
+        (errors.error_from_status({"code": 500}), Failure.FAILED),
+        (errors.error_from_status({}), Failure.FAILED),
+        (
+            errors.error_from_status({"code": 504, "details": {"causes": [{"reason": "ResourceVersionTooLarge"}]}}),
+            Failure.AHEAD,
+        ),
+    ],
+)
+def test_what_errors_mean(error: errors.KubeError, failure: Failure) -> None:
+    assert classify(error) is failure
+
+
+def test_versions_are_compared_only_if_they_are_numbers() -> None:
+    assert is_older("9", "10")
+    assert not is_older("10", "9")
+    assert not is_older("10", "10")
+    assert not is_older("9", None)
+    assert not is_older("abc", "10")
+    assert not is_older("9", "abc")
+
+
+def test_backoff() -> None:
+    rng = random.Random(0)
+    backoff = Backoff(first=1.0, most=60.0)
+    assert backoff.delay(0, rng) == 0.0
+    assert 0.5 <= backoff.delay(1, rng) <= 1.0
+    assert 30.0 <= backoff.delay(10_000, rng) <= 60.0
