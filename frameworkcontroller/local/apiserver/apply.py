@@ -1,11 +1,54 @@
-"""Server-side apply and the ledger it needs: ``metadata.managedFields``."""
+"""Server-side apply and the ledger it needs: ``metadata.managedFields``.
+
+The ledger is kept for objects that were ever applied, or whose creator named itself (``fieldManager``, as kubectl
+always does). What programs write without naming themselves goes unledgered, so a thousand Pods cost nothing:
+the first apply to such an object finds all that is there in the hands of "before-first-apply", as on a real server that
+met an object older than the ledger.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from frameworkcontroller.local.apiserver import managers as ledger
+from frameworkcontroller.local.apiserver import status, typed
+from frameworkcontroller.local.apiserver.causes import Cause, quote
+from frameworkcontroller.local.apiserver.fieldsets import FIELD, NOTHING, FieldSet
+from frameworkcontroller.local.apiserver.managers import Managers, Owner, Share, ownable
+from frameworkcontroller.local.apiserver.patch import json_type
+from frameworkcontroller.local.apiserver.served import ServedType
+from frameworkcontroller.local.apiserver.status import StatusError
 from frameworkcontroller.local.apiserver.typegraph import Type
+
+Json = dict[str, Any]
+
+_BEFORE = "before-first-apply"
+_STATUS = FIELD + "status"
+
+
+def check(t: ServedType, applied: Any, *, of: Type) -> None:
+    """Whether a parsed apply configuration is one for ``t``, whose type is ``of``.
+
+    Raises StatusError: 400 for another kind; 500, as the real server does, for unknown fields, wrong types and list items
+    that cannot be told apart: an apply must know what it owns.
+    """
+    if applied is not None and not isinstance(applied, Mapping):
+        raise status.bad_request(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
+            f"{json_type(applied)} into Go value of type map[string]interface {{}}"
+        )
+    configuration = applied or {}
+    group, _, version = str(configuration.get("apiVersion") or "").rpartition("/")
+    called = f"{group}/{version}, Kind={configuration.get('kind') or ''}"
+    if configuration.get("kind") != t.kind:
+        raise status.bad_request(f"invalid object type: {called}")
+    fault = typed.check(configuration, of)
+    if fault:
+        metadata = configuration.get("metadata")
+        named = metadata if isinstance(metadata, Mapping) else {}
+        what = f"{named.get('namespace') or ''}/{named.get('name') or ''}"
+        raise StatusError(500, "", f"failed to create typed patch object ({what}; {called}): {fault}")
 
 
 def apply(
@@ -17,13 +60,51 @@ def apply(
     now: str,
     force: bool = False,
     subresource: str = "",
-) -> dict[str, Any]:
+    status_apart: bool = True,
+) -> Json:
     """``live`` (None: a create) with the configuration ``applied`` by ``manager`` put into force at ``now`` (RFC 3339).
 
-    Raises StatusError 409 with one cause per field that another manager holds with a different value, unless ``force``;
-    400 for an applied object that carries managedFields, or whose list items cannot be told apart.
+    What the manager applied before, applies no longer, and nobody else owns, is removed. ``status_apart`` says that the
+    status is written through a subresource only. If nothing changes, the result equals ``live``.
+
+    Raises StatusError: 409 with one cause per field that another manager holds with a different value, unless
+    ``force``; 400 for an applied object that carries managedFields.
     """
-    raise NotImplementedError
+    if (applied.get("metadata") or {}).get("managedFields"):
+        raise status.bad_request("metadata.managedFields must be nil")
+    before: Json = dict(live) if live is not None else {}
+    held = _managers(before)
+    if live is not None and not held:
+        first = Owner(_BEFORE, "Update", str(before.get("apiVersion") or ""))
+        held = {first: Share(ownable(typed.everything(_bare(before), of)), now)}
+    owner = Owner(manager, "Apply", str(applied.get("apiVersion") or ""), subresource)
+    fields = ownable(typed.owned(_bare(applied), of))
+    if subresource == "status":
+        fields = fields.only(_STATUS)
+    elif status_apart:
+        fields = fields.without(_STATUS)
+    last = held[owner].fields if owner in held else NOTHING
+
+    merged = typed.merge(_bare(before), _bare(_reach(applied, subresource)), of) if live is not None else _bare(applied)
+    after = {**held, owner: Share(fields, held[owner].time if owner in held else now)}
+    kept = NOTHING
+    for share in after.values():
+        kept = kept.union(share.fields)
+    merged = typed.prune(merged, last, kept, of)
+
+    difference = typed.compare(_bare(before), merged, of) if live is not None else None
+    if difference is not None:
+        written = ownable(difference.written)
+        conflicts = _conflicts(after, owner, written)
+        if conflicts and not force:
+            raise _refused(conflicts)
+        after = ledger.give_up(after, written, except_for=owner)
+        after = ledger.give_up(after, ownable(difference.removed))
+        if not difference and fields == last and owner in held:
+            return before
+    if fields != last or (difference is not None and difference):
+        after[owner] = Share(after[owner].fields, now)
+    return _with_managers(merged, after)
 
 
 def update_managers(
@@ -35,9 +116,106 @@ def update_managers(
     now: str,
     explicit: bool = False,
     subresource: str = "",
-) -> dict[str, Any]:
+) -> Json:
     """``new``, about to replace ``live`` (None: a create) by a plain write, with its managedFields brought up to date.
 
     ``explicit`` says that the request itself named its ``fieldManager``: see the module's text for what is tracked.
     """
-    raise NotImplementedError
+    bare = _bare(new)
+    if live is None:
+        held: Managers = {}
+        if not explicit:
+            return bare
+    else:
+        held = _managers(live)
+        if not held:
+            return bare
+        given = (new.get("metadata") or {}).get("managedFields")
+        if given is not None and given != live["metadata"]["managedFields"]:
+            # A client may rewrite the ledger (kubectl does when it moves an object to server-side apply), or drop it.
+            try:
+                held = ledger.read(given) if given != [{}] else {}
+            except ValueError:
+                given = None
+            if not held:
+                return bare
+    old = _bare(live) if live is not None else _frame(bare, of)
+    difference = typed.compare(old, bare, of)
+    if not difference:
+        return _with_managers(bare, held)
+    written, removed = ownable(difference.written), ownable(difference.removed)
+    owner = Owner(manager, "Update", str(new.get("apiVersion") or ""), subresource)
+    held = ledger.give_up(held, written, except_for=owner)
+    mine = held[owner].fields if owner in held else NOTHING
+    if mine.union(written) != mine:
+        held[owner] = Share(mine.union(written), now)
+    return _with_managers(bare, ledger.give_up(held, removed))
+
+
+def _managers(obj: Mapping[str, Any]) -> Managers:
+    try:
+        return ledger.read((obj.get("metadata") or {}).get("managedFields") or ())
+    except ValueError:
+        return {}
+
+
+def _bare(obj: Mapping[str, Any]) -> Json:
+    """An object without its ledger."""
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, Mapping) or "managedFields" not in metadata:
+        return dict(obj)
+    return {**obj, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
+
+
+def _frame(obj: Json, of: Type) -> Json:
+    """An object of a built-in kind with nothing in it: its parts are there from the start, and nobody's."""
+    return {name: {} for name, value in obj.items() if of.name and isinstance(value, Mapping) and name in _PARTS}
+
+
+_PARTS = frozenset({"metadata", "spec", "status"})
+
+
+def _reach(applied: Mapping[str, Any], subresource: str) -> Mapping[str, Any]:
+    """The part of a configuration that an apply through a subresource can touch."""
+    if subresource != "status":
+        return applied
+    return {key: value for key, value in applied.items() if key == "status"}
+
+
+def _with_managers(obj: Json, managers: Managers) -> Json:
+    entries = ledger.write(managers)
+    metadata = {**(obj.get("metadata") or {})}
+    if entries:
+        metadata["managedFields"] = entries
+    return {**obj, "metadata": metadata}
+
+
+def _conflicts(managers: Managers, owner: Owner, written: FieldSet) -> dict[Owner, list[str]]:
+    found = {}
+    for other, share in managers.items():
+        if other != owner:
+            paths = list(share.fields.intersection(written).paths())
+            if paths:
+                found[other] = paths
+    return dict(sorted(found.items()))
+
+
+def _refused(conflicts: dict[Owner, list[str]]) -> StatusError:
+    causes = [
+        Cause("FieldManagerConflict", f"conflict with {_called(owner)}", path)
+        for owner, paths in conflicts.items()
+        for path in paths
+    ]
+    if len(causes) == 1:
+        return status.apply_conflict(causes, f"{causes[0].message}: {causes[0].field}")
+    lines = []
+    for owner, paths in conflicts.items():
+        lines += [f"conflicts with {_called(owner)}:", *(f"- {path}" for path in paths)]
+    return status.apply_conflict(causes, "\n".join(lines))
+
+
+def _called(owner: Owner) -> str:
+    text = quote(owner.manager)
+    if owner.subresource:
+        text += f" with subresource {quote(owner.subresource)}"
+    return f"{text} using {owner.version}" if owner.operation == "Update" else text

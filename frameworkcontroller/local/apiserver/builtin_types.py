@@ -218,7 +218,9 @@ def _declared(declared: str, path: str, keys: tuple[str, ...] = ()) -> Type:
     """The type behind a model's notation: ``str``, ``V1PodSpec``, ``list[V1Container]``, ``dict(str, str)``."""
     if declared.startswith("list["):
         ownership = Ownership.KEYED if keys else Ownership.SET if path in _SETS else Ownership.ATOMIC
-        return Type(Shape.LIST, element=_declared(declared[5:-1], path), ownership=ownership, keys=keys)
+        defaults = {"protocol": "TCP"} if "protocol" in keys else None
+        element = _declared(declared[5:-1], path)
+        return Type(Shape.LIST, element=element, ownership=ownership, keys=keys, key_defaults=defaults)
     if declared.startswith("dict("):
         element = _declared(declared[len("dict(str, ") : -1], path)
         ownership = Ownership.ATOMIC if path in _ATOMIC else Ownership.GRANULAR

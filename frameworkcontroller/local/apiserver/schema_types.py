@@ -63,4 +63,6 @@ def _list_type(schema: Mapping[str, Any], items: Mapping[str, Any]) -> Type:
     list_type = schema.get("x-kubernetes-list-type")
     ownership = {"set": Ownership.SET, "map": Ownership.KEYED}.get(list_type or "", Ownership.ATOMIC)
     keys = tuple(schema.get("x-kubernetes-list-map-keys") or ()) if ownership is Ownership.KEYED else ()
-    return Type(Shape.LIST, element=schema_type(items), ownership=ownership, keys=keys)
+    properties = items.get("properties") or {}
+    defaults = {key: properties[key].get("default") for key in keys if key in properties}
+    return Type(Shape.LIST, element=schema_type(items), ownership=ownership, keys=keys, key_defaults=defaults)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 
 class Shape(Enum):
@@ -55,7 +56,18 @@ class Field:
 class Type:
     """One node of the graph. Fields are made when first asked for: a Pod's graph is large and, in places, endless."""
 
-    __slots__ = ("_fields", "element", "format", "keys", "kind", "name", "open", "ownership", "shape")
+    __slots__ = (
+        "_fields",
+        "element",
+        "format",
+        "key_defaults",
+        "keys",
+        "kind",
+        "name",
+        "open",
+        "ownership",
+        "shape",
+    )
 
     def __init__(
         self,
@@ -68,11 +80,13 @@ class Type:
         element: Type | None = None,
         ownership: Ownership = Ownership.ATOMIC,
         keys: tuple[str, ...] = (),
+        key_defaults: Mapping[str, Any] | None = None,
         open: bool = False,  # noqa: A002 -- the opposite of a closed set of fields
     ) -> None:
         """``name`` is the Go name (``PodSpec``), ``kind`` a scalar's JSON type (``string``, ``integer``, ...).
 
-        An ``open`` object may have more fields than those that are known.
+        ``key_defaults`` are the values of keys that an item of a keyed list does not name. An ``open`` object may have
+        more fields than those that are known.
         """
         self.shape = shape
         self.name = name
@@ -81,6 +95,7 @@ class Type:
         self.element = element
         self.ownership = ownership
         self.keys = keys
+        self.key_defaults: Mapping[str, Any] = key_defaults or {}
         self.open = open
         self._fields: Callable[[], Mapping[str, Field]] | Mapping[str, Field] = fields or {}
 
