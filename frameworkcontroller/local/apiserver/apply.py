@@ -30,8 +30,8 @@ _STATUS = FIELD + "status"
 def check(t: ServedType, applied: Any, *, of: Type) -> None:
     """Whether a parsed apply configuration is one for ``t``, whose type is ``of``.
 
-    Raises StatusError: 400 for another kind; 500, as the real server does, for unknown fields, wrong types and list items
-    that cannot be told apart: an apply must know what it owns.
+    Raises StatusError: 400 for another kind; 500, as the real server does, for unknown fields, wrong types and list
+    items that cannot be told apart: an apply must know what it owns.
     """
     if applied is not None and not isinstance(applied, Mapping):
         raise status.bad_request(
