@@ -183,9 +183,8 @@ class ResourceHandlers:
                 f"Incorrect version specified in apply patch. Specified patch version: {version}, "
                 f"expected: {endpoint.type.group_version}"
             )
-        decoded = endpoint.decode(parsed, call.validation)
-        call.warnings.extend(decoded.warnings)
-        applied = decoded.obj
+        server_side_apply.check(endpoint.type, parsed, of=endpoint.shape)
+        applied = endpoint.decode(parsed, call.validation).obj
         check_names(endpoint.type, path.namespace, path.name, applied)
         record = registry.storage.get(endpoint.resource, endpoint.key(path.namespace, path.name))
         if record is None and path.subresource:
@@ -198,6 +197,7 @@ class ResourceHandlers:
             now=rfc3339(registry.wall()),
             force=call.force,
             subresource=path.subresource,
+            status_apart=endpoint.type.subresource("status") is not None,
         )
         if record is None:
             uid = applied["metadata"].get("uid")
