@@ -1,0 +1,153 @@
+"""How a controller comes up, makes do, and goes down; against the embedded API server, on virtual time."""
+
+import asyncio
+import random
+
+import orjson
+import pytest
+
+from frameworkcontroller.app import Controller
+from frameworkcontroller.config import Config
+from frameworkcontroller.controller.executor import FRAMEWORKS
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.connection import Connection
+from frameworkcontroller.kube.errors import Unauthorized
+from frameworkcontroller.kube.resources import CONFIGMAPS
+from frameworkcontroller.local.apiserver.server import ApiServer
+from tests.support.eventually import eventually
+from tests.support.virtual_clock import VirtualClockLoop, wall
+
+pytestmark = pytest.mark.virtual_clock
+
+
+def controller_of(server: ApiServer, config: Config | None = None) -> Controller:
+    return Controller(
+        config or Config(), Connection.to_address(server.url), wall=wall, rng=random.Random(5), audit_sec=600
+    )
+
+
+def framework(name: str) -> bytes:
+    pod = {"spec": {"containers": [{"name": "main", "image": "none"}]}}
+    body = {
+        "apiVersion": "frameworkcontroller.microsoft.com/v1",
+        "kind": "Framework",
+        "metadata": {"name": name},
+        "spec": {"taskRoles": [{"name": "r", "taskNumber": 1, "task": {"pod": pod}}]},
+    }
+    return orjson.dumps(body)
+
+
+async def state_is(client: KubeClient, name: str, wanted: str) -> None:
+    body = orjson.loads(await client.get(FRAMEWORKS, name, "default"))
+    assert (body.get("status") or {}).get("state") == wanted
+
+
+async def test_it_installs_the_crd_and_syncs(clock: VirtualClockLoop) -> None:
+    async with ApiServer(wall=wall) as server, KubeClient(Connection.to_address(server.url)) as client:
+        async with controller_of(server) as controller:
+            assert controller.ready
+            await client.create(FRAMEWORKS, framework("f"), "default")
+            await eventually(partial(state_is, client, "f", "AttemptPreparing"))
+        assert not controller.ready
+
+
+async def test_what_is_there_already_is_synced(clock: VirtualClockLoop) -> None:
+    async with ApiServer(wall=wall) as server, KubeClient(Connection.to_address(server.url)) as client:
+        async with controller_of(server):
+            for name in "abc":
+                await client.create(FRAMEWORKS, framework(name), "default")
+        async with controller_of(server) as controller:
+            assert len(controller.frameworks.store) == 3
+            for name in "abc":
+                await eventually(partial(state_is, client, name, "AttemptPreparing"))
+
+
+async def test_several_in_one_process_do_not_disturb_each_other(clock: VirtualClockLoop) -> None:
+    async with ApiServer(wall=wall) as server, KubeClient(Connection.to_address(server.url)) as client:
+        async with (
+            controller_of(server),
+            controller_of(server),
+            ApiServer(wall=wall) as other,
+            controller_of(other) as elsewhere,
+        ):
+            for name in "abcdef":
+                await client.create(FRAMEWORKS, framework(name), "default")
+            for name in "abcdef":
+                await eventually(partial(state_is, client, name, "AttemptPreparing"))
+            assert len(elsewhere.frameworks.store) == 0
+        found = orjson.loads(await client.list(CONFIGMAPS, "default"))["items"]
+        assert sorted(one["metadata"]["name"] for one in found if "attempt" in one["metadata"]["name"]) == [
+            f"{name}-attempt" for name in "abcdef"
+        ]
+
+
+async def test_it_waits_for_an_api_server_that_comes_later(
+    clock: VirtualClockLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = ApiServer(wall=wall)
+    await first.start()
+    controller = controller_of(first)
+    await first.stop()
+    running = asyncio.create_task(controller.run())
+    await asyncio.sleep(300)
+    assert not controller.ready
+    assert "The API server cannot be used yet; trying again in" in caplog.text
+    port = int(first.url.rpartition(":")[2])
+    async with ApiServer(wall=wall, port=port, storage=first.storage):
+        await controller.wait_ready()
+        controller.stop()
+        await running
+
+
+async def test_stop_while_it_waits_for_its_api_server_is_at_once(clock: VirtualClockLoop) -> None:
+    controller = Controller(Config(), Connection.to_address("http://127.0.0.1:1"), wall=wall)
+    running = asyncio.create_task(controller.run())
+    await asyncio.sleep(30)
+    before = clock.time()
+    controller.stop()
+    await running
+    assert clock.time() - before < 1
+
+
+async def test_credentials_that_are_refused_end_it(clock: VirtualClockLoop) -> None:
+    async with ApiServer(wall=wall, token="secret") as server:
+        with pytest.raises(Unauthorized):
+            await controller_of(server).run()
+        with pytest.raises(Unauthorized):
+            async with controller_of(server):
+                raise AssertionError("it is not ready")
+
+
+async def test_stop_lets_a_sync_under_way_finish(clock: VirtualClockLoop) -> None:
+    async with ApiServer(wall=wall) as server, KubeClient(Connection.to_address(server.url)) as client:
+        # One request a second: a sync takes many seconds.
+        slow = Config(kube_client_qps=1, kube_client_burst=5)
+        async with controller_of(server, slow) as controller:
+            await client.create(FRAMEWORKS, framework("f"), "default")
+            await eventually(partial(state_is, client, "f", "AttemptCreationPending"))
+
+            async def busy() -> bool:
+                return controller.workers.busy > 0
+
+            await eventually(busy)
+        assert controller.workers.busy == 0
+        known = controller.ledger.get("default/f")
+        assert known is not None
+        assert not known.persist_first
+        stored = orjson.loads(await client.get(FRAMEWORKS, "f", "default"))
+        assert stored["metadata"]["resourceVersion"] == known.resource_version
+
+
+async def test_the_audit_finds_what_events_did_not_say(clock: VirtualClockLoop) -> None:
+    async with (
+        ApiServer(wall=wall) as server,
+        KubeClient(Connection.to_address(server.url)) as client,
+        controller_of(server) as controller,
+    ):
+        await client.create(FRAMEWORKS, framework("f"), "default")
+        await eventually(partial(state_is, client, "f", "AttemptPreparing"))
+        before = controller.queue.core.adds
+        await asyncio.sleep(400)
+        assert controller.queue.core.adds == before
+        await asyncio.sleep(400)
+        assert controller.queue.core.adds > before
