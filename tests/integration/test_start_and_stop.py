@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from functools import partial
 
 import orjson
 import pytest
