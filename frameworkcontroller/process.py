@@ -28,6 +28,9 @@ EXIT_INTERRUPTED: Final = 130
 
 _log: Final = logging.getLogger(__name__)
 
+_ECHO_SEC: Final = 0.5
+"""Within so many seconds a further signal is the same one again: a terminal and a wrapper that passes it on, say."""
+
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -46,22 +49,24 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[signal.Signals], None]) -> Iterator[None]:
-    """Within, the first SIGTERM, SIGINT or SIGHUP calls ``stop``; the next one ends the process at once.
+    """Within, the first SIGTERM, SIGINT or SIGHUP calls ``stop``; another one, later, ends the process at once.
 
     To be entered on the running event loop, in the main thread. A signal that is ignored (nohup) stays so.
     """
     loop = asyncio.get_running_loop()
-    received: list[signal.Signals] = []
+    first: tuple[signal.Signals, float] | None = None
 
     def on_signal(number: signal.Signals) -> None:
-        if received:
-            _log.warning("Received %s after %s: exiting at once", number.name, received[0].name)
+        nonlocal first
+        if first is None:
+            first = (number, loop.time())
+            _log.info("Received %s: stopping; another one exits at once", number.name)
+            stop(number)
+        elif loop.time() - first[1] >= _ECHO_SEC:
+            _log.warning("Received %s after %s: exiting at once", number.name, first[0].name)
             sys.stderr.flush()
             # Not sys.exit: what is being waited for is what whoever sends a second signal does not want to wait for.
             os._exit(128 + number)
-        received.append(number)
-        _log.info("Received %s: stopping; a second one exits at once", number.name)
-        stop(number)
 
     heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     for number in heeded:
