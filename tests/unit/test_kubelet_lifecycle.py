@@ -228,26 +228,28 @@ def test_what_cannot_be_done_now_is_shown_and_tried_again() -> None:
     life.step(at(0))
     life.unprepared(Trouble("FailedMount", 'configmap "c" not found'), at(0))
     assert life.step(at(1)) == []
-    assert life.wake_at == at(5).tick
+    assert life.wake_at == at(2).tick
     assert show(life)["containerStatuses"][0]["state"]["waiting"] == {
         "reason": "ContainerCreating",
         "message": 'FailedMount: configmap "c" not found',
     }
-    assert life.step(at(5)) == [Prepare()]
+    assert life.step(at(2)) == [Prepare()]
     life.prepared("127.16.1.1")
-    assert life.step(at(5)) == [Start("main", 0)]
-    life.refused("main", Trouble("CreateContainerConfigError", 'secret "s" not found'), at(5))
-    assert life.step(at(6)) == []
+    assert life.step(at(2)) == [Start("main", 0)]
+    life.refused("main", Trouble("CreateContainerConfigError", 'secret "s" not found'), at(2))
+    assert life.step(at(3)) == []
     assert show(life)["containerStatuses"][0]["state"]["waiting"]["reason"] == "CreateContainerConfigError"
     assert life.dead
-    assert life.step(at(10)) == [Start("main", 0)]
-    life.started("main", at(10))
+    assert life.step(at(4)) == [Start("main", 0)]
+    life.started("main", at(4))
     life.exited("main", ended(1, 11), at(11))
     assert life.step(at(11)) == [Start("main", 1)]
     life.refused("main", Trouble("CreateContainerConfigError", 'secret "s" not found'), at(11))
     status = show(life, 11)["containerStatuses"][0]
     assert status["restartCount"] == 0
     assert status["lastState"]["terminated"]["exitCode"] == 1
+    # Nothing has crashed since, so nothing is backed off from.
+    assert life.step(at(13)) == [Start("main", 1)]
 
 
 def test_a_pod_that_fails_as_a_whole_is_failed_only_once_it_is_dead() -> None:

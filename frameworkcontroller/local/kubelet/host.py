@@ -136,9 +136,9 @@ class PodHost:
             pod.life.exited(container, termination, self._now())
             self._advance(uid)
 
-    def fail_pod(self, uid: str, reason: str, message: str) -> None:
+    def fail_pod(self, uid: str, reason: str, message: str, culprit: tuple[str, Termination] | None = None) -> None:
         if pod := self._pods.get(uid):
-            pod.life.fail(PodFailure(reason, message), self._now())
+            pod.life.fail(PodFailure(reason, message), self._now(), culprit)
             self._advance(uid)
 
     def override_phase(self, uid: str, phase: str | None, reason: str = "", message: str = "") -> None:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Self
 from frameworkcontroller.local.kubelet.container import Container, Instant, Stage, Termination, Trouble
 from frameworkcontroller.local.kubelet.pod import FAILED, PENDING, RUNNING, SUCCEEDED, Kind, PodRecord
 
-RETRY_SECONDS: Final = 5.0
+RETRY_SECONDS: Final = 2.0
 """After this long it is tried again to prepare a Pod or start a container that could not be for now."""
 
 _LOST = "The container could not be located when the kubelet started again."
@@ -115,6 +115,7 @@ class PodLife:
     def started(self, name: str, now: Instant) -> None:
         container = self._by_name[name]
         if container.stage is Stage.STARTING:
+            self._note_restart(container, now)
             container.stage = Stage.RUNNING
             container.started_at = now.wall
             container.trouble = None
@@ -135,16 +136,26 @@ class PodLife:
     def exited(self, name: str, termination: Termination, now: Instant) -> None:
         container = self._by_name[name]
         if container.live:
+            if container.stage is Stage.STARTING:
+                self._note_restart(container, now)
             container.stage = Stage.EXITED
             container.termination = termination
             container.finished_tick = now.tick
             container.trouble = None
 
-    def fail(self, failure: PodFailure, now: Instant) -> None:
-        """The Pod as a whole fails; the first reason stays. Nothing comes of it once the Pod has ended."""
-        if self.failure is None and not self.ended:
-            self.failure = failure
-            self._end_by(now.tick + self.record.termination_grace)
+    def fail(self, failure: PodFailure, now: Instant, culprit: tuple[str, Termination] | None = None) -> None:
+        """The Pod as a whole fails; the first reason stays. Nothing comes of it once the Pod has ended.
+
+        ``culprit`` is a container that therefore will never run, and how that is told.
+        """
+        if self.failure is not None or self.ended:
+            return
+        self.failure = failure
+        self._end_by(now.tick + self.record.termination_grace)
+        if culprit is not None:
+            container = self._by_name[culprit[0]]
+            if container.stage is Stage.NEW:
+                container.stage, container.termination = Stage.EXITED, culprit[1]
 
     def terminate(self, grace: float, now: Instant) -> None:
         """The Pod is to be gone within ``grace`` seconds. Said again, it can only become less."""
@@ -213,11 +224,15 @@ class PodLife:
             self._wake(due)
             return
         if container.stage is Stage.EXITED:
-            container.backoff.restarted(now.tick)
             container.previous, container.termination = container.termination, None
             container.instance += 1
         container.stage = Stage.STARTING
         commands.append(Start(container.spec.name, container.instance))
+
+    def _note_restart(self, container: Container, now: Instant) -> None:
+        # Only now: a start that was refused for the time being is not a crash.
+        if container.instance > 0:
+            container.backoff.restarted(now.tick)
 
     def _end(self, now: Instant) -> list[Command]:
         """Stop what is live: the sidecars only once nothing else is, since it may need them to the end."""

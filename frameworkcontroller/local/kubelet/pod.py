@@ -42,7 +42,7 @@ class PodRecord:
 
     ``deletion_grace`` is the grace period, in seconds, of a deletion under way, and None if there is none.
     ``ran`` says that the stored status shows a container that was started at some time, ``running_since`` when the
-    earliest of those that run was (epoch seconds). ``manifest`` is the whole object in JSON, for runtimes that ask only.
+    earliest of those that run was (epoch seconds). ``manifest`` is the whole object in JSON, if the runtime asks.
     """
 
     key: str

@@ -30,8 +30,11 @@ class RuntimeEvents(Protocol):
     def exited(self, uid: str, container: str, termination: Termination) -> None:
         """The container has ended, with everything in it; or never came to run, and trying again will not help."""
 
-    def fail_pod(self, uid: str, reason: str, message: str) -> None:
-        """The Pod as a whole has failed (evicted, say, or impossible here): stop its containers and mark it Failed."""
+    def fail_pod(self, uid: str, reason: str, message: str, culprit: tuple[str, Termination] | None = None) -> None:
+        """The Pod as a whole has failed (evicted, say, or impossible here): stop its containers and mark it Failed.
+
+        ``culprit`` is a container that therefore never ran, and how that is to be told of it.
+        """
 
     def override_phase(self, uid: str, phase: str | None, reason: str = "", message: str = "") -> None:
         """Show this phase whatever the containers do; None ends that."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,7 +47,10 @@ class _Instance:
 
 
 class SimulatedRuntime:
-    """Fulfils `Runtime`. ``survives_restart``: whether Pods that an earlier kubelet started are still running."""
+    """Fulfils `Runtime`, and `PodLogs`.
+
+    ``survives_restart``: whether Pods that an earlier kubelet started are still running.
+    """
 
     name = "simulated"
     needs_manifest = False
@@ -184,6 +187,29 @@ class SimulatedRuntime:
         self._addresses.pop(pod.uid, None)
         self._timers.set((pod.uid, ""), None)
 
+    # --- logs -------------------------------------------------------------------------------------------------------
+
+    async def read(
+        self,
+        namespace: str,
+        name: str,
+        container: str,
+        *,
+        follow: bool,  # noqa: ARG002 - the protocol's, as those below
+        tail_lines: int | None,  # noqa: ARG002
+        since_seconds: float | None,  # noqa: ARG002
+        limit_bytes: int | None,
+        timestamps: bool,  # noqa: ARG002
+        previous: bool,  # noqa: ARG002
+    ) -> AsyncIterator[bytes]:
+        """As `PodLogs`: one line that says that there is nothing to say. Raises LookupError."""
+        uid = self._uids.get(f"{namespace}/{name}")
+        if uid is None:
+            raise LookupError(f'pod "{name}" has no containers here')
+        if all(spec.name != container for spec in self._pods[uid].containers):
+            raise LookupError(f"container {container} is not valid for pod {name}")
+        return _one(f"container {container} is simulated and prints nothing\n".encode()[:limit_bytes])
+
     # --- inside -------------------------------------------------------------------------------------------------------
 
     @property
@@ -247,3 +273,7 @@ class SimulatedRuntime:
 
 def _first_main(pod: PodRecord) -> str:
     return next(spec.name for spec in pod.containers if spec.kind is Kind.MAIN)
+
+
+async def _one(chunk: bytes) -> AsyncIterator[bytes]:
+    yield chunk

@@ -27,6 +27,9 @@ _LOCK_POLL_SECONDS: Final = 0.05
 log = logging.getLogger(__name__)
 
 
+SPAWNER: Final = "spawner"
+
+
 class Started(NamedTuple):
     """The process runs."""
 
@@ -40,7 +43,10 @@ class Exited(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """It never ran. ``what`` failed: mount, join, directory, user or command; ``number`` is an errno or 0."""
+    """It never ran. ``what`` failed: mount, join, directory, user or command; ``number`` is an errno or 0.
+
+    `SPAWNER` in place of these says that the spawner ended before it came to it: another try may well succeed.
+    """
 
     what: str
     number: int
@@ -87,6 +93,7 @@ class Supervisor:
         self._want_mounts = mounts
         self._ids = itertools.count(1)
         self._listeners: dict[str, Callable[[Event], None]] = {}
+        self._started: set[str] = set()
         self._process: asyncio.subprocess.Process | None = None
         self._commands: asyncio.WriteTransport | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -140,6 +147,11 @@ class Supervisor:
             self._reading = None
 
     @property
+    def alive(self) -> bool:
+        """Whether jobs can be started."""
+        return self._reading is not None and not self._reading.done()
+
+    @property
     def pid(self) -> int:
         """The spawner's process; 0 while there is none."""
         return 0 if self._process is None else self._process.pid
@@ -186,9 +198,11 @@ class Supervisor:
             if listener is None:
                 continue
             if event["event"] == "started":
+                self._started.add(event["id"])
                 listener(Started(event["pid"]))
                 continue
             del self._listeners[event["id"]]
+            self._started.discard(event["id"])
             if event["event"] == "exited":
                 listener(Exited(event["status"]))
             else:
@@ -196,9 +210,10 @@ class Supervisor:
         # The pipe ends when the spawner and every monitor have: what was running is running no more.
         if self._listeners:
             log.warning("the process that starts the containers has ended; so have %d containers", len(self._listeners))
-        for listener in list(self._listeners.values()):
-            listener(Exited(-9))
-        self._listeners.clear()
+        left, self._listeners = self._listeners, {}
+        for name, listener in left.items():
+            listener(Exited(-9) if name in self._started else Failed(SPAWNER, 0, "the spawner has ended"))
+        self._started.clear()
 
     async def _lock(self) -> int:
         """A lock that every process of this supervisor holds, so that it is free when the last of them has ended."""

@@ -25,47 +25,59 @@ class LogFile:
         self._rest: dict[bytes, bytes] = {}
         self._file = -1
         self._size = 0
-        self._open()
+        self._append([])
 
     def write(self, stream: bytes, data: bytes) -> None:
         """Add output of ``stream``, ``b"stdout"`` or ``b"stderr"``; what has no newline yet waits for it."""
-        lines = (self._rest.pop(stream, b"") + data).split(b"\n")
-        rest = lines.pop()
+        *lines, rest = (self._rest.pop(stream, b"") + data).split(b"\n")
         stamp = _stamp()
-        records = [piece for line in lines for piece in _pieces(stamp, stream, line)]
+        records = [record for line in lines for record in _records(stamp, stream, line)]
         while len(rest) > _MAX_PIECE:
             records.append(b"%b %b P %b\n" % (stamp, stream, rest[:_MAX_PIECE]))
             rest = rest[_MAX_PIECE:]
         if rest:
             self._rest[stream] = rest
-        if records:
-            self._append(b"".join(records))
+        self._append(records)
 
     def close(self) -> None:
         """Write what is left."""
-        for stream, rest in self._rest.items():
-            self._append(b"%b %b F %b\n" % (_stamp(), stream, rest))
+        stamp = _stamp()
+        self._append([b"%b %b F %b\n" % (stamp, stream, rest) for stream, rest in self._rest.items()])
         self._rest.clear()
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
     def _open(self) -> None:
+        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._size = os.fstat(self._file).st_size
+
+    def _append(self, records: list[bytes]) -> None:
+        batch: list[bytes] = []
+        size = self._size
         with contextlib.suppress(OSError):
-            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-            self._size = os.fstat(self._file).st_size
+            for record in records:
+                if size and size + len(record) > self._limit:
+                    self._flush(batch)
+                    self._rotate()
+                    batch, size = [], 0
+                batch.append(record)
+                size += len(record)
+            self._flush(batch)
 
-    def _append(self, data: bytes) -> None:
-        with contextlib.suppress(OSError):
-            if self._size + len(data) > self._limit and self._size:
-                os.close(self._file)
-                self._file = -1
-                os.replace(self._path, self._path + ".1")
-                self._open()
-            self._size += os.write(self._file, data)
+    def _flush(self, batch: list[bytes]) -> None:
+        if self._file < 0:
+            self._open()
+        if batch:
+            self._size += os.write(self._file, b"".join(batch))
+
+    def _rotate(self) -> None:
+        os.close(self._file)
+        self._file = -1
+        os.replace(self._path, self._path + ".1")
 
 
-def _pieces(stamp: bytes, stream: bytes, line: bytes) -> list[bytes]:
+def _records(stamp: bytes, stream: bytes, line: bytes) -> list[bytes]:
     pieces = []
     while len(line) > _MAX_PIECE:
         pieces.append(b"%b %b P %b\n" % (stamp, stream, line[:_MAX_PIECE]))

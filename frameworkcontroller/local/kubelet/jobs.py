@@ -1,0 +1,153 @@
+"""From a container of a Pod to the process that is started for it: command, environment, mounts, user."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from frameworkcontroller.local.kubelet.access import SERVICE_ACCOUNT_DIRECTORY, ApiAccess
+from frameworkcontroller.local.kubelet.downward import DownwardApi
+from frameworkcontroller.local.kubelet.environment import environment, expand
+from frameworkcontroller.local.kubelet.images import LocalImage, argv, repository
+from frameworkcontroller.local.kubelet.podfiles import PodFiles, hosts_file
+from frameworkcontroller.local.kubelet.sources import Sources
+from frameworkcontroller.local.kubelet.supervisor import Job
+from frameworkcontroller.local.kubelet.volumes import PathMap, container_mounts, volume_variables
+
+Json = Mapping[str, Any]
+
+TERMINATION_LOG: Final = "/dev/termination-log"
+_MAX_HOSTNAME: Final = 63
+
+
+class RootRefused(Exception):
+    """A container that must not run as root, where everything does; the text says what to do."""
+
+
+def container_manifest(pod: Json, name: str) -> Json:
+    """The container or init container of that name; KeyError if there is none."""
+    spec = pod["spec"]
+    for container in [*(spec.get("initContainers") or ()), *spec["containers"]]:
+        if container["name"] == name:
+            found: Json = container
+            return found
+    raise KeyError(name)
+
+
+def hostname(pod: Json) -> str:
+    """The host name that the Pod's processes see."""
+    name: str = pod["spec"].get("hostname") or pod["metadata"]["name"]
+    return name[:_MAX_HOSTNAME].rstrip("-.")
+
+
+def hosts(pod: Json, address: str) -> str:
+    """The text of the Pod's /etc/hosts."""
+    aliases: dict[str, list[str]] = {}
+    for item in pod["spec"].get("hostAliases") or ():
+        aliases.setdefault(item["ip"], []).extend(item.get("hostnames") or ())
+    return hosts_file(address, [hostname(pod)], aliases)
+
+
+@dataclass(slots=True)
+class PodSurroundings:
+    """What there is for the containers of one Pod."""
+
+    manifest: Json
+    files: PodFiles
+    downward: DownwardApi
+    sources: Sources
+    volumes: Mapping[str, Path] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What there is for all Pods: how they reach the API server, known images, PATH, and the size of their logs."""
+
+    access: ApiAccess
+    images: Mapping[str, LocalImage]
+    path: str
+    log_limit: int
+
+
+async def job_for(machine: Machine, pod: PodSurroundings, name: str, instance: int, *, mounts_work: bool) -> Job:
+    """What to run for one instance of the container of that name; its files are made.
+
+    Raises ConfigError or KubeError if something that it refers to cannot be had now, NoCommand, OSError.
+    """
+    files, volumes, access, images = pod.files, pod.volumes, machine.access, machine.images
+    container = container_manifest(pod.manifest, name)
+    user, group, groups = user_of(pod.manifest, container)
+    files.make_for(name, instance, None if user is None else (user, group))
+    values = await environment(container, pod.downward, pod.sources, access.service_variables())
+    mounts = container_mounts(container, volumes, values)
+    message = files.termination(name, instance)
+    mounts.append((message, container.get("terminationMessagePath") or TERMINATION_LOG, False))
+    if pod.manifest["spec"].get("automountServiceAccountToken") is not False and not any(
+        target.rstrip("/") == SERVICE_ACCOUNT_DIRECTORY for _, target, _ in mounts
+    ):
+        mounts.append((files.service_account, SERVICE_ACCOUNT_DIRECTORY, True))
+    command = [expand(word, values) for word in argv(container, images)]
+    home = files.home(name)
+    directory = container.get("workingDir") or str(home)
+    if mounts_work:
+        # Others may look up this Pod by its name; on the machine itself it has none.
+        mounts.append((files.hosts, "/etc/hosts", False))
+    else:
+        rewrite = PathMap(mounts).rewrite
+        command = [rewrite(word) for word in command]
+        values = {key: rewrite(value) for key, value in values.items()}
+        directory = rewrite(directory)
+        mounts = []
+    image = images.get(repository(container.get("image") or ""))
+    env = {
+        "PATH": machine.path,
+        "HOME": str(home),
+        "TMPDIR": str(files.temporary(name)),
+        "HOSTNAME": hostname(pod.manifest),
+        **access.local_variables(files.kubeconfig),
+        **volume_variables(volumes),
+        "FC_LOCAL_TERMINATION_LOG": str(message),
+        **(image.env if image else {}),
+        **values,
+    }
+    return Job(
+        argv=command,
+        env=env,
+        directory=directory,
+        log=files.log(name, instance),
+        log_limit=machine.log_limit,
+        hostname=hostname(pod.manifest),
+        mounts=tuple((str(source), target, read_only) for source, target, read_only in mounts),
+        user=user,
+        group=group,
+        groups=groups,
+    )
+
+
+def user_of(pod: Json, container: Json) -> tuple[int | None, int, tuple[int, ...]]:
+    """User, group and further groups by securityContext; no user means whoever runs the cluster.
+
+    Raises RootRefused if that is root and must not be. Only root can be another user, so others' wishes are not heard.
+    """
+    of_pod = pod["spec"].get("securityContext") or {}
+    of_both = {
+        **of_pod,
+        **{key: value for key, value in (container.get("securityContext") or {}).items() if value is not None},
+    }
+    user = of_both.get("runAsUser")
+    if os.geteuid() != 0:
+        return None, 0, ()
+    if not user and of_both.get("runAsNonRoot"):
+        raise RootRefused(
+            f'container "{container["name"]}" has runAsNonRoot, but the local cluster runs as root: '
+            "give it runAsUser, or run the cluster as another user"
+        )
+    if user is None:
+        return None, 0, ()
+    groups = [*(of_pod.get("supplementalGroups") or ())]
+    if of_pod.get("fsGroup") is not None:
+        groups.append(of_pod["fsGroup"])
+    return user, of_both.get("runAsGroup") or 0, tuple(groups)

@@ -1,0 +1,96 @@
+"""Where the files of a Pod that runs as local processes are, all in one directory that goes when the Pod does."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from frameworkcontroller.local.kubelet.access import ApiAccess
+
+
+class PodFiles:
+    """The directory of one Pod. Its path is short, since sockets are made in it, whose paths may not be long."""
+
+    def __init__(self, pods: Path, uid: str) -> None:
+        self.directory = pods / uid[-12:]
+        self.volumes = self.directory / "v"
+        self.hosts = self.directory / "hosts"
+        self.kubeconfig = self.directory / "kubeconfig"
+        self.service_account = self.directory / "serviceaccount"
+
+    def home(self, container: str) -> Path:
+        """A container's home and usual working directory."""
+        return self._container(container) / "home"
+
+    def temporary(self, container: str) -> Path:
+        """A container's TMPDIR."""
+        return self._container(container) / "tmp"
+
+    def log(self, container: str, instance: int) -> Path:
+        """What one instance of a container printed."""
+        return self._container(container) / f"{instance}.log"
+
+    def hook_log(self, container: str) -> Path:
+        """What a container's preStop hook printed."""
+        return self._container(container) / "prestop.log"
+
+    def termination(self, container: str, instance: int) -> Path:
+        """The termination message file of one instance of a container."""
+        return self._container(container) / f"{instance}.termination"
+
+    def make(self, access: ApiAccess, namespace: str, hosts: str) -> None:
+        """Make what does not depend on a container."""
+        self.service_account.mkdir(parents=True, exist_ok=True)
+        for name, data in access.service_account(namespace).items():
+            (self.service_account / name).write_bytes(data)
+        self.kubeconfig.write_bytes(access.kubeconfig(namespace, self.service_account / "ca.crt"))
+        self.hosts.write_text(hosts)
+
+    def make_for(self, container: str, instance: int, owner: tuple[int, int] | None) -> None:
+        """Make what one instance of a container needs, for this user and group; of those before, keep the last one."""
+        # What they wrote is gone, as it is in a real container that is restarted.
+        for directory in (self.home(container), self.temporary(container)):
+            remove_tree(directory)
+            directory.mkdir(parents=True)
+        message = self.termination(container, instance)
+        message.touch()
+        message.chmod(0o666)
+        if owner is not None:
+            for path in (self.home(container), self.temporary(container), message):
+                os.chown(path, *owner)
+        log = self.log(container, instance - 2)
+        for old in (log, log.with_name(log.name + ".1"), self.termination(container, instance - 2)):
+            old.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Remove all of it."""
+        remove_tree(self.directory)
+
+    def _container(self, name: str) -> Path:
+        return self.directory / "c" / name
+
+
+def remove_tree(directory: Path) -> None:
+    """Remove a directory and all in it, also what was made unwritable."""
+    with contextlib.suppress(FileNotFoundError):
+        try:
+            shutil.rmtree(directory)
+        except PermissionError:
+            for path, _, _ in os.walk(directory):
+                with contextlib.suppress(OSError):
+                    Path(path).chmod(0o700)
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def hosts_file(address: str, names: list[str], aliases: Mapping[str, list[str]]) -> str:
+    """The text of /etc/hosts in a Pod: the machine's own, and the Pod's name and aliases."""
+    try:
+        machine = Path("/etc/hosts").read_text(errors="replace")
+    except OSError:
+        machine = "127.0.0.1\tlocalhost\n"
+    lines = ["# The rest is this Pod's own.", f"{address}\t{' '.join(names)}"]
+    lines += [f"{ip}\t{' '.join(hostnames)}" for ip, hostnames in aliases.items()]
+    return machine.rstrip("\n") + "\n\n" + "\n".join(lines) + "\n"

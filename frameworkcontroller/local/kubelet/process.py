@@ -1,0 +1,412 @@
+"""Runtime "process": the containers of a Pod are processes of this machine.
+
+What such a process has of a container and what not is told in docs/local-cluster.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.errors import KubeError
+from frameworkcontroller.local.kubelet.access import ApiAccess
+from frameworkcontroller.local.kubelet.addresses import AddressPool
+from frameworkcontroller.local.kubelet.container import Termination
+from frameworkcontroller.local.kubelet.containerlog import read_log
+from frameworkcontroller.local.kubelet.downward import DownwardApi
+from frameworkcontroller.local.kubelet.images import LocalImage, NoCommand, argv
+from frameworkcontroller.local.kubelet.jobs import (
+    Machine,
+    PodSurroundings,
+    RootRefused,
+    container_manifest,
+    hosts,
+    job_for,
+    user_of,
+)
+from frameworkcontroller.local.kubelet.pod import Kind, PodRecord
+from frameworkcontroller.local.kubelet.podfiles import PodFiles, remove_tree
+from frameworkcontroller.local.kubelet.podstatus import HOST_IP
+from frameworkcontroller.local.kubelet.runtime import RuntimeEvents
+from frameworkcontroller.local.kubelet.sources import ConfigError, Sources
+from frameworkcontroller.local.kubelet.supervisor import SPAWNER, Event, Exited, Job, Started, Supervisor
+from frameworkcontroller.local.kubelet.termination import (
+    START_ERROR,
+    START_ERROR_CODE,
+    exit_code,
+    start_failure,
+    termination_message,
+)
+from frameworkcontroller.local.kubelet.volumes import UnsupportedVolume, check_volumes, make_volumes
+
+LOG_LIMIT_BYTES: Final = 10 << 20
+"""How large a container's log gets before the older half is let go."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Pod:
+    record: PodRecord
+    inside: PodSurroundings
+    containers: dict[str, _Container] = field(default_factory=dict)
+    preparing: asyncio.Task[None] | None = None
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Container:
+    """One instance of a container; ``job`` is None until its process was asked for."""
+
+    name: str
+    instance: int
+    ended: asyncio.Future[None]
+    starting: asyncio.Task[None] | None = None
+    job: str | None = None
+    request: Job | None = None
+    started: float | None = None
+    stop_due: float | None = None
+    killer: asyncio.TimerHandle | None = None
+    asking: asyncio.Task[None] | None = None
+
+
+class ProcessRuntime:
+    """Fulfils `Runtime`, and `PodLogs`.
+
+    ``client`` reads the ConfigMaps and Secrets that Pods refer to, ``access`` is what the Pods get. ``directory`` is
+    the runtime's own and has everything that it makes; ``path`` is the PATH of the processes, by default this one's.
+    ``mounts=False`` does without mount namespaces even where they work. ``close_grace``: seconds for the processes to
+    end by themselves when the runtime is closed.
+    """
+
+    name = "process"
+    needs_manifest = True
+    lost_reason = "The Pod's processes ended when the local cluster that ran them did."
+
+    def __init__(
+        self,
+        client: KubeClient,
+        access: ApiAccess,
+        directory: Path,
+        *,
+        images: Mapping[str, LocalImage] | None = None,
+        path: str | None = None,
+        mounts: bool = True,
+        close_grace: float = 2.0,
+        log_limit: int = LOG_LIMIT_BYTES,
+        wall: Callable[[], float] = time.time,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._client = client
+        self._machine = Machine(access, images or {}, path or os.environ.get("PATH") or os.defpath, log_limit)
+        self._directory = directory
+        self._close_grace = close_grace
+        self._wall = wall
+        self._rng = rng
+        self._supervisor = Supervisor(directory / "spawner", mounts=mounts)
+        self._reviving = asyncio.Lock()
+        self._addresses: AddressPool | None = None
+        self._events: RuntimeEvents | None = None
+        self._pods: dict[str, _Pod] = {}
+        self._closing = False
+
+    # --- Runtime ------------------------------------------------------------------------------------------------------
+
+    def attach(self, events: RuntimeEvents) -> None:
+        self._events = events
+
+    async def open(self) -> None:
+        """Start the process that starts the others. Raises SupervisorError, or OSError."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        # Others than its owner may pass through it: a Pod's processes may run as another user.
+        self._directory.chmod(0o711)
+        await self._supervisor.open()
+        remove_tree(self._directory / "pods")
+        self._addresses = AddressPool(self._rng)
+        if not self._supervisor.mounts_work:
+            log.warning(
+                "volumes are not mounted for lack of namespaces (%s): paths in commands are rewritten instead",
+                self._supervisor.why_no_mounts,
+            )
+
+    async def close(self) -> None:
+        """Ask every process to end, kill those that do not in time, and remove all files."""
+        self._closing = True
+        live = [item for pod in self._pods.values() for item in pod.containers.values() if not item.ended.done()]
+        for item in live:
+            if item.job is not None:
+                self._supervisor.ask(item.job)
+        running = [item.ended for item in live if item.job is not None]
+        if running:
+            await asyncio.wait(running, timeout=self._close_grace)
+        await self._supervisor.close()
+        for pod in list(self._pods.values()):
+            await self.release(pod.record)
+        for name in ("pods", "spawner"):
+            await asyncio.to_thread(remove_tree, self._directory / name)
+        if self._addresses is not None:
+            self._addresses.close()
+
+    def adopt(self, pod: PodRecord) -> bool:  # noqa: ARG002 - the protocol's
+        """Never: no process outlives the runtime that started it."""
+        return False
+
+    def prepare(self, pod: PodRecord) -> None:
+        state = self._pods.get(pod.uid)
+        if state is None:
+            address = HOST_IP if pod.host_network else self._pool.take(pod.uid)
+            manifest = orjson.loads(pod.manifest)
+            inside = PodSurroundings(
+                manifest,
+                PodFiles(self._directory / "pods", pod.uid),
+                DownwardApi(manifest, address),
+                Sources(self._client, pod.namespace),
+            )
+            state = self._pods[pod.uid] = _Pod(pod, inside)
+        state.preparing = self._run(state, self._prepare(state))
+
+    def start(self, pod: PodRecord, container: str, instance: int) -> None:
+        state = self._pods[pod.uid]
+        item = _Container(container, instance, asyncio.get_running_loop().create_future())
+        state.containers[container] = item
+        item.starting = self._run(state, self._start(state, item))
+
+    def stop(self, pod: PodRecord, container: str, grace: float) -> None:
+        state = self._pods.get(pod.uid)
+        item = None if state is None else state.containers.get(container)
+        if state is None or item is None or item.ended.done():
+            return
+        if item.job is None:
+            if item.starting is not None:
+                item.starting.cancel()
+            self._end(state, item, Termination(137, "Error", self._wall(), message="ended before it was started"))
+            return
+        loop = asyncio.get_running_loop()
+        due = loop.time() + grace
+        if item.stop_due is not None and due >= item.stop_due:
+            return
+        item.stop_due = due
+        if item.killer is not None:
+            item.killer.cancel()
+        if grace <= 0:
+            self._supervisor.kill(item.job)
+            return
+        item.killer = loop.call_at(due, self._supervisor.kill, item.job)
+        if item.asking is None:
+            item.asking = self._run(state, self._ask(state, item, item.job))
+
+    async def release(self, pod: PodRecord) -> None:
+        state = self._pods.get(pod.uid)
+        if state is None:
+            return
+        for task in state.tasks:
+            task.cancel()
+        await asyncio.gather(*state.tasks, return_exceptions=True)
+        await asyncio.to_thread(state.inside.files.remove)
+        self._pool.give_back(pod.uid)
+        self._pods.pop(pod.uid, None)
+
+    @property
+    def mounts_work(self) -> bool:
+        """Whether containers have their volumes at their mountPath, rather than paths rewritten."""
+        return self._supervisor.mounts_work
+
+    @property
+    def spawner_pid(self) -> int:
+        """The process that has those of all containers below it; 0 while there is none."""
+        return self._supervisor.pid
+
+    # --- logs -------------------------------------------------------------------------------------------------------
+
+    async def read(
+        self,
+        namespace: str,
+        name: str,
+        container: str,
+        *,
+        follow: bool,
+        tail_lines: int | None,
+        since_seconds: float | None,
+        limit_bytes: int | None,
+        timestamps: bool,
+        previous: bool,
+    ) -> AsyncIterator[bytes]:
+        """As `PodLogs`. Raises LookupError."""
+        pod = next((item for item in self._pods.values() if item.record.key == f"{namespace}/{name}"), None)
+        if pod is None:
+            raise LookupError(f'pod "{name}" has no containers here')
+        if all(spec.name != container for spec in pod.record.containers):
+            raise LookupError(f"container {container} is not valid for pod {name}")
+        item = pod.containers.get(container)
+        if item is None:
+            reason = "PodInitializing" if pod.record.containers[0].kind is not Kind.MAIN else "ContainerCreating"
+            raise LookupError(f'container "{container}" in pod "{name}" is waiting to start: {reason}')
+        if previous and item.instance == 0:
+            raise LookupError(f'previous terminated container "{container}" in pod "{name}" not found')
+        return read_log(
+            pod.inside.files.log(container, item.instance - 1 if previous else item.instance),
+            item.ended.done if not previous else lambda: True,
+            follow=follow,
+            tail_lines=tail_lines,
+            since=None if since_seconds is None else self._wall() - since_seconds,
+            limit_bytes=limit_bytes,
+            timestamps=timestamps,
+        )
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    @property
+    def _tell(self) -> RuntimeEvents:
+        if self._events is None:
+            raise RuntimeError("the runtime is attached to no kubelet")
+        return self._events
+
+    @property
+    def _pool(self) -> AddressPool:
+        if self._addresses is None:
+            raise RuntimeError("the runtime is not open")
+        return self._addresses
+
+    def _run(self, state: _Pod, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        state.tasks.add(task)
+        task.add_done_callback(state.tasks.discard)
+        return task
+
+    async def _prepare(self, state: _Pod) -> None:
+        uid = state.record.uid
+        if (refusal := self._refusal(state)) is not None:
+            reason, container, message = refusal
+            never_ran = Termination(START_ERROR_CODE, START_ERROR, self._wall(), message=message)
+            self._tell.fail_pod(uid, reason, message, (container, never_ran))
+            return
+        inside, access, namespace = state.inside, self._machine.access, state.record.namespace
+        address = inside.downward.address
+        try:
+            inside.files.make(access, namespace, hosts(inside.manifest, address))
+            inside.volumes = await make_volumes(
+                inside.manifest,
+                inside.files.volumes,
+                inside.downward,
+                inside.sources,
+                access.service_account(namespace),
+            )
+        except (ConfigError, KubeError) as error:
+            self._tell.unprepared(uid, "FailedMount", str(error))
+        except OSError as error:
+            self._tell.unprepared(uid, "FailedCreatePodSandBox", str(error))
+        else:
+            self._tell.prepared(uid, address)
+
+    def _refusal(self, state: _Pod) -> tuple[str, str, str] | None:
+        """Why this Pod can never run here, and because of which container: (reason, container, message)."""
+        manifest = state.inside.manifest
+        containers = [*(manifest["spec"].get("initContainers") or ()), *manifest["spec"]["containers"]]
+        for container in containers:
+            try:
+                argv(container, self._machine.images)
+                user_of(manifest, container)
+            except (NoCommand, RootRefused) as error:
+                return type(error).__name__, container["name"], str(error)
+        try:
+            check_volumes(manifest)
+        except UnsupportedVolume as error:
+            return "UnsupportedVolume", containers[0]["name"], str(error)
+        return None
+
+    async def _start(self, state: _Pod, item: _Container) -> None:
+        uid = state.record.uid
+        try:
+            await self._revive()
+            item.request = await job_for(
+                self._machine, state.inside, item.name, item.instance, mounts_work=self._supervisor.mounts_work
+            )
+        except (ConfigError, KubeError) as error:
+            item.ended.set_result(None)
+            self._tell.refused(uid, item.name, "CreateContainerConfigError", str(error))
+        except Exception as error:
+            log.exception("container %s of Pod %s cannot be started", item.name, state.record.key)
+            item.ended.set_result(None)
+            self._tell.refused(uid, item.name, "CreateContainerError", str(error) or repr(error))
+        else:
+            if not self._closing:
+                item.job = self._supervisor.start(item.request, partial(self._heard, state, item))
+
+    async def _revive(self) -> None:
+        """See to it that there is a spawner. What ran under one that is gone has been told of as ended."""
+        async with self._reviving:
+            if not self._supervisor.alive and not self._closing:
+                await self._supervisor.close()
+                await self._supervisor.open()
+
+    def _heard(self, state: _Pod, item: _Container, event: Event) -> None:
+        if isinstance(event, Started):
+            item.started = self._wall()
+            self._tell.started(state.record.uid, item.name)
+        elif isinstance(event, Exited):
+            code = exit_code(event.status)
+            manifest, files = container_manifest(state.inside.manifest, item.name), state.inside.files
+            message = termination_message(
+                files.termination(item.name, item.instance),
+                files.log(item.name, item.instance),
+                fallback=code != 0 and manifest.get("terminationMessagePolicy") == "FallbackToLogsOnError",
+            )
+            reason = "Completed" if code == 0 else "Error"
+            self._end(state, item, Termination(code, reason, self._wall(), item.started, message))
+        elif event.what == SPAWNER:
+            item.ended.set_result(None)
+            self._tell.refused(state.record.uid, item.name, "CreateContainerError", event.message)
+        else:
+            request = item.request
+            message = start_failure(event, request.argv if request else [], request.directory if request else "/")
+            self._end(state, item, Termination(START_ERROR_CODE, START_ERROR, self._wall(), message=message))
+
+    def _end(self, state: _Pod, item: _Container, termination: Termination) -> None:
+        if item.ended.done():
+            return
+        item.ended.set_result(None)
+        if item.killer is not None:
+            item.killer.cancel()
+        if item.asking is not None:
+            item.asking.cancel()
+        if not self._closing:
+            self._tell.exited(state.record.uid, item.name, termination)
+
+    async def _ask(self, state: _Pod, item: _Container, job: str) -> None:
+        """The container's preStop hook, and then SIGTERM. What takes too long is cut off by the container's end."""
+        manifest = container_manifest(state.inside.manifest, item.name)
+        hook = (manifest.get("lifecycle") or {}).get("preStop") or {}
+        if command := (hook.get("exec") or {}).get("command"):
+            await self._hook(state, item, job, command)
+        elif pause := (hook.get("sleep") or {}).get("seconds"):
+            await asyncio.sleep(pause)
+        self._supervisor.ask(job)
+
+    async def _hook(self, state: _Pod, item: _Container, job: str, command: list[str]) -> None:
+        if item.request is None:
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def heard(event: Event) -> None:
+            if not isinstance(event, Started) and not done.done():
+                done.set_result(None)
+
+        request = item.request._replace(
+            argv=list(command), log=state.inside.files.hook_log(item.name), mounts=(), hostname="", join=job
+        )
+        name = self._supervisor.start(request, heard)
+        try:
+            await done
+        finally:
+            self._supervisor.kill(name)

@@ -1,0 +1,56 @@
+"""ConfigMaps and Secrets that a Pod refers to, read from the API server when they are needed."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.errors import NotFound
+from frameworkcontroller.kube.resources import CONFIGMAPS, SECRETS
+
+
+class ConfigError(Exception):
+    """What a Pod asks for is not there, or not now; the text says what, as a kubelet would."""
+
+
+class Sources:
+    """The ConfigMaps and Secrets of one namespace. Every read may raise KubeError."""
+
+    def __init__(self, client: KubeClient, namespace: str) -> None:
+        self._client = client
+        self._namespace = namespace
+
+    async def entries(self, kind: str, reference: Mapping[str, Any]) -> Mapping[str, bytes] | None:
+        """All of a ``configmap`` or ``secret``; None if it does not exist and the reference says that it may not.
+
+        Raises ConfigError if it must exist.
+        """
+        name = reference.get("name") or reference.get("secretName") or ""
+        try:
+            body = orjson.loads(
+                await self._client.get(CONFIGMAPS if kind == "configmap" else SECRETS, name, self._namespace)
+            )
+        except NotFound:
+            if reference.get("optional"):
+                return None
+            raise ConfigError(f'{kind} "{name}" not found') from None
+        if kind == "secret":
+            return {key: base64.b64decode(value) for key, value in (body.get("data") or {}).items()}
+        return {
+            **{key: base64.b64decode(value) for key, value in (body.get("binaryData") or {}).items()},
+            **{key: value.encode() for key, value in (body.get("data") or {}).items()},
+        }
+
+    async def entry(self, kind: str, reference: Mapping[str, Any]) -> str | None:
+        """The value at the reference's ``key``, None if it is absent and may be. Raises ConfigError."""
+        entries = await self.entries(kind, reference)
+        key = reference.get("key") or ""
+        if entries is not None and key in entries:
+            return entries[key].decode(errors="surrogateescape")
+        if entries is None or reference.get("optional"):
+            return None
+        raise ConfigError(f"couldn't find key {key} in {kind} {self._namespace}/{reference.get('name')}")

@@ -1,0 +1,522 @@
+"""Runtime "process": real processes in real time, without an API server, with mounts and without."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+import pytest
+
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.errors import NotFound
+from frameworkcontroller.kube.resources import Resource
+from frameworkcontroller.local.kubelet.access import ApiAccess
+from frameworkcontroller.local.kubelet.images import LocalImage
+from frameworkcontroller.local.kubelet.process import ProcessRuntime
+from tests.support.pods import Hosting, pod_manifest
+
+Json = dict[str, Any]
+
+
+class Objects:
+    """ConfigMaps and Secrets, in place of an API server."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[tuple[str, str], Json] = {}
+
+    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> bytes:
+        try:
+            return orjson.dumps(self.bodies[resource.plural, name])
+        except KeyError:
+            raise NotFound(f'{resource.plural} "{name}" not found', code=404, reason="NotFound") from None
+
+
+class Node:
+    """A process runtime with what a kubelet has around it."""
+
+    def __init__(self, directory: Path, *, mounts: bool = True, **options: Any) -> None:
+        self.objects = Objects()
+        self.directory = directory
+        self.runtime = ProcessRuntime(
+            cast(KubeClient, self.objects),
+            ApiAccess("http://127.0.0.1:1"),
+            directory,
+            mounts=mounts,
+            images={"example.com/hello": LocalImage(("echo", "hello"))},
+            **options,
+        )
+        self.pods = Hosting(self.runtime, wall=time.time)
+
+    async def run(self, manifest: Json) -> str:
+        """Run a Pod to its end; its uid."""
+        uid = self.pods.admit(manifest)
+        await self.until(lambda: self.pods.phase(uid) in ("Succeeded", "Failed"))
+        return uid
+
+    async def until(self, condition: Callable[[], object], within: float = 20.0) -> None:
+        deadline = time.monotonic() + within
+        while not condition():
+            assert time.monotonic() < deadline, [self.pods.host.status(pod) for pod in self.pods.host]
+            await asyncio.sleep(0.01)
+
+    async def output(self, container: str = "main", name: str = "f-r-0", **options: Any) -> str:
+        defaults: Json = {
+            "follow": False,
+            "tail_lines": None,
+            "since_seconds": None,
+            "limit_bytes": None,
+            "timestamps": False,
+            "previous": False,
+        }
+        chunks = await self.runtime.read("default", name, container, **{**defaults, **options})
+        return b"".join([chunk async for chunk in chunks]).decode()
+
+    def terminated(self, uid: str, container: str = "main") -> Json:
+        state: Json = self.pods.container(uid, container)["state"]["terminated"]
+        return state
+
+
+@pytest.fixture(params=[True, False], ids=["mounts", "plain"])
+async def node(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Node]:
+    node = Node(tmp_path / "node", mounts=request.param)
+    await node.runtime.open()
+    if request.param and not node.runtime.mounts_work:
+        await node.runtime.close()
+        pytest.skip("mount namespaces do not work here")
+    yield node
+    await node.runtime.close()
+    assert list(node.directory.iterdir()) == []
+
+
+def sh(script: str, **fields: Any) -> Json:
+    """A container that runs a shell script. Kubernetes makes one ``$`` of two, so a shell's ``$$`` must be four."""
+    return {"name": "main", "command": ["sh", "-c", script.replace("$$", "$$$$")], **fields}
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def test_a_command_runs_and_ends(node: Node) -> None:
+    uid = await node.run(pod_manifest(sh("echo out; echo err >&2; exit 3")))
+    assert node.pods.phase(uid) == "Failed"
+    terminated = node.terminated(uid)
+    assert (terminated["exitCode"], terminated["reason"]) == (3, "Error")
+    assert sorted((await node.output()).splitlines()) == ["err", "out"]
+
+
+async def test_exit_by_signal(node: Node) -> None:
+    uid = await node.run(pod_manifest(sh("kill -11 $$")))
+    assert node.terminated(uid)["exitCode"] == 139
+    assert "signal" not in node.terminated(uid)
+
+
+async def test_environment_and_command(node: Node) -> None:
+    node.objects.bodies["configmaps", "settings"] = {"data": {"COLOUR": "blue", "SIZE": "9"}}
+    node.objects.bodies["secrets", "key"] = {"data": {"word": "c2VzYW1l"}}
+    env = [
+        {"name": "FC_TASK_ATTEMPT_ID", "value": "2"},
+        {"name": "FC_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
+        {"name": "FC_TASK_ATTEMPT_INSTANCE_UID", "value": "$(FC_TASK_ATTEMPT_ID)_$(FC_POD_UID)"},
+        {"name": "EARLY", "value": "$(LATE) $$(FC_TASK_ATTEMPT_ID) $(PATH)"},
+        {"name": "LATE", "value": "late"},
+        {"name": "ROLE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['FC_TASKROLE_NAME']"}}},
+        {"name": "INDEX", "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['FC_TASK_INDEX']"}}},
+        {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        {"name": "ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": "HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
+        {"name": "ACCOUNT", "valueFrom": {"fieldRef": {"fieldPath": "spec.serviceAccountName"}}},
+        {"name": "MEMORY", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}},
+        {"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "requests.cpu"}}},
+        {"name": "WORD", "valueFrom": {"secretKeyRef": {"name": "key", "key": "word"}}},
+        {"name": "NONE", "valueFrom": {"configMapKeyRef": {"name": "no", "key": "no", "optional": True}}},
+        {"name": "SIZE", "value": "$(SIZE)0"},
+    ]
+    container = {
+        "name": "main",
+        "command": ["env"],
+        "args": ["-u", "LATE", "sh", "-c", "env; echo arg=$(ROLE) $0 $1", "$(WORD)", "$$(WORD) $(LATER)"],
+        "env": env,
+        "envFrom": [{"configMapRef": {"name": "settings"}}, {"prefix": "K_", "secretRef": {"name": "key"}}],
+        "resources": {"limits": {"memory": "64Mi"}, "requests": {"cpu": "1500m"}},
+    }
+    os.environ["FC_TEST_LEAK"] = "1"
+    try:
+        uid = await node.run(
+            pod_manifest(container, labels={"FC_TASKROLE_NAME": "r"}, annotations={"FC_TASK_INDEX": "4"})
+        )
+    finally:
+        del os.environ["FC_TEST_LEAK"]
+    lines = (await node.output()).splitlines()
+    values = dict(line.split("=", 1) for line in lines if "=" in line)
+    assert values["FC_TASK_ATTEMPT_INSTANCE_UID"] == f"2_{uid}"
+    assert values["EARLY"] == "$(LATE) $(FC_TASK_ATTEMPT_ID) $(PATH)"
+    assert "LATE" not in values
+    assert (values["ROLE"], values["INDEX"], values["NODE"]) == ("r", "4", "local")
+    assert (values["ADDRESS"], values["HOST"]) == (node.pods.status(uid)["podIP"], "127.0.0.1")
+    assert values["ACCOUNT"] == "default"
+    assert (values["MEMORY"], values["CPU"]) == ("64", "2")
+    assert (values["WORD"], values["K_word"]) == ("sesame", "sesame")
+    assert "NONE" not in values
+    assert (values["COLOUR"], values["SIZE"]) == ("blue", "90")
+    assert values["HOSTNAME"] == "f-r-0"
+    assert values["KUBERNETES_SERVICE_HOST"] == "127.0.0.1"
+    assert values["KUBE_APISERVER_ADDRESS"] == "http://127.0.0.1:1"
+    assert "FC_TEST_LEAK" not in values
+    assert lines[-1] == "arg=r sesame $(WORD) $(LATER)"
+
+
+async def test_what_is_missing_is_waited_for(node: Node) -> None:
+    uid = node.pods.admit(
+        pod_manifest(sh("echo $X", envFrom=[{"configMapRef": {"name": "late"}}]), restartPolicy="OnFailure")
+    )
+    await node.until(lambda: node.pods.container(uid)["state"].get("waiting", {}).get("message"))
+    assert node.pods.container(uid)["state"]["waiting"] == {
+        "reason": "CreateContainerConfigError",
+        "message": 'configmap "late" not found',
+    }
+    node.objects.bodies["configmaps", "late"] = {"data": {"X": "here"}}
+    await node.until(lambda: node.pods.phase(uid) == "Succeeded")
+    assert await node.output() == "here\n"
+
+
+async def test_the_barrier_flow(node: Node) -> None:
+    """What an init container leaves in a shared volume, the main one sources; neither path exists on the machine."""
+    mount = [{"name": "barrier", "mountPath": "/mnt/frameworkbarrier"}]
+    uid = await node.run(
+        pod_manifest(
+            sh(". /mnt/frameworkbarrier/injector.sh; echo $FB_ROLE_ADDRESSES; pwd", volumeMounts=mount),
+            inits=(
+                sh(
+                    "echo export FB_ROLE_ADDRESSES=1.2.3.4:80 > injector.sh",
+                    name="init",
+                    workingDir="/mnt/frameworkbarrier",
+                    volumeMounts=mount,
+                ),
+            ),
+            volumes=[{"name": "barrier", "emptyDir": {}}],
+        )
+    )
+    assert node.pods.phase(uid) == "Succeeded", node.pods.status(uid)
+    addresses, directory = (await node.output()).splitlines()
+    assert addresses == "1.2.3.4:80"
+    assert directory.startswith(str(node.directory))
+    assert not Path("/mnt/frameworkbarrier").exists()
+
+
+async def test_volumes(node: Node, tmp_path: Path) -> None:
+    host = tmp_path / "host"
+    host.mkdir()
+    (host / "in").write_text("from the machine\n")
+    node.objects.bodies["configmaps", "c"] = {"data": {"a.conf": "A\n", "b.conf": "B\n"}}
+    node.objects.bodies["secrets", "s"] = {"data": {"key": "S0VZ"}}
+    volumes = [
+        {"name": "work", "emptyDir": {}},
+        {"name": "host", "hostPath": {"path": str(host), "type": "Directory"}},
+        {"name": "config", "configMap": {"name": "c", "items": [{"key": "a.conf", "path": "sub/a"}]}},
+        {
+            "name": "all-in-one",
+            "projected": {
+                "sources": [
+                    {"configMap": {"name": "c"}},
+                    {"secret": {"name": "s"}},
+                    {"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+                ]
+            },
+        },
+    ]
+    mounts = [
+        {"name": "work", "mountPath": "/work-here"},
+        {"name": "work", "mountPath": "/var/lib/part", "subPath": "part"},
+        {"name": "host", "mountPath": "/on/host"},
+        {"name": "config", "mountPath": "/etc/config-here"},
+        {"name": "all-in-one", "mountPath": "/etc/all", "readOnly": True},
+    ]
+    script = (
+        "echo x > /work-here/file; echo y > /var/lib/part/file; cat /work-here/part/file /on/host/in;"
+        " echo out > /on/host/out; cat /etc/config-here/sub/a; ls /etc/all; cat /etc/all/key /etc/all/labels;"
+        ' echo; cat "$FC_LOCAL_VOLUME_ALL_IN_ONE/b.conf"; cat $FROM'
+    )
+    container = sh(script, volumeMounts=mounts, env=[{"name": "FROM", "value": "/work-here/file"}])
+    uid = await node.run(pod_manifest(container, volumes=volumes, labels={"l": "v"}))
+    assert node.pods.phase(uid) == "Succeeded", await node.output()
+    assert (await node.output()).splitlines() == [
+        *("y", "from the machine", "A", "a.conf", "b.conf", "key", "labels", 'KEYl="v"', "B", "x"),
+    ]
+    assert (host / "out").read_text() == "out\n"
+    for path in ("/work-here", "/var/lib/part", "/on", "/etc/config-here", "/etc/all"):
+        assert not Path(path).exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "policy", "message"),
+    [
+        ("printf reason > /dev/termination-log; exit 1", "File", "reason"),
+        ("printf reason > $FC_LOCAL_TERMINATION_LOG", "File", "reason"),
+        ("echo from the log; exit 1", "FallbackToLogsOnError", "from the log\n"),
+        ("echo from the log; exit 1", "File", None),
+        ("echo from the log", "FallbackToLogsOnError", None),
+        ("printf both > /dev/termination-log; echo log; exit 1", "FallbackToLogsOnError", "both"),
+        ("seq 1000; exit 1", "FallbackToLogsOnError", "".join(f"{n}\n" for n in range(921, 1001))),
+        (f"{sys.executable} -c 'print(\"x\" * 9999)'; exit 1", "FallbackToLogsOnError", "x" * 2047 + "\n"),
+        (f'{sys.executable} -c \'print("x" * 9999, end="")\' > /dev/termination-log', "File", "x" * 4096),
+    ],
+)
+async def test_termination_message(node: Node, script: str, policy: str, message: str | None) -> None:
+    uid = await node.run(pod_manifest(sh(script, terminationMessagePolicy=policy)))
+    assert node.terminated(uid).get("message") == message
+
+
+async def test_what_cannot_be_started(node: Node) -> None:
+    for name, command, message in [
+        ("a", ["no-such-program"], 'exec: "no-such-program": executable file not found in $PATH'),
+        ("b", ["/no/such"], 'exec: "/no/such": stat /no/such: no such file or directory'),
+        ("c", ["/etc/passwd"], 'exec: "/etc/passwd": permission denied'),
+    ]:
+        uid = await node.run(pod_manifest({"name": "main", "command": command}, name=name))
+        terminated = node.terminated(uid)
+        assert (terminated["exitCode"], terminated["reason"], terminated["message"]) == (128, "StartError", message)
+
+
+async def test_images_are_not_pulled(node: Node) -> None:
+    uid = await node.run(
+        pod_manifest(
+            {"name": "main", "image": "example.com/web:1"}, inits=(sh("exit 0", name="i"),), restartPolicy="Always"
+        )
+    )
+    status = node.pods.status(uid)
+    assert (status["phase"], status["reason"]) == ("Failed", "NoCommand")
+    assert 'image "example.com/web:1" is not pulled' in status["message"]
+    assert node.terminated(uid)["exitCode"] == 128
+    uid = await node.run(pod_manifest({"name": "main", "image": "example.com/hello:1", "args": ["you"]}, name="known"))
+    assert await node.output(name="known") == "hello you\n"
+    uid = await node.run(pod_manifest({"name": "main", "args": ["echo", "args"]}, name="args"))
+    assert await node.output(name="args") == "args\n"
+
+
+async def test_a_volume_that_cannot_be_had_fails_the_pod(node: Node) -> None:
+    uid = await node.run(pod_manifest(sh("true"), volumes=[{"name": "n", "nfs": {"server": "x", "path": "/"}}]))
+    status = node.pods.status(uid)
+    assert (status["phase"], status["reason"]) == ("Failed", "UnsupportedVolume")
+    assert 'volume "n" is a nfs' in status["message"]
+
+
+async def test_graceful_end(node: Node, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    trap = f"trap 'echo bye; exit 7' TERM; touch {mark}; while :; do sleep 0.05; done"
+    uid = node.pods.admit(pod_manifest(sh(trap)))
+    await node.until(mark.exists)
+    node.pods.delete(uid, 10)
+    await node.until(lambda: node.pods.pod(uid).life.dead)
+    assert node.terminated(uid)["exitCode"] == 7
+    # A shell that says before it that its sleep was terminated: the signal is for the whole process group.
+    assert (await node.output()).endswith("bye\n")
+
+
+async def test_forced_end_after_the_grace_period(node: Node, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    uid = node.pods.admit(pod_manifest(sh(f"trap '' TERM; touch {mark}; while :; do sleep 0.05; done")))
+    await node.until(mark.exists)
+    began = time.monotonic()
+    node.pods.delete(uid, 1)
+    await node.until(lambda: node.pods.pod(uid).life.dead)
+    assert 0.9 < time.monotonic() - began < 3
+    assert node.terminated(uid)["exitCode"] == 137
+
+
+async def test_pre_stop_hook(node: Node, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    hook = {"preStop": {"exec": {"command": ["sh", "-c", "echo $NAME > /notes/hook"]}}}
+    trap = f"trap 'cat /notes/hook; exit 0' TERM; touch {mark}; while :; do sleep 0.05; done"
+    container = sh(
+        trap,
+        lifecycle=hook,
+        env=[{"name": "NAME", "value": "hooked"}],
+        volumeMounts=[{"name": "notes", "mountPath": "/notes"}],
+    )
+    if not node.runtime.mounts_work:
+        hook["preStop"]["exec"]["command"][2] = "echo $NAME > $FC_LOCAL_VOLUME_NOTES/hook"
+    uid = node.pods.admit(pod_manifest(container, volumes=[{"name": "notes", "emptyDir": {}}]))
+    await node.until(mark.exists)
+    node.pods.delete(uid, 10)
+    await node.until(lambda: node.pods.pod(uid).life.dead)
+    assert (await node.output()).endswith("hooked\n")
+    assert node.terminated(uid)["exitCode"] == 0
+
+
+async def test_a_container_takes_all_its_processes_along(node: Node, tmp_path: Path) -> None:
+    """Also one that became a daemon, and ignores signals."""
+    pids = tmp_path / "pids"
+    daemon = rf"trap '' TERM HUP; echo \$\$ >> {pids}; sleep 1000 & echo \$! >> {pids}; wait"
+    uid = await node.run(
+        pod_manifest(sh(f'setsid sh -c "{daemon}" & while [ "$(wc -l < {pids})" != 2 ]; do sleep 0.01; done'))
+    )
+    assert node.pods.phase(uid) == "Succeeded"
+    assert [alive(int(pid)) for pid in pids.read_text().split()] == [False, False]
+
+
+async def test_pods_find_each_other(node: Node) -> None:
+    server = (
+        "import os, socket; s = socket.create_server((os.environ['POD_IP'], 7777)); c, a = s.accept();"
+        " c.sendall(b'hello from ' + os.environ['HOSTNAME'].encode()); c.close()"
+    )
+    env = [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+    command = [sys.executable, "-c", server]
+    first = node.pods.admit(pod_manifest({"name": "main", "command": command, "env": env}, name="f-server-0"))
+    second = node.pods.admit(pod_manifest({"name": "main", "command": command, "env": env}, name="f-server-1"))
+    await node.until(lambda: node.pods.phase(first) == node.pods.phase(second) == "Running")
+    for number, uid in enumerate((first, second)):
+        address = node.pods.status(uid)["podIP"]
+        assert address.startswith("127.")
+        client = (
+            "import socket, time\n"
+            "for _ in range(200):\n"
+            "    try: s = socket.create_connection(('ADDRESS', 7777)); break\n"
+            "    except OSError: time.sleep(0.05)\n"
+            "print(s.makefile().read())"
+        ).replace("ADDRESS", address)
+        name = f"f-worker-{number}"
+        worker = await node.run(pod_manifest({"name": "main", "command": [sys.executable, "-c", client]}, name=name))
+        assert node.pods.phase(worker) == "Succeeded"
+        assert await node.output(name=name) == f"hello from f-server-{number}\n"
+        await node.until(lambda uid=uid: node.pods.phase(uid) == "Succeeded")  # type: ignore[misc]
+
+
+async def test_restarts_keep_the_last_log(node: Node) -> None:
+    uid = node.pods.admit(pod_manifest(sh("echo $$ | tee run; exit 1"), restartPolicy="OnFailure"))
+    await node.until(lambda: node.pods.container(uid)["restartCount"] == 1)
+    await node.until(lambda: node.pods.container(uid)["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff")
+    last, before = await node.output(), await node.output(previous=True)
+    assert last
+    assert before
+    assert last != before
+    with pytest.raises(LookupError, match="container other is not valid for pod f-r-0"):
+        await node.output("other")
+    with pytest.raises(LookupError, match='pod "none"'):
+        await node.output(name="none")
+
+
+async def test_a_log_is_followed_to_the_end(node: Node) -> None:
+    uid = node.pods.admit(pod_manifest(sh("for n in 1 2 3; do echo $n; sleep 0.2; done")))
+    await node.until(lambda: node.pods.phase(uid) == "Running")
+    assert await node.output(follow=True) == "1\n2\n3\n"
+    stamped = await node.output(timestamps=True, tail_lines=1)
+    assert stamped.endswith("Z 3\n")
+    assert await node.output(limit_bytes=3) == "1\n2"
+    assert await node.output(since_seconds=3600) == "1\n2\n3\n"
+    assert await node.output(since_seconds=-3600) == ""
+
+
+async def test_a_log_is_bounded(tmp_path: Path) -> None:
+    node = Node(tmp_path / "node", log_limit=50_000)
+    await node.runtime.open()
+    uid = await node.run(pod_manifest(sh("seq 1 20000")))
+    output = await node.output()
+    assert output.endswith("\n20000\n")
+    files = list((node.directory / "pods").glob("*/c/main/0.log*"))
+    assert len(files) == 2
+    assert sum(file.stat().st_size for file in files) < 100_000
+    assert (await node.output(tail_lines=3)) == "19998\n19999\n20000\n"
+    assert node.pods.phase(uid) == "Succeeded"
+    await node.runtime.close()
+
+
+async def test_names_of_the_pod(node: Node) -> None:
+    if not node.runtime.mounts_work:
+        pytest.skip("needs namespaces")
+    uid = await node.run(
+        pod_manifest(
+            sh("hostname; getent hosts f-r-0 friend; cat /var/run/secrets/kubernetes.io/serviceaccount/namespace"),
+            hostAliases=[{"ip": "127.0.0.9", "hostnames": ["friend"]}],
+        )
+    )
+    lines = (await node.output()).splitlines()
+    assert lines[0] == "f-r-0"
+    assert [line.split() for line in lines[1:3]] == [[node.pods.status(uid)["podIP"], "f-r-0"], ["127.0.0.9", "friend"]]
+    assert lines[3] == "default"
+
+
+async def test_deadline(node: Node) -> None:
+    uid = await node.run(pod_manifest(sh("sleep 1000"), activeDeadlineSeconds=1))
+    assert node.pods.status(uid)["reason"] == "DeadlineExceeded"
+    assert node.terminated(uid)["exitCode"] == 143
+
+
+async def test_a_sidecar(node: Node) -> None:
+    uid = await node.run(
+        pod_manifest(
+            sh("cat /shared/ready", volumeMounts=[{"name": "s", "mountPath": "/shared"}]),
+            inits=(
+                sh(
+                    "echo beside > /shared/ready; sleep 1000",
+                    name="side",
+                    restartPolicy="Always",
+                    volumeMounts=[{"name": "s", "mountPath": "/shared"}],
+                ),
+                sh(
+                    "until [ -s /shared/ready ]; do sleep 0.01; done",
+                    name="wait",
+                    volumeMounts=[{"name": "s", "mountPath": "/shared"}],
+                ),
+            ),
+            volumes=[{"name": "s", "emptyDir": {}}],
+        )
+    )
+    assert node.pods.phase(uid) == "Succeeded"
+    assert await node.output() == "beside\n"
+    assert node.terminated(uid, "side")["exitCode"] == 143
+
+
+async def test_the_end_of_the_spawner_ends_the_containers_and_another_takes_over(node: Node) -> None:
+    uid = node.pods.admit(pod_manifest(sh("echo $$; sleep 1000"), restartPolicy="OnFailure"))
+    await node.until(lambda: node.pods.phase(uid) == "Running")
+    pid = int(await node.output(follow=False) or "0")
+    while not pid:
+        await asyncio.sleep(0.01)
+        pid = int(await node.output(follow=False) or "0")
+    os.kill(node.runtime.spawner_pid, signal.SIGKILL)
+    await node.until(lambda: node.pods.container(uid)["restartCount"] == 1 and node.pods.container(uid)["ready"])
+    assert node.pods.container(uid)["lastState"]["terminated"]["exitCode"] == 137
+    assert not alive(pid)
+
+
+async def test_nothing_outlives_a_controller_that_is_killed(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    program = f"""
+import asyncio, sys
+from pathlib import Path
+from tests.integration.test_process_runtime import Node, pod_manifest, sh
+
+async def main() -> None:
+    node = Node(Path({str(tmp_path / "node")!r}), mounts=sys.argv[1] == "mounts")
+    await node.runtime.open()
+    node.pods.admit(pod_manifest(sh("echo $$ >> {pids}; setsid sh -c 'echo $$ >> {pids}; sleep 1000' & sleep 1000")))
+    await asyncio.sleep(1000)
+
+asyncio.run(main())
+"""
+    for mode in ("mounts", "plain"):
+        pids.unlink(missing_ok=True)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", program, mode, cwd=Path(__file__).parents[2], start_new_session=True
+        )
+        deadline = time.monotonic() + 20
+        while not pids.exists() or len(pids.read_text().split()) < 2:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.02)
+        process.kill()
+        await process.wait()
+        # The next one waits until all of the one before is gone, and clears its files away.
+        node = Node(tmp_path / "node")
+        await node.runtime.open()
+        assert [alive(int(pid)) for pid in pids.read_text().split()] == [False, False]
+        assert not (tmp_path / "node" / "pods").exists()
+        await node.runtime.close()
