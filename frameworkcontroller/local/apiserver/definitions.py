@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from frameworkcontroller.local.apiserver import crd, kinds
+from frameworkcontroller.local.apiserver import crd, kinds, status
 from frameworkcontroller.local.apiserver.catalogue import Catalogue, Endpoint
 from frameworkcontroller.local.apiserver.causes import Cause
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions, Fate, Verdict
@@ -14,7 +14,6 @@ from frameworkcontroller.local.apiserver.options import Call
 from frameworkcontroller.local.apiserver.records import Change, Json, Record
 from frameworkcontroller.local.apiserver.registry import Registry
 from frameworkcontroller.local.apiserver.served import ServedType, served_by_crd
-from frameworkcontroller.local.apiserver.status import StatusError
 from frameworkcontroller.local.apiserver.strategy import CustomStrategy, Strategy
 from frameworkcontroller.local.apiserver.workqueue import WorkQueue
 
@@ -119,9 +118,9 @@ class Definitions:
     def before_create(self, endpoint: Endpoint, namespace: str, obj: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Admission: no object of a type that is going."""
         if endpoint.type.custom and endpoint.resource in self._ending:
-            message = "create not allowed while custom resource definition is terminating"
-            details = {"group": endpoint.type.group, "kind": endpoint.type.plural}
-            raise StatusError(405, "MethodNotAllowed", message, details)
+            name = (obj.get("metadata") or {}).get("name") or ""
+            why = "create not allowed while custom resource definition is terminating"
+            raise status.forbidden(endpoint.type, name, why)
 
     def before_store(self, endpoint: Endpoint, namespace: str, obj: Mapping[str, Any]) -> None:
         """Nothing more to say."""

@@ -103,7 +103,7 @@ class Change:
 
 
 def make_record(resource: str, key: str, revision: int, obj: Mapping[str, Any], fields: Mapping[str, str]) -> Record:
-    """The record of ``obj`` (which is only read) as written at ``revision``; 0 stands for no write at all (a dry run)."""
+    """The record of ``obj`` (which is only read) as written at ``revision``; 0 stands for a dry run's, of no write."""
     metadata = obj["metadata"]
     document: Json = {"metadata": {"resourceVersion": str(revision)} if revision else {}}
     document["metadata"].update((k, v) for k, v in metadata.items() if k != "resourceVersion")

@@ -159,7 +159,7 @@ class Registry:
         if not metadata.get("resourceVersion") and not endpoint.strategy.unconditional_update:
             # The real server names the resource where other answers name the kind.
             named = replace(endpoint.type, kind=endpoint.type.plural)
-            cause = Cause("FieldValueInvalid", "Invalid value: 0x0: must be specified for an update", _VERSION_PATH)
+            cause = Cause("FieldValueInvalid", "Invalid value: 0: must be specified for an update", _VERSION_PATH)
             raise status.invalid(named, name, [cause])
         return self.write(endpoint, record, new, call, subresource=subresource), False
 

@@ -1,0 +1,283 @@
+"""What every API server, with its garbage collector, makes of deletes."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.support.api import Api, bind, config_map, gone, open_api, owner, pod
+from tests.support.clusters import Cluster
+from tests.support.eventually import eventually
+
+DELETED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+
+
+@pytest.fixture
+async def api(cluster: Cluster) -> AsyncIterator[Api]:
+    async with open_api(cluster.kubeconfig, cluster.namespace) as found:
+        yield found
+
+
+async def make(api: Api, body: dict[str, Any]) -> dict[str, Any]:
+    plural = {"Pod": "pods", "ConfigMap": "configmaps"}[body["kind"]]
+    created: dict[str, Any] = (await api.post(api.path(plural), body)).ok()
+    return created
+
+
+# --- finalizers and preconditions -----------------------------------------------------------------------------------
+
+
+async def test_a_delete_names_what_it_means(api: Api) -> None:
+    created = await make(api, config_map("c"))
+    path, uid = api.path("configmaps", "c"), created["metadata"]["uid"]
+    other = await api.delete(path, {"preconditions": {"uid": "other"}})
+    assert (other.code, other.reason) == (409, "Conflict")
+    assert f"the UID in the precondition (other) does not match the UID in record ({uid})" in other.message
+    old = await api.delete(path, {"preconditions": {"resourceVersion": "1"}})
+    assert (old.code, old.reason) == (409, "Conflict")
+    assert "the ResourceVersion in the precondition (1) does not match the ResourceVersion in record" in old.message
+    preconditions = {"uid": uid, "resourceVersion": created["metadata"]["resourceVersion"]}
+    done = await api.delete(path, {"preconditions": preconditions})
+    assert (done.code, done.body) == (200, {**DELETED, "details": {"name": "c", "kind": "configmaps", "uid": uid}})
+    again = await api.delete(path)
+    assert (again.code, again.message) == (404, 'configmaps "c" not found')
+
+
+async def test_options_that_make_no_sense(api: Api) -> None:
+    path = api.path("configmaps", "c")
+    policy = await api.delete(path, propagationPolicy="Bogus")
+    assert (policy.code, policy.causes()[0][0]) == (422, "propagationPolicy")
+    both = await api.delete(path, propagationPolicy="Orphan", orphanDependents="true")
+    assert (both.code, both.causes()[0][0]) == (422, "propagationPolicy")
+    assert (await api.delete(path, gracePeriodSeconds="x")).code == 400
+
+
+async def test_a_finalizer_holds_what_is_deleted(api: Api) -> None:
+    await make(api, config_map("c", finalizers=["example.com/f"]))
+    path = api.path("configmaps", "c")
+    async with api.watch(api.path("configmaps")) as events:
+        marked = await api.delete(path)
+        assert (marked.code, marked.body["kind"]) == (200, "ConfigMap")
+        assert marked.body["metadata"]["deletionTimestamp"]
+        assert marked.body["metadata"]["deletionGracePeriodSeconds"] == 0
+        again = (await api.delete(path)).ok()
+        assert again["metadata"]["resourceVersion"] == marked.body["metadata"]["resourceVersion"]
+        more = await api.patch(path, {"metadata": {"finalizers": ["example.com/f", "example.com/g"]}})
+        assert more.code == 422
+        assert more.causes()[0][0] == "metadata.finalizers"
+        assert "no new finalizers can be added if the object is being deleted" in more.message
+        released = (await api.patch(path, {"metadata": {"finalizers": None}})).ok()
+        assert "finalizers" not in released["metadata"]
+        await gone(api, path)
+        await events.reach(3)
+        assert events.seen() == [("ADDED", "c"), ("MODIFIED", "c"), ("DELETED", "c")]
+        # Nothing was written but the end: the last event shows the object as it was stored.
+        assert events.all[-1]["object"]["metadata"]["finalizers"] == ["example.com/f"]
+
+
+# --- Pods -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_pod_that_no_node_runs_goes_at_once(api: Api) -> None:
+    await make(api, pod("waiting"))
+    await make(api, pod("ended"))
+    await bind(api, "ended")
+    (await api.patch(api.path("pods", "ended", "status"), {"status": {"phase": "Failed"}})).ok()
+    async with api.watch(api.path("pods")) as events:
+        await events.reach(2)
+        for name in ("waiting", "ended"):
+            deleted = (await api.delete(api.path("pods", name))).ok()
+            assert deleted["kind"] == "Pod"
+            assert deleted["metadata"]["deletionGracePeriodSeconds"] == 0
+            assert (await api.get(api.path("pods", name))).code == 404
+        await events.reach(6)
+        for name in ("waiting", "ended"):
+            assert [one["type"] for one in events.of(name)] == ["ADDED", "MODIFIED", "DELETED"]
+
+
+async def test_a_pod_on_a_node_has_its_grace_period(api: Api) -> None:
+    await make(api, pod("p"))
+    await bind(api, "p")
+    path = api.path("pods", "p")
+    first = (await api.delete(path)).ok()["metadata"]
+    assert first["deletionGracePeriodSeconds"] == 30
+    queries: list[dict[str, str | int]] = [{}, {"gracePeriodSeconds": 60}, {"gracePeriodSeconds": 30}]
+    for query in queries:
+        again = (await api.delete(path, **query)).ok()["metadata"]
+        assert again["resourceVersion"] == first["resourceVersion"]
+    shorter = (await api.delete(path, gracePeriodSeconds=10)).ok()["metadata"]
+    assert shorter["deletionGracePeriodSeconds"] == 10
+    assert shorter["deletionTimestamp"] < first["deletionTimestamp"]
+    assert (await api.get(path)).code == 200
+    last = (await api.delete(path, {"gracePeriodSeconds": 0})).ok()
+    assert last["metadata"]["deletionGracePeriodSeconds"] == 0
+    assert (await api.get(path)).code == 404
+
+
+async def test_a_finalizer_holds_a_pod_beyond_its_grace_period(api: Api) -> None:
+    await make(api, pod("p", finalizers=["example.com/f"]))
+    await bind(api, "p")
+    path = api.path("pods", "p")
+    (await api.delete(path, gracePeriodSeconds=5)).ok()
+    (await api.delete(path, gracePeriodSeconds=0)).ok()
+    assert (await api.get(path)).ok()["metadata"]["deletionGracePeriodSeconds"] == 0
+    (await api.patch(path, {"metadata": {"finalizers": None}})).ok()
+    assert (await api.get(path)).code == 404
+
+
+async def test_eviction(api: Api) -> None:
+    await make(api, pod("p"))
+    await bind(api, "p")
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p", "namespace": api.namespace}}
+    answer = await api.post(api.path("pods", "p", "eviction"), {**eviction, "apiVersion": "policy/v1beta1"})
+    if answer.code >= 400:
+        answer = await api.post(api.path("pods", "p", "eviction"), eviction)
+    assert answer.code == 201
+    assert (await api.get(api.path("pods", "p"))).ok()["metadata"]["deletionTimestamp"]
+
+
+async def test_deletecollection(api: Api) -> None:
+    for name, label in (("a", "x"), ("b", "x"), ("c", "y")):
+        await make(api, config_map(name, labels={"l": label}))
+    answer = (await api.delete(api.path("configmaps"), labelSelector="l=x", propagationPolicy="Background")).ok()
+    assert (answer["kind"], [one["metadata"]["name"] for one in answer["items"]]) == ("ConfigMapList", ["a", "b"])
+    left = (await api.get(api.path("configmaps"), labelSelector="l")).ok()["items"]
+    assert [one["metadata"]["name"] for one in left] == ["c"]
+
+
+# --- the garbage collector ------------------------------------------------------------------------------------------
+
+
+async def test_background_deletion(api: Api) -> None:
+    root = await make(api, config_map("root"))
+    middle = await make(api, config_map("middle", ownerReferences=[owner(root)]))
+    await make(api, pod("leaf", ownerReferences=[owner(middle)]))
+    answer = (await api.delete(api.path("configmaps", "root"), propagationPolicy="Background")).ok()
+    assert answer["kind"] == "Status"
+    await gone(api, api.path("configmaps", "middle"))
+    await gone(api, api.path("pods", "leaf"))
+
+
+async def test_foreground_deletion_waits_for_what_blocks_it(api: Api) -> None:
+    root = await make(api, config_map("root"))
+    await make(api, pod("slow", ownerReferences=[owner(root)]))
+    await bind(api, "slow")
+    await make(api, pod("quick", ownerReferences=[owner(root)]))
+    marked = (await api.delete(api.path("configmaps", "root"), propagationPolicy="Foreground")).ok()
+    assert marked["metadata"]["finalizers"] == ["foregroundDeletion"]
+    await gone(api, api.path("pods", "quick"))
+
+    async def ending() -> None:
+        assert (await api.get(api.path("pods", "slow"))).ok()["metadata"].get("deletionTimestamp")
+
+    await eventually(ending)
+    assert (await api.get(api.path("configmaps", "root"))).code == 200
+    (await api.delete(api.path("pods", "slow"), gracePeriodSeconds=0)).ok()
+    await gone(api, api.path("configmaps", "root"))
+
+
+async def test_the_finalizer_alone_means_foreground(api: Api) -> None:
+    root = await make(api, config_map("root", finalizers=["foregroundDeletion"]))
+    await make(api, pod("p", ownerReferences=[owner(root)]))
+    await bind(api, "p")
+    (await api.delete(api.path("configmaps", "root"))).ok()
+
+    async def ending() -> None:
+        assert (await api.get(api.path("pods", "p"))).ok()["metadata"].get("deletionTimestamp")
+
+    await eventually(ending)
+    assert (await api.get(api.path("configmaps", "root"))).code == 200
+    (await api.delete(api.path("pods", "p"), gracePeriodSeconds=0)).ok()
+    await gone(api, api.path("configmaps", "root"))
+
+
+async def test_a_request_overrides_the_finalizer(api: Api) -> None:
+    root = await make(api, config_map("root", finalizers=["foregroundDeletion"]))
+    await make(api, pod("p", ownerReferences=[owner(root)]))
+    answer = (await api.delete(api.path("configmaps", "root"), propagationPolicy="Background")).ok()
+    assert answer["kind"] == "Status"
+    await gone(api, api.path("pods", "p"))
+
+
+async def test_foreground_deletion_goes_down_the_tree(api: Api) -> None:
+    root = await make(api, config_map("root"))
+    middle = await make(api, config_map("middle", ownerReferences=[owner(root)]))
+    await make(api, pod("leaf", ownerReferences=[owner(middle)]))
+    await bind(api, "leaf")
+    (await api.delete(api.path("configmaps", "root"), propagationPolicy="Foreground")).ok()
+
+    async def ending() -> None:
+        assert (await api.get(api.path("pods", "leaf"))).ok()["metadata"].get("deletionTimestamp")
+
+    await eventually(ending)
+    for name in ("root", "middle"):
+        found = (await api.get(api.path("configmaps", name))).ok()
+        assert found["metadata"]["finalizers"] == ["foregroundDeletion"]
+    (await api.delete(api.path("pods", "leaf"), gracePeriodSeconds=0)).ok()
+    await gone(api, api.path("configmaps", "root"))
+    assert (await api.get(api.path("configmaps", "middle"))).code == 404
+
+
+async def test_orphaning(api: Api) -> None:
+    root = await make(api, config_map("root"))
+    await make(api, config_map("child", ownerReferences=[owner(root)]))
+    marked = (await api.delete(api.path("configmaps", "root"), propagationPolicy="Orphan")).ok()
+    assert marked["metadata"]["finalizers"] == ["orphan"]
+    await gone(api, api.path("configmaps", "root"))
+    child = (await api.get(api.path("configmaps", "child"))).ok()
+    assert "ownerReferences" not in child["metadata"]
+
+
+async def test_an_owner_that_never_was(api: Api) -> None:
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": "no-such-uid"}
+    await make(api, pod("p", ownerReferences=[reference]))
+    await gone(api, api.path("pods", "p"))
+
+
+async def test_one_living_owner_is_enough(api: Api) -> None:
+    living = await make(api, config_map("living"))
+    dying = await make(api, config_map("dying"))
+    await make(api, config_map("child", ownerReferences=[owner(living), owner(dying)]))
+    (await api.delete(api.path("configmaps", "dying"))).ok()
+
+    async def freed() -> None:
+        child = (await api.get(api.path("configmaps", "child"))).ok()
+        assert [one["name"] for one in child["metadata"]["ownerReferences"]] == ["living"]
+
+    await eventually(freed)
+
+
+# --- namespaces -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_namespace_takes_its_content_with_it(api: Api) -> None:
+    name = f"{api.namespace}-x"
+    path = f"/api/v1/namespaces/{name}"
+    created = (await api.post("/api/v1/namespaces", {"metadata": {"name": name}})).ok()
+    assert (created["spec"], created["status"]) == ({"finalizers": ["kubernetes"]}, {"phase": "Active"})
+    (await api.post(api.path("configmaps", namespace=name), config_map("c"))).ok()
+    (await api.post(api.path("configmaps", namespace=name), config_map("held", finalizers=["example.com/f"]))).ok()
+    (await api.post(api.path("pods", namespace=name), pod("p"))).ok()
+    marked = (await api.delete(path)).ok()
+    assert (marked["kind"], marked["status"]["phase"]) == ("Namespace", "Terminating")
+    late = await api.post(api.path("configmaps", namespace=name), config_map("late"))
+    assert (late.code, late.reason) == (403, "Forbidden")
+    why = f"unable to create new content in namespace {name} because it is being terminated"
+    assert late.message == f'configmaps "late" is forbidden: {why}'
+    assert late.causes() == [("metadata.namespace", f"namespace {name} is being terminated")]
+    held = api.path("configmaps", "held", namespace=name)
+
+    async def emptied() -> None:
+        assert (await api.get(held)).ok()["metadata"].get("deletionTimestamp")
+        assert (await api.get(api.path("pods", namespace=name))).ok()["items"] == []
+
+    await eventually(emptied)
+    assert (await api.get(path)).code == 200
+    (await api.patch(held, {"metadata": {"finalizers": None}})).ok()
+    await gone(api, path)
+
+
+async def test_namespaces_that_stay(api: Api) -> None:
+    answer = await api.delete("/api/v1/namespaces/kube-system")
+    assert (answer.code, answer.reason) == (403, "Forbidden")
+    assert answer.message == 'namespaces "kube-system" is forbidden: this namespace may not be deleted'
