@@ -121,8 +121,8 @@ async def test_a_definition_takes_its_objects_with_it(api: Api) -> None:
 
         async def closed() -> None:
             late = await api.post(things, {**body, "metadata": {"generateName": "late-"}})
-            assert late.code == 405, late.body
-            assert late.message == "create not allowed while custom resource definition is terminating"
+            assert late.code in {403, 405}, late.body
+            assert late.message.endswith("create not allowed while custom resource definition is terminating")
 
         await eventually(closed)
         (await api.patch(f"{things}/held", {"metadata": {"finalizers": None}})).ok()

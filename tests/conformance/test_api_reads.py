@@ -207,11 +207,8 @@ async def test_versions_that_cannot_be_watched(api: Api, maps: str) -> None:
 
 
 async def test_other_forms(api: Api, maps: str) -> None:
-    partial = (
-        await api.call(
-            "GET", maps, accept=PARTIAL.replace("Metadata;", "MetadataList;"), query={"labelSelector": "number=1"}
-        )
-    ).ok()
+    accept, query = PARTIAL.replace("Metadata;", "MetadataList;"), {"labelSelector": "number=1"}
+    partial = (await api.call("GET", maps, accept=accept, query=query)).ok()
     assert (partial["kind"], names(partial)) == ("PartialObjectMetadataList", ["c1"])
     async with api.watch(maps, accept=PARTIAL, labelSelector="number=1") as events:
         await events.reach(1)
