@@ -8,8 +8,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from types import FrameType
 from typing import Any, Final, TypeVar
 
 import uvloop
@@ -47,35 +49,36 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         return runner.run(main)
 
 
-@contextmanager
-def stopped_by_signals(stop: Callable[[signal.Signals], None]) -> Iterator[None]:
-    """Within, the first SIGTERM, SIGINT or SIGHUP calls ``stop``; another one, later, ends the process at once.
+def stop_on_signals(stop: Callable[[signal.Signals], None]) -> None:
+    """From now on the first SIGTERM, SIGINT or SIGHUP calls ``stop``; another one, later, ends the process at once.
 
-    To be entered on the running event loop, in the main thread. A signal that is ignored (nohup) stays so.
+    To be called on the running event loop, in the main thread; ``stop`` is called on that loop. A signal that is
+    ignored (nohup) stays so. It is for good: were the handlers taken away while the process ends, a signal that
+    arrives twice would kill it in the middle of that.
     """
     loop = asyncio.get_running_loop()
     first: tuple[signal.Signals, float] | None = None
 
-    def on_signal(number: signal.Signals) -> None:
+    def on_first(number: signal.Signals) -> None:
+        _log.info("Received %s: stopping; another one exits at once", number.name)
+        stop(number)
+
+    def on_signal(received: int, _frame: FrameType | None) -> None:
         nonlocal first
+        number = signal.Signals(received)
         if first is None:
-            first = (number, loop.time())
-            _log.info("Received %s: stopping; another one exits at once", number.name)
-            stop(number)
-        elif loop.time() - first[1] >= _ECHO_SEC:
-            _log.warning("Received %s after %s: exiting at once", number.name, first[0].name)
-            sys.stderr.flush()
-            # Not sys.exit: what is being waited for is what whoever sends a second signal does not want to wait for.
+            first = (number, time.monotonic())
+            with suppress(RuntimeError):  # the loop is closed: it is ending anyway
+                loop.call_soon_threadsafe(on_first, number)
+        elif time.monotonic() - first[1] >= _ECHO_SEC:
+            # Between any two instructions of Python: neither logs nor clean-up can be relied on here, and to wait for
+            # them is what whoever sends a second signal does not want.
+            os.write(2, f"{PROGRAM}: {number.name} after {first[0].name}: exiting at once\n".encode())
             os._exit(128 + number)
 
-    heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    for number in heeded:
-        loop.add_signal_handler(number, on_signal, number)
-    try:
-        yield
-    finally:
-        for number in heeded:
-            loop.remove_signal_handler(number)
+    for number in _SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, on_signal)
 
 
 def settle_garbage_collector() -> None:
