@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final, Self
 
 import yaml
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential, wait_random
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import configmap_record, framework_record, pod_record
@@ -202,7 +202,7 @@ class Controller:
         crd = yaml.safe_load(importlib.resources.files(__package__).joinpath("crd", "frameworks.yaml").read_bytes())
         async for attempt in AsyncRetrying(
             retry=retry_if_exception(_passes_by_itself),
-            wait=wait_random_exponential(multiplier=0.5, max=15),
+            wait=wait_exponential(multiplier=0.5, max=15) + wait_random(0, 0.5),
             before_sleep=_say_that_it_waits,
             sleep=asyncio.sleep,
         ):
