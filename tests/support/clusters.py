@@ -58,6 +58,11 @@ class Cluster:
         """Whether this is the embedded cluster, on virtual time."""
         return self.name == EMBEDDED
 
+    @property
+    def evaluates_rules(self) -> bool:
+        """Whether it knows the CEL rules of a CRD, which Kubernetes has since 1.25."""
+        return self.name not in (EMBEDDED, "1.20")
+
     async def connection(self, user: str = "admin") -> Connection:
         """Where the cluster is and how `user` proves who it is."""
         kubeconfig = self.kubeconfig
