@@ -12,7 +12,7 @@ import yaml
 from aiohttp import web
 from multidict import CIMultiDict
 
-from frameworkcontroller.local.apiserver import status
+from frameworkcontroller.local.apiserver import protobuf, status
 from frameworkcontroller.local.apiserver.options import Query
 from frameworkcontroller.local.apiserver.patch import json_fault
 from frameworkcontroller.local.apiserver.paths import ResourcePath
@@ -22,7 +22,7 @@ from frameworkcontroller.local.apiserver.views import JSON, YAML
 MAX_BODY_BYTES: Final = 3 << 20
 """The longest request body, as in the real server."""
 
-_ACCEPTED: Final = (JSON, YAML, "application/vnd.kubernetes.protobuf")
+_ACCEPTED: Final = (JSON, YAML, protobuf.MEDIA_TYPE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,8 @@ class Request:
             return parse_json(self.body), self.body
         if self.media_type == YAML:
             return parse_yaml(self.body), None
+        if self.media_type == protobuf.MEDIA_TYPE:
+            return protobuf.decode(self.body), None
         raise status.unsupported_media_type(_ACCEPTED)
 
 

@@ -164,7 +164,7 @@ _SCALARS = {
 @cache
 def builtin_type(t: ServedType) -> Type:
     """The shape of the built-in kind ``t``."""
-    return _model("CoreV1Event" if t.kind == "Event" else f"{t.version.upper()}{t.kind}")
+    return named_type(t.kind)
 
 
 @cache
@@ -176,7 +176,7 @@ def object_meta() -> Type:
 @cache
 def named_type(name: str) -> Type:
     """A type by its Go name: ``PodSpec``, ``DeleteOptions``, ``Eviction``, ``Binding``."""
-    return _model(f"V1{name}")
+    return _model("CoreV1Event" if name == "Event" else f"V1{name}")
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, cast, get_args
 
 import orjson
 
-from frameworkcontroller.local.apiserver import causes, status
+from frameworkcontroller.local.apiserver import causes, protobuf, status
 from frameworkcontroller.local.apiserver.builtin import FieldValidation
 from frameworkcontroller.local.apiserver.causes import Cause
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions, Propagation
@@ -239,7 +239,7 @@ _DELETE_TYPES: Final[Mapping[str, type]] = {
 
 def _delete_body(body: bytes) -> dict[str, Any]:
     try:
-        given = orjson.loads(body)
+        given = protobuf.decode(body) if protobuf.is_message(body) else orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise StatusError(500, "", f"couldn't get version/kind; json parse error: {error}") from None
     if not isinstance(given, dict):

@@ -68,6 +68,9 @@ def _tolerations(now: list[Any], then: list[Any]) -> list[Cause]:
 
 def _difference(now: Mapping[str, Any], then: Mapping[str, Any]) -> str:
     """What was to change, line by line; as on the real server, "-" marks what was asked for."""
-    asked, kept = (orjson.dumps(spec, option=orjson.OPT_INDENT_2).decode().splitlines() for spec in (now, then))
+    asked, kept = (
+        orjson.dumps(spec, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode().splitlines()
+        for spec in (now, then)
+    )
     lines = list(difflib.unified_diff(asked, kept, lineterm="", n=2))
     return "\n".join(lines[2:]) + "\n"
