@@ -96,6 +96,7 @@ class Supervisor:
         self._started: set[str] = set()
         self._process: asyncio.subprocess.Process | None = None
         self._commands: asyncio.WriteTransport | None = None
+        self._events: asyncio.ReadTransport | None = None
         self._reading: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -125,7 +126,9 @@ class Supervisor:
                 os.close(fd)
         self._commands, _ = await loop.connect_write_pipe(asyncio.Protocol, os.fdopen(command_writer, "wb", 0))
         events = asyncio.StreamReader()
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(events), os.fdopen(event_reader, "rb", 0))
+        self._events, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(events), os.fdopen(event_reader, "rb", 0)
+        )
         hello = await events.readline()
         if not hello:
             await self.close()
@@ -145,6 +148,9 @@ class Supervisor:
         if self._reading is not None:
             await self._reading
             self._reading = None
+        if self._events is not None:
+            self._events.close()
+            self._events = None
 
     @property
     def alive(self) -> bool:

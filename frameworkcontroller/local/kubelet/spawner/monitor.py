@@ -267,8 +267,12 @@ def _execute(argv: list[str], env: dict[str, str]) -> NoReturn:
         try:
             os.execve(candidate, argv, env)  # noqa: S606 - its purpose
         except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            if error.errno in (errno.ENOENT, errno.ENOTDIR):
+                continue
+            if error.errno != errno.EACCES:
                 number = error.errno or 0
-                if number != errno.EACCES:
-                    break
+                break
+            # A part of PATH that this user may not look into is none.
+            if os.path.lexists(candidate) or "/" in name:
+                number = errno.EACCES
     raise StartError("command", number, os.strerror(number))
