@@ -1,0 +1,148 @@
+"""The small parts that kubelets are made of: timers, the pump, addresses, and what Pods are told of the API server."""
+
+import asyncio
+import random
+from itertools import pairwise
+from pathlib import Path
+
+import orjson
+import pytest
+
+from frameworkcontroller.kube.errors import ServerError, TooManyRequests
+from frameworkcontroller.local.kubelet.access import ApiAccess
+from frameworkcontroller.local.kubelet.addresses import AddressPool
+from frameworkcontroller.local.kubelet.pump import Pump
+from frameworkcontroller.local.kubelet.timers import Timers
+from tests.support.virtual_clock import VirtualClockLoop
+
+
+async def test_timers_fire_in_order_and_only_as_last_set(clock: VirtualClockLoop) -> None:
+    fired: list[tuple[str, float]] = []
+    began = clock.time()
+    timers: Timers[str] = Timers(lambda key: fired.append((key, clock.time() - began)))
+    for key, due in [("c", 3.0), ("a", 9.0), ("b", 2.0), ("a", 1.0), ("d", 2.5), ("e", 4.0), ("e", 6.0)]:
+        timers.set(key, began + due)
+    timers.set("d", None)
+    assert sum(not timer.cancelled() for timer in clock._timers) == 1
+    await asyncio.sleep(10)
+    assert fired == [("a", 1.0), ("b", 2.0), ("c", 3.0), ("e", 6.0)]
+    assert len(timers) == 0
+
+
+async def test_a_timer_may_set_another_when_it_fires(clock: VirtualClockLoop) -> None:
+    fired: list[float] = []
+
+    def fire(key: str) -> None:
+        fired.append(clock.time())
+        if len(fired) < 3:
+            timers.set(key, clock.time() + 1)
+
+    timers: Timers[str] = Timers(fire)
+    timers.set("a", clock.time() + 1)
+    await asyncio.sleep(10)
+    assert [time - fired[0] for time in fired] == [0, 1, 2]
+
+
+class Work:
+    """Records what a pump does at the same time."""
+
+    def __init__(self) -> None:
+        self.busy: list[str] = []
+        self.most = 0
+        self.done: list[str] = []
+
+    async def __call__(self, key: str) -> None:
+        assert key not in self.busy
+        self.busy.append(key)
+        self.most = max(self.most, len(self.busy))
+        await asyncio.sleep(1)
+        self.busy.remove(key)
+        self.done.append(key)
+
+
+async def test_the_pump_bounds_what_is_under_way_and_never_works_a_key_twice_at_a_time(clock: VirtualClockLoop) -> None:
+    work = Work()
+    pump = Pump("test", work, concurrency=3)
+    task = asyncio.create_task(pump.run())
+    for key in "abcdefgh":
+        pump.mark(key)
+        pump.mark(key)
+    await asyncio.sleep(0.5)
+    pump.mark("a")
+    pump.mark("a")
+    await asyncio.sleep(10)
+    assert pump.idle
+    assert work.most == 3
+    assert sorted(work.done) == sorted("abcdefgha")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_the_pump_tries_again_later_and_later(clock: VirtualClockLoop) -> None:
+    tries: list[float] = []
+
+    async def work(_key: str) -> None:
+        tries.append(clock.time())
+        if len(tries) < 5:
+            raise ServerError("busy", code=500)
+        if len(tries) == 5:
+            raise TooManyRequests("later", code=429, retry_after=60.0)
+        if len(tries) == 6:
+            raise ZeroDivisionError
+
+    pump = Pump("test", work, concurrency=1)
+    task = asyncio.create_task(pump.run())
+    pump.mark("a")
+    await asyncio.sleep(1000)
+    assert [round(b - a, 3) for a, b in pairwise(tries)] == [0.2, 0.4, 0.8, 1.6, 60, 6.4]
+    assert pump.idle
+    task.cancel()
+
+
+def test_addresses_are_one_pods_own() -> None:
+    pool, other = AddressPool(random.Random(1)), AddressPool(random.Random(1))
+    try:
+        first = pool.take("a")
+        assert pool.take("a") == first
+        second = pool.take("b")
+        pool.give_back("a")
+        pool.give_back("nobody")
+        third = pool.take("c")
+        assert len({first, second, third}) == 3
+        assert first.startswith("127.")
+        assert not first.startswith(("127.0.", "127.255."))
+        assert other.take("a").split(".")[1] != first.split(".")[1]
+    finally:
+        pool.close()
+        other.close()
+
+
+def test_a_block_of_addresses_is_free_again_when_closed() -> None:
+    blocks = []
+    for _ in range(2):
+        pool = AddressPool(random.Random(7))
+        blocks.append(pool.take("a"))
+        pool.close()
+    assert blocks[0] == blocks[1]
+
+
+def test_how_pods_reach_the_api_server() -> None:
+    plain = ApiAccess("http://127.0.0.1:8123")
+    assert plain.service_variables()["KUBERNETES_SERVICE_PORT"] == "8123"
+    assert plain.service_account("ns") == {"token": b"none", "namespace": b"ns"}
+    secure = ApiAccess("https://127.0.0.1:6443", token="t", ca="PEM")
+    assert secure.service_account("ns") == {"token": b"t", "namespace": b"ns", "ca.crt": b"PEM"}
+    directory = Path("/pod")
+    assert plain.local_variables(directory / "kubeconfig") == {
+        "KUBECONFIG": "/pod/kubeconfig",
+        "KUBE_APISERVER_ADDRESS": "http://127.0.0.1:8123",
+    }
+    assert "KUBE_APISERVER_ADDRESS" not in secure.local_variables(directory / "kubeconfig")
+    config = orjson.loads(secure.kubeconfig("ns", directory / "ca.crt"))
+    assert config["clusters"][0]["cluster"] == {
+        "server": "https://127.0.0.1:6443",
+        "certificate-authority": "/pod/ca.crt",
+    }
+    assert config["users"][0]["user"] == {"token": "t"}
+    assert config["contexts"][0]["context"]["namespace"] == "ns"
