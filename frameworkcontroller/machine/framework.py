@@ -100,8 +100,7 @@ def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
                 tracker.move(role, task, State.ATTEMPT_COMPLETED, now, Urgency.SOON)
             tracker.move(role, task, State.COMPLETED, now, Urgency.SOON)
         tracker.change(task, Urgency.SOON)
-    tracker.agenda.clear()
-    tracker.stalls.clear()
+    tracker.forget_tasks()
     tracker.move_framework(State.ATTEMPT_COMPLETED, now, Urgency.SOON)
     final = known(ctx.attempt.completion_status, "completionStatus of the attempt")
     ctx.record(
@@ -241,7 +240,6 @@ def _step_alive(ctx: Context) -> None:
     tracker = ctx.tracker
     if not ctx.completing and ctx.framework.spec.execution_type is ExecutionType.STOP:
         complete_attempt(ctx, STOPPED)
-    tracker.ring(ctx.env.now)
     due, tracker.agenda = tracker.agenda, set()
     for key in sorted(due):
         found = tracker.task(key)

@@ -29,6 +29,7 @@ def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> 
     """
     ctx = Context(subject, tracker, observed, env)
     tracker.again = False
+    tracker.ring(env.now)
     fresh = tracker.status is None
     if fresh:
         tracker.begin(framework.new_status(subject, env), dirty=True)
@@ -59,6 +60,7 @@ def fold(subject: Framework, tracker: Tracker, outcomes: Sequence[Outcome], env:
 def reject(subject: Framework, tracker: Tracker, why: str, env: Env) -> Plan:
     """The spec cannot be run: decide nothing, touch nothing, and say so until it is mended."""
     ctx = Context(subject, tracker, Observed(None, {}), env)
+    tracker.ring(env.now)
     if tracker.status is None:
         tracker.begin(framework.new_status(subject, env), dirty=True)
     _observe_generation(ctx)

@@ -164,17 +164,10 @@ class Tracker:
     def begin(self, status: FrameworkStatus, *, dirty: bool = False) -> None:
         """Track ``status`` from here on: a whole new one, or a whole new attempt. ``dirty``: it is not persisted."""
         self.status = status
-        self.stalls.clear()
-        self.follow_ups.clear()
+        self.forget_tasks()
         self.templates.clear()
         self.configmap_seen = False
-        self._seen.clear()
-        self._holds.clear()
-        self._alarms.clear()
-        self._alarm_of.clear()
         self._dirty.clear()
-        self._blocked.clear()
-        self.agenda.clear()
         self.index()
         self.touch_all()
         self.rescale_due = True
@@ -194,6 +187,17 @@ class Tracker:
             key: hold for key, hold in self._holds.items() if not isinstance(key, tuple) or self.task(key) is not None
         }
         self.stalls = {key: stall for key, stall in self.stalls.items() if key is None or self.task(key) is not None}
+
+    def forget_tasks(self) -> None:
+        """Nothing waits for any Task, or for what holds back or stalls the attempt: it is over."""
+        self.agenda.clear()
+        self.follow_ups.clear()
+        self.stalls.clear()
+        self._seen.clear()
+        self._holds.clear()
+        self._alarms.clear()
+        self._alarm_of.clear()
+        self._blocked.clear()
 
     def touch_all(self) -> None:
         """Have the next plan look at every Task."""
@@ -301,9 +305,14 @@ class Tracker:
         ``at_least_sec``: what the API server asked for.
 
         It is the machine's, per object, and not the work queue's, per Framework: one Task's trouble must not delay
-        the others, and their events must not retry it early.
+        the others, and their events must not retry it early. What fails while it is held back already was sent before
+        that: it is no further failure.
         """
-        failures = self._holds[key].failures + 1 if key in self._holds else 1
+        held = self._holds.get(key)
+        if held is not None and held.until > env.now:
+            held.until = max(held.until, env.now + at_least_sec)
+            return held.failures
+        failures = 1 if held is None else held.failures + 1
         delay = min(HOLD_MAX_SEC, HOLD_BASE_SEC * 2 ** min(failures - 1, 10)) * env.rng.uniform(0.75, 1.0)
         self._holds[key] = Hold(failures, env.now + max(delay, at_least_sec))
         return failures
