@@ -37,7 +37,7 @@ def check_status(status: FrameworkStatus) -> None:
             _check_task(role, index, task)
             if status.state in ENDED:
                 _require(task.state is State.COMPLETED, f"{role.name}[{index}] is not completed, its attempt is")
-            if status.state in (State.CREATION_PENDING, State.CREATION_REQUESTED):
+            if status.state is State.CREATION_PENDING:
                 where = f"{role.name}[{index}] is {task.state} before its attempt began"
                 _require(task.state is State.CREATION_PENDING, where)
             if status.state in (State.DELETION_PENDING, State.DELETION_REQUESTED):

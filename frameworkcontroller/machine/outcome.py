@@ -74,12 +74,11 @@ def _take_pod(ctx: Context, role: TrackedRole, task: TaskStatus, outcome: Outcom
         case Delete(target=target, uid=uid):
             if not isinstance(result, Accepted | Gone):
                 _hold(ctx, key, target, result, "delete")
-            else:
+            elif uid == task.attempt.pod_uid:
                 ctx.tracker.release(key)
-                if uid == task.attempt.pod_uid:
-                    _take_pod_deletion(ctx, role, task, action, result)
-                else:
-                    ctx.tracker.agenda.add(key)
+                _take_pod_deletion(ctx, role, task, action, result)
+            else:
+                _look_later(ctx, key)
         case Cleanup(target=target):
             if not isinstance(result, Gone):
                 _hold(ctx, key, target, result, "clean up")
@@ -97,6 +96,13 @@ def _take_pod(ctx: Context, role: TrackedRole, task: TaskStatus, outcome: Outcom
 
 def _take_pod_creation(ctx: Context, role: TrackedRole, task: TaskStatus, action: Create, result: Result) -> None:
     key = (role.status.name, task.index)
+    if ctx.attempt.configmap_uid != action.controller_uid and isinstance(result, Created | Exists):
+        if ctx.status.state is not State.CREATION_PENDING:
+            # The attempt is another ConfigMap's by now: its own Pods are the only ones that count.
+            ctx.tracker.agenda.add(key)
+            return
+        # That ConfigMap was adopted, and the status that said so was not accepted.
+        framework_machine.created(ctx, action.controller_uid)
     match result:
         case Created(uid=uid):
             ctx.tracker.release(key)
@@ -112,7 +118,7 @@ def _take_pod_creation(ctx: Context, role: TrackedRole, task: TaskStatus, action
                 task_machine.created(ctx, role, task, found.uid)
             else:
                 ctx.tracker.follow_ups.append(Delete(action.target, found.uid))
-                ctx.tracker.agenda.add(key)
+                _look_later(ctx, key)
         case Exists(found=Identity() as found):
             _conflict(ctx, key, action.target, found)
         case Refused() as refusal:
@@ -158,10 +164,11 @@ def _take_configmap(ctx: Context, outcome: Outcome) -> None:
             if not isinstance(result, Accepted | Gone):
                 _hold(ctx, None, target, result, "delete")
                 return
+            if uid != ctx.attempt.configmap_uid:
+                _look_later(ctx, None)
+                return
             tracker.release(None)
             tracker.again = True
-            if uid != ctx.attempt.configmap_uid:
-                return
             if state is State.DELETION_PENDING:
                 tracker.move_framework(State.DELETION_REQUESTED, ctx.env.second, Urgency.SOON)
             elif state is State.CREATION_REQUESTED and confirm and isinstance(result, Gone):
@@ -196,7 +203,7 @@ def _take_configmap_creation(ctx: Context, action: Create, result: Result) -> No
                 framework_machine.created(ctx, found.uid)
             else:
                 ctx.tracker.follow_ups.append(Delete(action.target, found.uid))
-                ctx.tracker.again = True
+                _look_later(ctx, None)
         case Exists(found=Identity() as found):
             _conflict(ctx, None, action.target, found)
         case Refused() as refusal if is_quota_refusal(refusal):
@@ -233,17 +240,23 @@ def _retry_after(result: Result) -> float:
 
 
 def _wait(ctx: Context, key: TaskKey | None, target: Target, text: str, at_least_sec: float = 0.0) -> None:
+    failures = _look_later(ctx, key, at_least_sec)
+    if failures >= _FAILURES_TO_STALL:
+        ctx.tracker.stalls.setdefault(key, Stall(f"{target.kind}NotAnswered", text))
+    if failures == 1:
+        found = None if key is None else ctx.tracker.task(key)
+        ctx.record("Waiting", text, found, warning=True)
+
+
+def _look_later(ctx: Context, key: TaskKey | None, at_least_sec: float = 0.0) -> int:
+    """Look again when the cache shows what was done, or by and by; how often in a row that was so."""
     failures = ctx.tracker.hold(key, ctx.env, at_least_sec)
     until = ctx.tracker.held_until(key)
     if key is None:
         ctx.wake_at(until)
     else:
         ctx.tracker.set_alarm(key, until)
-    if failures >= _FAILURES_TO_STALL:
-        ctx.tracker.stalls.setdefault(key, Stall(f"{target.kind}NotAnswered", text))
-    if failures == 1:
-        found = None if key is None else ctx.tracker.task(key)
-        ctx.record("Waiting", text, found, warning=True)
+    return failures
 
 
 def _why(result: Result) -> str:
