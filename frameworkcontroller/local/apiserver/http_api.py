@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
-from frameworkcontroller.local.apiserver import discovery, openapi, status, subresources
+from frameworkcontroller.local.apiserver import discovery, openapi, openapi_protobuf, status, subresources
 from frameworkcontroller.local.apiserver.bodies import (
     MAX_BODY_BYTES,
     Request,
@@ -241,6 +241,9 @@ class HttpApi:
 
     def _openapi(self, path: str, accept: str) -> web.Response:
         types = self._registry.catalogue.types
+        if path == "/openapi/v2" and openapi_protobuf.MEDIA_TYPE in accept:
+            body = self._cached(("v2", "protobuf"), lambda: openapi_protobuf.encode(openapi.v2_document(types)))
+            return answer(body, media_type=openapi_protobuf.CONTENT_TYPE)
         offered = {clause.partition(";")[0].strip() for clause in accept.split(",")}
         if accept and not offered & {"application/json", "*/*", "application/*"} and _PROTOBUF in accept:
             raise StatusError(406, "NotAcceptable", "406: Not Acceptable", {})
@@ -259,7 +262,9 @@ class HttpApi:
             self._documents.clear()
             self._documented = types
         if key not in self._documents:
-            self._documents[key] = orjson.dumps(make(), option=orjson.OPT_APPEND_NEWLINE)
+            made = make()
+            encoded = made if isinstance(made, bytes) else orjson.dumps(made, option=orjson.OPT_APPEND_NEWLINE)
+            self._documents[key] = encoded
         return self._documents[key]
 
 
