@@ -73,7 +73,7 @@ class Node:
             "timestamps": False,
             "previous": False,
         }
-        chunks = await self.runtime.read("default", name, container, **{**defaults, **options})
+        chunks = self.runtime.read("default", name, container, **{**defaults, **options})
         return b"".join([chunk async for chunk in chunks]).decode()
 
     def terminated(self, uid: str, container: str = "main") -> Json:

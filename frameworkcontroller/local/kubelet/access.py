@@ -18,12 +18,12 @@ class ApiAccess:
 
     A program in a Pod finds the API server, in the order that suits both a local and a real cluster, by
 
-    1. ``KUBE_APISERVER_ADDRESS``, if set: its URL, where no credentials are needed;
-    2. ``KUBECONFIG``, if set: a kubeconfig, here in JSON, which is YAML that the standard library reads;
-    3. ``https://KUBERNETES_SERVICE_HOST:KUBERNETES_SERVICE_PORT``, with the files ``token``, ``ca.crt`` and
-       ``namespace`` in ``/var/run/secrets/kubernetes.io/serviceaccount``: the one way on a real cluster.
+    1. ``KUBECONFIG``, if set: a kubeconfig, here in JSON, which is YAML that the standard library reads;
+    2. ``KUBE_APISERVER_ADDRESS``, if set: its URL, set where it has no TLS;
+    3. ``https://KUBERNETES_SERVICE_HOST:KUBERNETES_SERVICE_PORT``, with ``ca.crt``: the one way on a real cluster;
 
-    All of them are given to every process. The third works here too if the server has TLS.
+    and for the second and the third, where a token is needed, the files ``token`` and ``namespace`` that every Pod has
+    in ``/var/run/secrets/kubernetes.io/serviceaccount``.
     """
 
     server: str
@@ -45,7 +45,8 @@ class ApiAccess:
     def local_variables(self, kubeconfig: Path) -> dict[str, str]:
         """The variables that only Pods here have."""
         variables = {"KUBECONFIG": str(kubeconfig)}
-        if not self.token and not self.ca:
+        if self.server.startswith("http://"):
+            # Else clients in a Pod take it for granted that there is TLS.
             variables["KUBE_APISERVER_ADDRESS"] = self.server
         return variables
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -31,23 +32,24 @@ async def read_log(
     since: float | None = None,
     limit_bytes: int | None = None,
     timestamps: bool = False,
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     """What was printed, as `PodLogs` has it. ``since`` is in epoch seconds; ``ended`` tells when to stop following."""
     printer = _Printer(timestamps=timestamps, since=since)
     left = limit_bytes
-    async for data in _print_all(log, ended, printer, follow, tail_lines):
-        part = data if left is None else data[:left]
-        if part:
-            yield part
-        if left is not None:
-            left -= len(part)
-            if left <= 0:
-                return
+    async with aclosing(_print_all(log, ended, printer, follow, tail_lines)) as printed:
+        async for data in printed:
+            part = data if left is None else data[:left]
+            if part:
+                yield part
+            if left is not None:
+                left -= len(part)
+                if left <= 0:
+                    return
 
 
 async def _print_all(
     log: Path, ended: Callable[[], bool], printer: _Printer, follow: bool, tail_lines: int | None
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     with _Opened(log) as files:
         if tail_lines is not None:
             yield b"".join(printer.print(record) for record in files.skip_to_last(tail_lines))

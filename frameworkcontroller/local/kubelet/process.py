@@ -11,6 +11,7 @@ import os
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -254,7 +255,7 @@ class ProcessRuntime:
             raise LookupError(f'container "{container}" in pod "{name}" is waiting to start: {reason}')
         if previous and item.instance == 0:
             raise LookupError(f'previous terminated container "{container}" in pod "{name}" not found')
-        return read_log(
+        chunks = read_log(
             pod.inside.files.log(container, item.instance - 1 if previous else item.instance),
             item.ended.done if not previous else lambda: True,
             follow=follow,
@@ -263,6 +264,9 @@ class ProcessRuntime:
             limit_bytes=limit_bytes,
             timestamps=timestamps,
         )
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk
 
     # --- inside -------------------------------------------------------------------------------------------------------
 

@@ -208,7 +208,7 @@ class SimulatedRuntime:
             raise LookupError(f'pod "{name}" has no containers here')
         if all(spec.name != container for spec in self._pods[uid].containers):
             raise LookupError(f"container {container} is not valid for pod {name}")
-        return _one(f"container {container} is simulated and prints nothing\n".encode()[:limit_bytes])
+        yield f"container {container} is simulated and prints nothing\n".encode()[:limit_bytes]
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -273,7 +273,3 @@ class SimulatedRuntime:
 
 def _first_main(pod: PodRecord) -> str:
     return next(spec.name for spec in pod.containers if spec.kind is Kind.MAIN)
-
-
-async def _one(chunk: bytes) -> AsyncIterator[bytes]:
-    yield chunk

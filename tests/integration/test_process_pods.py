@@ -1,0 +1,188 @@
+"""Pods that run as processes, on every API server: from what a user writes to what a user reads."""
+
+import asyncio
+import base64
+import json
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.errors import NotFound
+from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
+from frameworkcontroller.local.kubelet.access import ApiAccess
+from frameworkcontroller.local.kubelet.agent import NodeAgent
+from frameworkcontroller.local.kubelet.process import ProcessRuntime
+from tests.support.clusters import Cluster
+from tests.support.eventually import eventually
+from tests.support.pods import pod_manifest
+
+Json = dict[str, Any]
+
+PORTABLE_CLIENT = """
+import json, os, ssl, urllib.request
+env, account = os.environ, "/var/run/secrets/kubernetes.io/serviceaccount"
+api, context = env.get("KUBE_APISERVER_ADDRESS"), None
+if not api:
+    api = "https://%s:%s" % (env["KUBERNETES_SERVICE_HOST"], env["KUBERNETES_SERVICE_PORT"])
+    context = ssl.create_default_context(cafile=account + "/ca.crt")
+token, namespace = open(account + "/token").read(), open(account + "/namespace").read()
+url = "%s/api/v1/namespaces/%s/pods/%s" % (api, namespace, env["HOSTNAME"])
+request = urllib.request.Request(url, headers={"Authorization": "Bearer " + token})
+print(json.load(urllib.request.urlopen(request, context=context))["metadata"]["uid"])
+"""
+"""Written as for a real cluster, but for the one variable."""
+
+
+class Here:
+    """The node, and the Pods of the test's namespace."""
+
+    def __init__(self, cluster: Cluster, client: KubeClient, runtime: ProcessRuntime) -> None:
+        self.cluster = cluster
+        self.client = client
+        self.runtime = runtime
+        self.namespace = cluster.namespace
+
+    async def create(self, manifest: Json) -> Json:
+        manifest["metadata"]["namespace"] = self.namespace
+        created: Json = orjson.loads(await self.client.create(PODS, orjson.dumps(manifest), self.namespace))
+        return created
+
+    async def until(self, expected: Callable[[Json], bool], name: str = "f-r-0") -> Json:
+        seen: list[Json] = []
+
+        async def probe() -> None:
+            seen[:] = [orjson.loads(await self.client.get(PODS, name, self.namespace))]
+            assert expected(seen[0]), seen[0]["status"]
+
+        await eventually(probe)
+        return seen[0]
+
+    async def until_phase(self, phase: str, name: str = "f-r-0") -> Json:
+        return await self.until(lambda pod: pod["status"]["phase"] == phase, name)
+
+    async def output(self, name: str = "f-r-0") -> str:
+        chunks = self.runtime.read(
+            self.namespace,
+            name,
+            "main",
+            follow=False,
+            tail_lines=None,
+            since_seconds=None,
+            limit_bytes=None,
+            timestamps=False,
+            previous=False,
+        )
+        return b"".join([chunk async for chunk in chunks]).decode()
+
+
+def access_of(cluster: Cluster) -> ApiAccess:
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    authority = config["clusters"][0]["cluster"].get("certificate-authority-data", "")
+    return ApiAccess(
+        cluster.url,
+        token=config["users"][0]["user"].get("token", ""),
+        ca=base64.b64decode(authority).decode(),
+    )
+
+
+@pytest.fixture
+async def here(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Here]:
+    client = await cluster.client()
+    runtime = ProcessRuntime(client, access_of(cluster), tmp_path / "node", wall=cluster.wall)
+    agent = NodeAgent(client, runtime, node_name="processes", schedule=False, wall=cluster.wall)
+    running = asyncio.create_task(agent.run())
+    await agent.wait_ready()
+    yield Here(cluster, client, runtime)
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    assert list((tmp_path / "node").iterdir()) == []
+
+
+def on_node(*containers: Json, **fields: Any) -> Json:
+    return pod_manifest(*containers, nodeName="processes", terminationGracePeriodSeconds=5, **fields)
+
+
+def sh(script: str, **fields: Any) -> Json:
+    return {"name": "main", "command": ["sh", "-c", script], **fields}
+
+
+async def test_a_pod_reaches_the_api_server_with_the_standard_library(here: Here) -> None:
+    # On a cluster with users a Pod needs no more than its token; on the embedded one, none.
+    pod = await here.create(on_node({"name": "main", "command": [sys.executable, "-c", PORTABLE_CLIENT]}))
+    await here.until_phase("Succeeded")
+    assert await here.output() == pod["metadata"]["uid"] + "\n"
+
+
+async def test_volumes_and_variables_from_the_api_server(here: Here) -> None:
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"colour": "blue"}}
+    await here.client.create(CONFIGMAPS, orjson.dumps(config), here.namespace)
+    container = sh(
+        "cat /etc/the-config/colour; echo; echo $COLOUR; cat $KUBECONFIG",
+        env=[{"name": "COLOUR", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "colour"}}}],
+        volumeMounts=[{"name": "c", "mountPath": "/etc/the-config"}],
+    )
+    await here.create(on_node(container, volumes=[{"name": "c", "configMap": {"name": "c"}}]))
+    await here.until_phase("Succeeded")
+    mounted, variable, kubeconfig = (await here.output()).split("\n", 2)
+    assert (mounted, variable) == ("blue", "blue")
+    assert json.loads(kubeconfig)["clusters"][0]["cluster"]["server"] == here.cluster.url
+
+
+async def test_a_failure_tells_why(here: Here) -> None:
+    await here.create(on_node(sh("echo it broke >&2; exit 42", terminationMessagePolicy="FallbackToLogsOnError")))
+    pod = await here.until_phase("Failed")
+    terminated = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert (terminated["exitCode"], terminated["message"]) == (42, "it broke\n")
+    await here.create(on_node({"name": "main", "image": "example.com/web"}, name="f-r-1"))
+    pod = await here.until_phase("Failed", "f-r-1")
+    assert pod["status"]["reason"] == "NoCommand"
+
+
+async def test_deletion_waits_for_the_processes_and_leaves_nothing(here: Here, tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    await here.create(on_node(sh(f"trap 'sleep 0.5; exit 0' TERM; echo $$$$ > {pid}; while :; do sleep 0.05; done")))
+    await here.until_phase("Running")
+
+    async def ready() -> bool:
+        return pid.exists() and bool(pid.read_text())
+
+    await eventually(ready)
+    process = Path("/proc") / pid.read_text().strip()
+    assert process.exists()
+    await here.client.delete(PODS, "f-r-0", here.namespace)
+    assert process.exists()
+
+    async def gone() -> bool:
+        try:
+            await here.client.get(PODS, "f-r-0", here.namespace)
+        except NotFound:
+            return True
+        assert not list((tmp_path / "node" / "pods").iterdir()) or process.exists()
+        return False
+
+    await eventually(gone)
+    assert not process.exists()
+    assert not list((tmp_path / "node" / "pods").iterdir())
+
+
+async def test_logs_by_way_of_the_api_server(here: Here) -> None:
+    if here.cluster.server is None:
+        pytest.skip("a real API server asks real kubelets")
+    here.cluster.server.logs = here.runtime
+    await here.create(on_node(sh("echo one; echo two; sleep 1000")))
+    await here.until_phase("Running")
+    path = PODS.path(here.namespace, "f-r-0", "log")
+
+    async def printed() -> None:
+        assert await here.client.raw("GET", path) == b"one\ntwo\n"
+
+    await eventually(printed)
+    assert await here.client.raw("GET", path, query={"tailLines": "1", "container": "main"}) == b"two\n"
