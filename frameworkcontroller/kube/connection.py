@@ -60,7 +60,7 @@ class Connection:
         self.proxy = proxy
         self.generation = 0
         self._renew = renew
-        self._access = access
+        self.access = access
         self._lock = asyncio.Lock()
         self._renew_at: float | None = None
         self._forced_at: float | None = None
@@ -79,7 +79,7 @@ class Connection:
     @property
     def tls_server_name(self) -> str | None:
         """The name that the server's certificate must have, if it is not that of the address."""
-        return self._access.tls_server_name
+        return self.access.tls_server_name
 
     async def headers(self) -> CIMultiDict[str]:
         """What every request carries to prove who sends it. Do not change it. Renewed when it is due.
@@ -89,8 +89,8 @@ class Connection:
         if self._renew is None:
             return self._headers
         now = asyncio.get_running_loop().time()
-        if self._renew_at is None and self._access.renew_after is not None:
-            self._renew_at = now + self._access.renew_after
+        if self._renew_at is None and self.access.renew_after is not None:
+            self._renew_at = now + self.access.renew_after
         if self._renew_at is not None and now >= self._renew_at and not self._lock.locked():
             await self._renew_once(self._renew, self._headers)
         return self._headers
@@ -121,7 +121,7 @@ class Connection:
                 self._forced_at = loop.time()
             try:
                 access = await renew()
-                if access.server != self._access.server:
+                if access.server != self.access.server:
                     raise ConnectionConfigError(
                         f"{self.origin} now names another server, {access.server}: to follow it takes a restart"
                     )
@@ -135,7 +135,7 @@ class Connection:
                 self.tls = tls
                 self._tls_digest = digest
                 self.generation += 1
-            self._access = access
+            self.access = access
             self._renew_at = None if access.renew_after is None else loop.time() + access.renew_after
             # A new object even if nothing in it is new: it says "renewed since", see renew_after_refusal.
             self._headers = _headers(access)

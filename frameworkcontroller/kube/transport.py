@@ -83,16 +83,17 @@ class Transport:
         self._fixed_headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
         self._wall = wall
         self._pools: dict[bool, _Pool] = {}
+        self._retired: list[_Pool] = []
         self._generation = connection.generation
         self._closed = False
 
     async def close(self) -> None:
         """Close all connections; what is under way on them fails with TransportError."""
         self._closed = True
-        pools = list(self._pools.values())
-        self._pools.clear()
-        for pool in pools:
+        for pool in (*self._pools.values(), *self._retired):
             await pool.session.close()
+        self._pools.clear()
+        self._retired.clear()
 
     async def exchange(
         self,
@@ -165,7 +166,7 @@ class Transport:
             merged = credentials.copy()
             if headers:
                 merged.update(headers)
-            pool = self._pool(watch=watch)
+            pool = await self._pool(watch=watch)
             pool.users += 1
             try:
                 response = await self._begin(pool, method, path, url, merged, body)
@@ -183,8 +184,8 @@ class Transport:
                     response.release()
             finally:
                 pool.users -= 1
-                if pool.retired and not pool.users:
-                    await pool.session.close()
+                if pool in self._retired:
+                    await self._close_unused()
 
     async def _begin(
         self, pool: _Pool, method: str, path: str, url: URL, headers: CIMultiDict[str], body: bytes | None
@@ -202,18 +203,23 @@ class Transport:
         except _BROKEN as error:
             raise self._failure(error, method, path) from error
 
-    def _pool(self, *, watch: bool) -> _Pool:
-        if self._closed:
-            raise TransportError("the client is closed", maybe_sent=False)
+    async def _close_unused(self) -> None:
+        unused = [pool for pool in self._retired if not pool.users]
+        self._retired = [pool for pool in self._retired if pool.users]
+        for pool in unused:
+            await pool.session.close()
+
+    async def _pool(self, *, watch: bool) -> _Pool:
         if self._generation != self._connection.generation:
             # New TLS credentials: what is under way ends on the old connections, and takes them along.
             self._generation = self._connection.generation
-            for pool in self._pools.values():
-                pool.retired = True
+            self._retired += self._pools.values()
             self._pools.clear()
-        pool_or_none = self._pools.get(watch)
-        if pool_or_none is not None:
-            return pool_or_none
+            await self._close_unused()
+        if self._closed:
+            raise TransportError("the client is closed", maybe_sent=False)
+        if watch in self._pools:
+            return self._pools[watch]
         connector = aiohttp.TCPConnector(
             # Watches keep their connections for minutes: in a pool of their own they cannot use up the requests'.
             limit=0 if watch else self._max_connections,
@@ -300,13 +306,12 @@ class LineStream:
         return self._ready.popleft()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Pool:
-    """A session, how many use it now, and whether to close it when nobody does any more."""
+    """A session, and how many requests use it now."""
 
     session: aiohttp.ClientSession
     users: int = 0
-    retired: bool = False
 
 
 def _make_socket(info: aiohttp.AddrInfoType) -> socket.socket:

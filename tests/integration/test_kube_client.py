@@ -1,0 +1,308 @@
+"""The client against servers that answer well, badly, partly, late or not at all."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+
+import orjson
+import pytest
+
+from frameworkcontroller import __version__
+from frameworkcontroller.kube import errors
+from frameworkcontroller.kube.client import APPLY, JSON_PATCH, Exchange, KubeClient
+from frameworkcontroller.kube.connection import Connection
+from frameworkcontroller.kube.limiter import Limiter
+from frameworkcontroller.kube.resources import CONFIGMAPS, NODES, PODS
+from tests.support.faulty_server import (
+    FaultyServer,
+    answer,
+    cut,
+    drop,
+    event,
+    faulty_server,
+    silence,
+    status,
+    stream,
+)
+from tests.support.virtual_clock import VirtualClockLoop
+
+pytestmark = pytest.mark.virtual_clock
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FaultyServer]:
+    async with faulty_server() as running:
+        yield running
+
+
+@pytest.fixture
+def exchanges() -> list[Exchange]:
+    return []
+
+
+@pytest.fixture
+async def client(server: FaultyServer, exchanges: list[Exchange]) -> AsyncIterator[KubeClient]:
+    async with KubeClient(Connection.to_address(server.url), observe=exchanges.append, wall=lambda: 0.0) as made:
+        yield made
+
+
+async def test_every_verb_as_the_api_wants_it(server: FaultyServer, client: KubeClient) -> None:
+    server.otherwise = answer({"kind": "Pod"})
+    pod = b'{"metadata":{"name":"a"}}'
+    assert await client.get(PODS, "a", "ns") == b'{"kind":"Pod"}'
+    await client.list(
+        PODS, label_selector="FC_FRAMEWORK_NAME,x in (a,b)", limit=5, continue_token="t=/+", field_selector="f"
+    )
+    await client.create(PODS, pod, "ns", dry_run=True)
+    await client.create(PODS, b"{}", "ns", name="a", subresource="binding")
+    await client.replace(PODS, "a", pod, "ns", subresource="status", metadata_only=True)
+    await client.patch(PODS, "a", b"[]", "ns", content_type=JSON_PATCH)
+    await client.patch(NODES, "n", b"{}", content_type=APPLY, field_manager="me", force=True)
+    await client.delete(
+        PODS, "a", "ns", uid="u", resource_version="5", grace_period_seconds=0, propagation="Foreground"
+    )
+    await client.delete(PODS, "a", "ns")
+    await client.delete_collection(CONFIGMAPS, "ns", label_selector="a=b", propagation="Background")
+    await client.raw("GET", "/readyz", query={"verbose": ""})
+
+    seen = [(request.method, request.path, request.query) for request in server.seen]
+    pod_path = "/api/v1/namespaces/ns/pods/a"
+    selectors = {"labelSelector": "FC_FRAMEWORK_NAME,x in (a,b)", "fieldSelector": "f"}
+    assert seen == [
+        ("GET", pod_path, {}),
+        ("GET", "/api/v1/pods", {**selectors, "limit": "5", "continue": "t=/+"}),
+        ("POST", "/api/v1/namespaces/ns/pods", {"dryRun": "All"}),
+        ("POST", f"{pod_path}/binding", {}),
+        ("PUT", f"{pod_path}/status", {}),
+        ("PATCH", pod_path, {}),
+        ("PATCH", "/api/v1/nodes/n", {"fieldManager": "me", "force": "true"}),
+        ("DELETE", pod_path, {}),
+        ("DELETE", pod_path, {}),
+        ("DELETE", "/api/v1/namespaces/ns/configmaps", {"labelSelector": "a=b"}),
+        ("GET", "/readyz", {"verbose": ""}),
+    ]
+    options = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    assert server.seen[7].json() == {
+        **options,
+        "preconditions": {"uid": "u", "resourceVersion": "5"},
+        "gracePeriodSeconds": 0,
+        "propagationPolicy": "Foreground",
+    }
+    assert server.seen[8].json() == options
+    assert server.seen[9].json() == {**options, "propagationPolicy": "Background"}
+    types = [request.headers.get("Content-Type") for request in server.seen]
+    assert types[2:7] == ["application/json"] * 3 + [JSON_PATCH, APPLY]
+    assert "as=PartialObjectMetadata;" in server.seen[4].headers["Accept"]
+    assert {request.headers["User-Agent"] for request in server.seen} == {f"frameworkcontroller/{__version__}"}
+    assert all("Authorization" not in request.headers for request in server.seen)
+
+
+async def test_connections_are_kept_and_measured(
+    server: FaultyServer, client: KubeClient, exchanges: list[Exchange]
+) -> None:
+    server.then(answer(b"12345"), status(404, "NotFound"), silence(3.0))
+    await client.get(PODS, "a", "ns")
+    with pytest.raises(errors.NotFound):
+        await client.get(PODS, "a", "ns", subresource="log")
+    await client.create(CONFIGMAPS, b"123", "ns")
+    assert server.connections == 1
+    assert [exchange[:3] for exchange in exchanges] == [
+        ("get", "pods", 200),
+        ("get", "pods/log", 404),
+        ("create", "configmaps", 200),
+    ]
+    assert [exchange.seconds for exchange in exchanges] == pytest.approx([0.0, 0.0, 3.0])
+    assert [(exchange.sent_bytes, exchange.received_bytes) for exchange in exchanges[::2]] == [(0, 5), (3, 2)]
+
+
+async def test_a_refusal_says_when_to_come_back(server: FaultyServer, client: KubeClient) -> None:
+    server.then(status(429, "TooManyRequests", headers={"Retry_After": "7"}), answer("busy", 503, Retry_After="9"))
+    with pytest.raises(errors.TooManyRequests) as refused:
+        await client.create(PODS, b"{}", "ns")
+    assert refused.value.retry_after == 7.0
+    with pytest.raises(errors.ServerError, match="busy") as refused_by_a_proxy:
+        await client.create(PODS, b"{}", "ns")
+    assert refused_by_a_proxy.value.retry_after == 9.0
+    assert len(server.seen) == 2, "nothing is sent a second time"
+
+
+async def test_a_proxys_page_is_no_answer_of_the_api(server: FaultyServer, client: KubeClient) -> None:
+    server.then(answer("<html><h1>502 Bad Gateway</h1></html>", 502, Content_Type="text/html"))
+    with pytest.raises(
+        errors.ServerError, match=r"GET http://127.*answered 502 with no Kubernetes status.*Bad Gateway"
+    ):
+        await client.get(PODS, "a", "ns")
+
+
+async def test_redirects_are_not_followed(server: FaultyServer, client: KubeClient) -> None:
+    server.then(answer(b"", 302, Location="http://127.0.0.1:1/elsewhere"))
+    with pytest.raises(errors.ApiError, match=r"redirect to http://127\.0\.0\.1:1/elsewhere"):
+        await client.get(PODS, "a", "ns")
+
+
+async def test_half_an_answer_is_none(server: FaultyServer, client: KubeClient, exchanges: list[Exchange]) -> None:
+    server.then(cut(b'{"kind":"Po', 1000))
+    with pytest.raises(errors.TransportError) as broken:
+        await client.create(PODS, b"{}", "ns")
+    assert broken.value.maybe_sent
+    assert exchanges[0].verb == "create"
+
+
+async def test_a_write_whose_answer_is_lost_is_not_sent_again(server: FaultyServer, client: KubeClient) -> None:
+    server.then(answer(), drop())
+    await client.get(PODS, "warm", "ns")
+    with pytest.raises(errors.TransportError) as broken:
+        await client.create(PODS, b"{}", "ns")
+    assert broken.value.maybe_sent
+    assert [request.method for request in server.seen] == ["GET", "POST"]
+
+
+async def test_a_server_that_hangs_is_given_up(
+    server: FaultyServer, client: KubeClient, clock: VirtualClockLoop
+) -> None:
+    server.then(silence())
+    began = clock.time()
+    with pytest.raises(errors.SilenceError, match="fell silent") as broken:
+        await client.create(PODS, b"{}", "ns")
+    assert broken.value.maybe_sent
+    assert 65 <= clock.time() - began <= 67
+
+
+async def test_nobody_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    async with KubeClient(Connection.to_address(address)) as client:
+        with pytest.raises(errors.TransportError, match=f"cannot connect to {address}") as broken:
+            await client.get(PODS, "a", "ns")
+    assert not broken.value.maybe_sent
+
+
+async def test_an_unknown_host_is_named() -> None:
+    async with KubeClient(Connection.to_address("https://no-such-host.invalid:6443")) as client:
+        with pytest.raises(errors.TransportError, match=r"no-such-host\.invalid:6443") as broken:
+            await client.get(PODS, "a", "ns")
+    assert not broken.value.maybe_sent
+
+
+async def test_what_is_no_http_is_an_error_of_transport() -> None:
+    async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"\x15\x03\x01\x00\x02\x02\x46")
+        writer.close()
+
+    async with await asyncio.start_server(babble, "127.0.0.1", 0) as babbler:
+        port = babbler.sockets[0].getsockname()[1]
+        async with KubeClient(Connection.to_address(f"http://127.0.0.1:{port}")) as client:
+            with pytest.raises(errors.TransportError) as broken:
+                await client.create(PODS, b"{}", "ns")
+    assert broken.value.maybe_sent
+
+
+async def test_a_closed_client_says_so(server: FaultyServer, client: KubeClient, clock: VirtualClockLoop) -> None:
+    server.then(silence())
+    waiting = asyncio.create_task(client.get(PODS, "a", "ns"))
+    await clock.settled()
+    await client.close()
+    with pytest.raises(errors.TransportError):
+        await waiting
+    with pytest.raises(errors.TransportError, match="closed"):
+        await client.get(PODS, "a", "ns")
+
+
+async def test_a_large_body_arrives_whole(server: FaultyServer, client: KubeClient) -> None:
+    server.otherwise = answer()
+    body = orjson.dumps({"data": "x" * 3_000_000})
+    await client.create(CONFIGMAPS, body, "ns")
+    assert server.seen[0].body == body
+
+
+async def test_the_limit_is_shared_fairly(server: FaultyServer) -> None:
+    server.otherwise = answer()
+    async with (
+        KubeClient(Connection.to_address(server.url), limiter=Limiter(10, 1)) as client,
+        asyncio.TaskGroup() as group,
+    ):
+        for owner in ["big"] * 8 + ["small"]:
+            group.create_task(client.create(PODS, b"{}", owner, owner=owner))
+    order = [request.path.split("/")[4] for request in server.seen]
+    assert order.index("small") <= 2
+    assert server.seen[-1].at - server.seen[0].at == pytest.approx(0.8, abs=0.01)
+
+
+async def test_a_watch_brings_lines_of_any_length(server: FaultyServer, client: KubeClient) -> None:
+    huge = event("ADDED", {"spec": "x" * 5_000_000})
+    small = event("MODIFIED", {"spec": "y"})
+    server.then(stream(small[:5], 1.0, small[5:] + huge + b"\n" + small + small))
+    async with client.watch(PODS, "ns", resource_version="7", timeout_seconds=300) as lines:
+        assert [line + b"\n" async for line in lines] == [small, huge, small, small]
+    assert server.seen[0].query == {
+        "watch": "true",
+        "resourceVersion": "7",
+        "timeoutSeconds": "300",
+        "allowWatchBookmarks": "true",
+    }
+
+
+@pytest.mark.parametrize("end", ["in a line", "between lines"])
+async def test_a_watch_that_breaks_off(server: FaultyServer, client: KubeClient, end: str) -> None:
+    line = event("ADDED", {})
+    server.then(stream(line + (line[:9] if end == "in a line" else b""), end="drop"))
+    async with client.watch(PODS, resource_version="7") as lines:
+        assert await anext(lines) + b"\n" == line
+        with pytest.raises(errors.TransportError):
+            await anext(lines)
+
+
+async def test_a_watch_that_ends_within_a_line_did_not_end_well(server: FaultyServer, client: KubeClient) -> None:
+    server.then(stream(b'{"type":"ADD'))
+    async with client.watch(PODS, resource_version="7") as lines:
+        with pytest.raises(errors.TransportError, match="middle of a line"):
+            await anext(lines)
+
+
+async def test_a_watch_that_falls_silent_is_noticed(
+    server: FaultyServer, client: KubeClient, clock: VirtualClockLoop, exchanges: list[Exchange]
+) -> None:
+    server.then(stream(80.0, event("BOOKMARK", {}), 80.0, event("BOOKMARK", {}), end="hang"))
+    began = clock.time()
+    async with client.watch(PODS, resource_version="7") as lines:
+        await anext(lines)
+        await anext(lines)
+        with pytest.raises(errors.SilenceError):
+            await anext(lines)
+    assert 250 <= clock.time() - began <= 252
+    assert exchanges[0][:3] == ("watch", "pods", 200)
+
+
+async def test_a_watch_that_is_refused(server: FaultyServer, client: KubeClient) -> None:
+    server.then(status(410, "Expired"), answer("no", 200), status(429, "TooManyRequests", headers={"Retry_After": "3"}))
+    with pytest.raises(errors.Gone):
+        async with client.watch(PODS, resource_version="7"):
+            pass
+    async with client.watch(PODS, resource_version="7") as lines:
+        with pytest.raises(errors.TransportError):
+            await anext(lines)
+    with pytest.raises(errors.TooManyRequests) as refused:
+        async with client.watch(PODS, resource_version="7"):
+            pass
+    assert refused.value.retry_after == 3.0
+
+
+async def test_watches_do_not_use_up_the_connections_of_requests(server: FaultyServer) -> None:
+    server.otherwise = stream(end="hang")
+    async with (
+        KubeClient(Connection.to_address(server.url), max_connections=1) as client,
+        client.watch(PODS, resource_version="1"),
+        client.watch(NODES, resource_version="1"),
+    ):
+        server.otherwise = answer(b"[]")
+        assert await client.get(PODS, "a", "ns") == b"[]"
+
+
+async def test_leaving_a_watch_closes_its_connection(server: FaultyServer, client: KubeClient) -> None:
+    server.then(stream(event("ADDED", {}), end="hang"), stream())
+    async with client.watch(PODS, resource_version="1") as lines:
+        await anext(lines)
+    async with client.watch(PODS, resource_version="1") as lines:
+        assert [line async for line in lines] == []
+    assert server.connections == 2
