@@ -52,7 +52,7 @@ def _object_defaulter(properties: Mapping[str, Any]) -> Defaulter:
         if not isinstance(value, dict):
             return value
         result = value
-        if None in value.values():
+        if None in value.values() and any(key in droppable and value[key] is None for key in value):
             result = {key: member for key, member in value.items() if member is not None or key not in droppable}
         for name, default, null_is_absent in defaults:
             if name not in result or (result[name] is None and null_is_absent):

@@ -1,0 +1,179 @@
+"""Refusals say what a real server says: texts captured from 1.20.2 and 1.36."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from frameworkcontroller.local.apiserver import causes, kinds, status
+from frameworkcontroller.local.apiserver.causes import Cause
+from frameworkcontroller.local.apiserver.status import StatusError
+
+FRAMEWORKS = replace(
+    kinds.CONFIGMAPS,
+    group="frameworkcontroller.microsoft.com",
+    kind="Framework",
+    plural="frameworks",
+    singular="framework",
+    list_kind="FrameworkList",
+)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "code", "reason", "message", "details"),
+    [
+        (
+            status.not_found(kinds.PODS, "x"),
+            404,
+            "NotFound",
+            'pods "x" not found',
+            {"name": "x", "kind": "pods"},
+        ),
+        (
+            status.not_found(FRAMEWORKS, "x"),
+            404,
+            "NotFound",
+            'frameworks.frameworkcontroller.microsoft.com "x" not found',
+            {"name": "x", "group": "frameworkcontroller.microsoft.com", "kind": "frameworks"},
+        ),
+        (
+            status.already_exists(kinds.CONFIGMAPS, "a"),
+            409,
+            "AlreadyExists",
+            'configmaps "a" already exists',
+            {"name": "a", "kind": "configmaps"},
+        ),
+        (
+            status.conflict(kinds.CONFIGMAPS, "a"),
+            409,
+            "Conflict",
+            'Operation cannot be fulfilled on configmaps "a": the object has been modified; please apply your changes '
+            "to the latest version and try again",
+            {"name": "a", "kind": "configmaps"},
+        ),
+        (
+            status.delete_uid_mismatch(kinds.CONFIGMAPS, "a", "zzz", "5d1c"),
+            409,
+            "Conflict",
+            'Operation cannot be fulfilled on ConfigMap "a": the UID in the precondition (zzz) does not match the UID '
+            "in record (5d1c). The object might have been deleted and then recreated",
+            {"name": "a", "kind": "ConfigMap"},
+        ),
+        (
+            status.delete_version_mismatch(kinds.CONFIGMAPS, "a", "1", "212"),
+            409,
+            "Conflict",
+            'Operation cannot be fulfilled on ConfigMap "a": the ResourceVersion in the precondition (1) does not '
+            "match the ResourceVersion in record (212). The object might have been modified",
+            {"name": "a", "kind": "ConfigMap"},
+        ),
+        (
+            status.exceeded_quota(kinds.PODS, "p", "q", {"pods": "1"}, {"pods": "2"}, {"pods": "2"}),
+            403,
+            "Forbidden",
+            'pods "p" is forbidden: exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2',
+            {"name": "p", "kind": "pods"},
+        ),
+        (
+            status.method_not_allowed(),
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+            {},
+        ),
+        (
+            status.too_large_resource_version(99999999, 216),
+            504,
+            "Timeout",
+            "Timeout: Too large resource version: 99999999, current: 216",
+            {
+                "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+                "retryAfterSeconds": 1,
+            },
+        ),
+        (status.too_old(3, 7), 410, "Expired", "too old resource version: 3 (7)", None),
+    ],
+)
+def test_a_refusal_is_a_status(
+    refusal: StatusError, code: int, reason: str, message: str, details: dict[str, object] | None
+) -> None:
+    body = refusal.body()
+    assert (body["code"], body["reason"], body["message"]) == (code, reason, message)
+    assert body.get("details") == details
+    assert (body["kind"], body["apiVersion"], body["status"]) == ("Status", "v1", "Failure")
+
+
+def test_one_cause_stands_as_it_is() -> None:
+    refusal = status.invalid(
+        kinds.CONFIGMAPS, "", [causes.required("metadata.name", "name or generateName is required")]
+    )
+    assert refusal.message == 'ConfigMap "" is invalid: metadata.name: Required value: name or generateName is required'
+    assert refusal.body()["details"] == {
+        "kind": "ConfigMap",
+        "causes": [
+            {
+                "reason": "FieldValueRequired",
+                "message": "Required value: name or generateName is required",
+                "field": "metadata.name",
+            }
+        ],
+    }
+
+
+def test_several_causes_stand_in_brackets_each_text_once() -> None:
+    immutable = causes.invalid("metadata.uid", "1", "field is immutable")
+    refusal = status.invalid(FRAMEWORKS, "f", [immutable, immutable, causes.too_many("spec.l", 4, 3)])
+    assert refusal.message == (
+        'Framework.frameworkcontroller.microsoft.com "f" is invalid: [metadata.uid: Invalid value: "1": field is '
+        "immutable, spec.l: Too many: 4: must have at most 3 items]"
+    )
+    assert len(refusal.causes()) == 3
+
+
+def test_a_refusal_that_can_be_retried_says_when() -> None:
+    assert status.too_many_requests("slow down", 7).headers() == {"Retry-After": "7"}
+    assert status.not_found(kinds.PODS, "x").headers() == {}
+
+
+def test_success_names_what_is_gone() -> None:
+    assert status.success(kinds.CONFIGMAPS, "a", "u")["details"] == {"name": "a", "kind": "configmaps", "uid": "u"}
+    assert "details" not in status.success()
+
+
+def test_a_terminating_namespace_is_named_as_the_cause() -> None:
+    refusal = status.namespace_terminating(kinds.CONFIGMAPS, "c", "n")
+    assert refusal.message == (
+        'configmaps "c" is forbidden: unable to create new content in namespace n because it is being terminated'
+    )
+    assert refusal.causes() == [
+        {
+            "reason": "NamespaceTerminating",
+            "message": "namespace n is being terminated",
+            "field": "metadata.namespace",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("plain", '"plain"'),
+        ('a"b\\c', '"a\\"b\\\\c"'),
+        ("tab\tnew\n\x01\x7f", '"tab\\tnew\\n\\x01\\x7f"'),
+        ("ü 漢", '"ü 漢"'),
+        ("\u200b\U000e0001", '"\\u200b\\U000e0001"'),
+        (True, "true"),
+        (9, "9"),
+        (0.3, "0.3"),
+        (None, '"null"'),
+        ({"name": "a"}, '{"name":"a"}'),
+        (["b"], '["b"]'),
+    ],
+)
+def test_values_are_shown_as_go_shows_them(value: object, shown: str) -> None:
+    assert causes.shown(value) == shown
+
+
+def test_a_cause_leaves_out_what_is_empty() -> None:
+    assert Cause("Reason", "message", "").body() == {"reason": "Reason", "message": "message"}
