@@ -1,94 +1,237 @@
-"""Having a CustomResourceDefinition in place: created, brought up to date, and established."""
+"""Installs a CustomResourceDefinition, or brings it up to date, and waits until its resource is served."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
 
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.errors import KubeError, NotFound, TransportError
+from frameworkcontroller.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    KubeError,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    TransportError,
+)
 from frameworkcontroller.kube.resources import CRDS
 
-_OURS: Final = ("group", "scope", "names")
+_log: Final = logging.getLogger(__name__)
+
+_FIRST_CHECK_SECONDS: Final = 0.1
 
 
-class CrdNotEstablished(KubeError):
-    """The API server holds the CustomResourceDefinition but does not serve it. The text says why."""
+class CrdError(KubeError):
+    """The resource type cannot be served as it must; the message says why, and what to do."""
 
 
-async def ensure_crd(client: KubeClient, manifest: dict[str, Any], *, interval: float, timeout: float) -> None:
-    """Have the CustomResourceDefinition ``manifest`` in place, and wait until it is served.
+async def ensure_crd(
+    client: KubeClient, manifest: Mapping[str, Any], *, check_interval: float = 1.0, timeout: float = 60.0
+) -> dict[str, Any]:
+    """Create the CRD, or update it if it differs from ``manifest``, and return it once it is established.
 
-    One that exists is replaced only if it lacks something of ``manifest``. What others put there stays: labels,
-    annotations, versions of theirs, conversion. Asks every ``interval`` seconds whether it is established.
+    An update changes what the manifest speaks of and nothing else: labels and annotations of others, a conversion
+    webhook, versions that the manifest does not know (of a newer release) and which version is stored then all stay.
+    One that is established and up to date costs a single request.
 
-    Raises:
-        CrdNotEstablished: not within ``timeout`` seconds, or its names are another's.
-        KubeError: the API server refuses, or does not answer; AlreadyExists and Conflict if somebody did the same.
+    Whoever may not write CRDs goes on with the one that is there, with a warning if it differs; if CRDs may not even be
+    read, it is enough that the resource type is served. A server that cannot be reached, or is overloaded, is asked
+    again until ``timeout`` seconds have passed; checks are ``check_interval`` seconds apart, the first ones less.
+
+    Raises CrdError: not established in time; its names are taken by another CRD; it is not there and may not be
+    created; the server refuses the manifest. Raises another KubeError if that is how it stood at the end of the time.
     """
-    name = manifest["metadata"]["name"]
-    try:
-        live = _parse(await client.get(CRDS, name))
-    except NotFound:
-        live = _parse(await client.create(CRDS, orjson.dumps(manifest)))
-    else:
-        wanted = _updated(live, manifest)
-        if not _covers(live["spec"], wanted["spec"]):
-            live = _parse(await client.replace(CRDS, name, orjson.dumps(wanted)))
+    task = _Installation(client, manifest)
     try:
         async with asyncio.timeout(timeout):
-            while not _established(live):
-                await asyncio.sleep(interval)
-                live = _parse(await client.get(CRDS, name))
+            return await task.run(check_interval)
     except TimeoutError:
-        conditions = (live.get("status") or {}).get("conditions") or "none"
-        raise CrdNotEstablished(
-            f"CustomResourceDefinition {name} is not established after {timeout:g} s; its conditions: {conditions}"
+        if task.trouble is not None:
+            raise task.trouble from None
+        raise CrdError(
+            f"CustomResourceDefinition {task.name} was not established within {timeout:g} s: {task.stands}"
         ) from None
 
 
-def _updated(live: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any]:
-    """``live`` with the spec brought up to ``manifest``."""
-    spec = dict(live["spec"])
-    for field in _OURS:
-        spec[field] = {**spec[field], **manifest["spec"][field]} if field == "names" else manifest["spec"][field]
-    versions = manifest["spec"]["versions"]
-    ours = {version["name"] for version in versions}
-    # Objects may be stored in a version that we do not know: it has to stay, though no longer as the stored one.
-    others = [{**version, "storage": False} for version in spec["versions"] if version["name"] not in ours]
-    spec["versions"] = [*versions, *others]
-    # Left over from apiextensions v1beta1; with it, the schema's defaults would be refused.
-    if spec.get("preserveUnknownFields"):
-        spec["preserveUnknownFields"] = False
-    return {**live, "spec": spec}
+class _Installation:
+    def __init__(self, client: KubeClient, manifest: Mapping[str, Any]) -> None:
+        self.name: str = manifest["metadata"]["name"]
+        self.stands = "it was not answered"
+        """How it stood when last looked at."""
+        self.trouble: KubeError | None = None
+        """Why the last request failed, if it did."""
+        self._client = client
+        self._manifest = manifest
+        self._may_update = True
 
+    async def run(self, check_interval: float) -> dict[str, Any]:
+        pause = min(_FIRST_CHECK_SECONDS, check_interval)
+        while True:
+            wait = pause
+            try:
+                served = await self._step()
+                self.trouble = None
+            except (TransportError, ServerError, TooManyRequests) as error:
+                if self.trouble is None:
+                    _log.warning("CustomResourceDefinition %s: trying again: %s", self.name, error)
+                self.trouble = error
+                wait = max(wait, (error.retry_after or 0.0) if isinstance(error, ApiError) else 0.0)
+            else:
+                if served is not None:
+                    return served
+            await asyncio.sleep(wait)
+            pause = min(2 * pause, check_interval)
 
-def _covers(live: Any, wanted: Any) -> bool:
-    """Whether ``live`` has all that ``wanted`` has; an API server adds defaults of its own."""
-    if isinstance(wanted, dict):
-        return isinstance(live, dict) and all(key in live and _covers(live[key], wanted[key]) for key in wanted)
-    if isinstance(wanted, list):
-        return isinstance(live, list) and len(live) == len(wanted) and all(map(_covers, live, wanted))
-    return bool(live == wanted)
-
-
-def _established(crd: dict[str, Any]) -> bool:
-    conditions = {item["type"]: item for item in (crd.get("status") or {}).get("conditions") or ()}
-    names = conditions.get("NamesAccepted")
-    if names is not None and names["status"] == "False":
-        raise CrdNotEstablished(
-            f"CustomResourceDefinition {crd['metadata']['name']}: its names are not accepted: {names.get('message')}"
+    async def _step(self) -> dict[str, Any] | None:
+        """Do the next thing that is to be done; the CRD, if that was all."""
+        try:
+            crd = orjson.loads(await self._client.get(CRDS, self.name))
+        except NotFound:
+            crd = await self._create()
+        except Forbidden as refused:
+            return await self._accept_unseen(refused)
+        if crd is None:
+            return None
+        if crd["metadata"].get("deletionTimestamp"):
+            self.stands = "it is being deleted, until which it cannot be created again"
+            return None
+        wanted = updated(crd, self._manifest)
+        if wanted is not None and self._may_update:
+            crd = await self._update(crd, wanted)
+            if crd is None:
+                return None
+        conditions = {condition.get("type"): condition for condition in crd.get("status", {}).get("conditions") or ()}
+        if conditions.get("Established", {}).get("status") == "True":
+            return dict(crd)
+        names = conditions.get("NamesAccepted", {})
+        if names.get("status") == "False":
+            raise CrdError(
+                f"CustomResourceDefinition {self.name}: its names are not accepted: {names.get('message')} "
+                "(another CustomResourceDefinition has them; remove one of the two)"
+            )
+        self.stands = (
+            "; ".join(
+                f"{kind} is {condition.get('status')}: {condition.get('message')}"
+                for kind, condition in conditions.items()
+            )
+            or "the server has not looked at it yet"
         )
-    return bool(conditions.get("Established", {}).get("status") == "True")
+        return None
+
+    async def _create(self) -> dict[str, Any] | None:
+        try:
+            body = await self._client.create(CRDS, orjson.dumps(self._manifest))
+        except AlreadyExists:
+            return None
+        except Forbidden as refused:
+            raise CrdError(
+                f"CustomResourceDefinition {self.name} is not installed and may not be created from here, so install "
+                f"it, for example with kubectl apply: {refused}"
+            ) from refused
+        except (ServerError, TooManyRequests):
+            raise
+        except ApiError as refused:
+            raise CrdError(f"CustomResourceDefinition {self.name} was refused: {refused}") from refused
+        _log.info("Created CustomResourceDefinition %s", self.name)
+        return dict(orjson.loads(body))
+
+    async def _update(self, crd: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any] | None:
+        try:
+            body = await self._client.replace(CRDS, self.name, orjson.dumps(wanted))
+        except (Conflict, NotFound):
+            return None
+        except Forbidden as refused:
+            self._may_update = False
+            _log.warning(
+                "CustomResourceDefinition %s differs from this release's and may not be updated from here: %s",
+                self.name,
+                refused,
+            )
+            return crd
+        except (ServerError, TooManyRequests):
+            raise
+        except ApiError as refused:
+            raise CrdError(
+                f"CustomResourceDefinition {self.name} could not be brought up to date: {refused}"
+            ) from refused
+        after = dict(orjson.loads(body))
+        # An old server drops the parts of the schema that it does not know; then this changes nothing each time.
+        if after["metadata"].get("resourceVersion") != crd["metadata"].get("resourceVersion"):
+            _log.info("Brought CustomResourceDefinition %s up to date", self.name)
+        return after
+
+    async def _accept_unseen(self, refused: Forbidden) -> dict[str, Any] | None:
+        """Everybody may see which resource types are served: enough to go on, if ours is."""
+        spec = self._manifest["spec"]
+        for version in spec["versions"]:
+            try:
+                listing = orjson.loads(await self._client.raw("GET", f"/apis/{spec['group']}/{version['name']}"))
+            except NotFound:
+                continue
+            if any(resource.get("name") == spec["names"]["plural"] for resource in listing.get("resources") or ()):
+                _log.info("CustomResourceDefinition %s is served; it may not be read from here", self.name)
+                return dict(self._manifest)
+        raise CrdError(
+            f"CustomResourceDefinition {self.name} may not be read from here, and its resource type is not served, so "
+            f"install it, for example with kubectl apply: {refused}"
+        ) from refused
 
 
-def _parse(answer: bytes) -> dict[str, Any]:
-    try:
-        body = orjson.loads(answer)
-        if isinstance(body, dict) and isinstance(body.get("spec"), dict):
-            return body
-    except orjson.JSONDecodeError:
-        pass
-    raise TransportError(f"the API server's answer is not a CustomResourceDefinition: {answer[:100]!r}")
+def updated(existing: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+    """``existing`` with what ``manifest`` speaks of brought up to date; None if it is already."""
+    result = {**existing, "metadata": dict(existing["metadata"]), "spec": dict(existing["spec"])}
+    for kind in ("labels", "annotations"):
+        own = manifest["metadata"].get(kind)
+        if own:
+            result["metadata"][kind] = {**(existing["metadata"].get(kind) or {}), **own}
+    spec = result["spec"]
+    for key, value in manifest["spec"].items():
+        if key == "versions":
+            spec[key] = _merged_versions(existing["spec"].get(key) or [], value)
+        elif key == "names":
+            # Those that are left out have defaults, which the server has filled in.
+            spec[key] = {**(existing["spec"].get(key) or {}), **value}
+        else:
+            spec[key] = value
+    if spec.get("preserveUnknownFields") and "preserveUnknownFields" not in manifest["spec"]:
+        # As v1beta1 had it by default; it forbids defaults in the schema.
+        spec["preserveUnknownFields"] = False
+    return None if _normal(result) == _normal(existing) else result
+
+
+def _merged_versions(existing: list[Any], own: list[Any]) -> list[Any]:
+    names = {version["name"] for version in own}
+    others = [version for version in existing if version["name"] not in names]
+    stored_by_others = any(version.get("storage") for version in others)
+    # Exactly one version is stored. If that is one that we do not know, a newer release has been here.
+    mine = [{**version, "storage": False} if stored_by_others else version for version in own]
+    order = {version["name"]: number for number, version in enumerate(existing)}
+    return sorted([*mine, *others], key=lambda version: order.get(version["name"], len(order)))
+
+
+def _normal(value: Any, key: str = "") -> Any:
+    """Without the members that a server leaves out when it writes an object, being the same as absent ones.
+
+    Too much of a difference costs a request that changes nothing; a difference too few, an outdated schema.
+    """
+    if key in ("default", "enum", "example"):
+        return value
+    if isinstance(value, Mapping):
+        members = {name: _normal(member, name) for name, member in value.items()}
+        if key in ("properties", "labels", "annotations"):
+            return members
+        return {
+            name: member
+            for name, member in members.items()
+            if not (member is None or member is False or member in ("", []) or (name == "priority" and member == 0))
+        }
+    if isinstance(value, list):
+        return [_normal(member) for member in value]
+    return value
