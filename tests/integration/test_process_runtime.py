@@ -444,6 +444,57 @@ async def test_names_of_the_pod(node: Node) -> None:
     assert lines[3] == "default"
 
 
+async def test_other_users(node: Node) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can be another user")
+    mount = [{"name": "v", "mountPath": "/vol"}]
+    container = sh(
+        "id -u; id -g; id -G; echo mine > file; echo too > /vol/file; echo said > /dev/termination-log",
+        securityContext={"runAsUser": 1234, "runAsGroup": 2345},
+        volumeMounts=mount,
+    )
+    uid = await node.run(
+        pod_manifest(
+            container,
+            securityContext={"runAsUser": 1, "supplementalGroups": [3456], "fsGroup": 4567},
+            volumes=[{"name": "v", "emptyDir": {}}],
+        )
+    )
+    if node.runtime.mounts_work:
+        assert node.pods.phase(uid) == "Succeeded", await node.output()
+        assert node.terminated(uid)["message"] == "said\n"
+    assert (await node.output()).splitlines()[:3] == ["1234", "2345", "2345 3456 4567"]
+    uid = await node.run(pod_manifest(sh("true"), name="r", securityContext={"runAsNonRoot": True}))
+    status = node.pods.status(uid)
+    assert (status["phase"], status["reason"]) == ("Failed", "RootRefused")
+    assert "give it runAsUser" in status["message"]
+    pid = node.pods.admit(pod_manifest(sh("sleep 1000", securityContext={"runAsUser": 1234}), name="s"))
+    await node.until(lambda: node.pods.phase(pid) == "Running")
+
+
+async def test_it_can_be_interrupted_while_it_prepares(node: Node) -> None:
+    """A deletion that comes while a ConfigMap is still being read, and one before the process is there."""
+    gate = asyncio.Event()
+    get = node.objects.get
+
+    async def slow(resource: Resource, name: str, namespace: str | None = None) -> bytes:
+        await gate.wait()
+        return await get(resource, name, namespace)
+
+    node.objects.get = slow  # type: ignore[method-assign]  # the point of the test
+    starting = node.pods.admit(pod_manifest(sh("true", envFrom=[{"configMapRef": {"name": "c"}}]), name="f-a-0"))
+    preparing = node.pods.admit(
+        pod_manifest(sh("true"), name="f-a-1", volumes=[{"name": "c", "configMap": {"name": "c"}}])
+    )
+    await node.until(lambda: node.pods.status(starting).get("podIP"))
+    for uid in (starting, preparing):
+        node.pods.delete(uid)
+        assert node.pods.pod(uid).life.dead
+        await node.pods.host.forget(uid)
+    assert list((node.directory / "pods").iterdir()) == []
+    gate.set()
+
+
 async def test_deadline(node: Node) -> None:
     uid = await node.run(pod_manifest(sh("sleep 1000"), activeDeadlineSeconds=1))
     assert node.pods.status(uid)["reason"] == "DeadlineExceeded"
@@ -486,6 +537,22 @@ async def test_the_end_of_the_spawner_ends_the_containers_and_another_takes_over
     await node.until(lambda: node.pods.container(uid)["restartCount"] == 1 and node.pods.container(uid)["ready"])
     assert node.pods.container(uid)["lastState"]["terminated"]["exitCode"] == 137
     assert not alive(pid)
+
+
+async def test_the_end_of_a_monitor_ends_its_container_and_no_other(node: Node) -> None:
+    first = node.pods.admit(pod_manifest(sh("echo $$; sh -c 'echo $$; sleep 1000' & wait"), name="f-a-0"))
+    second = node.pods.admit(pod_manifest(sh("sleep 1000"), name="f-a-1"))
+    await node.until(lambda: node.pods.phase(first) == node.pods.phase(second) == "Running")
+    pids: list[int] = []
+    while len(pids) < 2:
+        await asyncio.sleep(0.01)
+        pids = [int(line) for line in (await node.output(name="f-a-0")).split()]
+    monitor = int(Path(f"/proc/{pids[0]}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(monitor, signal.SIGKILL)
+    await node.until(lambda: node.pods.phase(first) == "Failed")
+    assert node.terminated(first)["exitCode"] == 137
+    await node.until(lambda: not any(map(alive, pids)))
+    assert node.pods.phase(second) == "Running"
 
 
 async def test_nothing_outlives_a_controller_that_is_killed(tmp_path: Path) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
+
+_SLACK: Final = 64
+"""How many entries that are no longer valid are not worth sweeping out."""
 
 
 class Timers(Generic[K]):
@@ -33,6 +36,9 @@ class Timers(Generic[K]):
             return
         self._due[key] = due
         self._count += 1
+        if len(self._heap) > 2 * len(self._due) + _SLACK:
+            self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0] and entry[2] != key]
+            heapq.heapify(self._heap)
         heapq.heappush(self._heap, (due, self._count, key))
         if self._heap[0][2] is key:
             self._arm()

@@ -29,6 +29,17 @@ async def test_timers_fire_in_order_and_only_as_last_set(clock: VirtualClockLoop
     assert len(timers) == 0
 
 
+async def test_timers_that_are_put_off_for_ever_take_no_room(clock: VirtualClockLoop) -> None:
+    fired: list[str] = []
+    timers: Timers[str] = Timers(fired.append)
+    timers.set("b", clock.time() + 5)
+    for number in range(10_000):
+        timers.set("a", clock.time() + 1 + number / 1_000_000)
+    assert len(timers._heap) < 100
+    await asyncio.sleep(10)
+    assert fired == ["a", "b"]
+
+
 async def test_a_timer_may_set_another_when_it_fires(clock: VirtualClockLoop) -> None:
     fired: list[float] = []
 
