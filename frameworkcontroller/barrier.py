@@ -472,18 +472,26 @@ class _Yaml:
     """
 
     _KEY = re.compile(r"""((?:[^\s:'"#\[\]{},&*!|>%@`?-]|-(?=\S))[^:#'"]*?|"[^"\\]*"|'[^']*')\s*:(?:\s+|$)""")
+    _UNSEEN = re.compile(r"[^\S ]|[\x00-\x1f\x7f-\x9f]")
     _DEEPEST = 50
 
     def __init__(self, text: str) -> None:
         self._lines: list[tuple[int, int, str]] = []
+        begun = False
         for number, line in enumerate(text.split("\n"), 1):
             content = line.strip(" \r")
-            if not content or content.startswith("#") or (content == "---" and not self._lines):
-                continue
             indent = len(line) - len(line.lstrip(" "))
-            if content.startswith("\t"):
-                self._refuse(number, "a tab")
-            if indent == 0 and (content.startswith(("---", "%")) or content == "..."):
+            comment = content.startswith("#")
+            # To YAML some of these end a line. Tabs are well in comments, and trouble anywhere else.
+            if self._UNSEEN.search(content.replace("\t", "") if comment else content):
+                self._refuse(number, "a tab, or a character that cannot be seen,")
+            if not content or comment:
+                continue
+            if content == "---" and indent == 0 and not begun:
+                begun = True
+                continue
+            begun = True
+            if indent == 0 and content.startswith(("---", "...", "%")):
                 self._refuse(number, "more than one document")
             self._lines.append((number, indent, content))
         self._next = 0
@@ -501,7 +509,7 @@ class _Yaml:
         number, _, content = self._lines[self._next]
         if depth > self._DEEPEST:
             self._refuse(number, "such deep nesting")
-        if content == "-" or content.startswith("- "):
+        if self._is_item(content):
             return self._list(indent, depth)
         return self._map(indent, depth)
 
@@ -509,13 +517,13 @@ class _Yaml:
         items = []
         while self._next < len(self._lines):
             number, found, content = self._lines[self._next]
-            if found != indent or not (content == "-" or content.startswith("- ")):
+            if found != indent or not self._is_item(content):
                 break
             rest = content[1:].lstrip(" ")
             if not rest or rest.startswith("#"):
                 self._next += 1
                 items.append(self._nested(indent + 1, depth))
-            elif self._KEY.match(rest) or rest.startswith("- "):
+            elif self._KEY.match(rest) or self._is_item(rest):
                 # The item's first line stands on the same line as its dash.
                 inner = indent + len(content) - len(rest)
                 self._lines[self._next] = (number, inner, rest)
@@ -529,7 +537,7 @@ class _Yaml:
         entries: dict[str, Any] = {}
         while self._next < len(self._lines):
             number, found, content = self._lines[self._next]
-            if found != indent or content == "-" or content.startswith("- "):
+            if found != indent or self._is_item(content):
                 break
             match = self._KEY.match(content)
             if match is None:
@@ -545,9 +553,13 @@ class _Yaml:
                 continue
             # A list may stand at the same indentation as its key.
             following = self._lines[self._next] if self._next < len(self._lines) else (0, -1, "")
-            as_deep = following[1] == indent and (following[2] == "-" or following[2].startswith("- "))
+            as_deep = following[1] == indent and self._is_item(following[2])
             entries[key] = self._nested(indent if as_deep else indent + 1, depth)
         return entries
+
+    @staticmethod
+    def _is_item(content: str) -> bool:
+        return content == "-" or content.startswith("- ")
 
     def _nested(self, least: int, depth: int) -> Any:
         if self._next == len(self._lines) or self._lines[self._next][1] < least:
@@ -572,7 +584,7 @@ class _Yaml:
                 return json.loads(text)
             except ValueError:
                 pass
-        elif text[0] not in "&*!|>%@`]},#" and not text.startswith(("- ", "? ")):
+        elif re.match(r"[&*!|>%@`\]},#]|[-?:](\s|$)", text) is None:
             plain = re.split(r"\s#", text, maxsplit=1)[0].strip()
             if ": " not in plain and not plain.endswith(":"):
                 return {"true": True, "false": False, "null": None, "~": None}.get(plain, plain)
@@ -683,10 +695,10 @@ def addresses(framework: dict[str, Any]) -> dict[str, list[str | None]]:
     """
     try:
         status = framework.get("status") or {}
-        statuses: dict[str, dict[int, str]] = {}
+        statuses: dict[str, dict[int, Any]] = {}
         for role in (status.get("attemptStatus") or {}).get("taskRoleStatuses") or ():
             statuses[role["name"]] = {
-                task["index"]: task["attemptStatus"].get("podIP") or ""
+                task["index"]: task["attemptStatus"].get("podIP")
                 for task in role.get("taskStatuses") or ()
                 if not task.get("deletionPending")
             }
@@ -702,7 +714,9 @@ def addresses(framework: dict[str, Any]) -> dict[str, list[str | None]]:
         raise CheckFailed(f"the Framework is not as it should be: {type(error).__name__}: {error}") from error
 
 
-def _checked(ip: str | None) -> str | None:
+def _checked(ip: Any) -> str | None:
+    if not isinstance(ip, (str, type(None))):
+        raise TypeError(f"{ip!r} is no IP")
     return str(ipaddress.ip_address(ip)) if ip else None
 
 

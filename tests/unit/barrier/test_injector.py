@@ -1,0 +1,144 @@
+"""injector.sh, sourced by the shells that containers have."""
+
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from frameworkcontroller.barrier import addresses, injector
+from tests.support.barrier_world import framework
+
+SHELLS = [
+    ["dash"],
+    ["bash"],
+    ["bash", "--posix"],
+    # Alpine's, in whose images the barrier was first run.
+    *([["busybox", "sh"]] if shutil.which("busybox") else []),
+]
+
+IPS = {"server": ["10.0.0.1"], "worker2": ["10.0.1.1", "10.0.1.2"]}
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "injector.sh"
+    path.write_text(injector(IPS))
+    return path
+
+
+def shell(command: Sequence[str], script: str, directory: Path, environ: Mapping[str, str] | None = None) -> str:
+    """What such a script prints. It must not fail, nor complain."""
+    done = subprocess.run(
+        [*command, "-c", script], cwd=directory, env={"PATH": "/usr/bin:/bin", **(environ or {})},
+        capture_output=True, text=True, check=False, timeout=30,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.mark.parametrize("command", SHELLS, ids=" ".join)
+class TestSourced:
+    def test_exports_ips_and_addresses(self, command: list[str], script: Path) -> None:
+        printed = shell(
+            command,
+            "export FB_SERVER_PORT=4001 FB_WORKER2_PORT=5001; . ./injector.sh; env | grep ^FB_ | sort",
+            script.parent,
+        )
+        assert printed.splitlines() == [
+            "FB_SERVER_ADDRESSES=10.0.0.1:4001",
+            "FB_SERVER_IPS=10.0.0.1",
+            "FB_SERVER_PORT=4001",
+            "FB_WORKER2_ADDRESSES=10.0.1.1:5001,10.0.1.2:5001",
+            "FB_WORKER2_IPS=10.0.1.1,10.0.1.2",
+            "FB_WORKER2_PORT=5001",
+        ]
+
+    def test_twice_with_two_sets_of_ports(self, command: list[str], script: Path) -> None:
+        printed = shell(
+            command,
+            "FB_SERVER_PORT=1 FB_WORKER2_PORT=2; . ./injector.sh; echo $FB_SERVER_ADDRESSES $FB_WORKER2_ADDRESSES\n"
+            "FB_SERVER_PORT=3 FB_WORKER2_PORT=4; . ./injector.sh; echo $FB_SERVER_ADDRESSES $FB_WORKER2_ADDRESSES",
+            script.parent,
+        )
+        assert printed.splitlines() == [
+            "10.0.0.1:1 10.0.1.1:2,10.0.1.2:2",
+            "10.0.0.1:3 10.0.1.1:4,10.0.1.2:4",
+        ]
+
+    def test_by_a_strict_caller_who_set_no_ports(self, command: list[str], script: Path) -> None:
+        printed = shell(command, "set -eu; . ./injector.sh; echo $FB_WORKER2_IPS $FB_SERVER_ADDRESSES", script.parent)
+        assert printed == "10.0.1.1,10.0.1.2 10.0.0.1:\n"
+
+    def test_nothing_else_is_left_behind(self, command: list[str], script: Path) -> None:
+        printed = shell(command, "set > before; . ./injector.sh; set > after; diff before after || :", script.parent)
+        ours = {line for line in printed.splitlines() if line.startswith(">") and not line.startswith("> _=")}
+        assert {line[2:].partition("=")[0] for line in ours} - {"BASH_ARGC", "BASH_ARGV", "PIPESTATUS"} == {
+            "FB_SERVER_ADDRESSES",
+            "FB_SERVER_IPS",
+            "FB_WORKER2_ADDRESSES",
+            "FB_WORKER2_IPS",
+        }
+
+    def test_whatever_the_port_holds_is_not_run(self, command: list[str], script: Path) -> None:
+        port = '$(touch run)`touch run`";touch run;" * \\'
+        printed = shell(
+            command, '. ./injector.sh; printf %s "$FB_SERVER_ADDRESSES"', script.parent, {"FB_SERVER_PORT": port}
+        )
+        assert printed == f"10.0.0.1:{port}"
+        assert not (script.parent / "run").exists()
+
+    def test_ipv6(self, command: list[str], tmp_path: Path) -> None:
+        (tmp_path / "injector.sh").write_text(injector({"a": ["fd00::1", "fd00::2"]}))
+        printed = shell(command, "FB_A_PORT=80; . ./injector.sh; echo $FB_A_IPS $FB_A_ADDRESSES", tmp_path)
+        assert printed == "fd00::1,fd00::2 [fd00::1]:80,[fd00::2]:80\n"
+
+    def test_a_role_without_tasks(self, command: list[str], tmp_path: Path) -> None:
+        (tmp_path / "injector.sh").write_text(injector({"a": []}))
+        assert shell(command, "FB_A_PORT=80; . ./injector.sh; env | grep -c ^FB_A_.*=$", tmp_path) == "2\n"
+
+    def test_ten_thousand_tasks_leave_programs_runnable(self, command: list[str], tmp_path: Path) -> None:
+        """Linux starts none with a variable as long as all their addresses. The shell itself still has them."""
+        ips = [f"10.{index // 250}.{index % 250}.100" for index in range(10_000)]
+        (tmp_path / "injector.sh").write_text(injector({"a": ips, "b": ["10.0.0.1"]}))
+        printed = shell(
+            command,
+            "FB_A_PORT=80 FB_B_PORT=81; . ./injector.sh 2>said; /bin/cat said\n"
+            'echo "$FB_A_IPS"; echo "$FB_A_ADDRESSES"; env | grep ^FB_.*S=',
+            tmp_path,
+        )
+        assert printed.splitlines() == [
+            "injector.sh: FB_A_IPS is set for this shell only: too long to be exported",
+            "injector.sh: FB_A_ADDRESSES is set for this shell only: too long to be exported",
+            ",".join(ips),
+            ",".join(f"{ip}:80" for ip in ips),
+            "FB_B_IPS=10.0.0.1",
+            "FB_B_ADDRESSES=10.0.0.1:81",
+        ]
+
+    def test_what_just_fits_is_exported(self, command: list[str], tmp_path: Path) -> None:
+        """Whether it does, only the port tells."""
+        ips = [f"10.{index // 250}.{index % 250}.100" for index in range(5_000)]
+        (tmp_path / "injector.sh").write_text(injector({"a": ips}))
+        printed = shell(command, "FB_A_PORT=80; . ./injector.sh; env | grep ^FB_A_ADDRESSES=", tmp_path)
+        assert printed == "FB_A_ADDRESSES=" + ",".join(f"{ip}:80" for ip in ips) + "\n"
+
+
+@given(
+    st.dictionaries(
+        st.text("abcxyz019", min_size=1, max_size=63), st.lists(st.ip_addresses(), max_size=4), min_size=1, max_size=4
+    )
+)
+def test_whatever_passes_the_barrier_is_no_shell_code(roles: dict[str, list[object]]) -> None:
+    ips = addresses(framework({role: [str(ip) for ip in of_role] for role, of_role in roles.items()}))
+    text = injector({role: [ip for ip in of_role if ip is not None] for role, of_role in ips.items()})
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            variable, _, value = line.removeprefix("export ").partition("=")
+            assert variable.startswith("FB_")
+            assert set(value.replace(f"${{{variable.replace('_ADDRESSES', '_PORT')}-}}", "")) <= set(
+                '"0123456789abcdef.:,[]'
+            )

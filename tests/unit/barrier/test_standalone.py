@@ -1,0 +1,142 @@
+"""The barrier as the one file that is copied into images of others."""
+
+import ast
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from frameworkcontroller import barrier
+from tests.support.barrier_world import ENVIRON, IDENTITY, NAME, StubApi, framework, written
+
+FILE = Path(barrier.__file__)
+OLDEST = (3, 7)
+VERMIN = str(Path(sys.executable).with_name("vermin"))
+OTHERS = [f"python3.{minor}" for minor in range(OLDEST[1], 15)]
+READY = {"server": ["10.0.0.1"], "worker": ["10.0.1.1", "10.0.1.2"]}
+
+
+def works(python: str) -> bool:
+    """Whether there is such a Python here: some tools leave a stand-in that only says that there is none."""
+    path = shutil.which(python)
+    return path is not None and subprocess.run([path, "-V"], capture_output=True, check=False).returncode == 0
+
+
+@pytest.fixture
+def api() -> Iterator[StubApi]:
+    with StubApi() as stub:
+        stub.current = framework(READY)
+        yield stub
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Path:
+    """A copy, under the name that it has in images."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    copy = folder / "frameworkbarrier"
+    shutil.copy(FILE, copy)
+    return copy
+
+
+def run(command: list[str], directory: Path, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=directory, env=environ, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_syntax_is_that_of_the_oldest_python() -> None:
+    ast.parse(FILE.read_text(), feature_version=OLDEST)
+
+
+def test_library_is_that_of_the_oldest_python(tmp_path: Path) -> None:
+    done = run([VERMIN, "--no-tips", "-vvv", "-t=3.7-", str(FILE)], tmp_path, {})
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_check_of_the_library_finds_what_is_newer(tmp_path: Path) -> None:
+    newer = tmp_path / "newer.py"
+    newer.write_text(FILE.read_text() + "\nPath('x').unlink(missing_ok=True)\nimport graphlib\n")
+    assert run([VERMIN, "-t=3.7-", str(newer)], tmp_path, {}).returncode != 0
+
+
+def test_is_executable_by_itself() -> None:
+    assert os.access(FILE, os.X_OK)
+    assert FILE.read_text().startswith("#!/usr/bin/env python3\n")
+
+
+def test_runs_by_its_first_line(api: StubApi, alone: Path, tmp_path: Path) -> None:
+    environ = {**ENVIRON, **IDENTITY, "KUBE_APISERVER_ADDRESS": api.address, "PATH": os.environ["PATH"]}
+    done = run([str(alone)], tmp_path, environ)
+    assert done.returncode == 0, done.stderr
+    assert written(tmp_path) == api.current
+    assert "FB_WORKER_IPS" in (tmp_path / "injector.sh").read_text()
+
+
+def test_runs_as_console_script(api: StubApi, tmp_path: Path) -> None:
+    script = Path(sys.executable).with_name("frameworkbarrier")
+    done = run([str(script)], tmp_path, {**ENVIRON, "KUBE_APISERVER_ADDRESS": api.address})
+    assert done.returncode == 0, done.stderr
+
+
+def test_runs_isolated_on_every_python_that_is_here(api: StubApi, alone: Path, tmp_path: Path) -> None:
+    for python in [sys.executable, *filter(works, OTHERS)]:
+        directory = tmp_path / Path(python).name
+        directory.mkdir()
+        # All of the environment, since tools that keep several Pythons look there for which one is meant.
+        environ = {**os.environ, **ENVIRON, **IDENTITY, "KUBE_APISERVER_ADDRESS": api.address}
+        done = run([python, "-I", "-S", "-W", "error", str(alone)], directory, environ)
+        assert done.returncode == 0, f"{python}: {done.stderr}"
+        assert written(directory) == api.current
+        assert len(done.stderr.splitlines()) == 2
+
+
+def test_help_tells_all(tmp_path: Path) -> None:
+    done = run([sys.executable, str(FILE), "--help"], tmp_path, {})
+    assert done.returncode == 0
+    for word in ("FC_FRAMEWORK_NAME", "BARRIER_CHECK_TIMEOUT_SEC", "KUBECONFIG", "injector.sh", "201", "210"):
+        assert word in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "said"),
+    [
+        ([], {}, "$FC_FRAMEWORK_NAMESPACE is not set"),
+        ([], ENVIRON, "no API server is known"),
+        (["--now"], ENVIRON, "no arguments are taken"),
+    ],
+)
+def test_bad_settings_end_in_210_with_the_reason_as_last_line(
+    tmp_path: Path, arguments: list[str], environ: dict[str, str], said: str
+) -> None:
+    """The last lines are what becomes the container's termination message, and so the Task's diagnostics."""
+    done = run([sys.executable, "-I", str(FILE), *arguments], tmp_path, environ)
+    assert done.returncode == 210
+    assert said in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_not_found_ends_in_210(api: StubApi, tmp_path: Path) -> None:
+    api.current = None
+    done = run([sys.executable, str(FILE)], tmp_path, {**ENVIRON, "KUBE_APISERVER_ADDRESS": api.address})
+    assert done.returncode == 210
+    assert done.stderr.endswith(f"ERROR there is no Framework team-a/{NAME}\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_ends_at_once_when_told_to(api: StubApi, tmp_path: Path, number: signal.Signals) -> None:
+    api.current = framework({"worker": [None]})
+    environ = {**ENVIRON, "KUBE_APISERVER_ADDRESS": api.address}
+    with subprocess.Popen([sys.executable, str(FILE)], cwd=tmp_path, env=environ, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        while b"still without" not in process.stderr.readline():
+            assert process.poll() is None
+        asked = time.monotonic()
+        process.send_signal(number)
+        assert process.wait(10) == 128 + number
+        assert time.monotonic() - asked < 2
+    assert list(tmp_path.iterdir()) == []
