@@ -54,18 +54,21 @@ def configure_logging(level: str = "info", log_format: LogFormat = "klog", strea
     logging.logAsyncioTasks = False  # type: ignore[attr-defined,unused-ignore]  # since Python 3.12
 
 
-class LineHandler(logging.StreamHandler[TextIO]):
+class LineHandler(logging.Handler):
     """Writes each record as one line with one call, and never raises."""
 
     def __init__(self, stream: TextIO | None, formatter: logging.Formatter) -> None:
-        super().__init__(sys.stderr if stream is None else stream)
+        """``stream`` None is what ``sys.stderr`` is at the time: a live table stands in for it while it is shown."""
+        super().__init__()
+        self._stream = stream
         self.setFormatter(formatter)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the record. Where nobody reads any more there is nobody to tell either."""
+        stream = sys.stderr if self._stream is None else self._stream
         try:
-            self.stream.write(f"{self.format(record)}\n")
-            self.flush()
+            stream.write(f"{self.format(record)}\n")
+            stream.flush()
         except (OSError, ValueError):
             pass
 

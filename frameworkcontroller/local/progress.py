@@ -160,7 +160,7 @@ def ending(key: str, framework: Mapping[str, Any] | None) -> Ending:
         return Ending(False, f"{name}: not completed, {_framework_text(status)}{_because(stalls)}")
     took = "" if status.completion_time is None else f" after {status.completion_time - status.start_time} s"
     retried = status.retry.total_retried_count
-    retries = "" if retried == 0 else f", retried {retried} time{'s' * (retried != 1)}"
+    retries = "" if retried == 0 else f", {_counted(retried, 'retry', 'retries')}"
     text = f"{name}: {completion.type_name}{took}{retries}: {_completion_text(completion)}"
     if completion.trigger is not None and completion.trigger.task_role_name:
         trigger = completion.trigger
@@ -210,7 +210,11 @@ def _add_role(table: Table, role: str, tasks: list[TaskStatus]) -> None:
 
 
 def _retries(tasks: list[TaskStatus]) -> str:
-    return f"{sum(task.retry.total_retried_count for task in tasks)} retries"
+    return _counted(sum(task.retry.total_retried_count for task in tasks), "retry", "retries")
+
+
+def _counted(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
 
 
 def _framework_text(status: FrameworkStatus) -> str:
@@ -235,7 +239,7 @@ def _counts_of_ended(tasks: list[TaskStatus]) -> str:
         _completion_text(task.attempt.completion_status) or f"not completed ({task.state})" for task in tasks
     )
     ends = ", ".join(f"{count} x {text}" for text, count in counts.most_common())
-    return f"{len(tasks)} Tasks, {_retries(tasks)}{': ' if ends else ''}{ends}"
+    return f"{_counted(len(tasks), 'Task', 'Tasks')}, {_retries(tasks)}{': ' if ends else ''}{ends}"
 
 
 def _state(state: State) -> Text:

@@ -18,7 +18,9 @@ LAYERS = {
     "controller": {"api", "machine", "kube", "controller"},
     "local": {"api", "kube", "local"},
 }
-"""What each package may import of ours. Modules at the top may import all of it, but `local` only cli.py."""
+"""What each package may import of ours. Modules at the top may import all of it, but `local` only those that follow."""
+
+LOCAL_COMMANDS = {"cli.py", "localcli.py"}
 
 STANDALONE = {"barrier.py"}
 """Files that are copied into foreign images and so import the standard library only."""
@@ -72,8 +74,8 @@ def layering_faults(file: Path, tree: ast.AST) -> Iterator[str]:
             continue
         target = rest.partition(".")[0]
         if len(parts) == 1:
-            if target == "local" and file.name != "cli.py":
-                yield f"{found}, which only cli.py may"
+            if target in ("local", "localcli") and file.name not in LOCAL_COMMANDS:
+                yield f"{found}, which only {' and '.join(sorted(LOCAL_COMMANDS))} may"
         elif target not in LAYERS[parts[0]]:
             yield f"{found}, and {parts[0]} may import {', '.join(sorted(LAYERS[parts[0]]))} only"
 

@@ -165,7 +165,7 @@ def test_ending_of_a_success() -> None:
     )
     found = ending("default/f", done)
     assert found.succeeded
-    assert found.text == ("f: Succeeded after 7 s: 0 Succeeded\n    worker: 2 Tasks, 1 retries: 2 x 0 Succeeded")
+    assert found.text == ("f: Succeeded after 7 s: 0 Succeeded\n    worker: 2 Tasks, 1 retry: 2 x 0 Succeeded")
 
 
 def test_ending_of_a_failure_says_why() -> None:

@@ -1,0 +1,106 @@
+"""A whole cluster in this process: an API server on loopback, and one node that runs Pods."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Literal, Self
+
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.connection import Connection
+from frameworkcontroller.local.apiserver.server import ApiServer
+from frameworkcontroller.local.kubelet.access import ApiAccess
+from frameworkcontroller.local.kubelet.agent import NodeAgent
+from frameworkcontroller.local.kubelet.process import ProcessRuntime
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+
+RuntimeName = Literal["process", "simulated"]
+
+RUNTIMES: Final[tuple[RuntimeName, ...]] = ("process", "simulated")
+
+
+class LocalCluster:
+    """Runs as long as ``async with`` does; then no process and no file of a Pod is left.
+
+    ``directory`` is the cluster's own, for what its Pods write. It may be used again, by one cluster at a time.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        runtime: RuntimeName = "process",
+        port: int = 0,
+        wall: Callable[[], float] = time.time,
+        rng: random.Random | None = None,
+    ) -> None:
+        """``port``: of the API server on 127.0.0.1, 0 for any that is free. ``wall``: seconds since the epoch."""
+        self._directory = directory
+        self._runtime_name = runtime
+        self._wall = wall
+        self._rng = rng
+        self.server = ApiServer(wall=wall, port=port, rng=rng)
+        self._client: KubeClient | None = None
+        self._node: asyncio.Task[None] | None = None
+
+    @property
+    def url(self) -> str:
+        """``http://127.0.0.1:PORT``."""
+        return self.server.url
+
+    def connect(self) -> Connection:
+        """A new connection to the API server."""
+        return Connection.to_address(self.server.url)
+
+    async def __aenter__(self) -> Self:
+        """Start; return once Pods can be created.
+
+        Raises:
+            OSError: the port is taken, or the directory cannot be used.
+        """
+        await self.server.start()
+        try:
+            await self._start_node()
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._stop()
+
+    async def wait(self) -> None:
+        """Wait for as long as it works, and raise what it broke by."""
+        if self._node is not None:
+            await asyncio.shield(self._node)
+
+    async def _start_node(self) -> None:
+        self._client = client = KubeClient(self.connect(), wall=self._wall)
+        runtime: ProcessRuntime | SimulatedRuntime
+        if self._runtime_name == "process":
+            access = ApiAccess(self.server.url)
+            runtime = ProcessRuntime(client, access, self._directory, wall=self._wall, rng=self._rng)
+        else:
+            runtime = SimulatedRuntime(wall=self._wall)
+        self.server.logs = runtime
+        agent = NodeAgent(client, runtime, wall=self._wall, rng=self._rng)
+        self._node = asyncio.create_task(agent.run(), name="node")
+        ready = asyncio.create_task(agent.wait_ready(), name="node is ready")
+        try:
+            await asyncio.wait([self._node, ready], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ready.cancel()
+        if self._node.done():
+            self._node.result()
+
+    async def _stop(self) -> None:
+        # The node first: while it ends its Pods it still speaks to the API server.
+        if self._node is not None:
+            self._node.cancel()
+            await asyncio.wait([self._node])
+        if self._client is not None:
+            await self._client.close()
+        await self.server.stop()

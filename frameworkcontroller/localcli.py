@@ -1,0 +1,268 @@
+"""The commands ``frameworkcontroller local up`` and ``frameworkcontroller local run``: a cluster in this process."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import errno
+import shutil
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import yaml
+from rich.console import Console
+
+from frameworkcontroller import process
+from frameworkcontroller.api import names
+from frameworkcontroller.app import Controller
+from frameworkcontroller.config import Config, load_config
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.errors import KubeError
+from frameworkcontroller.local.cluster import LocalCluster
+from frameworkcontroller.local.following import Follower
+from frameworkcontroller.local.manifests import Manifest, ManifestError, create_all, read_manifests
+from frameworkcontroller.local.progress import Progress, ending, progress_on
+
+T = TypeVar("T")
+
+_DRAW_EVERY_SEC: Final = 0.125
+
+_HOW_TO_USE: Final = """\
+A cluster runs at {url}: an API server, one node, and the controller.
+{runtime}
+
+    export KUBECONFIG={kubeconfig}
+    kubectl apply -f examples/batchsucceeded.yaml
+    kubectl get frameworks --watch
+
+Ctrl-C stops it, and all that runs on it."""
+
+_RUNTIMES: Final = {
+    "process": "Containers run as processes of this user, which nothing keeps from what this user may do.",
+    "simulated": "Containers run only seemingly, as the annotations of their Pods say.",
+}
+
+
+class _Unusable(Exception):
+    """What was asked for cannot be done; the text tells the user why."""
+
+
+class _Failed(Exception):
+    """It was begun and could not be brought to its end; the text tells the user why."""
+
+
+def up(options: argparse.Namespace) -> int:
+    """Keep a cluster running until a signal. Returns the exit code."""
+    return _run_command(_up(options), interrupted=lambda _number: process.EXIT_OK)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the Frameworks of some files to their ends. Returns the exit code: 0 if all of them succeeded."""
+    return _run_command(_run(options), interrupted=lambda number: 128 + number)
+
+
+def _run_command(command: Coroutine[Any, Any, int], *, interrupted: Callable[[signal.Signals], int]) -> int:
+    """Run it to its end, or until a signal cancels it."""
+    try:
+        return process.run(_cancelled_by_signal(command, interrupted))
+    except _Unusable as error:
+        return process.fail(str(error), process.EXIT_USAGE)
+    except (_Failed, KubeError) as error:
+        return process.fail(str(error), process.EXIT_FAILED)
+
+
+async def _cancelled_by_signal(command: Coroutine[Any, Any, int], interrupted: Callable[[signal.Signals], int]) -> int:
+    received: list[signal.Signals] = []
+    task = asyncio.create_task(command, name="command")
+
+    def stop(number: signal.Signals) -> None:
+        received.append(number)
+        task.cancel()
+
+    process.stop_on_signals(stop)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not received:
+            raise
+        return interrupted(received[0])
+
+
+# --- up ---
+
+
+async def _up(options: argparse.Namespace) -> int:
+    config = _config(options)
+    async with _cluster(options, options.data, options.port) as (cluster, directory):
+        with _kubeconfig(cluster, options.kubeconfig or directory / "kubeconfig") as kubeconfig:
+            async with Controller(config, cluster.connect()) as controller:
+                runtime = _RUNTIMES[options.runtime]
+                _say(_HOW_TO_USE.format(url=cluster.url, runtime=runtime, kubeconfig=kubeconfig))
+                await _unless_it_breaks(asyncio.Event().wait(), controller, cluster)
+    return process.EXIT_OK
+
+
+@contextmanager
+def _kubeconfig(cluster: LocalCluster, path: Path) -> Iterator[Path]:
+    """A kubeconfig in that place, and only as long as the cluster is there. Never in the place of somebody else's."""
+    try:
+        former = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        former = None
+    except (OSError, UnicodeDecodeError) as error:
+        raise _Unusable(f"--kubeconfig {path}: cannot be read: {error}") from None
+    ours = cluster.server.kubeconfig()
+    if former is not None and not _is_of_a_local_cluster(former, ours):
+        raise _Unusable(f"--kubeconfig {path}: is there already and not of a local cluster; name another file")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        path.write_text(ours, encoding="utf-8")
+    except OSError as error:
+        raise _Unusable(f"--kubeconfig {path}: cannot be written: {error.strerror}") from None
+    try:
+        yield path
+    finally:
+        with suppress(OSError):
+            # Unless another local cluster has taken the place.
+            if path.read_text(encoding="utf-8") == ours:
+                path.unlink()
+
+
+def _is_of_a_local_cluster(former: str, ours: str) -> bool:
+    """Whether it names the very context that ours has, and no other."""
+    try:
+        found, own = yaml.safe_load(former), yaml.safe_load(ours)
+        return [one["name"] for one in found["contexts"]] == [one["name"] for one in own["contexts"]]
+    except (yaml.YAMLError, TypeError, KeyError):
+        return False
+
+
+# --- run ---
+
+
+async def _run(options: argparse.Namespace) -> int:
+    config = _config(options)
+    try:
+        manifests = read_manifests(options.files)
+    except ManifestError as error:
+        raise _Unusable(str(error)) from None
+    if not any(_is_framework(manifest) for manifest in manifests):
+        raise _Unusable("there is no Framework in the files: nothing to run")
+    async with (
+        _cluster(options, None, 0) as (cluster, _),
+        Controller(config, cluster.connect()) as controller,
+        KubeClient(cluster.connect()) as client,
+    ):
+        return await _unless_it_breaks(_follow(client, manifests, options.timeout), controller, cluster)
+
+
+async def _follow(client: KubeClient, manifests: Sequence[Manifest], timeout: float | None) -> int:
+    try:
+        created = await create_all(client, manifests)
+    except ManifestError as error:
+        raise _Failed(str(error)) from None
+    frameworks = [body["metadata"] for manifest, body in created if _is_framework(manifest)]
+    uids = {f"{metadata['namespace']}/{metadata['name']}": metadata["uid"] for metadata in frameworks}
+    console = Console(highlight=False)
+    late = False
+    with progress_on(console, asyncio.get_running_loop().time) as progress:
+        follower = Follower(client, uids, progress.show)
+        drawing = asyncio.create_task(_draw(progress), name="drawing")
+        try:
+            async with asyncio.timeout(timeout):
+                await follower.run()
+        except TimeoutError:
+            late = True
+        finally:
+            drawing.cancel()
+    endings = [ending(key, last) for key, last in follower.last.items()]
+    _say()
+    for end in endings:
+        _say(end.text)
+    if late:
+        raise _Failed(f"not all have completed within {timeout:g} s")
+    return process.EXIT_OK if all(end.succeeded for end in endings) else process.EXIT_FAILED
+
+
+async def _draw(progress: Progress) -> None:
+    while True:
+        progress.draw()
+        await asyncio.sleep(_DRAW_EVERY_SEC)
+
+
+def _is_framework(manifest: Manifest) -> bool:
+    return manifest.kind == names.KIND and manifest.api_version == names.API_VERSION
+
+
+# --- both ---
+
+
+def _config(options: argparse.Namespace) -> Config:
+    """Only what is named: a ./frameworkcontroller.yaml that lies there is for another cluster."""
+    if options.config is not None:
+        return load_config(options.config, required=True)
+    # Nobody shares this API server.
+    return Config(kube_client_qps=10000, kube_client_burst=10000)
+
+
+@asynccontextmanager
+async def _cluster(
+    options: argparse.Namespace, data: Path | None, port: int
+) -> AsyncIterator[tuple[LocalCluster, Path]]:
+    """A cluster, and the directory of its files: ``data``, or else one that is removed with it."""
+    with _directory(data) as directory:
+        cluster = LocalCluster(directory, runtime=options.runtime, port=port)
+        try:
+            await cluster.__aenter__()
+        except OSError as error:
+            place = f"port {port}" if error.errno == errno.EADDRINUSE else str(error.filename or directory)
+            raise _Unusable(f"cannot start a cluster: {place}: {error.strerror}") from None
+        try:
+            yield cluster, directory
+        finally:
+            await cluster.__aexit__(None, None, None)
+
+
+@contextmanager
+def _directory(named: Path | None) -> Iterator[Path]:
+    if named is not None:
+        try:
+            named.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _Unusable(f"--data {named}: {error.strerror}") from None
+        yield named.resolve()
+        return
+    directory = Path(tempfile.mkdtemp(prefix="frameworkcontroller-"))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+async def _unless_it_breaks(work: Coroutine[Any, Any, T], controller: Controller, cluster: LocalCluster) -> T:
+    """What ``work`` returns, or the error by which the controller or the cluster ended before that."""
+    working = asyncio.create_task(work, name="work")
+    parts = [
+        asyncio.create_task(controller.wait_stopped(), name="controller breaks"),
+        asyncio.create_task(cluster.wait(), name="cluster breaks"),
+    ]
+    try:
+        done, _ = await asyncio.wait([working, *parts], return_when=asyncio.FIRST_COMPLETED)
+        for part in parts:
+            if part in done and working not in done:
+                part.result()
+                raise _Failed(f"it ended too early: {part.get_name()}")
+        return await working
+    finally:
+        for task in (working, *parts):
+            task.cancel()
+        await asyncio.wait([working, *parts])
+
+
+def _say(text: str = "") -> None:
+    print(text, flush=True)  # noqa: T201 - a command line speaks to its user
