@@ -1,5 +1,6 @@
 """injector.sh, sourced by the shells that containers have."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -33,7 +34,7 @@ def script(tmp_path: Path) -> Path:
 def shell(command: Sequence[str], script: str, directory: Path, environ: Mapping[str, str] | None = None) -> str:
     """What such a script prints. It must not fail, nor complain."""
     done = subprocess.run(
-        [*command, "-c", script], cwd=directory, env={"PATH": "/usr/bin:/bin", **(environ or {})},
+        [*command, "-c", script], cwd=directory, env={"PATH": os.environ["PATH"], **(environ or {})},
         capture_output=True, text=True, check=False, timeout=30,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
@@ -74,9 +75,12 @@ class TestSourced:
         assert printed == "10.0.1.1,10.0.1.2 10.0.0.1:\n"
 
     def test_nothing_else_is_left_behind(self, command: list[str], script: Path) -> None:
-        printed = shell(command, "set > before; . ./injector.sh; set > after; diff before after || :", script.parent)
-        ours = {line for line in printed.splitlines() if line.startswith(">") and not line.startswith("> _=")}
-        assert {line[2:].partition("=")[0] for line in ours} - {"BASH_ARGC", "BASH_ARGV", "PIPESTATUS"} == {
+        shell(command, "set > before; . ./injector.sh; set > after", script.parent)
+        before, after = (
+            {line.partition("=")[0] for line in (script.parent / name).read_text().splitlines() if "=" in line}
+            for name in ("before", "after")
+        )
+        assert after - before - {"BASH_ARGC", "BASH_ARGV", "PIPESTATUS", "_"} == {
             "FB_SERVER_ADDRESSES",
             "FB_SERVER_IPS",
             "FB_WORKER2_ADDRESSES",
