@@ -1,0 +1,224 @@
+"""What users and others do to a running Framework, and what becomes of it."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from frameworkcontroller.app import Controller
+from frameworkcontroller.config import Config
+from frameworkcontroller.kube.client import MERGE_PATCH
+from frameworkcontroller.kube.errors import AlreadyExists
+from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, RESOURCEQUOTAS
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from tests.support.clusters import Cluster
+from tests.support.eventually import eventually
+from tests.support.frameworks import Frameworks, Json, codes, condition, policy, role, states, tasks
+from tests.support.pods import pod_manifest
+
+
+@pytest.fixture
+async def frameworks(cluster: Cluster, pods: SimulatedRuntime, controller: Controller) -> Frameworks:
+    return Frameworks(await cluster.client(), cluster.namespace)
+
+
+def completion(status: Json) -> Json:
+    found: Json = status["attemptStatus"]["completionStatus"]
+    return found
+
+
+# --- executionType ----------------------------------------------------------------------------------------------
+
+
+async def test_a_created_framework_waits_until_it_is_started(frameworks: Frameworks) -> None:
+    await frameworks.create("f", role(), executionType="Create")
+    await frameworks.until_state("f", "AttemptCreationPending")
+    await frameworks.assert_nothing_left("f")
+    await frameworks.set("f", executionType="Start")
+    await frameworks.until_running("f", 1)
+
+
+async def test_a_created_framework_that_is_stopped_never_runs(frameworks: Frameworks) -> None:
+    await frameworks.create("f", role(), executionType="Create")
+    await frameworks.until_state("f", "AttemptCreationPending")
+    await frameworks.set("f", executionType="Stop")
+    status = await frameworks.until_state("f", "Completed")
+    assert completion(status)["code"] == -210
+    assert status["attemptStatus"]["configMapUID"] is None
+
+
+async def test_stop_ends_the_framework_whatever_its_policies(frameworks: Frameworks) -> None:
+    await frameworks.create("f", role("a", 2), retryPolicy={"fancyRetryPolicy": True, "maxRetryCount": -2})
+    await frameworks.until_running("f", 2)
+    await frameworks.set("f", executionType="Stop")
+    status = await frameworks.until_state("f", "Completed")
+    assert completion(status) == {
+        "code": -210,
+        "phrase": "StopFrameworkRequested",
+        "type": {"name": "Failed", "attributes": ["Permanent"]},
+        "diagnostics": "User has requested to stop the Framework",
+    }
+    assert codes(tasks(status)) == [-220, -220]
+    assert condition(status, "Failed")["reason"] == "StopFrameworkRequested"
+    await frameworks.assert_nothing_left("f")
+
+
+async def test_a_deleted_framework_leaves_nothing_behind(frameworks: Frameworks) -> None:
+    await frameworks.create("f", role("a", 2))
+    await frameworks.until_running("f", 2)
+    await frameworks.delete("f")
+    await frameworks.until_gone("f")
+
+
+async def test_a_framework_of_the_same_name_is_another_one(frameworks: Frameworks) -> None:
+    await frameworks.create("f", role("a", 1))
+    first = await frameworks.until_running("f", 1)
+    await frameworks.delete("f")
+    await frameworks.until_gone("f")
+    await frameworks.create("f", role("a", 1))
+    second = await frameworks.until_running("f", 1)
+    assert tasks(second)[0]["instanceUID"] != tasks(first)[0]["instanceUID"]
+
+
+# --- retries ----------------------------------------------------------------------------------------------------
+
+
+async def test_tasks_and_framework_are_retried_as_their_policies_say(frameworks: Frameworks) -> None:
+    worker = role(
+        "a",
+        1,
+        task={"retryPolicy": {"maxRetryCount": 2}},
+        simulate={"run-seconds": 0.2, "exit-code": 3},
+        frameworkAttemptCompletionPolicy=policy(1),
+    )
+    await frameworks.create("f", worker, retryPolicy={"maxRetryCount": 1})
+    status = await frameworks.until_state("f", "Completed")
+    assert status["attemptStatus"]["id"] == 1
+    assert status["retryPolicyStatus"] == {
+        "totalRetriedCount": 1,
+        "accountableRetriedCount": 1,
+        "retryDelaySec": None,
+    }
+    assert tasks(status)[0]["attemptStatus"]["id"] == 2
+    assert completion(status)["phrase"] == "ContainerUnrecognizedFailed"
+    assert completion(status)["code"] == 3
+    assert completion(status)["trigger"] == {
+        "message": "FailedTaskCount 1 has reached MinFailedTaskCount 1 in the TaskRole",
+        "taskRoleName": "a",
+        "taskIndex": 0,
+    }
+    await frameworks.assert_nothing_left("f")
+
+
+# --- what others do -----------------------------------------------------------------------------------------------
+
+
+async def test_a_pod_deleted_by_others_is_a_transient_failure(frameworks: Frameworks) -> None:
+    await frameworks.create("f", role("a", 2, task={"retryPolicy": {"fancyRetryPolicy": True}}))
+    before = await frameworks.until_running("f", 2)
+    await frameworks.delete_pod("f-a-0")
+    after = await frameworks.until(
+        "f", lambda status: states(status) == ["AttemptRunning"] * 2 and tasks(status)[0]["attemptStatus"]["id"] == 1
+    )
+    assert tasks(after)[0]["attemptStatus"]["podUID"] != tasks(before)[0]["attemptStatus"]["podUID"]
+    assert tasks(after)[1]["attemptStatus"]["podUID"] == tasks(before)[1]["attemptStatus"]["podUID"]
+
+
+async def test_a_configmap_deleted_by_others_ends_the_attempt(frameworks: Frameworks) -> None:
+    await frameworks.create("f", role("a", 2), retryPolicy={"fancyRetryPolicy": True})
+    first = await frameworks.until_running("f", 2)
+    await frameworks.client.delete(CONFIGMAPS, "f-attempt", frameworks.namespace)
+    second = await frameworks.until(
+        "f", lambda status: status["attemptStatus"]["id"] == 1 and states(status) == ["AttemptRunning"] * 2
+    )
+    assert second["attemptStatus"]["configMapUID"] != first["attemptStatus"]["configMapUID"]
+    assert second["retryPolicyStatus"]["accountableRetriedCount"] == 0
+
+
+async def test_an_object_of_others_in_the_way_is_not_touched(frameworks: Frameworks) -> None:
+    other = pod_manifest(name="f-a-0", namespace=frameworks.namespace)
+    made = orjson.loads(await frameworks.client.create(PODS, orjson.dumps(other), frameworks.namespace))
+    await frameworks.create("f", role("a", 2))
+    status = await frameworks.until("f", lambda status: condition(status, "Stalled").get("status") == "True")
+    assert condition(status, "Stalled")["reason"] == "NamingConflict"
+    assert "Pod f-a-0" in condition(status, "Stalled")["message"]
+    await frameworks.until_running("f", 1)
+    assert (await frameworks.pods())["f-a-0"]["metadata"]["uid"] == made["metadata"]["uid"]
+    await frameworks.delete_pod("f-a-0", grace=0)
+    status = await frameworks.until_running("f", 2)
+    assert condition(status, "Stalled")["status"] == "False"
+
+
+async def test_quota_is_waited_for(cluster: Cluster, frameworks: Frameworks) -> None:
+    if cluster.name == "1.36":
+        pytest.skip("this API server enforces no quota")
+    await set_quota(cluster, frameworks, 1)
+    await frameworks.create("f", role("a", 2, simulate={"run-seconds": "60"}))
+    status = await frameworks.until("f", lambda status: condition(status, "Stalled").get("status") == "True")
+    assert condition(status, "Stalled")["reason"] == "QuotaExceeded"
+    assert (
+        "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1" in condition(status, "Stalled")["message"]
+    )
+    await set_quota(cluster, frameworks, 2)
+    status = await frameworks.until_running("f", 2)
+    assert condition(status, "Stalled")["status"] == "False"
+
+
+async def set_quota(cluster: Cluster, frameworks: Frameworks, number: int) -> None:
+    """Allow so many Pods in the namespace; in force when this returns."""
+    client, namespace = frameworks.client, frameworks.namespace
+    hard = {"pods": str(number)}
+    body = orjson.dumps(
+        {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard}}
+    )
+    try:
+        await client.create(RESOURCEQUOTAS, body, namespace)
+    except AlreadyExists:
+        await client.patch(RESOURCEQUOTAS, "q", body, namespace, content_type=MERGE_PATCH)
+    if not cluster.embedded:
+        # What the quota controller does, which is not among the controllers that run here.
+        status = orjson.dumps({"status": {"hard": hard, "used": {"pods": str(len(await frameworks.pods()))}}})
+        await client.patch(RESOURCEQUOTAS, "q", status, namespace, content_type=MERGE_PATCH, subresource="status")
+
+    async def in_force() -> None:
+        quota = orjson.loads(await client.get(RESOURCEQUOTAS, "q", namespace))
+        assert quota.get("status", {}).get("hard") == hard, quota
+
+    await eventually(in_force)
+
+
+async def test_a_bad_pod_template_fails_its_task_and_nothing_else(frameworks: Frameworks) -> None:
+    bad = role("bad", 1)
+    bad["task"]["pod"]["spec"]["containers"] = "none"
+    invalid = role("invalid", 1)
+    invalid["task"]["pod"]["spec"]["restartPolicy"] = "Sometimes"
+    await frameworks.create("f", bad, invalid, role("good", 1))
+    status = await frameworks.until(
+        "f", lambda status: sorted(states(status)) == ["AttemptRunning", "Completed", "Completed"]
+    )
+    assert codes(tasks(status, "bad")) == [-310]
+    assert codes(tasks(status, "invalid")) == [-200]
+    diagnostics = tasks(status, "invalid")[0]["attemptStatus"]["completionStatus"]["diagnostics"]
+    assert diagnostics.startswith('Failed to create Pod: {"kind":"Status"')
+    assert "restartPolicy" in diagnostics
+    assert "Sometimes" in diagnostics
+
+
+async def test_a_pod_that_does_not_go_is_force_deleted_when_that_is_allowed(frameworks: Frameworks) -> None:
+    stuck: dict[str, Any] = {"stop-seconds": "forever"}
+    await frameworks.create("f", role("a", 1, simulate=stuck, task={"podGracefulDeletionTimeoutSec": 2}))
+    await frameworks.until_running("f", 1)
+    await frameworks.delete_pod("f-a-0", grace=1)
+    status = await frameworks.until_state("f", "Completed")
+    assert codes(tasks(status)) == [-101]
+
+
+async def test_a_completed_framework_is_deleted_when_its_retention_ends(
+    cluster: Cluster, pods: SimulatedRuntime
+) -> None:
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    config = Config(framework_completed_retain_sec=3)
+    async with Controller(config, await cluster.connection(), wall=cluster.wall):
+        await frameworks.create("f", role("a", 1, simulate={"run-seconds": 0.1}))
+        await frameworks.until_state("f", "Completed")
+        await frameworks.until_gone("f")

@@ -1,0 +1,150 @@
+"""Frameworks in tests: made, changed and looked at as users do, through the API."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from frameworkcontroller.api import names
+from frameworkcontroller.controller.executor import FRAMEWORKS
+from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
+from frameworkcontroller.kube.errors import NotFound
+from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
+from frameworkcontroller.local.kubelet.simulation import PREFIX
+from tests.support.eventually import eventually
+
+Json = dict[str, Any]
+
+
+def role(
+    name: str = "a", number: int = 1, *, task: Json | None = None, simulate: Json | None = None, **spec: Any
+) -> Json:
+    """A TaskRole whose Pods do what `simulate` says (see local.kubelet.simulation); other fields as given."""
+    annotations = {PREFIX + key: str(value) for key, value in (simulate or {}).items()}
+    pod = {
+        "metadata": {"annotations": annotations},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none", "command": ["work"]}]},
+    }
+    return {"name": name, "taskNumber": number, "task": {"pod": pod, **(task or {})}, **spec}
+
+
+def policy(failed: int = -1, succeeded: int = -1) -> Json:
+    """A completion policy."""
+    return {"minFailedTaskCount": failed, "minSucceededTaskCount": succeeded}
+
+
+class Frameworks:
+    """The Frameworks of one namespace."""
+
+    def __init__(self, client: KubeClient, namespace: str) -> None:
+        self.client = client
+        self.namespace = namespace
+
+    async def create(self, name: str, *roles: Json, metadata: Json | None = None, **spec: Any) -> Json:
+        """Create one."""
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "metadata": {"name": name, **(metadata or {})},
+            "spec": {"taskRoles": list(roles), **spec},
+        }
+        return _parse(await self.client.create(FRAMEWORKS, orjson.dumps(body), self.namespace))
+
+    async def get(self, name: str) -> Json:
+        """The object."""
+        return _parse(await self.client.get(FRAMEWORKS, name, self.namespace))
+
+    async def status(self, name: str) -> Json:
+        """Its status; empty while it has none."""
+        return (await self.get(name)).get("status") or {}
+
+    async def set(self, name: str, **values: Any) -> Json:
+        """Set fields of the spec, named by their paths with `__` for `/`: ``taskRoles__0__taskNumber=2``."""
+        ops = [
+            {"op": "add", "path": "/spec/" + path.replace("__", "/"), "value": value} for path, value in values.items()
+        ]
+        return _parse(
+            await self.client.patch(FRAMEWORKS, name, orjson.dumps(ops), self.namespace, content_type=JSON_PATCH)
+        )
+
+    async def delete(self, name: str, propagation: str | None = "Foreground") -> None:
+        """Ask for its deletion."""
+        await self.client.delete(FRAMEWORKS, name, self.namespace, propagation=propagation)
+
+    async def pods(self) -> dict[str, Json]:
+        """The namespace's Pods by name."""
+        items = _parse(await self.client.list(PODS, self.namespace))["items"]
+        return {item["metadata"]["name"]: item for item in items}
+
+    async def delete_pod(self, name: str, grace: int | None = None) -> None:
+        """Ask for a Pod's deletion, as somebody else would."""
+        await self.client.delete(PODS, name, self.namespace, grace_period_seconds=grace)
+
+    async def until(self, name: str, holds: Callable[[Json], bool], *, within: float = 60.0) -> Json:
+        """Wait until the status is such; the status then."""
+
+        async def probe() -> Json:
+            status = await self.status(name)
+            assert status, "no status yet"
+            assert holds(status), status
+            return status
+
+        return await eventually(probe, within=within)
+
+    async def until_state(self, name: str, state: str, *, within: float = 60.0) -> Json:
+        """Wait for the Framework's state; the status then."""
+        return await self.until(name, lambda status: bool(status["state"] == state), within=within)
+
+    async def until_running(self, name: str, count: int) -> Json:
+        """Wait until so many Tasks are running; the status then."""
+        return await self.until(name, lambda status: states(status).count("AttemptRunning") == count)
+
+    async def until_gone(self, name: str) -> None:
+        """Wait until the Framework is gone, and with it all that was made for it."""
+
+        async def probe() -> None:
+            try:
+                await self.get(name)
+            except NotFound:
+                pass
+            else:
+                raise AssertionError(f"{name} is still there")
+            await self.assert_nothing_left(name)
+
+        await eventually(probe, within=60)
+
+    async def assert_nothing_left(self, name: str) -> None:
+        """No Pod and no ConfigMap of the Framework is there."""
+        selector = f"{names.FRAMEWORK_NAME}={name}"
+        for resource in (PODS, CONFIGMAPS):
+            items = _parse(await self.client.list(resource, self.namespace, label_selector=selector))["items"]
+            assert [item["metadata"]["name"] for item in items] == []
+
+
+def tasks(status: Mapping[str, Any], name: str = "a") -> list[Json]:
+    """The statuses of the Tasks of a role."""
+    for item in status["attemptStatus"]["taskRoleStatuses"]:
+        if item["name"] == name:
+            found: list[Json] = item["taskStatuses"]
+            return found
+    return []
+
+
+def states(status: Mapping[str, Any]) -> list[str]:
+    """The states of all Tasks."""
+    return [task["state"] for item in status["attemptStatus"]["taskRoleStatuses"] for task in item["taskStatuses"]]
+
+
+def codes(items: Sequence[Mapping[str, Any]]) -> list[int | None]:
+    """The completion codes of Tasks."""
+    return [(item["attemptStatus"]["completionStatus"] or {}).get("code") for item in items]
+
+
+def condition(status: Mapping[str, Any], kind: str) -> Json:
+    """A condition; empty if there is none of that type."""
+    return next((item for item in status.get("conditions") or () if item["type"] == kind), {})
+
+
+def _parse(answer: bytes) -> Json:
+    body: Json = orjson.loads(answer)
+    return body
