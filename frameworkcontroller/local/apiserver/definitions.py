@@ -115,6 +115,10 @@ class Definitions:
         self._queue.stop()
         self._unobserve()
 
+    def drain(self) -> bool:
+        """Does now what there is to do; whether there was anything."""
+        return self._queue.drain()
+
     def before_create(self, endpoint: Endpoint, namespace: str, obj: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Admission: no object of a type that is going."""
         if endpoint.type.custom and endpoint.resource in self._ending:

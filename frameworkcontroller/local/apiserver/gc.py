@@ -48,10 +48,9 @@ class GarbageCollector:
         self._queue.stop()
         self._unobserve()
 
-    @property
-    def idle(self) -> bool:
-        """Whether it has nothing to do."""
-        return not len(self._queue)
+    def drain(self, limit: int | None = None) -> bool:
+        """Does up to ``limit`` of its tasks now, all there are if it is None; whether there were any."""
+        return self._queue.drain(limit)
 
     def _observe(self, change: Change) -> None:
         record = change.record

@@ -109,6 +109,10 @@ class NamespaceController:
         self._queue.stop()
         self._unobserve()
 
+    def drain(self) -> bool:
+        """Does now what there is to do; whether there was anything."""
+        return self._queue.drain()
+
     def _observe(self, change: Change) -> None:
         record = change.record
         if record.resource == _NAMESPACES:

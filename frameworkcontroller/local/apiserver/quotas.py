@@ -92,6 +92,10 @@ class Quotas:
         self._queue.stop()
         self._unobserve()
 
+    def drain(self) -> bool:
+        """Does now what there is to do; whether there was anything."""
+        return self._queue.drain()
+
     def before_create(self, endpoint: Endpoint, namespace: str, obj: Mapping[str, Any]) -> None:
         """Nothing yet: only an object that is valid is counted."""
 

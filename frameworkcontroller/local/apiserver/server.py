@@ -102,6 +102,7 @@ class ApiServer:
         self._namespaces = NamespaceController(self.registry)
         self.gc = GarbageCollector(self.registry, delay=gc_delay)
         self._expiry = EventExpiry(self.storage)
+        self._controllers = (self._definitions, self._quotas, self._namespaces, self.gc)
         self.registry.admission = [NamespaceLifecycle(self.registry), self._definitions, self._quotas]
         self._handlers = ResourceHandlers(self.registry, source, bookmark_interval)
         self._api = HttpApi(self.registry, self._handlers, token=token, logs=logs, observe=observe)
@@ -135,7 +136,7 @@ class ApiServer:
         site = web.SockSite(runner, listener, backlog=_BACKLOG)
         await site.start()
         self._runner = runner
-        for part in (self._definitions, self._quotas, self._namespaces, self.gc, self._expiry):
+        for part in (*self._controllers, self._expiry):
             part.start()
 
     async def stop(self, *, abort: bool = False) -> None:
@@ -143,7 +144,7 @@ class ApiServer:
 
         With ``abort`` it ends as a killed process would: whatever was being said is cut off.
         """
-        for part in (self._expiry, self.gc, self._namespaces, self._quotas, self._definitions):
+        for part in (self._expiry, *reversed(self._controllers)):
             part.stop()
         runner, self._runner = self._runner, None
         if runner is None:
@@ -154,6 +155,11 @@ class ApiServer:
                     connection.transport.abort()
         self._handlers.end_watches()
         await runner.cleanup()
+
+    def settle(self) -> None:
+        """Does at once all that the server's own controllers have to do, without the event loop."""
+        while any(controller.drain() for controller in self._controllers):
+            pass
 
     @property
     def logs(self) -> PodLogs | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from itertools import islice
 from typing import Final, Generic, TypeVar
 
 K = TypeVar("K")
@@ -28,13 +27,18 @@ class WorkQueue(Generic[K]):
         self._timer: asyncio.Handle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def __len__(self) -> int:
-        return len(self._keys)
-
     def add(self, key: K) -> None:
         """Notes that ``key`` is to be looked at."""
         self._keys[key] = None
         self._schedule(self._delay)
+
+    def drain(self, limit: int | None = None) -> bool:
+        """Handles up to ``limit`` keys now, all of them and all that they lead to if it is None; whether any."""
+        handled = 0
+        while self._keys and (limit is None or handled < limit):
+            self._handle_next()
+            handled += 1
+        return handled > 0
 
     def start(self) -> None:
         """Begins to work, on the running event loop."""
@@ -55,11 +59,14 @@ class WorkQueue(Generic[K]):
 
     def _work(self) -> None:
         self._timer = None
-        for key in list(islice(self._keys, _SLICE)):
-            del self._keys[key]
-            try:
-                self._handle(key)
-            except Exception:  # noqa: BLE001 -- one object that cannot be handled must not stop the others
-                _log.exception("%r could not be handled", key)
+        self.drain(_SLICE)
         if self._keys:
             self._schedule(0.0)
+
+    def _handle_next(self) -> None:
+        key = next(iter(self._keys))
+        del self._keys[key]
+        try:
+            self._handle(key)
+        except Exception:  # noqa: BLE001 -- one object that cannot be handled must not stop the others
+            _log.exception("%r could not be handled", key)

@@ -1,0 +1,124 @@
+"""The garbage collector's less likely situations; the rest is in tests/conformance and tests/property."""
+
+from typing import Any
+
+import pytest
+
+from frameworkcontroller.local.apiserver.records import Record
+from tests.support.registry import Inside, owner_reference
+
+
+@pytest.fixture
+def inside() -> Inside:
+    return Inside()
+
+
+def child(inside: Inside, name: str, *owners: Record, kind: str = "ConfigMap", block: bool = True) -> Record:
+    references = [owner_reference(one, "ConfigMap", block=block) for one in owners]
+    return inside.create(kind, name, metadata={"ownerReferences": references})
+
+
+def test_a_dependent_that_is_released_no_longer_holds_its_owner(inside: Inside) -> None:
+    root = inside.create("ConfigMap", "root")
+    child(inside, "child", root)
+    inside.settle()
+    inside.delete("ConfigMap", "root", "Foreground")
+    inside.server.gc.drain(1)
+    assert inside.find("ConfigMap", "root") is not None
+    inside.change("ConfigMap", "child", {"metadata": {"ownerReferences": []}})
+    inside.settle()
+    assert inside.find("ConfigMap", "root") is None
+    assert inside.find("ConfigMap", "child") is not None
+
+
+def test_a_dependent_that_stops_to_block_no_longer_holds_its_owner(inside: Inside) -> None:
+    root = inside.create("ConfigMap", "root")
+    child(inside, "pod", root, kind="Pod")
+    inside.bind("pod")
+    inside.delete("ConfigMap", "root", "Foreground")
+    inside.settle()
+    assert inside.find("ConfigMap", "root") is not None
+    inside.change("Pod", "pod", {"metadata": {"ownerReferences": [owner_reference(root, "ConfigMap", block=False)]}})
+    inside.settle()
+    assert inside.find("ConfigMap", "root") is None
+
+
+def test_owners_in_a_circle_do_not_wait_for_each_other(inside: Inside) -> None:
+    first = inside.create("ConfigMap", "first")
+    second = child(inside, "second", first)
+    inside.change("ConfigMap", "first", {"metadata": {"ownerReferences": [owner_reference(second, "ConfigMap")]}})
+    inside.delete("ConfigMap", "first", "Foreground")
+    inside.settle()
+    assert inside.find("ConfigMap", "first") is None
+    assert inside.find("ConfigMap", "second") is None
+
+
+def test_what_does_not_block_goes_after_its_owner(inside: Inside) -> None:
+    root = inside.create("ConfigMap", "root")
+    child(inside, "loose", root, block=False)
+    inside.settle()
+    changes = inside.changes()
+    inside.delete("ConfigMap", "root", "Foreground")
+    inside.settle()
+    assert [change.record.name for change in changes if change.new is None] == ["root", "loose"]
+
+
+def test_an_owner_of_the_same_name_is_another_one(inside: Inside) -> None:
+    root = inside.create("ConfigMap", "root")
+    inside.delete("ConfigMap", "root")
+    inside.create("ConfigMap", "root")
+    child(inside, "child", root)
+    inside.settle()
+    assert inside.find("ConfigMap", "child") is None
+    assert inside.find("ConfigMap", "root") is not None
+
+
+def test_an_owner_in_another_namespace_is_none(inside: Inside) -> None:
+    inside.create("Namespace", "other", "")
+    root = inside.create("ConfigMap", "root", "other")
+    child(inside, "child", root)
+    inside.settle()
+    assert inside.find("ConfigMap", "child") is None
+
+
+def test_a_cluster_scoped_owner(inside: Inside) -> None:
+    node = inside.create("Node", "node", "")
+    reference = {"apiVersion": "v1", "kind": "Node", "name": "node", "uid": node.uid}
+    inside.create("ConfigMap", "child", metadata={"ownerReferences": [reference]})
+    inside.settle()
+    assert inside.find("ConfigMap", "child") is not None
+    inside.delete("Node", "node", namespace="")
+    inside.settle()
+    assert inside.find("ConfigMap", "child") is None
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        {"apiVersion": "example.com/v1", "kind": "Unknown", "name": "x", "uid": "x"},
+        {"apiVersion": "v2", "kind": "ConfigMap", "name": "x", "uid": "x"},
+    ],
+)
+def test_nothing_is_collected_for_an_owner_of_an_unknown_kind(inside: Inside, reference: dict[str, Any]) -> None:
+    inside.create("ConfigMap", "child", metadata={"ownerReferences": [reference]})
+    inside.settle()
+    assert inside.find("ConfigMap", "child") is not None
+
+
+def test_a_collector_that_starts_late_sees_what_is_there(inside: Inside) -> None:
+    root = inside.create("ConfigMap", "root")
+    child(inside, "child", root)
+    inside.delete("ConfigMap", "root")
+    again = Inside(type(inside.server)(wall=lambda: inside.now, storage=inside.storage))
+    assert again.find("ConfigMap", "child") is None
+
+
+def test_an_object_being_deleted_is_not_deleted_again(inside: Inside) -> None:
+    root = inside.create("ConfigMap", "root")
+    child(inside, "pod", root, kind="Pod")
+    inside.bind("pod")
+    inside.delete("Pod", "pod", grace=5)
+    marked = inside.find("Pod", "pod")
+    inside.delete("ConfigMap", "root")
+    inside.settle()
+    assert inside.find("Pod", "pod") is marked
