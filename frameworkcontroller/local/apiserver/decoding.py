@@ -162,20 +162,21 @@ def _quantity(value: Any, of: Type, where: Where, holder: Type) -> str:
 def _time(value: Any, of: Type, where: Where, holder: Type) -> str:
     text = _plain(value, of, where, holder)
     if _BARE_TIME.fullmatch(text) is None:
-        return _moment(text).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return f"{_moment(text).isoformat(timespec='seconds')}Z"
     _moment(text)
     return text
 
 
 def _micro_time(value: Any, of: Type, where: Where, holder: Type) -> str:
-    return _moment(_plain(value, of, where, holder)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{_moment(_plain(value, of, where, holder)).isoformat(timespec='microseconds')}Z"
 
 
 def _moment(text: str) -> datetime:
+    """The UTC time that a text names, without a zone."""
     try:
         if formats.is_date_time(text):
             # fromisoformat takes no more than six digits of a second's fraction on 3.11.
-            return datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text)).astimezone(UTC)
+            return datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text)).astimezone(UTC).replace(tzinfo=None)
     except ValueError:
         pass
     layout = "2006-01-02T15:04:05Z07:00"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from frameworkcontroller.local.apiserver import builtin_types, status
@@ -18,7 +18,7 @@ from frameworkcontroller.local.apiserver.typegraph import Shape, Type
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 
 _MAGIC = b"k8s\x00"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 -- UTC, written with a Z
 
 
 class _Malformed(Exception):
@@ -150,9 +150,9 @@ def _value(raw: int | bytes, of: Type) -> Any:
         case "byte":
             return base64.b64encode(_bytes(raw)).decode()
         case "date-time":
-            return _time(_bytes(raw), "%Y-%m-%dT%H:%M:%SZ")
+            return _time(_bytes(raw), "seconds")
         case "micro-time":
-            return _time(_bytes(raw), "%Y-%m-%dT%H:%M:%S.%fZ")
+            return _time(_bytes(raw), "microseconds")
         case "quantity":
             return _text(dict(_fields(_bytes(raw))).get(1, b""))
         case "int-or-string":
@@ -162,12 +162,13 @@ def _value(raw: int | bytes, of: Type) -> Any:
             return _text(raw)
 
 
-def _time(message: bytes, form: str) -> str | None:
+def _time(message: bytes, precision: str) -> str | None:
     parts = dict(_fields(message))
     if not parts:
         return None
     seconds, nanoseconds = _integer(parts.get(1, 0)), _integer(parts.get(2, 0))
     try:
-        return (_EPOCH + timedelta(seconds=seconds, microseconds=nanoseconds // 1000)).strftime(form)
+        moment = _EPOCH + timedelta(seconds=seconds, microseconds=nanoseconds // 1000)
     except OverflowError:
         raise _Malformed("a time out of range") from None
+    return f"{moment.isoformat(timespec=precision)}Z"
