@@ -1,0 +1,222 @@
+"""The guards of the status write, one by one: what else may happen between the decision and its being stored."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+import pytest
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.codec import decode_status
+from frameworkcontroller.app import Controller
+from frameworkcontroller.config import Config
+from frameworkcontroller.controller.executor import FRAMEWORKS
+from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
+from frameworkcontroller.kube.errors import ApiError, TransportError
+from frameworkcontroller.kube.resources import PODS
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.machine.invariants import check_status, check_step
+from tests.support.clusters import Cluster
+from tests.support.frameworks import Frameworks, Json, codes, role, states, tasks
+
+Send = Callable[[], Awaitable[bytes]]
+Hook = Callable[[Send], Awaitable[bytes]]
+
+
+class StatusWrites:
+    """Lets a test step between the controller and its status writes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._hooks: list[tuple[Callable[[Json], bool], Hook]] = []
+        original = KubeClient.patch
+
+        async def patch(client: KubeClient, resource: Any, name: str, body: bytes, *args: Any, **kwargs: Any) -> bytes:
+            async def send() -> bytes:
+                return await original(client, resource, name, body, *args, **kwargs)
+
+            if kwargs.get("subresource") == "status" and resource.kind == names.KIND:
+                written = next(op["value"] for op in orjson.loads(body) if op["op"] == "add")
+                for position, (when, hook) in enumerate(self._hooks):
+                    if when(written):
+                        del self._hooks[position]
+                        return await hook(send)
+            return await send()
+
+        monkeypatch.setattr(KubeClient, "patch", patch)
+
+    def once(self, when: Callable[[Json], bool], hook: Hook) -> None:
+        """Have `hook` send the next write of a status that is such."""
+        self._hooks.append((when, hook))
+
+    @property
+    def done(self) -> bool:
+        """Whether all hooks have had their turn."""
+        return not self._hooks
+
+
+@pytest.fixture
+def writes(monkeypatch: pytest.MonkeyPatch) -> StatusWrites:
+    return StatusWrites(monkeypatch)
+
+
+@pytest.fixture
+async def frameworks(
+    cluster: Cluster, writes: StatusWrites, pods: SimulatedRuntime, controller: Controller
+) -> Frameworks:
+    return Frameworks(await cluster.client(), cluster.namespace)
+
+
+class History:
+    """Every status that a client could see, and every Pod there was, from a watch of its own."""
+
+    def __init__(self, client: KubeClient, namespace: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self.statuses: list[Json] = []
+        self.pods: dict[tuple[str, str, str], set[str]] = {}
+        """UIDs of the Pods of each Task attempt: Pod name, Task instance, attempt id."""
+
+    async def watch(self) -> None:
+        """Follow until cancelled."""
+        await asyncio.gather(self._follow(FRAMEWORKS, self._see_framework), self._follow(PODS, self._see_pod))
+
+    async def _follow(self, resource: Any, see: Callable[[Json], None]) -> None:
+        page = orjson.loads(await self._client.list(resource, self._namespace))
+        version = page["metadata"]["resourceVersion"]
+        async with self._client.watch(resource, self._namespace, resource_version=version, bookmarks=False) as lines:
+            async for line in lines:
+                see(orjson.loads(line)["object"])
+
+    def _see_framework(self, framework: Json) -> None:
+        if framework.get("status"):
+            self.statuses.append(framework["status"])
+
+    def _see_pod(self, pod: Json) -> None:
+        annotations = pod["metadata"]["annotations"]
+        key = (pod["metadata"]["name"], annotations[names.TASK_UID], annotations[names.TASK_ATTEMPT_ID])
+        self.pods.setdefault(key, set()).add(pod["metadata"]["uid"])
+
+    def check(self) -> None:
+        """Nothing that was seen ever went back, and no Task attempt had two Pods."""
+        before = None
+        for body in self.statuses:
+            status = decode_status(body)
+            assert status is not None
+            check_status(status)
+            if before is not None:
+                check_step(before, status)
+            before = status
+        assert {key: uids for key, uids in self.pods.items() if len(uids) > 1} == {}
+
+
+@pytest.fixture
+async def history(cluster: Cluster) -> History:
+    return History(await cluster.client(), cluster.namespace)
+
+
+def running(status: Json) -> bool:
+    return "AttemptRunning" in states(status)
+
+
+async def test_a_lost_answer_is_found_to_have_been_a_success(frameworks: Frameworks, writes: StatusWrites) -> None:
+    async def lose_the_answer(send: Send) -> bytes:
+        await send()
+        raise TransportError("the connection was cut")
+
+    writes.once(running, lose_the_answer)
+    await frameworks.create("f", role("a", 2))
+    before = await frameworks.until_running("f", 2)
+    await frameworks.set("f", executionType="Stop")
+    after = await frameworks.until_state("f", "Completed")
+    assert writes.done
+    assert pod_uids(after) == pod_uids(before)
+
+
+async def test_a_write_that_never_arrived_is_repeated(frameworks: Frameworks, writes: StatusWrites) -> None:
+    async def lose_the_request(_: Send) -> bytes:
+        raise TransportError("the connection was cut")
+
+    for _ in range(3):
+        writes.once(lambda _: True, lose_the_request)
+    await frameworks.create("f", role("a", 2, simulate={"run-seconds": 0.5}))
+    status = await frameworks.until_state("f", "Completed")
+    assert codes(tasks(status)) == [0, 0]
+    assert writes.done
+
+
+async def test_a_status_never_lands_on_a_spec_that_it_has_not_seen(
+    frameworks: Frameworks, writes: StatusWrites
+) -> None:
+    refusals: list[str] = []
+
+    async def change_the_spec_first(send: Send) -> bytes:
+        await frameworks.set("f", taskRoles__0__taskNumber=1)
+        try:
+            return await send()
+        except ApiError as error:
+            refusals.append(str(error))
+            raise
+
+    writes.once(running, change_the_spec_first)
+    await frameworks.create("f", role("a", 2))
+    status = await frameworks.until("f", lambda status: states(status) == ["AttemptRunning"])
+    assert len(refusals) == 1
+    assert status["observedGeneration"] == 2
+    assert status["attemptStatus"]["id"] == 0
+
+
+async def test_metadata_of_others_is_kept_and_does_not_matter(frameworks: Frameworks, writes: StatusWrites) -> None:
+    async def annotate_first(send: Send) -> bytes:
+        body = orjson.dumps({"metadata": {"annotations": {"requestGeneration": "2"}}})
+        await frameworks.client.patch(FRAMEWORKS, "f", body, frameworks.namespace, content_type=MERGE_PATCH)
+        return await send()
+
+    writes.once(running, annotate_first)
+    await frameworks.create("f", role("a", 2))
+    await frameworks.until_running("f", 2)
+    assert writes.done
+    assert (await frameworks.get("f"))["metadata"]["annotations"]["requestGeneration"] == "2"
+
+
+async def test_the_status_of_somebody_else_is_not_overwritten(frameworks: Frameworks, writes: StatusWrites) -> None:
+    async def write_another_first(send: Send) -> bytes:
+        status = await frameworks.status("f")
+        status["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"][0]["retryPolicyStatus"]["totalRetriedCount"] = 7
+        status["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"][0]["attemptStatus"]["id"] = 7
+        body = orjson.dumps({**await frameworks.get("f"), "status": status})
+        await frameworks.client.replace(FRAMEWORKS, "f", body, frameworks.namespace, subresource="status")
+        return await send()
+
+    # The first write after the initial one: what is stored then still waits for its ConfigMap.
+    writes.once(lambda status: status["attemptStatus"]["configMapUID"] is not None, write_another_first)
+    await frameworks.create("f", role("a", 2))
+    status = await frameworks.until_running("f", 2)
+    assert writes.done
+    assert [task["attemptStatus"]["id"] for task in tasks(status)] == [7, 0]
+
+
+async def test_two_controllers_at_once(
+    cluster: Cluster, frameworks: Frameworks, history: History, writes: StatusWrites
+) -> None:
+    following = asyncio.create_task(history.watch())
+    await asyncio.sleep(0.2)
+    async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
+        simulate = {"run-seconds": "0.3, 0.2, 0.1", "exit-code": "200, 200, 0"}
+        retry = {"retryPolicy": {"fancyRetryPolicy": True}}
+        await frameworks.create(
+            "f", role("a", 5, simulate=simulate, task=retry), role("b", 3, simulate={"run-seconds": 1})
+        )
+        await asyncio.sleep(0.2)
+        await frameworks.set("f", taskRoles__1__taskNumber=2)
+        status = await frameworks.until_state("f", "Completed")
+    following.cancel()
+    assert codes(tasks(status, "a")) == [0] * 5
+    assert codes(tasks(status, "b")) == [0] * 2
+    assert len(history.statuses) > 3
+    history.check()
+    await frameworks.assert_nothing_left("f")
+
+
+def pod_uids(status: Json) -> list[str]:
+    return [task["attemptStatus"]["podUID"] for task in tasks(status)]
