@@ -311,7 +311,7 @@ async def test_server_side_apply(api: Api) -> None:
     assert forced.ok()["data"] == {"a": "other"}
     assert {one["manager"] for one in forced.body["metadata"]["managedFields"]} >= {"two"}
     (await api.patch(path, {**config_map("c"), "data": {}}, APPLY_PATCH, fieldManager="two")).ok()
-    assert "data" not in (await api.get(path)).ok()
+    assert not (await api.get(path)).ok().get("data")
 
 
 # --- Pods -----------------------------------------------------------------------------------------------------------
