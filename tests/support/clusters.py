@@ -157,6 +157,8 @@ async def real_cluster(name: str, plane: ControlPlane) -> AsyncIterator[Cluster]
 async def simulated_node(cluster: Cluster) -> AsyncIterator[SimulatedRuntime]:
     """A node of `cluster` that schedules its Pods and runs them without processes, as their annotations say."""
     runtime = SimulatedRuntime(wall=cluster.wall)
+    if cluster.server is not None:
+        cluster.server.logs = runtime
     agent = NodeAgent(await cluster.client(), runtime, wall=cluster.wall)
     running = asyncio.create_task(agent.run(), name="node agent")
     try:
