@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import errno
+import os
 import shutil
 import signal
 import tempfile
@@ -22,7 +23,7 @@ from frameworkcontroller.app import Controller
 from frameworkcontroller.config import Config, load_config
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import KubeError
-from frameworkcontroller.local.cluster import LocalCluster
+from frameworkcontroller.local.cluster import ClusterError, LocalCluster
 from frameworkcontroller.local.following import Follower
 from frameworkcontroller.local.manifests import Manifest, ManifestError, create_all, read_manifests
 from frameworkcontroller.local.progress import Progress, ending, progress_on
@@ -30,6 +31,8 @@ from frameworkcontroller.local.progress import Progress, ending, progress_on
 T = TypeVar("T")
 
 _DRAW_EVERY_SEC: Final = 0.125
+
+_OF_A_PORT: Final = frozenset({errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL})
 
 _HOW_TO_USE: Final = """\
 A cluster runs at {url}: an API server, one node, and the controller.
@@ -89,7 +92,8 @@ async def _cancelled_by_signal(command: Coroutine[Any, Any, int], interrupted: C
     except asyncio.CancelledError:
         if not received:
             raise
-        return interrupted(received[0])
+        code = interrupted(received[0])
+        return process.fail("stopped before all had completed", code) if code else code
 
 
 # --- up ---
@@ -219,9 +223,11 @@ async def _cluster(
         cluster = LocalCluster(directory, runtime=options.runtime, port=port)
         try:
             await cluster.__aenter__()
+        except ClusterError as error:
+            raise _Failed(f"cannot start a cluster: {error}") from None
         except OSError as error:
-            place = f"port {port}" if error.errno == errno.EADDRINUSE else str(error.filename or directory)
-            raise _Unusable(f"cannot start a cluster: {place}: {error.strerror}") from None
+            place = f"port {port}" if error.errno in _OF_A_PORT else str(error.filename or directory)
+            raise _Unusable(f"cannot start a cluster: {place}: {os.strerror(error.errno or 0)}") from None
         try:
             yield cluster, directory
         finally:
@@ -233,6 +239,8 @@ def _directory(named: Path | None) -> Iterator[Path]:
     if named is not None:
         try:
             named.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise _Unusable(f"--data {named}: is not a directory") from None
         except OSError as error:
             raise _Unusable(f"--data {named}: {error.strerror}") from None
         yield named.resolve()

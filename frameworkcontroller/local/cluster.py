@@ -16,10 +16,15 @@ from frameworkcontroller.local.kubelet.access import ApiAccess
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.process import ProcessRuntime
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.local.kubelet.supervisor import SupervisorError
 
 RuntimeName = Literal["process", "simulated"]
 
 RUNTIMES: Final[tuple[RuntimeName, ...]] = ("process", "simulated")
+
+
+class ClusterError(Exception):
+    """The cluster cannot be started; the text says why."""
 
 
 class LocalCluster:
@@ -59,6 +64,7 @@ class LocalCluster:
         """Start; return once Pods can be created.
 
         Raises:
+            ClusterError: this machine does not let its node run containers.
             OSError: the port is taken, or the directory cannot be used.
         """
         await self.server.start()
@@ -94,7 +100,10 @@ class LocalCluster:
         finally:
             ready.cancel()
         if self._node.done():
-            self._node.result()
+            try:
+                self._node.result()
+            except SupervisorError as error:
+                raise ClusterError(str(error)) from error
 
     async def _stop(self) -> None:
         # The node first: while it ends its Pods it still speaks to the API server.

@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from frameworkcontroller.api.codec import StatusError, decode_status
-from frameworkcontroller.api.completion import CompletionStatus
-from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
+from frameworkcontroller.api.completion import NEVER_RETRIED, CompletionStatus
+from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
 
 _COLOURS: Final = {State.RUNNING: "green", State.COMPLETED: "dim", State.ATTEMPT_COMPLETED: "dim"}
 _NOT_YET: Final = "not seen by the controller yet"
@@ -151,27 +151,34 @@ def ending(key: str, framework: Mapping[str, Any] | None) -> Ending:
     if status is None:
         return Ending(False, f"{name}: {_NOT_YET}")
     completion = status.attempt.completion_status
-    if status.state is not State.COMPLETED or completion is None:
-        stalls = "; ".join(
-            condition.message
+    if status.state is State.COMPLETED and completion is not None:
+        took = "" if status.completion_time is None else f" after {status.completion_time - status.start_time} s"
+        retried = status.retry.total_retried_count
+        retries = "" if retried == 0 else f", {_counted(retried, 'retry', 'retries')}"
+        lines = [f"{name}: {completion.type_name}{took}{retries}: {_completion_text(completion)}"]
+        if completion.trigger is not None and completion.trigger.task_role_name:
+            trigger = completion.trigger
+            lines[0] += f", by {trigger.task_role_name}[{trigger.task_index}]: {_tame(trigger.message)}"
+    else:
+        lines = [f"{name}: not completed, {_framework_text(status)}"]
+        lines += [
+            f"    {condition.reason}: {_tame(condition.message)}"
             for condition in status.conditions
             if condition.type == "Stalled" and condition.status == "True"
-        )
-        return Ending(False, f"{name}: not completed, {_framework_text(status)}{_because(stalls)}")
-    took = "" if status.completion_time is None else f" after {status.completion_time - status.start_time} s"
-    retried = status.retry.total_retried_count
-    retries = "" if retried == 0 else f", {_counted(retried, 'retry', 'retries')}"
-    text = f"{name}: {completion.type_name}{took}{retries}: {_completion_text(completion)}"
-    if completion.trigger is not None and completion.trigger.task_role_name:
-        trigger = completion.trigger
-        text += f", by {trigger.task_role_name}[{trigger.task_index}]: {_tame(trigger.message)}"
+        ]
     for role in status.attempt.roles:
-        text += f"\n    {role.name}: {_counts_of_ended(role.tasks)}"
-    return Ending(completion.succeeded, f"{text}{_because(completion.diagnostics) if completion.failed else ''}")
+        lines.append(f"    {role.name}: {_counts_of_ended(role.tasks)}")
+        lines += _first_failure(role)
+    return Ending(status.state is State.COMPLETED and completion is not None and completion.succeeded, "\n".join(lines))
 
 
-def _because(why: str) -> str:
-    return f"\n    {_tame(why)}" if why else ""
+def _first_failure(role: TaskRoleStatus) -> list[str]:
+    """Why the first Task failed that was not stopped on purpose: the others most likely did for the same reason."""
+    for task in role.tasks:
+        completion = task.attempt.completion_status
+        if completion is not None and completion.failed and completion.code not in NEVER_RETRIED:
+            return [f"    {role.name}[{task.index}]: {_tame(completion.diagnostics)}"]
+    return []
 
 
 def _status(framework: Mapping[str, Any]) -> FrameworkStatus | None:

@@ -171,7 +171,7 @@ def test_ending_of_a_success() -> None:
 def test_ending_of_a_failure_says_why() -> None:
     completion = CompletionStatus.of(
         CONTAINER_PERMANENT_FAILED,
-        "Pod failed:\n\x1b[31mPodPattern matched",
+        "said the Pod",
         trigger=Trigger("FailedTaskCount 1 has reached MinFailedTaskCount 1 in the TaskRole", "worker", 0),
     )
     failed = framework(
@@ -187,7 +187,7 @@ def test_ending_of_a_failure_says_why() -> None:
         "other/f: Failed after 1 s: 210 ContainerPermanentFailed, "
         "by worker[0]: FailedTaskCount 1 has reached MinFailedTaskCount 1 in the TaskRole",
         "    worker: 2 Tasks, 0 retries: 1 x 210 ContainerPermanentFailed, 1 x not completed (AttemptCreationPending)",
-        "    Pod failed:  [31mPodPattern matched",
+        "    worker[0]: said the Pod",
     ]
 
 
@@ -196,10 +196,18 @@ def test_ending_of_a_failure_says_why() -> None:
     [
         (None, "f: was deleted before it completed"),
         ({}, "f: not seen by the controller yet"),
-        (framework(State.RUNNING), "f: not completed, AttemptRunning (attempt 0)"),
         (
-            framework(State.RUNNING, conditions=[Condition("Stalled", "True", "Quota", "exceeded quota", 0, 1)]),
-            "f: not completed, AttemptRunning (attempt 0)\n    exceeded quota",
+            framework(State.RUNNING, task(0, State.RUNNING)),
+            "f: not completed, AttemptRunning (attempt 0)\n"
+            "    worker: 1 Task, 0 retries: 1 x not completed (AttemptRunning)",
+        ),
+        (
+            framework(
+                State.RUNNING, conditions=[Condition("Stalled", "True", "Quota", "exceeded\n\x1b[1mquota", 0, 1)]
+            ),
+            "f: not completed, AttemptRunning (attempt 0)\n"
+            "    Quota: exceeded  [1mquota\n"
+            "    worker: 0 Tasks, 0 retries",
         ),
     ],
 )
