@@ -581,9 +581,10 @@ asyncio.run(main())
             await asyncio.sleep(0.02)
         process.kill()
         await process.wait()
-        # The next one waits until all of the one before is gone, and clears its files away.
+        # The next one waits until all of the one before is gone.
         node = Node(tmp_path / "node")
         await node.runtime.open()
         assert [alive(int(pid)) for pid in pids.read_text().split()] == [False, False]
         assert not (tmp_path / "node" / "pods").exists()
         await node.runtime.close()
+        assert list((tmp_path / "node").iterdir()) == []

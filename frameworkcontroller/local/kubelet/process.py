@@ -115,7 +115,8 @@ class ProcessRuntime:
         self._close_grace = close_grace
         self._wall = wall
         self._rng = rng
-        self._supervisor = Supervisor(directory / "spawner", mounts=mounts)
+        self._files = directory / "pods"
+        self._supervisor = Supervisor(directory / "spawner", self._files, mounts=mounts)
         self._reviving = asyncio.Lock()
         self._addresses: AddressPool | None = None
         self._events: RuntimeEvents | None = None
@@ -133,7 +134,7 @@ class ProcessRuntime:
         # Others than its owner may pass through it: a Pod's processes may run as another user.
         self._directory.chmod(0o711)
         await self._supervisor.open()
-        remove_tree(self._directory / "pods")
+        remove_tree(self._files)
         self._addresses = AddressPool(self._rng)
         if not self._supervisor.mounts_work:
             log.warning(
@@ -154,8 +155,8 @@ class ProcessRuntime:
         await self._supervisor.close()
         for pod in list(self._pods.values()):
             await self.release(pod.record)
-        for name in ("pods", "spawner"):
-            await asyncio.to_thread(remove_tree, self._directory / name)
+        for directory in (self._files, self._directory / "spawner"):
+            await asyncio.to_thread(remove_tree, directory)
         if self._addresses is not None:
             self._addresses.close()
 
@@ -170,7 +171,7 @@ class ProcessRuntime:
             manifest = orjson.loads(pod.manifest)
             inside = PodSurroundings(
                 manifest,
-                PodFiles(self._directory / "pods", pod.uid),
+                PodFiles(self._files, pod.uid),
                 DownwardApi(manifest, address),
                 Sources(self._client, pod.namespace),
             )

@@ -19,7 +19,7 @@ import frameworkcontroller
 _BOOT: Final = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
     "from frameworkcontroller.local.kubelet.spawner.server import serve; "
-    "serve(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5] == 'mounts')"
+    "serve(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5], sys.argv[6] == 'mounts')"
 )
 _LOCK_SECONDS: Final = 15.0
 _LOCK_POLL_SECONDS: Final = 0.05
@@ -83,13 +83,15 @@ class Supervisor:
     """Runs jobs as processes that end when this one ends, however it does.
 
     ``directory`` is its own, and may be what an earlier one left: no two use it at the same time, and none begins
-    before every process of the one before has ended. ``mounts=False`` does without mounts even where they would work.
+    before every process of the one before has ended. ``leftovers`` is a directory that the jobs leave, and that is
+    removed with the last of them. ``mounts=False`` does without mounts even where they would work.
     """
 
-    def __init__(self, directory: Path, *, mounts: bool = True) -> None:
+    def __init__(self, directory: Path, leftovers: Path, *, mounts: bool = True) -> None:
         self.mounts_work = False
         self.why_no_mounts = ""
         self._directory = directory
+        self._leftovers = leftovers
         self._want_mounts = mounts
         self._ids = itertools.count(1)
         self._listeners: dict[str, Callable[[Event], None]] = {}
@@ -112,7 +114,8 @@ class Supervisor:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *("-I", "-S", "-c", _BOOT, str(Path(frameworkcontroller.__file__).parent.parent)),
-                *(str(command_reader), str(event_writer), str(staging), "mounts" if self._want_mounts else "plain"),
+                *(str(command_reader), str(event_writer), str(staging), str(self._leftovers)),
+                "mounts" if self._want_mounts else "plain",
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 pass_fds=(command_reader, event_writer, lock),

@@ -12,6 +12,7 @@ import gc
 import json
 import os
 import selectors
+import shutil
 import signal
 from typing import Any, Final, NoReturn
 
@@ -22,8 +23,8 @@ from frameworkcontroller.local.kubelet.spawner.mounts import MountError, View, s
 _HELD_BACK: Final = (signal.SIGUSR1, signal.SIGTERM)
 
 
-def serve(commands: int, events: int, staging: str, mounts: bool) -> None:
-    """Serve the commands on this file descriptor until it ends, then kill everything.
+def serve(commands: int, events: int, staging: str, leftovers: str, mounts: bool) -> None:
+    """Serve the commands on this file descriptor until it ends, then kill everything and remove ``leftovers``.
 
     ``mounts=False`` does without them even where they would work. ``staging`` is an empty directory.
     """
@@ -37,7 +38,11 @@ def serve(commands: int, events: int, staging: str, mounts: bool) -> None:
                 view = View(staging)
             except (OSError, MountError) as error:
                 why = str(error)
-    _Server(commands, events, view).run({"event": "hello", "mounts": view is not None, "why": why})
+    server = _Server(commands, events, view)
+    server.run({"event": "hello", "mounts": view is not None, "why": why})
+    if server.alone:
+        # A kubelet that was killed cannot do it. The lock is held until this process ends, so it is nobody else's yet.
+        shutil.rmtree(leftovers, ignore_errors=True)
 
 
 class _Server:
@@ -48,6 +53,8 @@ class _Server:
         self._monitors: dict[str, int] = {}
         self._buffer = b""
         self._open = True
+        self.alone = False
+        """Whether the kubelet has gone, or has let go of this process."""
 
     def run(self, hello: dict[str, Any]) -> None:
         linux.reap_descendants()
@@ -73,6 +80,7 @@ class _Server:
                         os.read(waker, 4096)
                 elif not self._receive():
                     selector.unregister(self._commands)
+                    self.alone = True
                     self._close()
             self._reap()
 
