@@ -136,6 +136,11 @@ class CompletionStatus:
         """Whether the attempt ended for any other reason."""
         return not self.succeeded
 
+    @property
+    def unexpected(self) -> bool:
+        """Whether it failed, and not because somebody asked for its end."""
+        return self.failed and self.code not in NEVER_RETRIED
+
     def has(self, attribute: str) -> bool:
         """Whether the completion type bears ``attribute`` (Transient, Conflict, Permanent)."""
         return self.attributes is not None and attribute in self.attributes

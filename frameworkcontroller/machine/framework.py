@@ -84,7 +84,7 @@ def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
     ctx.record(
         "FrameworkAttemptCompleting",
         f"FrameworkAttempt {ctx.attempt.id} is completing: {describe(final)}",
-        warning=final.failed,
+        warning=final.unexpected,
     )
 
 
@@ -106,7 +106,7 @@ def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
     ctx.record(
         "FrameworkAttemptCompleted",
         f"FrameworkAttempt {ctx.attempt.id} completed: {describe(final)}",
-        warning=final.failed,
+        warning=final.unexpected,
     )
 
 
@@ -273,7 +273,7 @@ def _decide_retry(ctx: Context) -> None:
         ctx.record(
             "FrameworkCompleted",
             f"Framework completed with {describe(completion)}, not retried: {decision.reason}",
-            warning=completion.failed,
+            warning=completion.unexpected,
         )
         return
     if not ctx.tracker.is_clean:

@@ -60,7 +60,7 @@ def complete_attempt(ctx: Context, role: TrackedRole, task: TaskStatus, completi
         "TaskAttemptCompleted",
         f"TaskAttempt {task.attempt.id} completed: {final.code} {final.phrase}: {final.diagnostics}",
         (role, task),
-        warning=final.failed,
+        warning=final.unexpected,
     )
 
 
@@ -225,7 +225,7 @@ def _finish(ctx: Context, role: TrackedRole, task: TaskStatus, completion: Compl
         "TaskAttemptCompleting",
         f"TaskAttempt {task.attempt.id} is completing: {final.code} {final.phrase}: {final.diagnostics}",
         (role, task),
-        warning=final.failed,
+        warning=final.unexpected,
     )
 
 
@@ -287,7 +287,7 @@ def _complete(ctx: Context, role: TrackedRole, task: TaskStatus, why: str) -> No
         "TaskCompleted",
         f"Task completed with {completion.code} {completion.phrase}, not retried: {why}",
         (role, task),
-        warning=completion.failed,
+        warning=completion.unexpected,
     )
 
 
