@@ -321,6 +321,18 @@ async def test_graceful_end(node: Node, tmp_path: Path) -> None:
     assert (await node.output()).endswith("bye\n")
 
 
+async def test_an_end_that_comes_with_the_start(node: Node) -> None:
+    """To be asked to end is not lost on a container that is only being started."""
+    uids = [node.pods.admit(pod_manifest(sh("sleep 1000"), name=f"f-r-{number}")) for number in range(20)]
+    began = time.monotonic()
+    for number, uid in enumerate(uids):
+        for _ in range(number % 5):
+            await asyncio.sleep(0)
+        node.pods.delete(uid, 30)
+    await node.until(lambda: all(node.pods.pod(uid).life.dead for uid in uids))
+    assert time.monotonic() - began < 10
+
+
 async def test_forced_end_after_the_grace_period(node: Node, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     uid = node.pods.admit(pod_manifest(sh(f"trap '' TERM; touch {mark}; while :; do sleep 0.05; done")))

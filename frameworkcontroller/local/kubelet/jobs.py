@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -80,7 +81,7 @@ async def job_for(machine: Machine, pod: PodSurroundings, name: str, instance: i
     files, volumes, access, images = pod.files, pod.volumes, machine.access, machine.images
     container = container_manifest(pod.manifest, name)
     user, group, groups = user_of(pod.manifest, container)
-    files.make_for(name, instance, None if user is None else (user, group))
+    await asyncio.to_thread(files.make_for, name, instance, None if user is None else (user, group))
     values = await environment(container, pod.downward, pod.sources, access.service_variables())
     mounts = container_mounts(container, volumes, values)
     message = files.termination(name, instance)

@@ -131,10 +131,11 @@ class ProcessRuntime:
     async def open(self) -> None:
         """Start the process that starts the others. Raises SupervisorError, or OSError."""
         self._directory.mkdir(parents=True, exist_ok=True)
-        # Others than its owner may pass through it: a Pod's processes may run as another user.
-        self._directory.chmod(0o711)
+        if os.geteuid() == 0:
+            # Others than its owner may pass through it: a Pod's processes may run as another user.
+            self._directory.chmod(self._directory.stat().st_mode | 0o011)
         await self._supervisor.open()
-        remove_tree(self._files)
+        await asyncio.to_thread(remove_tree, self._files)
         self._addresses = AddressPool(self._rng)
         if not self._supervisor.mounts_work:
             log.warning(

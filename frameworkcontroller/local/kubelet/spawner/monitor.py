@@ -46,12 +46,11 @@ class Monitor:
         self._log = LogFile(request["log"], request["log_limit"])
         self._main = 0
         self._status: int | None = None
-        self._asked = False
         self._killing = False
         self._selector = selectors.DefaultSelector()
 
     def run(self) -> None:
-        """Run the container to its end."""
+        """Run the container to its end. SIGUSR1 and SIGTERM are held back when it is called."""
         linux.reap_descendants()
         waker, wakeup = os.pipe()
         for end in (waker, wakeup):
@@ -60,16 +59,15 @@ class Monitor:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGUSR1, self._ask)
         signal.signal(signal.SIGTERM, self._kill)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         self._selector.register(waker, selectors.EVENT_READ)
         try:
-            if not self._killing:
-                self._start()
+            self._start()
         except StartError as error:
             self._tell(event="failed", what=error.what, errno=error.number, message=str(error)[:1000])
             return
-        if self._status is None and self._main:
-            self._tell(event="started", pid=self._main)
+        self._tell(event="started", pid=self._main)
+        # Not before there is something to ask or to kill: what came meanwhile comes now.
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         self._attend(waker)
         self._log.close()
         self._tell(event="exited", status=-signal.SIGKILL if self._status is None else self._status)
@@ -80,8 +78,6 @@ class Monitor:
         self._surround()
         out, err, trouble = os.pipe(), os.pipe(), os.pipe()
         parent = os.getpid()
-        # Signals wait, so that one to end the container does not come before there is one.
-        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGUSR1, signal.SIGTERM))
         self._main = os.fork()
         if self._main == 0:
             _become(self._request, parent, out[1], err[1], trouble[1])
@@ -91,9 +87,7 @@ class Monitor:
             story = pipe.read()
         if story:
             os.waitpid(self._main, 0)
-            self._main = 0
             raise StartError(**json.loads(story))
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         for reader, stream in ((out[0], b"stdout"), (err[0], b"stderr")):
             os.set_blocking(reader, False)
             self._selector.register(reader, selectors.EVENT_READ, stream)
@@ -161,7 +155,7 @@ class Monitor:
                 kill_below(os.getpid())
 
     def _ask(self, *_: object) -> None:
-        if self._main and self._status is None:
+        if self._status is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._main, signal.SIGTERM)
 
