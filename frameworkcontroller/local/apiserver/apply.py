@@ -85,12 +85,14 @@ def apply(
         fields = fields.without(_STATUS)
     last = held[owner].fields if owner in held else NOTHING
 
-    merged = typed.merge(_bare(before), _bare(_reach(applied, subresource)), of) if live is not None else _bare(applied)
+    configuration = _bare(_reach(applied, subresource)) if live is not None else _bare(applied)
+    merged = typed.merge(_bare(before), configuration, of)
     after = {**held, owner: Share(fields, held[owner].time if owner in held else now)}
     kept = NOTHING
     for share in after.values():
         kept = kept.union(share.fields)
-    merged = typed.prune(merged, last, kept, of)
+    # Merged again, for what is applied as empty and was emptied: it is to stand.
+    merged = typed.merge(typed.prune(merged, last, kept, of), configuration, of)
 
     difference = typed.compare(_bare(before), merged, of) if live is not None else None
     if difference is not None:

@@ -70,12 +70,15 @@ def owned(value: Any, of: Type) -> FieldSet:
     for step, (part, part_type) in parts(of, value).items():
         child = owned(part, part_type)
         # A declared field is not owned beside what is in it; a key or an item exists only because it was applied.
-        declared = of.shape is Shape.OBJECT and step[2:] in of.fields
-        if not declared or part is None or part == {}:
+        if not _is_declared(of, step) or part is None or part == {}:
             child = child.union(PLACE)
         if child:
             children[step] = child
     return FieldSet(children=children)
+
+
+def _is_declared(of: Type, step: str) -> bool:
+    return of.shape is Shape.OBJECT and step[2:] in of.fields
 
 
 def everything(value: Any, of: Type) -> FieldSet:
@@ -164,9 +167,10 @@ def _merge_lists(live: list[Any], applied: list[Any], of: Type) -> list[Any]:
 
 
 def prune(value: Any, dropped: FieldSet, kept: FieldSet, of: Type) -> Any:
-    """``value`` without the places in ``dropped``, but for those where something in ``kept`` is at or below them.
+    """``value`` without the places in ``dropped``, those in ``kept`` excepted; what that leaves empty goes too.
 
-    ABSENT if that leaves nothing of it.
+    A list's item or a map's key goes whole: who owns but a part of it cannot hold it. A declared field stays while
+    anything in it is kept. ABSENT if nothing is left.
     """
     if not divides(of, value):
         return value
@@ -176,7 +180,7 @@ def prune(value: Any, dropped: FieldSet, kept: FieldSet, of: Type) -> Any:
         if drop is None:
             continue
         keep = kept.children.get(step, NOTHING)
-        if drop.member and not keep:
+        if drop.member and not keep.member and not (keep and _is_declared(of, step)):
             gone[step] = ABSENT
             continue
         left = prune(part, drop, keep, part_type)
