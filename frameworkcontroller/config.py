@@ -2,7 +2,8 @@
 
 Source: behaviour, "Configuration". The keys are the original's. An unknown key or a bad value is an error that names
 it, and all errors of a file are told at once; a value of null counts as not given. What a file leaves out is the
-default, and so is a file that is not there.
+default. Where there is no file, the one that ships with the package takes its place: users of the original who mount
+none get that of its image, and with it the completion codes that clients know.
 """
 
 from __future__ import annotations
@@ -25,17 +26,27 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from frameworkcontroller.api.completion import CONFLICT, FAILED, PERMANENT, RESERVED, TRANSIENT, Code
-from frameworkcontroller.configfile import ConfigError, ConfigFile, KeyPath, Problem, read_config_file, suggestion
+from frameworkcontroller.configfile import (
+    ConfigError,
+    ConfigFile,
+    ConfigMissing,
+    KeyPath,
+    Problem,
+    read_config_file,
+    suggestion,
+)
 from frameworkcontroller.kube.connection import check_address
 from frameworkcontroller.kube.errors import ConnectionConfigError
 from frameworkcontroller.machine.failure import Classifier, ContainerPattern, FailureClass, PodPattern, Range, Regex
 from frameworkcontroller.machine.model import Limits, Trigger
 
-__all__ = ["Config", "ConfigError", "load_config"]
+__all__ = ["Config", "ConfigError", "load_config", "shipped_config"]
 
 _log: Final = logging.getLogger(__name__)
 
 DEFAULT_CONFIG_FILE: Final = "frameworkcontroller.yaml"
+
+SHIPPED_CONFIG_FILE: Final = Path(__file__).with_name("default-config.yaml")
 
 DEFAULT_QPS: Final = 80.0
 DEFAULT_BURST: Final = 120
@@ -297,13 +308,23 @@ class Config(_Section):
         )
 
 
+def shipped_config() -> Config:
+    """The configuration where nobody gave one: every default, and the podFailureSpec that ships with the package."""
+    return load_config(SHIPPED_CONFIG_FILE, required=True)
+
+
 def load_config(path: Path, *, required: bool) -> Config:
-    """The configuration that the file gives; the defaults if it is not there and not ``required``.
+    """The configuration that the file gives; the shipped one if it is not there and not ``required``.
 
     Raises:
         ConfigError: the file cannot be read, or something in it is wrong; one line for each thing.
     """
-    file = read_config_file(path, required=required)
+    try:
+        file = read_config_file(path)
+    except ConfigMissing:
+        if required:
+            raise
+        return shipped_config()
     problems = list(_duplicate_codes(file.content))
     try:
         config = Config.model_validate(file.content, by_name=False, by_alias=True)

@@ -20,6 +20,10 @@ class ConfigError(Exception):
     """The configuration cannot be used. The text has one line for each thing that is wrong."""
 
 
+class ConfigMissing(ConfigError):
+    """There is no such file."""
+
+
 _NOTHING = object()
 
 
@@ -67,18 +71,17 @@ class ConfigFile:
         return line
 
 
-def read_config_file(path: Path, *, required: bool) -> ConfigFile:
-    """The file's content; an empty one if it is not there and not ``required``.
+def read_config_file(path: Path) -> ConfigFile:
+    """The file's content.
 
     Raises:
+        ConfigMissing: there is no such file.
         ConfigError: it cannot be read, or is not a YAML mapping.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        if required:
-            raise ConfigError(f"{path}: no such file") from None
-        return ConfigFile(path, {})
+        raise ConfigMissing(f"{path}: no such file") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:

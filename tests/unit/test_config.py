@@ -8,7 +8,7 @@ import pytest
 
 from frameworkcontroller.api.completion import ContainerCompletion
 from frameworkcontroller.api.objects import ContainerRecord, Identity, PodRecord
-from frameworkcontroller.config import Config, ConfigError, load_config
+from frameworkcontroller.config import Config, ConfigError, load_config, shipped_config
 from frameworkcontroller.machine.failure import Range
 
 
@@ -55,9 +55,9 @@ def test_defaults(tmp_path: Path, text: str) -> None:
     assert load(tmp_path, text).model_dump() == DEFAULTS
 
 
-def test_absent_file_is_the_defaults_unless_it_was_asked_for(tmp_path: Path) -> None:
+def test_absent_file_is_the_shipped_one_unless_it_was_asked_for(tmp_path: Path) -> None:
     absent = tmp_path / "absent.yaml"
-    assert load_config(absent, required=False) == Config()
+    assert load_config(absent, required=False) == shipped_config()
     with pytest.raises(ConfigError, match=r"absent\.yaml: no such file"):
         load_config(absent, required=True)
 
