@@ -55,6 +55,8 @@ class Failed(NamedTuple):
 
 Event = Started | Exited | Failed
 
+_ENDED: Final = Failed(SPAWNER, 0, "the process that starts the containers has ended")
+
 
 class Job(NamedTuple):
     """What to run. ``mounts`` are (source, target, read-only) and need `Supervisor.mounts_work`.
@@ -168,6 +170,9 @@ class Supervisor:
     def start(self, job: Job, listener: Callable[[Event], None]) -> str:
         """Run a job, whose id is returned. The listener gets Started and then Exited, or Failed alone, always later."""
         name = str(next(self._ids))
+        if not self.alive:
+            asyncio.get_running_loop().call_soon(listener, _ENDED)
+            return name
         self._listeners[name] = listener
         self._send(
             command="start",
@@ -221,7 +226,7 @@ class Supervisor:
             log.warning("the process that starts the containers has ended; so have %d containers", len(self._listeners))
         left, self._listeners = self._listeners, {}
         for name, listener in left.items():
-            listener(Exited(-9) if name in self._started else Failed(SPAWNER, 0, "the spawner has ended"))
+            listener(Exited(-9) if name in self._started else _ENDED)
         self._started.clear()
 
     async def _lock(self) -> int:
