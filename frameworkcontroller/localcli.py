@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import errno
+import logging
 import os
 import shutil
 import signal
@@ -20,7 +21,7 @@ from rich.console import Console
 from frameworkcontroller import process
 from frameworkcontroller.api import names
 from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config, load_config
+from frameworkcontroller.config import Config, ConfigError, load_config
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import KubeError
 from frameworkcontroller.local.cluster import ClusterError, LocalCluster
@@ -30,7 +31,11 @@ from frameworkcontroller.local.progress import Progress, ending, progress_on
 
 T = TypeVar("T")
 
+_log: Final = logging.getLogger(__name__)
+
 _DRAW_EVERY_SEC: Final = 0.125
+
+_HINT_AFTER_SEC: Final = 3.0
 
 _OF_A_PORT: Final = frozenset({errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL})
 
@@ -76,6 +81,9 @@ def _run_command(command: Coroutine[Any, Any, int], *, interrupted: Callable[[si
         return process.fail(str(error), process.EXIT_USAGE)
     except (_Failed, KubeError) as error:
         return process.fail(str(error), process.EXIT_FAILED)
+    except Exception:  # noqa: BLE001 - whatever it is, it belongs into the log, in one line
+        _log.exception("Cannot go on")
+        return process.EXIT_FAILED
 
 
 async def _cancelled_by_signal(command: Coroutine[Any, Any, int], interrupted: Callable[[signal.Signals], int]) -> int:
@@ -209,7 +217,10 @@ def _is_framework(manifest: Manifest) -> bool:
 def _config(options: argparse.Namespace) -> Config:
     """Only what is named: a ./frameworkcontroller.yaml that lies there is for another cluster."""
     if options.config is not None:
-        return load_config(options.config, required=True)
+        try:
+            return load_config(options.config, required=True)
+        except ConfigError as error:
+            raise _Unusable(str(error)) from None
     # Nobody shares this API server.
     return Config(kube_client_qps=10000, kube_client_burst=10000)
 
@@ -221,6 +232,8 @@ async def _cluster(
     """A cluster, and the directory of its files: ``data``, or else one that is removed with it."""
     with _directory(data) as directory:
         cluster = LocalCluster(directory, runtime=options.runtime, port=port)
+        hint = f"still waiting to start: is another cluster using {directory}?"
+        waiting = asyncio.get_running_loop().call_later(_HINT_AFTER_SEC, process.fail, hint)
         try:
             await cluster.__aenter__()
         except ClusterError as error:
@@ -228,6 +241,8 @@ async def _cluster(
         except OSError as error:
             place = f"port {port}" if error.errno in _OF_A_PORT else str(error.filename or directory)
             raise _Unusable(f"cannot start a cluster: {place}: {os.strerror(error.errno or 0)}") from None
+        finally:
+            waiting.cancel()
         try:
             yield cluster, directory
         finally:
@@ -249,7 +264,10 @@ def _directory(named: Path | None) -> Iterator[Path]:
     try:
         yield directory
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        try:
+            shutil.rmtree(directory)
+        except OSError as error:
+            _log.error("Cannot remove %s: %s", directory, error)
 
 
 async def _unless_it_breaks(work: Coroutine[Any, Any, T], controller: Controller, cluster: LocalCluster) -> T:

@@ -1,0 +1,231 @@
+"""`frameworkcontroller local` as a person runs it: real processes in real time, and nothing left behind."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+import yaml
+
+COMMAND = [sys.executable, "-m", "frameworkcontroller", "local"]
+MARK = "87654.321"
+"""An argument of `sleep` that no other process has."""
+
+
+def framework(name: str, script: str, *, tasks: int = 1, policy: dict[str, int] | None = None) -> dict[str, Any]:
+    container = {"name": "main", "image": "none", "command": ["sh", "-c", script]}
+    pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    role = {
+        "name": "w",
+        "taskNumber": tasks,
+        "frameworkAttemptCompletionPolicy": policy or {"minFailedTaskCount": 1},
+        "task": {"pod": pod},
+    }
+    return {
+        "apiVersion": "frameworkcontroller.microsoft.com/v1",
+        "kind": "Framework",
+        "metadata": {"name": name},
+        "spec": {"taskRoles": [role]},
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A working directory; afterwards, temporary files and processes of the test are all gone."""
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "work").mkdir()
+    yield tmp_path / "work"
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert sleepers() == []
+
+
+def sleepers() -> list[str]:
+    found = []
+    for process in Path("/proc").iterdir():
+        try:
+            line = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if line[:2] == [b"sleep", MARK.encode()]:
+            found.append(process.name)
+    return found
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "TMPDIR": str(folder.parent / "tmp")}
+
+
+def run(folder: Path, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        cwd=folder,
+        env=environment(folder),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+
+
+@contextmanager
+def running(folder: Path, *arguments: str, until: str) -> Iterator[subprocess.Popen[str]]:
+    """The command as a process that has printed a line with ``until``."""
+    with subprocess.Popen(
+        [*COMMAND, *arguments], cwd=folder, env=environment(folder), stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert any(until in line for line in process.stdout)
+            yield process
+        finally:
+            process.kill()
+
+
+def test_success(folder: Path) -> None:
+    (folder / "a.yaml").write_text(
+        yaml.safe_dump_all([framework("a", "exit 0", tasks=2), framework("b", "echo $FC_TASK_INDEX")])
+    )
+    (folder / "c.json").write_text(json.dumps(framework("c", "true")))
+    ended = run(folder, "run", "a.yaml", "c.json", "--timeout", "60")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert " a w[0]: AttemptCreationPending (attempt 0)\n" in ended.stdout
+    summary = ended.stdout.partition("\n\n")[2]
+    assert [line.split(" after ")[0] for line in summary.splitlines() if not line.startswith(" ")] == [
+        "a: Succeeded",
+        "b: Succeeded",
+        "c: Succeeded",
+    ]
+    assert "    w: 2 Tasks, 0 retries: 2 x 0 Succeeded\n" in summary
+
+
+def test_failure_says_why(folder: Path) -> None:
+    manifest = json.dumps(framework("f", "echo disk is full >&2; exit 7"))
+    ended = run(folder, "run", "-", "--timeout", "60", stdin=manifest)
+    assert (ended.returncode, ended.stderr) == (1, "")
+    summary = ended.stdout.partition("\n\n")[2]
+    assert summary.startswith("f: Failed after ")
+    assert "7 ContainerUnrecognizedFailed, by w[0]: FailedTaskCount 1 has reached MinFailedTaskCount 1" in summary
+    assert "disk is full" in summary
+
+
+def test_timeout(folder: Path) -> None:
+    (folder / "f.yaml").write_text(yaml.safe_dump(framework("f", f"exec sleep {MARK}", tasks=3)))
+    ended = run(folder, "run", "f.yaml", "--timeout", "2")
+    assert (ended.returncode, ended.stderr) == (1, "frameworkcontroller: not all have completed within 2 s\n")
+    assert "f: not completed, AttemptRunning (attempt 0)\n" in ended.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_run_leaves_nothing_behind(folder: Path, number: signal.Signals) -> None:
+    (folder / "f.yaml").write_text(yaml.safe_dump(framework("f", f"trap '' INT TERM; sleep {MARK}; sleep {MARK}")))
+    with running(folder, "run", "f.yaml", until="w[0]: AttemptRunning") as process:
+        while not sleepers():
+            time.sleep(0.05)
+        process.send_signal(number)
+        process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+
+
+def test_up(folder: Path) -> None:
+    with running(folder, "up", "--kubeconfig", "k/config", "--runtime", "simulated", until="Ctrl-C") as process:
+        config = yaml.safe_load((folder / "k" / "config").read_text())
+        assert (folder / "k" / "config").stat().st_mode & 0o777 == 0o600
+        server = config["clusters"][0]["cluster"]["server"]
+        with urlopen(f"{server}/apis/frameworkcontroller.microsoft.com/v1") as answer:
+            assert "frameworks" in {resource["name"] for resource in json.load(answer)["resources"]}
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert not (folder / "k" / "config").exists()
+
+
+def test_up_takes_the_place_of_the_kubeconfig_of_a_local_cluster_and_of_no_other(folder: Path) -> None:
+    foreign = folder / "foreign"
+    foreign.write_text("contexts: [{name: production}]\n")
+    ended = run(folder, "up", "--kubeconfig", "foreign", "--runtime", "simulated")
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        "frameworkcontroller: --kubeconfig foreign: is there already and not of a local cluster; name another file\n"
+    )
+    assert foreign.read_text() == "contexts: [{name: production}]\n"
+    ours = ("up", "--kubeconfig", "ours", "--runtime", "simulated")
+    with running(folder, *ours, until="Ctrl-C") as first, running(folder, *ours, until="Ctrl-C") as second:
+        newer = (folder / "ours").read_text()
+        first.send_signal(signal.SIGTERM)
+        first.communicate(timeout=60)
+        assert (folder / "ours").read_text() == newer
+        second.send_signal(signal.SIGTERM)
+        second.communicate(timeout=60)
+    assert not (folder / "ours").exists()
+
+
+def test_data_directory_is_kept_and_used_again(folder: Path) -> None:
+    for _ in range(2):
+        with running(folder, "up", "--data", "data", until="Ctrl-C") as process:
+            assert (folder / "data" / "kubeconfig").exists()
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert (folder / "data").is_dir()
+        assert not (folder / "data" / "kubeconfig").exists()
+
+
+def test_port_in_use(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = run(folder, "up", "--port", str(port), "--runtime", "simulated")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == f"frameworkcontroller: cannot start a cluster: port {port}: Address already in use\n"
+
+
+BAD_SPEC = framework("f", "true") | {"spec": {"taskRoles": [{"name": "r-r", "taskNumber": -1}]}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "code", "errors"),
+    [
+        (["run", "absent.yaml"], None, 2, ["absent.yaml: cannot be read: No such file or directory"]),
+        (
+            ["run", "-"],
+            "a: b: c",
+            2,
+            ["standard input:1: document 1: is not YAML: mapping values are not allowed here"],
+        ),
+        (
+            ["run", "-"],
+            "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}",
+            2,
+            ["there is no Framework in the files: nothing to run"],
+        ),
+        (["run", "-", "--config", "absent.yaml"], "{}", 2, ["absent.yaml: no such file"]),
+        (
+            ["run", "-", "--runtime", "simulated"],
+            json.dumps(BAD_SPEC),
+            1,
+            [
+                'standard input: document 1 (Framework f): spec.taskRoles[0].name: Invalid value: "r-r"',
+                "standard input: document 1 (Framework f): spec.taskRoles[0].taskNumber: Invalid value: -1",
+            ],
+        ),
+        (["up", "--data", "/dev/null"], None, 2, ["--data /dev/null: is not a directory"]),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_line(
+    folder: Path, arguments: list[str], stdin: str | None, code: int, errors: list[str]
+) -> None:
+    ended = run(folder, *arguments, stdin=stdin)
+    assert (ended.returncode, ended.stdout) == (code, "")
+    lines = ended.stderr.splitlines()
+    assert len(lines) == len(errors)
+    for line, error in zip(lines, errors, strict=True):
+        assert line.startswith(f"frameworkcontroller: {error}")
