@@ -54,10 +54,9 @@ class KubeClient:
         user_agent: str = USER_AGENT,
         max_connections: int = 100,
         read_timeout: float = READ_TIMEOUT_SECONDS,
-        watch_silence: float = WATCH_SILENCE_SECONDS,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """``read_timeout`` and ``watch_silence`` are the seconds for which an answer, or a watch, may say nothing."""
+        """``read_timeout``: for how many seconds a server may leave a request without an answer."""
         self._limiter = limiter
         self._transport = Transport(
             connection,
@@ -65,7 +64,6 @@ class KubeClient:
             user_agent=user_agent,
             max_connections=max_connections,
             read_timeout=read_timeout,
-            watch_silence=watch_silence,
             wall=wall,
         )
 
@@ -145,13 +143,14 @@ class KubeClient:
         timeout_seconds: int | None = None,
         bookmarks: bool = True,
         metadata_only: bool = False,
+        silence: float = WATCH_SILENCE_SECONDS,
         owner: str = "",
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """What happens after ``resource_version``: a JSON line for each event, of any length, until the server ends it.
 
         Entering raises ApiError if the server refuses (410 among others); reading raises TransportError if the stream
-        breaks, and SilenceError, one of those, if nothing came for ``watch_silence`` seconds. An error in mid-stream is
-        an event of type ``ERROR``.
+        breaks, and SilenceError, one of those, if nothing came for ``silence`` seconds. An error in mid-stream is an
+        event of type ``ERROR``.
         """
         return self._watch(
             resource,
@@ -165,17 +164,18 @@ class KubeClient:
                 allowWatchBookmarks="true" if bookmarks else None,
             ),
             _ACCEPT_METADATA if metadata_only else _ACCEPT,
+            silence,
             owner,
         )
 
     @asynccontextmanager
     async def _watch(
-        self, resource: Resource, path: str, query: Mapping[str, str], accept: str, owner: str
+        self, resource: Resource, path: str, query: Mapping[str, str], accept: str, silence: float, owner: str
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         if self._limiter is not None:
             await self._limiter.acquire(owner)
         async with self._transport.stream(
-            path, resource=_label(resource, None), query=query, headers={"Accept": accept}
+            path, resource=_label(resource, None), query=query, headers={"Accept": accept}, silence=silence
         ) as lines:
             yield lines
 

@@ -69,7 +69,8 @@ class _Installation:
         """Why the last request failed, if it did."""
         self._client = client
         self._manifest = manifest
-        self._may_update = True
+        # Not what was just written either: a server that drops what it does not know would be asked to no end.
+        self._is_to_be_updated = True
 
     async def run(self, check_interval: float) -> dict[str, Any]:
         pause = min(_FIRST_CHECK_SECONDS, check_interval)
@@ -103,7 +104,7 @@ class _Installation:
             self.stands = "it is being deleted, until which it cannot be created again"
             return None
         wanted = updated(crd, self._manifest)
-        if wanted is not None and self._may_update:
+        if wanted is not None and self._is_to_be_updated:
             crd = await self._update(crd, wanted)
             if crd is None:
                 return None
@@ -139,6 +140,7 @@ class _Installation:
             raise
         except ApiError as refused:
             raise CrdError(f"CustomResourceDefinition {self.name} was refused: {refused}") from refused
+        self._is_to_be_updated = False
         _log.info("Created CustomResourceDefinition %s", self.name)
         return dict(orjson.loads(body))
 
@@ -148,7 +150,7 @@ class _Installation:
         except (Conflict, NotFound):
             return None
         except Forbidden as refused:
-            self._may_update = False
+            self._is_to_be_updated = False
             _log.warning(
                 "CustomResourceDefinition %s differs from this release's and may not be updated from here: %s",
                 self.name,
@@ -161,6 +163,7 @@ class _Installation:
             raise CrdError(
                 f"CustomResourceDefinition {self.name} could not be brought up to date: {refused}"
             ) from refused
+        self._is_to_be_updated = False
         after = dict(orjson.loads(body))
         # An old server drops the parts of the schema that it does not know; then this changes nothing each time.
         if after["metadata"].get("resourceVersion") != crd["metadata"].get("resourceVersion"):

@@ -30,7 +30,13 @@ _PAGE_BYTES: Final = 2 * 2**20
 _SLICE_SECONDS: Final = 0.005
 # The server is asked to end each watch after so many seconds, at random between these: connections get spread again
 # over API servers that came back, and not all at once.
-_WATCH_SECONDS: Final = (300, 600)
+_WATCH_SECONDS: Final = (180, 300)
+# Most servers send a bookmark every minute, so that silence for longer means a dead connection. Others (such as
+# Kubernetes 1.20) send one only just before they end a watch: all that can be expected of those is that end. Which kind
+# it is shows by the bookmarks, and until one has come by a watch that fell silent.
+_HEARTBEAT_SECONDS: Final = 60
+_SILENCE_SECONDS: Final = 90.0
+_LATE_SECONDS: Final = 20.0
 
 
 @dataclass(slots=True)
@@ -101,6 +107,8 @@ class Informer(Generic[T]):
         self._relist_wanted = False
         self._relist_at: float | None = None
         self._watching: asyncio.Timeout | None = None
+        self._heartbeats = True
+        self._heartbeats_until = 0.0
         self._trouble: Failure | None = None
         self._trouble_since = 0.0
         self._running = False
@@ -225,6 +233,8 @@ class Informer(Generic[T]):
             self._failed(Failure.RELIST, None)
             return
         clock = asyncio.get_running_loop().time
+        seconds = self._rng.randint(*_WATCH_SECONDS)
+        self._heartbeats_until = clock() + seconds - _HEARTBEAT_SECONDS
         opened: float | None = None
         failure = Failure.CLOSED
         cause: Exception | None = None
@@ -236,7 +246,8 @@ class Informer(Generic[T]):
                     resource_version=version,
                     label_selector=self._label_selector,
                     field_selector=self._field_selector,
-                    timeout_seconds=self._rng.randint(*_WATCH_SECONDS),
+                    timeout_seconds=seconds,
+                    silence=_SILENCE_SECONDS if self._heartbeats else seconds + _LATE_SECONDS,
                 ) as lines:
                     opened = clock()
                     self.counters.watches += 1
@@ -253,6 +264,8 @@ class Informer(Generic[T]):
             failure, cause = classify(error), error
         finally:
             self._watching = None
+        if failure is Failure.SILENT:
+            self._heartbeats = False
         self._failed(failure, cause, lived=0.0 if opened is None else clock() - opened)
 
     def _take_line(self, line: bytes) -> None:
@@ -267,6 +280,8 @@ class Informer(Generic[T]):
                 if not (isinstance(version, str) and version):
                     raise ValueError("the bookmark has no resourceVersion")
                 self.counters.bookmarks += 1
+                if asyncio.get_running_loop().time() < self._heartbeats_until:
+                    self._heartbeats = True
                 if not self._machine.on_event(version):
                     raise _WatchEnded(Failure.REPLAYED, None)
                 return

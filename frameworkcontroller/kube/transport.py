@@ -26,8 +26,8 @@ USER_AGENT: Final = f"frameworkcontroller/{__version__}"
 CONNECT_TIMEOUT_SECONDS: Final = 10.0
 # An API server gives up on a request by itself after 60 s and says so (504): its word is worth waiting for.
 READ_TIMEOUT_SECONDS: Final = 65.0
-# API servers send a bookmark every minute, so a watch that is silent for longer leads nowhere.
-WATCH_SILENCE_SECONDS: Final = 90.0
+# For a watch on which nothing may happen for long.
+WATCH_SILENCE_SECONDS: Final = 3600.0
 # API servers close idle connections after 90 s, some proxies after 75 s: those who close first never send a request
 # into a connection that is just being closed.
 _KEEPALIVE_SECONDS: Final = 60.0
@@ -69,16 +69,12 @@ class Transport:
         user_agent: str,
         max_connections: int,
         read_timeout: float,
-        watch_silence: float,
         wall: Callable[[], float],
     ) -> None:
         self._connection = connection
         self._observe = observe
         self._max_connections = max_connections
-        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=read_timeout)
-        self._watch_timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=watch_silence
-        )
+        self._timeout = _timeout(read_timeout)
         # Identity: compressing large answers costs the API server more than the network gains within a cluster.
         self._fixed_headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
         self._wall = wall
@@ -111,7 +107,7 @@ class Transport:
         began = clock()
         code = received = 0
         try:
-            async with self._open(method, path, query, headers, body, watch=False) as response:
+            async with self._open(method, path, query, headers, body) as response:
                 code = response.status
                 answer = await self._read(response, method, path)
                 received = len(answer)
@@ -125,15 +121,15 @@ class Transport:
 
     @asynccontextmanager
     async def stream(
-        self, path: str, *, resource: str, query: Mapping[str, str], headers: Mapping[str, str]
+        self, path: str, *, resource: str, query: Mapping[str, str], headers: Mapping[str, str], silence: float
     ) -> AsyncIterator[LineStream]:
-        """A watch: a GET whose answer is lines without end."""
+        """A watch: a GET whose answer is lines without end. ``silence`` is for how long it may say nothing."""
         clock = asyncio.get_running_loop().time
         began = clock()
         code = 0
         lines: LineStream | None = None
         try:
-            async with self._open("GET", path, query, headers, None, watch=True) as response:
+            async with self._open("GET", path, query, headers, None, silence=silence) as response:
                 code = response.status
                 if code != 200:
                     raise self._refusal(response, "GET", path, await self._read(response, "GET", path))
@@ -153,9 +149,13 @@ class Transport:
         headers: Mapping[str, str] | None,
         body: bytes | None,
         *,
-        watch: bool,
+        silence: float | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The beginning of an answer: its status and headers. Leaving before its end closes its connection."""
+        """The beginning of an answer: its status and headers. Leaving before its end closes its connection.
+
+        With ``silence`` it is a watch.
+        """
+        timeout = self._timeout if silence is None else _timeout(silence)
         url = URL(
             f"{self._connection.server}{path}?{urlencode(query)}" if query else f"{self._connection.server}{path}",
             encoded=True,
@@ -166,10 +166,10 @@ class Transport:
             merged = credentials.copy()
             if headers:
                 merged.update(headers)
-            pool = await self._pool(watch=watch)
+            pool = await self._pool(watch=silence is not None)
             pool.users += 1
             try:
-                response = await self._begin(pool, method, path, url, merged, body)
+                response = await self._begin(pool, method, path, url, merged, body, timeout)
                 try:
                     if response.status == 401 and not renewed:
                         await self._read(response, method, path)
@@ -188,18 +188,28 @@ class Transport:
                     await self._close_unused()
 
     async def _begin(
-        self, pool: _Pool, method: str, path: str, url: URL, headers: CIMultiDict[str], body: bytes | None
+        self,
+        pool: _Pool,
+        method: str,
+        path: str,
+        url: URL,
+        headers: CIMultiDict[str],
+        body: bytes | None,
+        timeout: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
         try:
-            return await pool.session.request(
-                method,
-                url,
-                headers=headers,
-                # A large body written in one go would hold up the event loop.
-                data=io.BytesIO(body) if body is not None and len(body) >= _LARGE_BODY_BYTES else body,
-                allow_redirects=False,
-                server_hostname=self._connection.tls_server_name,
-            )
+            # A watch may say nothing for long, but a server must answer as soon as ever that it has begun.
+            async with asyncio.timeout(None if timeout is self._timeout else self._timeout.sock_read):
+                return await pool.session.request(
+                    method,
+                    url,
+                    headers=headers,
+                    # A large body written in one go would hold up the event loop.
+                    data=io.BytesIO(body) if body is not None and len(body) >= _LARGE_BODY_BYTES else body,
+                    allow_redirects=False,
+                    timeout=timeout,
+                    server_hostname=self._connection.tls_server_name,
+                )
         except _BROKEN as error:
             raise self._failure(error, method, path) from error
 
@@ -229,7 +239,6 @@ class Transport:
         )
         session = aiohttp.ClientSession(
             connector=connector,
-            timeout=self._watch_timeout if watch else self._timeout,
             headers=self._fixed_headers,
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=_READ_BUFFER_BYTES,
@@ -272,6 +281,8 @@ class Transport:
                 )
             case asyncio.TimeoutError():
                 return SilenceError(f"{request}: {server} fell silent")
+            case aiohttp.ClientPayloadError():
+                return TransportError(f"{request}: {server} broke off in the middle of its answer")
             case aiohttp.ServerDisconnectedError():
                 return TransportError(f"{request}: {server} closed the connection without an answer")
             case _:
@@ -312,6 +323,10 @@ class _Pool:
 
     session: aiohttp.ClientSession
     users: int = 0
+
+
+def _timeout(silence: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=silence)
 
 
 def _make_socket(info: aiohttp.AddrInfoType) -> socket.socket:

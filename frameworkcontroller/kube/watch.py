@@ -3,7 +3,8 @@
     Listing
        ├─ page, more to come ──▶ Listing (the next page)
        ├─ last page ──▶ Watching (from the list's version); what was not listed has vanished
-       ├─ token expired, page of another version ──▶ Listing from the start, in one page
+       ├─ token expired ──▶ Listing from the start, in one page; Pausing first if it keeps happening
+       ├─ page of another version ──▶ Pausing ▶ Listing from the start, in one page
        ├─ list older than what is known, request refused as wrong ──▶ Pausing ▶ Listing from the start
        └─ any other failure ──▶ Pausing ▶ Listing (the same page)
     Watching
@@ -14,8 +15,10 @@
        │  resource type gone ──▶ Pausing ▶ Listing
        └─ any other failure ──▶ Pausing ▶ Watching (same version)
 
-Three rules hold everywhere. No failure is followed by a request at once twice in a row. The version only moves forward,
-unless the server insists (it was restored from a backup). A server's ``Retry-After`` is obeyed.
+Three rules hold everywhere. In a row of failures, which only a watch that lasts can end, each kind is followed by a
+request at once at most one time, and the pauses double. The version only moves forward, unless the server insists (it
+was restored from a backup). A throttling server's ``Retry-After`` is obeyed; a failing one's (such as "starting, come
+back in 10 s") no longer than the longest pause.
 
 Lists are always consistent reads (no resourceVersion is asked for), also the first one: with ``resourceVersion=0`` the
 server may answer from a cache that is older than what this controller wrote, or acted on, before it was restarted, and
@@ -33,7 +36,7 @@ from typing import Final, NamedTuple
 from frameworkcontroller.kube.backoff import Backoff
 from frameworkcontroller.kube.errors import ApiError, Gone, KubeError, SilenceError, TransportError
 
-BACKOFF: Final = Backoff(first=0.5, most=10.0)
+BACKOFF: Final = Backoff(first=0.5, most=5.0)
 # A watch that lasted this long ends a row of failures. Anything shorter, a successful list included, does not: else a
 # server that closes each watch, or expires each version, at once would be asked in a tight circle.
 STEADY_SECONDS: Final = 10.0
@@ -144,7 +147,7 @@ class PageVerdict(NamedTuple):
 
 _DISCARD: Final = PageVerdict(accept=False, complete=None)
 _ACCEPT: Final = PageVerdict(accept=True, complete=None)
-# Ordinary ends, after which the next request may follow at once (the first time in a row).
+# Ordinary ends, each of which is excused once in a row of failures: then the next request follows at once.
 _ORDINARY: Final = frozenset({Failure.CLOSED, Failure.SILENT, Failure.EXPIRED, Failure.RELIST})
 # After these a watch from the same version would fail again, or would not bring what was missed.
 _NEEDS_LIST: Final = frozenset(
@@ -174,11 +177,12 @@ class WatchMachine:
         self._newest: str | None = None
         self._seen: set[str] = set()
         self._stale_lists = 0
+        self._excused: set[Failure] = set()
         self.state: State = Listing()
         self.synced = False
         """Whether a list has ever been completed."""
         self.failures = 0
-        """Failures in a row, since a watch last stayed for long."""
+        """Failures in a row that were not excused, since a watch last stayed for long."""
         self.last_failure: Failure | None = None
 
     @property
@@ -252,6 +256,7 @@ class WatchMachine:
             raise AssertionError(f"{failure} came unasked in {state}")
         if lived >= self._steady_seconds:
             self.failures = 0
+            self._excused.clear()
         then: Listing | Watching
         if isinstance(state, Watching):
             then = Listing() if failure in _NEEDS_LIST else state
@@ -265,10 +270,15 @@ class WatchMachine:
         self._fail(failure, then, retry_after)
 
     def _fail(self, failure: Failure, then: Listing | Watching, retry_after: float | None = None) -> None:
-        self.failures += 1
         self.last_failure = failure
-        waited_for = self.failures - 1 if failure in _ORDINARY else self.failures
-        seconds = max(self._backoff.delay(waited_for, self._rng), retry_after or 0.0)
+        if retry_after is not None and failure is not Failure.THROTTLED:
+            retry_after = min(retry_after, self._backoff.most)
+        if failure in _ORDINARY and failure not in self._excused:
+            self._excused.add(failure)
+            seconds = retry_after or 0.0
+        else:
+            self.failures += 1
+            seconds = max(self._backoff.delay(self.failures, self._rng), retry_after or 0.0)
         self.state = Pausing(seconds, then) if seconds > 0 else then
 
 

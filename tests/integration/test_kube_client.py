@@ -265,7 +265,7 @@ async def test_a_watch_that_falls_silent_is_noticed(
 ) -> None:
     server.then(stream(80.0, event("BOOKMARK", {}), 80.0, event("BOOKMARK", {}), end="hang"))
     began = clock.time()
-    async with client.watch(PODS, resource_version="7") as lines:
+    async with client.watch(PODS, resource_version="7", silence=90) as lines:
         await anext(lines)
         await anext(lines)
         with pytest.raises(errors.SilenceError):

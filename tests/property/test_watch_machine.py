@@ -13,6 +13,7 @@ from frameworkcontroller.kube.replica import Identity, Replica, identify
 from frameworkcontroller.kube.store import MutableStore
 from frameworkcontroller.kube.watch import (
     STALE_LISTS_BELIEVED,
+    STEADY_SECONDS,
     Failure,
     FetchPage,
     Listing,
@@ -118,7 +119,7 @@ class WatchTest(RuleBasedStateMachine):
         self.replica.on_delete.append(self.deleted)
         self.went_back = False
         self.stale_lists = 0
-        self.unpaused_failures = 0
+        self.at_once: set[Failure] = set()
 
     @initialize(seed=st.integers(0, 1000))
     def start(self, seed: int) -> None:
@@ -220,7 +221,6 @@ class WatchTest(RuleBasedStateMachine):
         match self.machine.instruction:
             case Pause(seconds=seconds):
                 assert seconds > 0
-                self.unpaused_failures = 0
                 self.machine.on_pause_over()
             case FetchPage(token=token, paged=paged):
                 if outcome is not None and outcome not in (Failure.SILENT, Failure.CLOSED, Failure.RELIST):
@@ -281,12 +281,14 @@ class WatchTest(RuleBasedStateMachine):
     def fail(self, failure: Failure, lived: float) -> None:
         self.machine.on_failure(failure, lived=lived)
         assert self.machine.last_failure is failure
+        if lived >= STEADY_SECONDS:
+            self.at_once.clear()
         if isinstance(self.machine.state, Pausing):
-            assert 0 < self.machine.state.seconds <= 10.0
-        elif lived < 10.0:
-            self.unpaused_failures += 1
-            # One request at once after an ordinary end is fine; two in a row begin a tight circle.
-            assert self.unpaused_failures <= 1
+            assert 0 < self.machine.state.seconds <= 5.0
+        else:
+            # The same way a second time without a pause is how a tight circle begins.
+            assert failure not in self.at_once
+            self.at_once.add(failure)
 
     def answer_list(self, token: str | None, *, paged: bool, size: int) -> None:
         if token is None:
@@ -366,11 +368,11 @@ class WatchTest(RuleBasedStateMachine):
                     self.machine.on_pause_over()
                 case FetchPage(token=token, paged=paged):
                     steps["page"] += 1
-                    self.unpaused_failures = 0
+                    self.at_once.clear()
                     self.answer_list(token, paged=paged, size=2)
                 case OpenWatch(resource_version=version):
                     steps["watch"] += 1
-                    self.unpaused_failures = 0
+                    self.at_once.clear()
                     self.answer_watch(int(version), 1000, None, 0.0)
                     if version == str(self.server.version) and not isinstance(self.machine.state, Pausing):
                         break

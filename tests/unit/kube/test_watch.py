@@ -87,7 +87,7 @@ def test_where_each_end_of_a_watch_leads(failure: Failure, *, at_once: bool, the
     assert isinstance(machine.instruction, Pause)
 
 
-def test_pauses_grow_to_ten_seconds_and_a_lasting_watch_ends_the_row() -> None:
+def test_pauses_grow_to_five_seconds_and_a_lasting_watch_ends_the_row() -> None:
     machine = machine_watching()
     pauses = []
     for _ in range(10):
@@ -95,7 +95,7 @@ def test_pauses_grow_to_ten_seconds_and_a_lasting_watch_ends_the_row() -> None:
         assert isinstance(machine.state, Pausing)
         pauses.append(machine.state.seconds)
         machine.on_pause_over()
-    for pause, whole in zip(pauses, [0.5, 1, 2, 4, 8, 10, 10, 10, 10, 10], strict=True):
+    for pause, whole in zip(pauses, [0.5, 1, 2, 4, 5, 5, 5, 5, 5, 5], strict=True):
         assert whole / 2 <= pause <= whole
     machine.on_failure(Failure.CLOSED, lived=10.0)
     assert machine.state == Watching("10")
@@ -112,13 +112,26 @@ def test_a_list_that_works_does_not_end_the_row() -> None:
             machine.on_pause_over()
         machine.on_page([], str(version), None)
     assert len(pauses) == 8
-    assert sum(pauses) > 20
+    assert sum(pauses) > 15
+
+
+def test_a_version_that_expired_while_the_server_was_away_is_listed_at_once() -> None:
+    machine = machine_watching()
+    machine.on_failure(Failure.CLOSED, lived=1.0)
+    for _ in range(5):
+        machine.on_failure(Failure.BROKEN)
+        machine.on_pause_over()
+    machine.on_failure(Failure.EXPIRED)
+    assert machine.instruction == FetchPage(None, paged=True)
 
 
 def test_retry_after_is_obeyed_beyond_the_own_backoff() -> None:
     machine = machine_watching()
     machine.on_failure(Failure.THROTTLED, retry_after=45.0)
     assert machine.instruction == Pause(45.0)
+    machine.on_pause_over()
+    machine.on_failure(Failure.FAILED, retry_after=45.0)
+    assert machine.instruction == Pause(5.0)
 
 
 def test_inputs_that_were_not_asked_for_are_bugs() -> None:
