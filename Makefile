@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint types unit format lock clean
+.PHONY: help venv demo test lint types unit format docs lock clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -40,6 +40,9 @@ unit: venv ## Every test; PYTEST_ARGS="tests/unit -k plan" picks some
 format: venv ## Format the code and mend what lint can mend
 	$(BIN)/ruff check --quiet --fix .
 	$(BIN)/ruff format .
+
+docs: venv ## Write the generated pages of docs/ anew
+	$(BIN)/python scripts/failure_codes.py > docs/failure-codes.md
 
 lock: ## Bring the lock files up to the newest versions that pyproject.toml allows
 	scripts/lock $(PYTHON)
