@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import itertools
 import ssl
 from collections.abc import AsyncIterator, Mapping
@@ -114,7 +115,8 @@ class Api:
         data = None
         if body is not None:
             headers["Content-Type"] = content_type
-            data = body if isinstance(body, bytes) else orjson.dumps(body)
+            # aiohttp wants large bodies as files.
+            data = io.BytesIO(body if isinstance(body, bytes) else orjson.dumps(body))
         request = self._session.request(method, self.server + path, data=data, headers=headers, params=query)
         async with request as response:
             raw = await response.read()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qs
@@ -77,7 +77,23 @@ def parse_yaml(body: bytes) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML's core types alone."""
+    """YAML as JSON: core types alone, keys that are text, and no aliases, of which a few lines make gigabytes."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]  # the stubs do not say
+            raise yaml.composer.ComposerError(None, None, "aliases are not supported", event.start_mark)
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        found = super().construct_mapping(node, deep)
+        return {_key(key): value for key, value in found.items()}
+
+
+def _key(key: Hashable) -> str:
+    if isinstance(key, str):
+        return key
+    return orjson.dumps(key).decode()
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -132,8 +148,3 @@ def failure(error: StatusError) -> web.Response:
 def text_answer(text: str, code: int = 200) -> web.Response:
     """Plain text."""
     return web.Response(text=text, status=code, headers={"Cache-Control": "no-cache, private"})
-
-
-def join_lines(lines: Iterable[str]) -> str:
-    """Lines of text, each with its end."""
-    return "".join(f"{line}\n" for line in lines)

@@ -117,7 +117,7 @@ class ApiServer:
         await self.stop()
 
     async def start(self) -> None:
-        """Listens and begins to work. Raises OSError if the port is taken."""
+        """Listens and begins to work, once: what has been stopped stays so. Raises OSError if the port is taken."""
         server = web.Server(
             self._api.handle,
             request_factory=self._request,

@@ -199,7 +199,12 @@ class Storage:
         An observer only takes note: writing from within one would let others see effects before causes, and is refused.
         """
         self._observers.append(observer)
-        return lambda: self._observers.remove(observer)
+
+        def end() -> None:
+            if observer in self._observers:
+                self._observers.remove(observer)
+
+        return end
 
     def _keyspace(self, resource: str) -> _Keyspace:
         space = self._keyspaces.get(resource)
