@@ -7,16 +7,22 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from frameworkcontroller.local.kubelet.access import SERVICE_ACCOUNT_DIRECTORY, ApiAccess
 from frameworkcontroller.local.kubelet.downward import DownwardApi
 from frameworkcontroller.local.kubelet.environment import environment, expand
-from frameworkcontroller.local.kubelet.images import LocalImage, argv, repository
+from frameworkcontroller.local.kubelet.images import LocalImage, NoCommand, argv, repository
 from frameworkcontroller.local.kubelet.podfiles import PodFiles, hosts_file
 from frameworkcontroller.local.kubelet.sources import Sources
 from frameworkcontroller.local.kubelet.supervisor import Job
-from frameworkcontroller.local.kubelet.volumes import PathMap, container_mounts, volume_variables
+from frameworkcontroller.local.kubelet.volumes import (
+    PathMap,
+    UnsupportedVolume,
+    check_volumes,
+    container_mounts,
+    volume_variables,
+)
 
 Json = Mapping[str, Any]
 
@@ -71,6 +77,30 @@ class Machine:
     images: Mapping[str, LocalImage]
     path: str
     log_limit: int
+
+
+class Refusal(NamedTuple):
+    """Why a Pod can never run here, and because of which container."""
+
+    reason: str
+    container: str
+    message: str
+
+
+def refusal(machine: Machine, pod: Json) -> Refusal | None:
+    """Why this Pod can never run here; None if it may well."""
+    containers = [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]
+    for container in containers:
+        try:
+            argv(container, machine.images)
+            user_of(pod, container)
+        except (NoCommand, RootRefused) as error:
+            return Refusal(type(error).__name__, container["name"], str(error))
+    try:
+        check_volumes(pod)
+    except UnsupportedVolume as error:
+        return Refusal(type(error).__name__, containers[0]["name"], str(error))
+    return None
 
 
 async def job_for(machine: Machine, pod: PodSurroundings, name: str, instance: int, *, mounts_work: bool) -> Job:

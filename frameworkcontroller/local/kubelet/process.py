@@ -26,15 +26,14 @@ from frameworkcontroller.local.kubelet.addresses import AddressPool
 from frameworkcontroller.local.kubelet.container import Termination
 from frameworkcontroller.local.kubelet.containerlog import read_log
 from frameworkcontroller.local.kubelet.downward import DownwardApi
-from frameworkcontroller.local.kubelet.images import LocalImage, NoCommand, argv
+from frameworkcontroller.local.kubelet.images import LocalImage
 from frameworkcontroller.local.kubelet.jobs import (
     Machine,
     PodSurroundings,
-    RootRefused,
     container_manifest,
     hosts,
     job_for,
-    user_of,
+    refusal,
 )
 from frameworkcontroller.local.kubelet.pod import Kind, PodRecord
 from frameworkcontroller.local.kubelet.podfiles import PodFiles, remove_tree
@@ -49,7 +48,7 @@ from frameworkcontroller.local.kubelet.termination import (
     start_failure,
     termination_message,
 )
-from frameworkcontroller.local.kubelet.volumes import UnsupportedVolume, check_volumes, make_volumes
+from frameworkcontroller.local.kubelet.volumes import make_volumes
 
 LOG_LIMIT_BYTES: Final = 10 << 20
 """How large a container's log gets before the older half is let go."""
@@ -292,10 +291,9 @@ class ProcessRuntime:
 
     async def _prepare(self, state: _Pod) -> None:
         uid = state.record.uid
-        if (refusal := self._refusal(state)) is not None:
-            reason, container, message = refusal
-            never_ran = Termination(START_ERROR_CODE, START_ERROR, self._wall(), message=message)
-            self._tell.fail_pod(uid, reason, message, (container, never_ran))
+        if (refused := refusal(self._machine, state.inside.manifest)) is not None:
+            never_ran = Termination(START_ERROR_CODE, START_ERROR, self._wall(), message=refused.message)
+            self._tell.fail_pod(uid, refused.reason, refused.message, (refused.container, never_ran))
             return
         inside, access, namespace = state.inside, self._machine.access, state.record.namespace
         address = inside.downward.address
@@ -314,22 +312,6 @@ class ProcessRuntime:
             self._tell.unprepared(uid, "FailedCreatePodSandBox", str(error))
         else:
             self._tell.prepared(uid, address)
-
-    def _refusal(self, state: _Pod) -> tuple[str, str, str] | None:
-        """Why this Pod can never run here, and because of which container: (reason, container, message)."""
-        manifest = state.inside.manifest
-        containers = [*(manifest["spec"].get("initContainers") or ()), *manifest["spec"]["containers"]]
-        for container in containers:
-            try:
-                argv(container, self._machine.images)
-                user_of(manifest, container)
-            except (NoCommand, RootRefused) as error:
-                return type(error).__name__, container["name"], str(error)
-        try:
-            check_volumes(manifest)
-        except UnsupportedVolume as error:
-            return "UnsupportedVolume", containers[0]["name"], str(error)
-        return None
 
     async def _start(self, state: _Pod, item: _Container) -> None:
         uid = state.record.uid
