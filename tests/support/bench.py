@@ -1,0 +1,305 @@
+"""The machine on a bench: one Framework, caches and clock moved by hand, plan by plan."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Final
+
+import orjson
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.codec import decode_status, encode_status
+from frameworkcontroller.api.objects import (
+    ConfigMapRecord,
+    Framework,
+    Identity,
+    PodRecord,
+    configmap_record,
+    pod_record,
+)
+from frameworkcontroller.api.spec import parse_spec
+from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
+from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.machine.failure import Classifier, FailureClass
+from frameworkcontroller.machine.invariants import check_status, check_step
+from frameworkcontroller.machine.model import (
+    Accepted,
+    Action,
+    Cleanup,
+    Confirm,
+    Create,
+    Created,
+    Delete,
+    Env,
+    Fold,
+    Gone,
+    Kind,
+    Limits,
+    Observed,
+    Outcome,
+    Plan,
+    Refused,
+    Result,
+    Urgency,
+)
+from frameworkcontroller.machine.plan import fold, plan, reject
+from frameworkcontroller.machine.tracker import Tracker
+
+NOW: Final = 1_700_000_000
+UID: Final = "framework-uid"
+Body = dict[str, Any]
+
+
+def limits(*classes: FailureClass, minimum: int = 60, maximum: int = 900) -> Limits:
+    """The default limits; ``minimum`` and ``maximum`` bound the delay after a transient conflict."""
+    return Limits(
+        object_local_cache_creation_timeout_sec=300,
+        framework_completed_retain_sec=2_592_000,
+        framework_min_retry_delay_sec_for_transient_conflict_failed=minimum,
+        framework_max_retry_delay_sec_for_transient_conflict_failed=maximum,
+        classifier=Classifier(classes),
+    )
+
+
+def role(name: str = "a", number: int = 1, *, failed: int = 0, succeeded: int = 0, **task: Any) -> Body:
+    """A TaskRole; ``task`` are fields of its task spec."""
+    return {
+        "name": name,
+        "taskNumber": number,
+        "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": failed, "minSucceededTaskCount": succeeded},
+        "task": {"pod": {"spec": {"containers": [{"name": "main", "image": "none"}]}}, **task},
+    }
+
+
+def refused(code: int, message: str = "no") -> Refused:
+    """A refusal as the executor reports it."""
+    return Refused(code, message, orjson.dumps({"kind": "Status", "code": code, "message": message}))
+
+
+class Bench:
+    """A Framework ``f`` in namespace ``ns``, and what is known of it."""
+
+    def __init__(self, *roles: Body, limit: Limits | None = None, **spec: Any) -> None:
+        self.spec: Body = {"taskRoles": list(roles), **spec}
+        self.generation = 1
+        self.deleting = False
+        self.now: float = NOW
+        self.limits = limit or limits()
+        self.rng = random.Random(7)
+        self.tracker = Tracker()
+        self.configmap: ConfigMapRecord | None = None
+        self.pods: dict[str, PodRecord] = {}
+        self.bodies: dict[str, Body] = {}
+        self.writes = 0
+        self._uids = 0
+        self._before: FrameworkStatus | None = None
+
+    # --- the doors ---
+
+    @property
+    def framework(self) -> Framework:
+        """The Framework as the machine gets it."""
+        return Framework("ns", "f", UID, self.generation, self.deleting, parse_spec(self.spec))
+
+    @property
+    def env(self) -> Env:
+        """Clock, randomness, limits."""
+        return Env(self.now, self.rng, self.limits)
+
+    def plan(self, *, write: bool = True) -> Plan:
+        """One plan; ``write``: and its status is accepted, if it is to be written."""
+        made = plan(self.framework, self.tracker, Observed(self.configmap, self.pods), self.env)
+        self._check()
+        if write:
+            self.write()
+        return made
+
+    def reject(self, why: str) -> Plan:
+        """A plan for a spec that cannot be run."""
+        made = reject(self.framework, self.tracker, why, self.env)
+        self._check()
+        return made
+
+    def fold(self, action: Action, result: Result, *, write: bool = True) -> Fold:
+        """What became of one action."""
+        made = fold(self.framework, self.tracker, [Outcome(action, result)], self.env)
+        self._check()
+        if write:
+            self.write()
+        return made
+
+    def write(self) -> None:
+        """The status is accepted, if it is to be written."""
+        if self.tracker.urgency is not Urgency.NONE:
+            self.tracker.persisted()
+            self.writes += 1
+
+    def restart(self) -> None:
+        """Another process takes over with what is stored, which is all there is."""
+        self.tracker = Tracker(decode_status(orjson.loads(encode_status("f", self.status))))
+        self._before = None
+
+    def edit(self, *roles: Body, **spec: Any) -> None:
+        """The user replaces roles, or sets other fields of the spec."""
+        self.spec = {**self.spec, **({"taskRoles": list(roles)} if roles else {}), **spec}
+        self.generation += 1
+
+    # --- what is there ---
+
+    @property
+    def status(self) -> FrameworkStatus:
+        """The tracked status."""
+        assert self.tracker.status is not None
+        return self.tracker.status
+
+    def task(self, role_name: str = "a", index: int = 0) -> TaskStatus:
+        """A Task's status."""
+        found = self.tracker.task((role_name, index))
+        assert found is not None
+        return found[1]
+
+    def states(self, role_name: str = "a") -> list[str]:
+        """The states of a role's Tasks, without the word Attempt."""
+        tasks = next(item.tasks for item in self.status.attempt.roles if item.name == role_name)
+        return [task.state.value.removeprefix("Attempt") for task in tasks]
+
+    def state(self) -> State:
+        """The state of the first Task."""
+        return self.task().state
+
+    # --- walking on ---
+
+    def only(self, made: Plan) -> Action:
+        """The one action of a plan."""
+        (action,) = made.actions
+        return action
+
+    def wait(self, seconds: float) -> Plan:
+        """Plans as the alarms ring, until one asks for something, for at most so long."""
+        end = self.now + seconds
+        made = self.plan()
+        while not made.actions and made.wake_after is not None and self.now < end:
+            self.now += made.wake_after
+            made = self.plan()
+        return made
+
+    def created(self, action: Action, *, show: bool = True) -> str:
+        """A creation succeeds, and (``show``) the cache sees the object; its UID."""
+        assert isinstance(action, Create)
+        self._uids += 1
+        body = orjson.loads(action.body)
+        uid = f"{action.target.kind.lower()}-{self._uids}"
+        body["metadata"] |= {"uid": uid, "resourceVersion": "1"}
+        self.bodies[action.target.name] = body
+        self.fold(action, Created(uid))
+        if show:
+            self.show(action.target.name)
+        return uid
+
+    def show(self, name: str, *, deleting: float | None = None, grace: int = 30, **status: Any) -> None:
+        """The cache sees an object that was created; ``deleting``: to be gone at that time; ``status``: of a Pod."""
+        body = self.bodies[name]
+        if deleting is not None:
+            deletion = {"deletionTimestamp": format_time(int(deleting)), "deletionGracePeriodSeconds": grace}
+            body["metadata"] |= deletion
+        if body["kind"] == Kind.CONFIGMAP:
+            self.configmap = configmap_record(body)
+            return
+        node = status.pop("nodeName", None)
+        if node:
+            body["spec"]["nodeName"] = node
+        body["status"] = {**body.get("status", {"phase": "Pending"}), **status}
+        self.pods[name] = pod_record(body)
+        self.touch(name)
+
+    def hide(self, name: str) -> None:
+        """The cache sees an object gone."""
+        if name == names.configmap_name("f"):
+            self.configmap = None
+        else:
+            self.pods.pop(name, None)
+            self.touch(name)
+
+    def touch(self, name: str) -> None:
+        """An event tells of that Pod."""
+        parts = names.split_pod_name(name)
+        assert parts is not None
+        self.tracker.agenda.add(parts[1:])
+
+    def attempt(self) -> None:
+        """Up to where the ConfigMap of the first attempt is in the cache, and its Pods are about to be created."""
+        self.plan()
+        self.created(self.only(self.plan()))
+
+    def pod(self, name: str = "f-a-0", *, show: bool = True) -> str:
+        """Up to where the Pod of that name is created; its UID."""
+        if self.tracker.status is None:
+            self.attempt()
+        for _ in range(5):
+            for action in self.plan().actions:
+                if isinstance(action, Create) and action.target.name == name:
+                    return self.created(action, show=show)
+                if isinstance(action, Create):
+                    self.created(action)
+        raise AssertionError(f"{name} is not created")
+
+    def all_pods(self) -> None:
+        """Up to where nothing more is created."""
+        while True:
+            made = self.plan()
+            for action in made.actions:
+                self.created(action)
+            if not made.actions and not self.tracker.is_busy:
+                return
+
+    def run(self, name: str = "f-a-0") -> None:
+        """The Pod runs, and its Task does."""
+        self.show(name, phase="Running", podIP="10.0.0.1", hostIP="10.0.1.1", nodeName="node-1")
+        self.plan()
+
+    def end(self, name: str = "f-a-0", code: int = 0) -> None:
+        """The Pod ends with that exit code, and its Task does, as far as it goes by itself."""
+        self.stop(name, code)
+        self.settle()
+
+    def stop(self, name: str = "f-a-0", code: int = 0) -> None:
+        """The cache sees the Pod end with that exit code."""
+        terminated = {"exitCode": code, "finishedAt": format_time(int(self.now))}
+        self.show(
+            name,
+            phase="Failed" if code else "Succeeded",
+            containerStatuses=[{"name": "main", "state": {"terminated": terminated}}],
+        )
+
+    def settle(self) -> None:
+        """Deletions are accepted and seen at once, creations succeed, until nothing is left to do by itself."""
+        for _ in range(50):
+            made = self.plan()
+            for action in made.actions:
+                match action:
+                    case Create():
+                        self.created(action)
+                    case Delete(target=target):
+                        self.fold(action, Gone() if action.confirm else Accepted())
+                        if target.kind is Kind.FRAMEWORK:
+                            self.deleting = True
+                        else:
+                            self.hide(target.name)
+                    case Cleanup() | Confirm():
+                        self.fold(action, Gone())
+            if not made.actions and not self.tracker.is_busy:
+                return
+        raise AssertionError("it does not settle")
+
+    def _check(self) -> None:
+        check_status(self.status)
+        after = decode_status(orjson.loads(encode_status("f", self.status)))
+        assert after is not None
+        if self._before is not None:
+            check_step(self._before, after)
+        self._before = after
+
+
+def foreign(name: str, uid: str = "foreign", *, controller: str | None = None, deleting: bool = False) -> Identity:
+    """Who an object of somebody else is."""
+    return Identity(uid, controller, None, deleting)

@@ -1,0 +1,186 @@
+"""Every rule of the completion policy (behaviour, "Sync"), on Tasks that were walked to where they count."""
+
+from __future__ import annotations
+
+import pytest
+
+from frameworkcontroller.api.completion import CompletionStatus
+from frameworkcontroller.api.status import State
+from tests.support.bench import Bench, role
+
+NEVER_TRIGGERED = "and no user specified conditions in FrameworkAttemptCompletionPolicy have ever been triggered"
+
+
+def decided(bench: Bench) -> CompletionStatus | None:
+    """How the attempt was decided complete, if it was."""
+    return bench.status.attempt.completion_status
+
+
+def triggered(bench: Bench) -> tuple[int, str, str, int]:
+    """Code, and the trigger's message, role and index."""
+    completion = decided(bench)
+    assert completion is not None
+    assert completion.trigger is not None
+    trigger = completion.trigger
+    return completion.code, trigger.message, trigger.task_role_name, trigger.task_index
+
+
+def test_failed_tasks_reach_the_minimum() -> None:
+    bench = Bench(role(number=3, failed=2, succeeded=3))
+    bench.all_pods()
+    bench.end("f-a-1", 5)
+    assert decided(bench) is None
+    bench.end("f-a-2", 210)
+    assert triggered(bench) == (210, "FailedTaskCount 2 has reached MinFailedTaskCount 2 in the TaskRole", "a", 2)
+    completion = decided(bench)
+    task = bench.task("a", 2).attempt.completion_status
+    assert completion is not None
+    assert task is not None
+    assert (completion.phrase, completion.type_name, completion.attributes, completion.diagnostics) == (
+        "ContainerPermanentFailed",
+        "Failed",
+        ("Permanent",),
+        task.diagnostics,
+    )
+    assert completion.pod is None
+
+
+def test_succeeded_tasks_reach_the_minimum() -> None:
+    bench = Bench(role(number=3, failed=1, succeeded=2))
+    bench.all_pods()
+    bench.end("f-a-0")
+    assert decided(bench) is None
+    bench.end("f-a-1")
+    assert triggered(bench) == (0, "SucceededTaskCount 2 has reached MinSucceededTaskCount 2 in the TaskRole", "a", 1)
+
+
+@pytest.mark.parametrize("minimum", [-1, 0])
+def test_less_than_one_is_never(minimum: int) -> None:
+    bench = Bench(role(number=2, failed=minimum, succeeded=minimum))
+    bench.all_pods()
+    bench.end("f-a-0", 1)
+    assert decided(bench) is None
+    bench.end("f-a-1")
+    completion = decided(bench)
+    assert completion is not None
+    assert completion.trigger is None
+    assert (completion.code, completion.phrase) == (0, "Succeeded")
+    assert completion.diagnostics == f"CompletedTaskCount 2 has reached TotalTaskCount 2 {NEVER_TRIGGERED}"
+
+
+def test_all_tasks_of_all_roles_must_be_completed() -> None:
+    bench = Bench(role("a", 1), role("b", 2))
+    bench.all_pods()
+    bench.end("f-a-0", 1)
+    bench.end("f-b-0")
+    assert decided(bench) is None
+    bench.end("f-b-1", 3)
+    completion = decided(bench)
+    assert completion is not None
+    assert completion.diagnostics == f"CompletedTaskCount 3 has reached TotalTaskCount 3 {NEVER_TRIGGERED}"
+
+
+def test_each_role_counts_for_itself() -> None:
+    bench = Bench(role("a", 2, failed=2), role("b", 2, failed=2))
+    bench.all_pods()
+    bench.end("f-a-0", 1)
+    bench.end("f-b-0", 1)
+    assert decided(bench) is None
+    bench.end("f-b-1", 1)
+    assert triggered(bench)[2:] == ("b", 1)
+
+
+def test_the_earliest_trigger_by_completion_time_wins() -> None:
+    """Two policies are reached between two looks at them: the Task that completed first gives the status."""
+    bench = Bench(role("a", 2, failed=2), role("b", 2, failed=1))
+    bench.all_pods()
+    # Nothing is decided while the policies are out of the way.
+    bench.edit(role("a", 2), role("b", 2))
+    bench.end("f-a-0", 1)
+    bench.now += 10
+    bench.end("f-a-1", 2)
+    bench.now += 10
+    bench.end("f-b-0", 3)
+    assert decided(bench) is None
+    bench.edit(role("a", 2, failed=2), role("b", 2, failed=1))
+    bench.plan()
+    assert triggered(bench) == (2, "FailedTaskCount 2 has reached MinFailedTaskCount 2 in the TaskRole", "a", 1)
+
+
+def test_the_task_that_reached_the_minimum_is_the_trigger_even_if_more_have_followed() -> None:
+    bench = Bench(role("a", 4))
+    bench.all_pods()
+    for index, code in ((2, 1), (0, 2), (3, 3)):
+        bench.end(f"f-a-{index}", code)
+        bench.now += 10
+    bench.edit(role("a", 4, failed=2))
+    bench.plan()
+    assert triggered(bench) == (2, "FailedTaskCount 3 has reached MinFailedTaskCount 2 in the TaskRole", "a", 0)
+
+
+def test_failed_before_succeeded_in_one_role_goes_by_time_too() -> None:
+    bench = Bench(role("a", 3))
+    bench.all_pods()
+    bench.end("f-a-2")
+    bench.now += 10
+    bench.end("f-a-0", 1)
+    bench.edit(role("a", 3, failed=1, succeeded=1))
+    bench.plan()
+    assert triggered(bench)[1:] == ("SucceededTaskCount 1 has reached MinSucceededTaskCount 1 in the TaskRole", "a", 2)
+
+
+def test_a_task_that_is_retried_is_not_completed() -> None:
+    bench = Bench(role("a", 1, failed=1, retryPolicy={"maxRetryCount": 1}))
+    bench.all_pods()
+    bench.end("f-a-0", 1)
+    assert decided(bench) is None
+    assert bench.task().attempt.id == 1
+    bench.end("f-a-0", 1)
+    assert triggered(bench)[2:] == ("a", 0)
+
+
+def test_a_framework_without_tasks_never_completes_by_itself() -> None:
+    for roles in ((), (role("a", 0),)):
+        bench = Bench(*roles)
+        bench.attempt()
+        bench.settle()
+        assert decided(bench) is None
+        assert bench.status.state is State.PREPARING
+
+
+def test_a_task_that_leaves_counts_for_nothing() -> None:
+    """S1: the rescale counts for everything decided after it is observed."""
+    bench = Bench(role("a", 3, failed=1))
+    bench.all_pods()
+    bench.show("f-a-2", phase="Failed")
+    # The rescale is observed together with the failure of the Task that it makes leave.
+    bench.edit(role("a", 2, failed=1))
+    bench.settle()
+    assert decided(bench) is None
+    assert bench.states() == ["Preparing", "Preparing"]
+
+
+def test_leaving_tasks_do_not_make_up_the_total() -> None:
+    bench = Bench(role("a", 3))
+    bench.all_pods()
+    bench.end("f-a-0")
+    bench.end("f-a-2")
+    bench.edit(role("a", 2))
+    bench.settle()
+    assert decided(bench) is None
+    bench.end("f-a-1", 1)
+    completion = decided(bench)
+    assert completion is not None
+    assert completion.diagnostics == f"CompletedTaskCount 2 has reached TotalTaskCount 2 {NEVER_TRIGGERED}"
+
+
+def test_a_rescale_can_complete_the_attempt() -> None:
+    """The one Task that was not completed leaves: those of the spec are all completed."""
+    bench = Bench(role("a", 2))
+    bench.all_pods()
+    bench.end("f-a-0")
+    bench.edit(role("a", 1))
+    bench.settle()
+    completion = decided(bench)
+    assert completion is not None
+    assert completion.diagnostics == f"CompletedTaskCount 1 has reached TotalTaskCount 1 {NEVER_TRIGGERED}"

@@ -1,0 +1,204 @@
+"""Conditions of a Framework (Framework API reference, "Conditions")."""
+
+from __future__ import annotations
+
+from frameworkcontroller.api.completion import Code
+from frameworkcontroller.api.status import Condition
+from frameworkcontroller.machine.failure import FailureClass, PodPattern
+from frameworkcontroller.machine.model import Accepted, Exists, Unanswered, Urgency
+from tests.support.bench import NOW, Bench, foreign, limits, refused, role
+
+
+def condition(bench: Bench, kind: str) -> Condition | None:
+    """The condition of that type."""
+    return next((item for item in bench.status.conditions if item.type == kind), None)
+
+
+def status(bench: Bench, kind: str) -> str | None:
+    """The status of the condition of that type."""
+    found = condition(bench, kind)
+    return None if found is None else found.status
+
+
+def test_the_life_of_a_framework_that_succeeds() -> None:
+    bench = Bench(role())
+    bench.plan()
+    assert {item.type: item.status for item in bench.status.conditions} == {"Running": "False", "Completed": "False"}
+    bench.all_pods()
+    bench.now += 10
+    bench.run()
+    found = condition(bench, "Running")
+    assert found is not None
+    assert (found.status, found.last_transition_time, found.observed_generation) == ("True", NOW + 10, 1)
+    bench.now += 10
+    bench.end()
+    assert {item.type: item.status for item in bench.status.conditions} == {
+        "Running": "False",
+        "Completed": "True",
+        "Succeeded": "True",
+    }
+    found = condition(bench, "Succeeded")
+    completion = bench.status.attempt.completion_status
+    assert found is not None
+    assert completion is not None
+    assert (found.reason, found.message) == ("Succeeded", completion.diagnostics)
+
+
+def test_a_framework_that_fails() -> None:
+    bench = Bench(role(failed=1))
+    bench.all_pods()
+    bench.end(code=210)
+    found = condition(bench, "Failed")
+    assert found is not None
+    assert (found.status, found.reason) == ("True", "ContainerPermanentFailed")
+    assert status(bench, "Succeeded") is None
+    assert status(bench, "Completed") == "True"
+
+
+def test_nothing_is_terminal_while_it_is_retried() -> None:
+    bench = Bench(role(failed=1), retryPolicy={"maxRetryCount": 1})
+    bench.all_pods()
+    bench.end(code=1)
+    assert bench.status.attempt.id == 1
+    assert status(bench, "Failed") is None
+    assert status(bench, "Completed") == "False"
+
+
+def test_a_message_is_cut_to_what_the_api_takes() -> None:
+    bench = Bench(role(failed=1))
+    bench.all_pods()
+    bench.show("f-a-0", phase="Failed", message="x" * 100_000)
+    bench.settle()
+    found = condition(bench, "Failed")
+    assert found is not None
+    assert len(found.message) == 32768
+
+
+def test_a_phrase_that_is_no_reason_for_the_api_is_replaced() -> None:
+    for phrase in ("", "two words", "x" * 2000, "1st", "ends_with:"):
+        odd = FailureClass(Code(300, phrase), (PodPattern(),))
+        bench = Bench(role(failed=1), limit=limits(odd))
+        bench.all_pods()
+        bench.end(code=1)
+        assert bench.status.attempt.completion_status is not None
+        assert bench.status.attempt.completion_status.code == 300
+        found = condition(bench, "Failed")
+        assert found is not None
+        assert found.reason == ("Failed" if len(phrase) < 2000 else "x" * 1024)
+
+
+def test_the_time_of_a_transition_is_kept_while_nothing_changes() -> None:
+    bench = Bench(role())
+    bench.all_pods()
+    bench.now += 100
+    bench.edit(description="other")
+    bench.plan()
+    found = condition(bench, "Completed")
+    assert found is not None
+    assert (found.last_transition_time, found.observed_generation) == (NOW, 2)
+
+
+def test_stalled_by_a_naming_conflict_until_it_is_over() -> None:
+    bench = Bench(role(number=2))
+    bench.attempt()
+    first, second = bench.plan().actions
+    assert status(bench, "Stalled") is None
+    bench.fold(first, Exists(foreign("f-a-0", "theirs")), write=False)
+    assert bench.tracker.urgency >= Urgency.SOON
+    bench.write()
+    bench.created(second)
+    bench.plan()
+    found = condition(bench, "Stalled")
+    assert found is not None
+    assert (found.status, found.reason, found.last_transition_time) == ("True", "NamingConflict", NOW)
+    assert "f-a-0" in found.message
+    bench.created(bench.only(bench.wait(60)))
+    bench.plan()
+    assert status(bench, "Stalled") == "False"
+
+
+def test_stalled_by_quota_with_the_api_servers_own_words() -> None:
+    bench = Bench(role())
+    bench.attempt()
+    action = bench.only(bench.plan())
+    text = 'pods "f-a-0" is forbidden: exceeded quota: q, requested: pods=1, used: pods=5, limited: pods=5'
+    bench.fold(action, refused(403, text))
+    found = condition(bench, "Stalled")
+    assert found is not None
+    assert (found.status, found.reason, found.message) == ("True", "QuotaExceeded", text)
+    bench.created(bench.only(bench.wait(60)))
+    assert status(bench, "Stalled") == "False"
+
+
+def test_stalled_by_quota_on_configmaps() -> None:
+    bench = Bench(role())
+    bench.plan()
+    bench.fold(bench.only(bench.plan()), refused(403, "exceeded quota: q"))
+    found = condition(bench, "Stalled")
+    assert found is not None
+    assert found.reason == "QuotaExceeded"
+
+
+def test_what_may_yet_pass_by_itself_is_told_only_when_it_goes_on() -> None:
+    bench = Bench(role())
+    bench.attempt()
+    action = bench.only(bench.plan())
+    for failures in range(1, 6):
+        bench.fold(action, Unanswered("connection reset"))
+        assert (status(bench, "Stalled") is not None) == (failures >= 3)
+        assert bench.only(bench.wait(60)) == action
+    found = condition(bench, "Stalled")
+    assert found is not None
+    assert "connection reset" in found.message
+    assert "f-a-0" in found.message
+
+
+def test_stalled_by_a_pod_that_does_not_go_away() -> None:
+    bench = Bench(role())
+    bench.pod()
+    bench.run()
+    bench.show("f-a-0", deleting=bench.now + 30)
+    made = bench.plan()
+    assert status(bench, "Stalled") is None
+    assert made.wake_after == 150
+    bench.now += 149
+    bench.plan()
+    assert status(bench, "Stalled") is None
+    bench.now += 1
+    made = bench.plan()
+    found = condition(bench, "Stalled")
+    assert found is not None
+    assert (found.status, found.last_transition_time) == ("True", bench.now)
+    assert "f-a-0" in found.message
+    assert "node-1" in found.message
+    assert made.wake_after is None
+    bench.hide("f-a-0")
+    bench.plan()
+    bench.plan()
+    assert status(bench, "Stalled") == "False"
+
+
+def test_the_end_of_an_attempt_ends_what_stalled_it() -> None:
+    bench = Bench(role())
+    bench.attempt()
+    bench.fold(bench.only(bench.plan()), Exists(foreign("f-a-0")))
+    assert status(bench, "Stalled") == "True"
+    bench.edit(executionType="Stop")
+    bench.plan()
+    bench.fold(bench.only(bench.plan()), Accepted())
+    bench.hide("f-attempt")
+    bench.plan()
+    bench.plan()
+    assert status(bench, "Stalled") == "False"
+    assert status(bench, "Completed") == "True"
+
+
+def test_many_stalls_are_told_in_a_few_words() -> None:
+    bench = Bench(role(number=50))
+    bench.attempt()
+    for action in bench.plan().actions:
+        bench.fold(action, Exists(foreign(action.target.name)))
+    found = condition(bench, "Stalled")
+    assert found is not None
+    assert "47 more" in found.message
+    assert len(found.message) < 1000

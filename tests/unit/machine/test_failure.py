@@ -1,0 +1,333 @@
+"""Classification of failed Pods and of refused creations (behaviour, "Completion codes" and "Sync")."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+import re2
+
+from frameworkcontroller.api.completion import Code, CompletionStatus, ContainerCompletion, PodCompletion
+from frameworkcontroller.api.objects import pod_record
+from frameworkcontroller.machine.failure import (
+    Classifier,
+    ContainerPattern,
+    FailureClass,
+    PodPattern,
+    Range,
+    Regex,
+    classify_creation_refusal,
+    is_quota_refusal,
+)
+from frameworkcontroller.machine.model import Refused
+from tests.support.bench import Body
+
+
+def regex(pattern: str) -> Regex:
+    """A pattern as the product compiles it."""
+    compiled: Regex = re2.compile(pattern)
+    return compiled
+
+
+def container(name: str = "main", code: int | None = 1, second: int = 0, **ended: object) -> Body:
+    """A container's status; ``code`` None: not terminated; ``second``: when it ended."""
+    if code is None:
+        return {"name": name, "state": {"running": {}}}
+    terminated = {"exitCode": code, "finishedAt": f"2026-01-31T12:00:{second:02}Z", **ended}
+    return {"name": name, "state": {"terminated": terminated}}
+
+
+def classify(
+    *containers: Body,
+    init: tuple[Body, ...] = (),
+    classes: tuple[FailureClass, ...] = (),
+    name: str = "f-a-0",
+    **status: object,
+) -> CompletionStatus:
+    """How a Pod that failed so is classified."""
+    body = {
+        "metadata": {"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "1"},
+        "status": {
+            "phase": "Failed",
+            "initContainerStatuses": list(init),
+            "containerStatuses": list(containers),
+            **status,
+        },
+    }
+    return Classifier(classes).classify(pod_record(body))
+
+
+def configured(*patterns: PodPattern, code: int = 300, phrase: str = "Mine") -> FailureClass:
+    """A podFailureSpec entry."""
+    return FailureClass(Code(code, phrase, attributes=("Transient",)), patterns)
+
+
+def matches(pattern: ContainerPattern, *containers: Body, init: tuple[Body, ...] = ()) -> bool:
+    """Whether a Pod of such containers matches that container pattern."""
+    return classify(*containers, init=init, classes=(configured(PodPattern(containers=(pattern,))),)).code == 300
+
+
+# --- what is built in -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "phrase", "attributes"),
+    [
+        (200, "ContainerTransientFailed", ("Transient",)),
+        (201, "ContainerTransientConflictFailed", ("Transient", "Conflict")),
+        (210, "ContainerPermanentFailed", ("Permanent",)),
+    ],
+)
+def test_exit_codes_of_the_contract(code: int, phrase: str, attributes: tuple[str, ...]) -> None:
+    found = classify(container(code=code, reason="Error", message="it said why"))
+    assert (found.code, found.phrase, found.type_name, found.attributes) == (code, phrase, "Failed", attributes)
+    assert found.diagnostics == (
+        f'Pod failed: PodPattern matched: {{"containers":[{{"name":"main","message":"it said why","code":{code}}}]}}'
+    )
+
+
+def test_an_empty_message_is_left_out() -> None:
+    text = classify(container(code=200)).diagnostics
+    assert text == 'Pod failed: PodPattern matched: {"containers":[{"name":"main","code":200}]}'
+
+
+def test_a_message_of_many_lines_is_told_whole() -> None:
+    text = classify(container(code=210, message="one\ntwo")).diagnostics
+    assert text == ('Pod failed: PodPattern matched: {"containers":[{"name":"main","message":"one\\ntwo","code":210}]}')
+
+
+@pytest.mark.parametrize("code", [1, 199, 202, 209, 211, 219, -200])
+def test_any_other_code_is_unrecognized(code: int) -> None:
+    found = classify(container(code=code))
+    assert (found.code, found.phrase, found.type_name, found.attributes) == (
+        code,
+        "ContainerUnrecognizedFailed",
+        "Failed",
+        (),
+    )
+
+
+def test_built_in_comes_before_configured() -> None:
+    anything = configured(PodPattern(containers=(ContainerPattern(name=regex(".*")),)))
+    assert classify(container(code=200), classes=(anything,)).code == 200
+    assert classify(container(code=1), classes=(anything,)).code == 300
+
+
+def test_the_first_built_in_that_matches_any_container_wins() -> None:
+    assert classify(container("one", 210), container("two", 200)).code == 200
+
+
+def test_the_first_configured_that_matches_wins() -> None:
+    first = configured(PodPattern(reason=regex("Evicted")), code=-1000)
+    second = configured(PodPattern(reason=regex(".*")), code=-1001)
+    assert classify(classes=(first, second), reason="Evicted").code == -1000
+    assert classify(classes=(first, second), reason="Other").code == -1001
+    assert classify(classes=(second, first), reason="Evicted").code == -1001
+
+
+def test_any_pattern_of_a_code_will_do() -> None:
+    both = configured(PodPattern(reason=regex("^A$")), PodPattern(reason=regex("^B$")))
+    assert classify(classes=(both,), reason="B").code == 300
+    assert classify(classes=(both,), reason="C").code == -300
+
+
+def test_a_configured_type_is_told_as_it_is() -> None:
+    untyped = FailureClass(Code(301, "", attributes=None), (PodPattern(reason=regex("x")),))
+    found = classify(classes=(untyped,), reason="x")
+    assert (found.code, found.phrase, found.type_name, found.attributes) == (301, "", "Failed", None)
+
+
+# --- pod patterns -----------------------------------------------------------------------------------------------
+
+
+def test_all_given_fields_of_a_pod_pattern_must_match() -> None:
+    pattern = PodPattern(name=regex("a-0$"), reason=regex("Evi"), message=regex("node"))
+    classes = (configured(pattern),)
+    found = classify(classes=classes, reason="Evicted", message="The node was low")
+    assert found.diagnostics == 'Pod failed: PodPattern matched: {"name":"a-0","reason":"Evi","message":"node"}'
+    assert classify(classes=classes, name="f-a-1", reason="Evicted", message="The node was low").code == -300
+    assert classify(classes=classes, reason="Lost", message="The node was low").code == -300
+    assert classify(classes=classes, reason="Evicted", message="").code == -300
+
+
+def test_regexes_are_searched_and_not_anchored_and_know_flags() -> None:
+    classes = (configured(PodPattern(reason=regex("(?i)evic"), message=regex("(?ms)^b.*d$"))),)
+    found = classify(classes=classes, reason="PodEvicted", message="a\nb\nc\nd")
+    assert found.diagnostics == 'Pod failed: PodPattern matched: {"reason":"Evic","message":"b\\nc\\nd"}'
+
+
+def test_each_container_pattern_needs_some_container() -> None:
+    two = PodPattern(
+        containers=(ContainerPattern(name=regex("^one$")), ContainerPattern(code=Range(7, 7))),
+    )
+    classes = (configured(two),)
+    found = classify(container("one", 0), container("two", 7), classes=classes)
+    assert found.diagnostics == 'Pod failed: PodPattern matched: {"containers":[{"name":"one"},{"code":7}]}'
+    # One container may satisfy both.
+    assert classify(container("one", 7), classes=classes).code == 300
+    assert classify(container("one", 8), container("two", 9), classes=classes).code != 300
+
+
+def test_init_containers_come_first() -> None:
+    pattern = ContainerPattern(name=regex(".*"), code=Range(1, None))
+    classes = (configured(PodPattern(containers=(pattern,))),)
+    found = classify(container("main", 5), init=(container("setup", 6),), classes=classes)
+    assert found.diagnostics == 'Pod failed: PodPattern matched: {"containers":[{"name":"setup","code":6}]}'
+
+
+def test_the_order_of_a_containers_fields() -> None:
+    pattern = ContainerPattern(
+        name=regex("main"), reason=regex("OOM"), message=regex("mem"), signal=Range(9, 9), code=Range(1, None)
+    )
+    classes = (configured(PodPattern(containers=(pattern,))),)
+    found = classify(container(code=137, reason="OOMKilled", message="out of memory", signal=9), classes=classes)
+    assert found.diagnostics == (
+        'Pod failed: PodPattern matched: {"containers":[{"name":"main","reason":"OOM","message":"mem",'
+        '"signal":9,"code":137}]}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "inside", "outside"),
+    [
+        (1, 3, (1, 2, 3), (4, 5)),
+        (125, 125, (125,), (124, 126)),
+        (None, 2, (1, 2), (3,)),
+        (2, None, (2, 300), (1,)),
+    ],
+)
+def test_ranges_hold_both_ends(
+    low: int | None, high: int | None, inside: tuple[int, ...], outside: tuple[int, ...]
+) -> None:
+    for code in inside:
+        assert matches(ContainerPattern(code=Range(low, high)), container(code=code))
+        assert matches(ContainerPattern(signal=Range(low, high)), container(code=1, signal=code))
+    for code in outside:
+        assert not matches(ContainerPattern(code=Range(low, high)), container(code=code))
+        assert not matches(ContainerPattern(signal=Range(low, high)), container(code=1, signal=code))
+
+
+def test_all_but_the_name_are_of_the_terminated_state() -> None:
+    running = container("main", None)
+    assert matches(ContainerPattern(name=regex("main")), running)
+    assert not matches(ContainerPattern(code=Range(None, 0)), running)
+    assert not matches(ContainerPattern(reason=regex(".*")), running)
+    assert not matches(ContainerPattern(message=regex(".*")), running)
+    assert not matches(ContainerPattern(signal=Range(0, 0)), running)
+    assert matches(ContainerPattern(code=Range(0, 0)), running, container("other", 0))
+
+
+# --- unmatched --------------------------------------------------------------------------------------------------
+
+
+def test_unmatched_tells_the_whole_pod() -> None:
+    found = classify(
+        container("main", 3, 5, reason="Error", message="bad <input> & more", signal=0),
+        container("side", None),
+        init=(container("setup", 0, 1, reason="Completed"),),
+        reason="Failed",
+        message="it failed",
+    )
+    assert found.diagnostics == (
+        'Pod failed: PodPattern unmatched: {"reason":"Failed","message":"it failed","containers":['
+        '{"name":"setup","reason":"Completed","code":0},'
+        '{"name":"main","reason":"Error","message":"bad \\u003cinput\\u003e \\u0026 more","code":3},'
+        '{"name":"side","code":0}]}'
+    )
+    assert found.pod == PodCompletion(
+        "Failed",
+        "it failed",
+        (
+            ContainerCompletion("setup", 0, "Completed"),
+            ContainerCompletion("main", 3, "Error", "bad <input> & more"),
+            ContainerCompletion("side", 0),
+        ),
+    )
+
+
+def test_without_a_failed_container() -> None:
+    for containers in ((), (container(code=0),), (container(code=None),)):
+        found = classify(*containers, reason="Evicted")
+        assert (found.code, found.phrase, found.type_name, found.attributes) == (
+            -300,
+            "PodFailedWithoutFailedContainer",
+            "Failed",
+            (),
+        )
+    assert classify().diagnostics == "Pod failed: PodPattern unmatched: {}"
+
+
+@pytest.mark.parametrize(
+    ("containers", "init", "code"),
+    [
+        ((container("one", 1, 10), container("two", 2, 20)), (), 2),
+        ((container("one", 1, 20), container("two", 2, 10)), (), 1),
+        # Of those that failed at once, the first; init containers come first.
+        ((container("one", 1, 10), container("two", 2, 10)), (), 1),
+        ((container("one", 1, 10),), (container("setup", 3, 10),), 3),
+        ((container("one", 1, 10), container("two", 0, 20)), (), 1),
+        ((container("one", 1, 10), container("two", None)), (), 1),
+    ],
+)
+def test_the_code_of_the_last_container_to_fail(
+    containers: tuple[Body, ...], init: tuple[Body, ...], code: int
+) -> None:
+    assert classify(*containers, init=init).code == code
+
+
+def test_a_container_that_says_no_time_still_counts() -> None:
+    odd = {"name": "main", "state": {"terminated": {"exitCode": 4, "finishedAt": None}}}
+    assert classify(odd).code == 4
+
+
+def test_texts_are_escaped_as_clients_are_used_to() -> None:
+    text = classify(container(code=1, message="<a href='x'>\"é\"\\\t& \u2028\u2029</a>")).diagnostics
+    said = text.removeprefix("Pod failed: PodPattern unmatched: ")
+    assert said == (
+        '{"containers":[{"name":"main","message":"\\u003ca href=\'x\'\\u003e\\"é\\"\\\\\\t\\u0026 '
+        '\\u2028\\u2029\\u003c/a\\u003e","code":1}]}'
+    )
+    assert orjson.loads(said)["containers"][0]["message"] == "<a href='x'>\"é\"\\\t& \u2028\u2029</a>"
+
+
+# --- creation ---------------------------------------------------------------------------------------------------
+
+
+def refusal(code: int, message: str = "no") -> Refused:
+    """A refusal of that code."""
+    return Refused(code, message, orjson.dumps({"kind": "Status", "message": message, "code": code}))
+
+
+@pytest.mark.parametrize(
+    ("code", "expected", "phrase", "attributes"),
+    [
+        (400, -310, "PodCreationUnknownError", ()),
+        (403, -310, "PodCreationUnknownError", ()),
+        (422, -200, "PodCreationPermanentError", ("Permanent",)),
+        (413, -200, "PodCreationPermanentError", ("Permanent",)),
+    ],
+)
+def test_creations_that_are_refused_for_good(
+    code: int, expected: int, phrase: str, attributes: tuple[str, ...]
+) -> None:
+    found = classify_creation_refusal(refusal(code, "<no>"))
+    assert found is not None
+    assert (found.code, found.phrase, found.attributes) == (expected, phrase, attributes)
+    assert found.diagnostics == (
+        f'Failed to create Pod: {{"kind":"Status","message":"\\u003cno\\u003e","code":{code}}}'
+    )
+
+
+@pytest.mark.parametrize("code", [401, 404, 405, 406, 409, 410, 415, 429, 500, 503, 504])
+def test_everything_else_is_transient(code: int) -> None:
+    assert classify_creation_refusal(refusal(code)) is None
+
+
+@pytest.mark.parametrize("code", [400, 403, 413, 422])
+@pytest.mark.parametrize("text", ["object provided is unrecognized", "exceeded quota"])
+def test_texts_that_are_transient_whatever_the_code(text: str, code: int) -> None:
+    assert classify_creation_refusal(refusal(code, f"pods is forbidden: {text}: q")) is None
+
+
+def test_what_is_for_want_of_quota() -> None:
+    assert is_quota_refusal(refusal(403, "exceeded quota: q"))
+    assert not is_quota_refusal(refusal(403, "a webhook says no"))

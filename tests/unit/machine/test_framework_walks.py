@@ -1,0 +1,717 @@
+"""Each line of behaviour, "Sync": the order, and Framework, walked by one Framework."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from frameworkcontroller.api.objects import Identity
+from frameworkcontroller.api.status import State
+from frameworkcontroller.machine.model import (
+    Accepted,
+    Cleanup,
+    Confirm,
+    Create,
+    Delete,
+    Exists,
+    Gone,
+    Kind,
+    Plan,
+    Remains,
+    Result,
+    Unanswered,
+    Urgency,
+)
+from tests.support.bench import NOW, UID, Bench, foreign, limits, refused, role
+
+STOPPED = "User has requested to stop the Framework"
+TASK_STOPPED = "Stop to complete current FrameworkAttempt"
+
+
+def state(bench: Bench) -> State:
+    """The Framework's state."""
+    return bench.status.state
+
+
+def code(bench: Bench) -> int | None:
+    """Code of the attempt's completion status."""
+    completion = bench.status.attempt.completion_status
+    return None if completion is None else completion.code
+
+
+def diagnostics(bench: Bench) -> str:
+    """Diagnostics of the attempt's completion status."""
+    completion = bench.status.attempt.completion_status
+    assert completion is not None
+    return completion.diagnostics
+
+
+def task_codes(bench: Bench) -> list[int | None]:
+    """Codes of all Tasks' completion statuses."""
+    return [
+        None if task.attempt.completion_status is None else task.attempt.completion_status.code
+        for _, task in bench.tracker.tasks()
+    ]
+
+
+def actions(made: Plan) -> list[str]:
+    """The plan's actions in short."""
+    return [f"{type(action).__name__} {action.target.name}" for action in made.actions]
+
+
+def running(*, number: int = 1) -> Bench:
+    """A Framework whose Tasks all run."""
+    bench = Bench(role(number=number))
+    bench.all_pods()
+    for index in range(number):
+        bench.run(f"f-a-{index}")
+    bench.plan()
+    assert state(bench) is State.RUNNING
+    return bench
+
+
+# --- the beginning ----------------------------------------------------------------------------------------------
+
+
+def test_the_first_plan_writes_the_initial_status_and_does_nothing_else() -> None:
+    bench = Bench(role(number=2, podGracefulDeletionTimeoutSec=60), role("b", 1))
+    made = bench.plan(write=False)
+    assert not made.actions
+    assert made.urgency is Urgency.NOW
+    status = bench.status
+    assert state(bench) is State.CREATION_PENDING
+    assert (status.start_time, status.transition_time, status.attempt.start_time) == (NOW, NOW, NOW)
+    assert (status.run_time, status.completion_time, status.attempt.configmap_uid) == (None, None, None)
+    assert status.observed_generation == 1
+    assert [(item.name, len(item.tasks), item.pod_graceful_deletion_timeout_sec) for item in status.attempt.roles] == [
+        ("a", 2, 60),
+        ("b", 1, None),
+    ]
+    tasks = [task for _, task in bench.tracker.tasks()]
+    assert {task.state for task in tasks} == {State.CREATION_PENDING}
+    uids = {task.instance_uid for task in tasks} | {item.instance_uid for item in status.attempt.roles}
+    assert len(uids) == 5
+    assert all(len(uid) == 36 and uid[14] == "4" for uid in uids)
+
+
+def test_the_whole_life_of_a_framework_that_succeeds() -> None:
+    bench = Bench(role())
+    bench.plan()
+    action = bench.only(bench.plan())
+    assert isinstance(action, Create)
+    assert (action.target.kind, action.target.name, action.controller_uid) == (Kind.CONFIGMAP, "f-attempt", UID)
+    assert orjson.loads(action.body)["kind"] == "ConfigMap"
+    uid = bench.created(action, show=False)
+    assert state(bench) is State.CREATION_REQUESTED
+    assert bench.status.attempt.configmap_uid == uid
+    assert not bench.plan().actions
+    assert state(bench) is State.CREATION_REQUESTED
+    bench.show("f-attempt")
+    pod = bench.only(bench.plan())
+    assert state(bench) is State.PREPARING
+    bench.created(pod)
+    bench.plan()
+    bench.now += 10
+    bench.run()
+    assert state(bench) is State.RUNNING
+    assert bench.status.run_time == bench.status.attempt.run_time == NOW + 10
+    bench.show("f-a-0", phase="Succeeded")
+    bench.plan()
+    bench.fold(bench.only(bench.plan()), Accepted())
+    bench.hide("f-a-0")
+    bench.plan()
+    made = bench.plan(write=False)
+    # The attempt is decided complete; that is persisted, and only then is the ConfigMap deleted.
+    assert state(bench) is State.DELETION_PENDING
+    assert not made.actions
+    assert made.urgency is Urgency.NOW
+    assert not bench.plan(write=False).actions
+    bench.write()
+    deletion = bench.only(bench.plan())
+    assert isinstance(deletion, Delete)
+    assert (deletion.target.name, deletion.uid) == ("f-attempt", uid)
+    bench.fold(deletion, Accepted())
+    assert state(bench) is State.DELETION_REQUESTED
+    assert not bench.plan().actions
+    bench.show("f-attempt", deleting=bench.now)
+    bench.plan()
+    assert state(bench) is State.DELETING
+    assert code(bench) == 0
+    bench.hide("f-attempt")
+    bench.plan(write=False)
+    assert state(bench) is State.ATTEMPT_COMPLETED
+    bench.plan()
+    assert state(bench) is State.COMPLETED
+    assert bench.status.completion_time == bench.status.attempt.completion_time == NOW + 10
+    assert bench.states() == ["Completed"]
+
+
+# --- AttemptCreationPending ------------------------------------------------------------------------------------
+
+
+def test_create_waits_for_start() -> None:
+    bench = Bench(role(), executionType="Create")
+    bench.plan()
+    for _ in range(3):
+        made = bench.plan()
+        assert not made.actions
+        assert made.wake_after is None
+    assert not bench.tracker.is_busy
+    assert state(bench) is State.CREATION_PENDING
+    bench.edit(executionType="Start")
+    bench.plan()
+    assert actions(bench.wait(0)) == ["Create f-attempt"]
+
+
+def test_a_framework_that_is_being_deleted_creates_nothing() -> None:
+    bench = Bench(role())
+    bench.plan()
+    bench.deleting = True
+    for _ in range(3):
+        assert not bench.plan().actions
+    assert not bench.tracker.is_busy
+
+
+@pytest.mark.parametrize("before", ["Create", "Start"])
+def test_stop_before_anything_is_created_makes_sure_that_nothing_is_there(before: str) -> None:
+    bench = Bench(role(number=2), executionType=before)
+    bench.plan()
+    bench.edit(executionType="Stop")
+    bench.plan()
+    cleanup = bench.only(bench.wait(0))
+    assert isinstance(cleanup, Cleanup)
+    assert (cleanup.target.name, cleanup.controller_uid) == ("f-attempt", UID)
+    bench.fold(cleanup, Remains("one is being deleted"))
+    assert state(bench) is State.CREATION_PENDING
+    assert not bench.plan().actions
+    assert bench.only(bench.wait(60)) == cleanup
+    bench.fold(cleanup, Gone(), write=False)
+    assert state(bench) is State.ATTEMPT_COMPLETED
+    assert (code(bench), diagnostics(bench)) == (-210, STOPPED)
+    assert task_codes(bench) == [-220, -220]
+    bench.plan()
+    assert state(bench) is State.COMPLETED
+    assert bench.states() == ["Completed", "Completed"]
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        Unanswered("reset"),
+        refused(400),
+        refused(403),
+        refused(403, "exceeded quota: q"),
+        refused(413),
+        refused(422),
+        refused(429),
+        refused(500),
+    ],
+)
+def test_a_configmap_that_cannot_be_created_is_tried_again_with_back_off(result: Result) -> None:
+    bench = Bench(role())
+    bench.plan()
+    action = bench.only(bench.plan())
+    for _ in range(8):
+        bench.fold(action, result)
+        assert state(bench) is State.CREATION_PENDING
+        made = bench.plan()
+        assert not made.actions
+        assert not bench.tracker.is_busy
+        assert made.wake_after is not None
+        assert 0 < made.wake_after <= 60
+        assert bench.only(bench.wait(60)) == action
+    stalled = [condition for condition in bench.status.conditions if condition.type == "Stalled"]
+    assert [condition.status for condition in stalled] == ["True"]
+    bench.created(action)
+    bench.plan()
+    assert [item.status for item in bench.status.conditions if item.type == "Stalled"] == ["False"]
+
+
+def test_a_configmap_of_exactly_this_attempt_is_adopted() -> None:
+    bench = Bench(role())
+    bench.plan()
+    action = bench.only(bench.plan())
+    bench.fold(action, Exists(Identity("lost", UID, (UID, "0"), False)))
+    assert state(bench) is State.CREATION_REQUESTED
+    assert bench.status.attempt.configmap_uid == "lost"
+
+
+def test_a_configmap_of_exactly_this_attempt_is_adopted_from_the_cache() -> None:
+    bench = Bench(role())
+    bench.plan()
+    bench.restart()
+    before = bench.status
+    bench.created(bench.only(bench.plan()))
+    # The process dies before the UID is persisted.
+    bench.restart()
+    bench.status.state = before.state
+    bench.status.state, bench.status.attempt.configmap_uid = State.CREATION_PENDING, None
+    assert actions(bench.plan()) == ["Create f-a-0"]
+    assert state(bench) is State.PREPARING
+    assert bench.status.attempt.configmap_uid == "configmap-1"
+
+
+@pytest.mark.parametrize("marks", [("other", "0"), (UID, "1"), None])
+def test_a_controlled_configmap_of_another_attempt_is_deleted_and_waited_for(marks: tuple[str, ...] | None) -> None:
+    bench = Bench(role())
+    bench.plan()
+    action = bench.only(bench.plan())
+    bench.fold(action, Exists(Identity("old", UID, marks, False)))
+    assert state(bench) is State.CREATION_PENDING
+    deletion = bench.only(bench.plan())
+    assert deletion == Delete(action.target, "old")
+    bench.fold(deletion, Accepted())
+    assert not bench.plan().actions
+    assert bench.only(bench.wait(60)) == action
+    bench.fold(action, Exists(Identity("old", UID, marks, True)))
+    assert not bench.plan().actions
+    assert bench.only(bench.wait(60)) == action
+
+
+@pytest.mark.parametrize("controller", [None, "somebody"])
+def test_a_configmap_that_is_not_ours_is_never_touched_and_told(controller: str | None) -> None:
+    bench = Bench(role())
+    bench.plan()
+    action = bench.only(bench.plan())
+    bench.fold(action, Exists(foreign("f-attempt", "theirs", controller=controller)))
+    assert not bench.plan().actions
+    stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
+    assert (stalled.status, stalled.reason) == ("True", "NamingConflict")
+    assert "f-attempt" in stalled.message
+    assert bench.only(bench.wait(60)) == action
+    bench.created(action)
+    bench.plan()
+    assert next(item for item in bench.status.conditions if item.type == "Stalled").status == "False"
+
+
+# --- recorded but absent ----------------------------------------------------------------------------------------
+
+
+def test_a_created_configmap_is_waited_for_in_the_cache_and_then_given_up() -> None:
+    bench = Bench(role())
+    bench.plan()
+    uid = bench.created(bench.only(bench.plan()), show=False)
+    made = bench.plan()
+    assert not made.actions
+    assert made.wake_after == 300
+    bench.now += 299
+    assert not bench.plan().actions
+    bench.now += 1
+    action = bench.only(bench.plan())
+    assert isinstance(action, Delete)
+    assert (action.target.name, action.uid, action.confirm) == ("f-attempt", uid, True)
+    bench.fold(action, Remains("it waits for its Pods"))
+    assert state(bench) is State.CREATION_REQUESTED
+    assert bench.only(bench.wait(60)) == action
+    bench.fold(action, Gone())
+    assert state(bench) is State.ATTEMPT_COMPLETED
+    assert code(bench) == -110
+    assert task_codes(bench) == [-220]
+
+
+def test_a_created_configmap_is_not_waited_for_after_stop() -> None:
+    bench = Bench(role())
+    bench.plan()
+    uid = bench.created(bench.only(bench.plan()), show=False)
+    bench.edit(executionType="Stop")
+    action = bench.only(bench.wait(0) if bench.plan().actions == [] else bench.plan())
+    assert isinstance(action, Delete)
+    assert (action.uid, action.confirm) == (uid, True)
+    bench.fold(action, Gone())
+    assert state(bench) is State.ATTEMPT_COMPLETED
+    assert (code(bench), diagnostics(bench)) == (-210, STOPPED)
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_configmap_that_is_gone_was_deleted_by_others(runs: bool) -> None:
+    bench = running() if runs else Bench(role())
+    if not runs:
+        bench.attempt()
+        bench.plan()
+    bench.hide("f-attempt")
+    bench.plan(write=False)
+    assert state(bench) is State.ATTEMPT_COMPLETED
+    assert code(bench) == -100
+    assert task_codes(bench) == [-220]
+    assert bench.states() == ["Completed"]
+
+
+def test_a_completion_that_was_decided_stays_when_the_configmap_goes() -> None:
+    bench = running()
+    bench.edit(executionType="Stop")
+    bench.plan()
+    bench.hide("f-attempt")
+    bench.plan(write=False)
+    assert state(bench) is State.ATTEMPT_COMPLETED
+    assert code(bench) == -210
+
+
+def test_after_a_restart_an_absent_configmap_is_looked_for_by_a_live_read() -> None:
+    bench = running()
+    bench.restart()
+    uid = bench.status.attempt.configmap_uid
+    shown, bench.configmap = bench.configmap, None
+    action = bench.only(bench.plan())
+    assert isinstance(action, Confirm)
+    assert (action.target.name, action.uid) == ("f-attempt", uid)
+    bench.fold(action, Remains("it is there"))
+    assert not bench.plan().actions
+    assert bench.only(bench.wait(60)) == action
+    # The cache shows it after all.
+    bench.configmap = shown
+    bench.plan()
+    assert state(bench) is State.RUNNING
+    bench.configmap = None
+    bench.restart()
+    bench.fold(bench.only(bench.plan()), Gone())
+    bench.plan(write=False)
+    assert state(bench) is State.ATTEMPT_COMPLETED
+    assert code(bench) == -100
+
+
+def test_a_configmap_of_the_name_with_another_uid_is_not_the_recorded_one() -> None:
+    bench = running()
+    assert bench.configmap is not None
+    bench.configmap = replace(bench.configmap, identity=Identity("other", None, None, False))
+    bench.plan(write=False)
+    assert state(bench) is State.ATTEMPT_COMPLETED
+    assert code(bench) == -100
+
+
+# --- being deleted ----------------------------------------------------------------------------------------------
+
+
+def test_a_configmap_that_others_delete() -> None:
+    bench = running(number=2)
+    bench.show("f-attempt", deleting=bench.now)
+    assert not bench.plan().actions
+    assert state(bench) is State.DELETING
+    assert code(bench) == -100
+    # Its Tasks are followed to their end.
+    bench.show("f-a-0", deleting=bench.now + 30)
+    bench.plan()
+    assert bench.states() == ["Deleting", "Running"]
+    bench.hide("f-a-0")
+    bench.plan()
+    bench.plan()
+    assert bench.states() == ["Completed", "Running"]
+    bench.hide("f-a-1")
+    bench.hide("f-attempt")
+    bench.plan(write=False)
+    assert state(bench) is State.ATTEMPT_COMPLETED
+    assert bench.states() == ["Completed", "Completed"]
+    assert code(bench) == -100
+
+
+# --- Stop and completion ----------------------------------------------------------------------------------------
+
+
+def test_stop_completes_the_attempt_and_stops_every_task() -> None:
+    bench = running(number=2)
+    bench.end("f-a-1", 7)
+    bench.edit(executionType="Stop")
+    made = bench.plan(write=False)
+    assert not made.actions
+    assert state(bench) is State.DELETION_PENDING
+    assert (code(bench), diagnostics(bench)) == (-210, STOPPED)
+    assert task_codes(bench) == [-220, 7]
+    completion = bench.task().attempt.completion_status
+    assert completion is not None
+    assert (completion.phrase, completion.diagnostics) == ("FrameworkAttemptCompletion", TASK_STOPPED)
+    bench.write()
+    assert actions(bench.plan()) == ["Delete f-attempt"]
+    # What a Pod says now does not change how its Task ended.
+    bench.show("f-a-0", phase="Succeeded")
+    bench.plan()
+    assert task_codes(bench) == [-220, 7]
+
+
+@pytest.mark.parametrize("deleting", [False, True])
+def test_stop_while_the_attempt_is_completing_changes_nothing(deleting: bool) -> None:
+    bench = Bench(role(failed=1))
+    bench.all_pods()
+    bench.show("f-a-0", phase="Failed")
+    bench.plan()
+    bench.fold(bench.only(bench.plan()), Accepted())
+    bench.hide("f-a-0")
+    for _ in range(3):
+        bench.plan()
+    assert state(bench) is State.DELETION_PENDING
+    if deleting:
+        bench.show("f-attempt", deleting=bench.now)
+        bench.plan()
+    before = code(bench)
+    bench.edit(executionType="Stop")
+    bench.plan()
+    assert code(bench) == before == -300
+
+
+def test_a_task_that_leaves_does_not_make_the_framework_run() -> None:
+    bench = Bench(role(number=2))
+    bench.all_pods()
+    bench.edit(role(number=1))
+    bench.plan()
+    bench.show("f-a-1", phase="Running")
+    bench.plan()
+    assert state(bench) is State.PREPARING
+    bench.run("f-a-0")
+    assert state(bench) is State.RUNNING
+
+
+# --- retry ------------------------------------------------------------------------------------------------------
+
+
+def fail(bench: Bench, exit_code: int) -> None:
+    """The one Task ends with that code, the attempt completes by it, and its ConfigMap goes."""
+    bench.show(
+        "f-a-0",
+        phase="Failed",
+        containerStatuses=[{"name": "main", "state": {"terminated": {"exitCode": exit_code}}}],
+    )
+    bench.plan()
+    bench.fold(bench.only(bench.plan()), Accepted())
+    bench.hide("f-a-0")
+    while not (made := bench.plan()).actions:
+        pass
+    bench.fold(bench.only(made), Accepted())
+    bench.hide("f-attempt")
+
+
+def conflicting() -> Bench:
+    """A Framework whose attempt has just failed with a transient conflict, under a fancy policy."""
+    bench = Bench(
+        role(failed=1),
+        limit=limits(minimum=100, maximum=200),
+        retryPolicy={"fancyRetryPolicy": True, "maxRetryCount": 0},
+    )
+    bench.all_pods()
+    fail(bench, 201)
+    bench.plan()
+    assert state(bench) is State.ATTEMPT_COMPLETED
+    assert code(bench) == 201
+    return bench
+
+
+def test_a_retry_is_a_fresh_attempt() -> None:
+    bench = Bench(role(number=1, failed=1, podGracefulDeletionTimeoutSec=9), retryPolicy={"maxRetryCount": 1})
+    bench.all_pods()
+    bench.run()
+    old = bench.status.attempt
+    old_uids = {old.roles[0].instance_uid, old.roles[0].tasks[0].instance_uid}
+    bench.now += 100
+    fail(bench, 5)
+    bench.plan(write=False)
+    assert state(bench) is State.ATTEMPT_COMPLETED
+    # The end of an attempt is exposed before anything of the next one is.
+    bench.plan(write=False)
+    assert state(bench) is State.ATTEMPT_COMPLETED
+    bench.write()
+    made = bench.plan(write=False)
+    assert state(bench) is State.CREATION_PENDING
+    assert not made.actions
+    status = bench.status
+    assert (status.retry.total_retried_count, status.retry.accountable_retried_count) == (1, 1)
+    assert status.retry.retry_delay_sec is None
+    new = status.attempt
+    assert (new.id, new.start_time, new.run_time, new.configmap_uid, new.completion_status) == (
+        1,
+        NOW + 100,
+        None,
+        None,
+        None,
+    )
+    assert status.run_time == NOW
+    assert status.start_time == NOW
+    assert new.roles[0].pod_graceful_deletion_timeout_sec == 9
+    task = new.roles[0].tasks[0]
+    assert not old_uids & {new.roles[0].instance_uid, task.instance_uid}
+    assert (task.state, task.attempt.id, task.retry.total_retried_count) == (State.CREATION_PENDING, 0, 0)
+    assert not bench.plan(write=False).actions
+    bench.write()
+    action = bench.only(bench.plan())
+    assert isinstance(action, Create)
+    assert orjson.loads(action.body)["metadata"]["annotations"]["FC_FRAMEWORK_ATTEMPT_ID"] == "1"
+
+
+def test_the_delay_of_a_retry_is_persisted_and_waited_for() -> None:
+    bench = conflicting()
+    made = bench.plan()
+    delay = bench.status.retry.retry_delay_sec
+    assert delay is not None
+    assert 100 <= delay <= 200
+    assert made.wake_after == delay
+    assert state(bench) is State.ATTEMPT_COMPLETED
+    bench.now += delay - 1
+    bench.plan()
+    assert state(bench) is State.ATTEMPT_COMPLETED
+    # It is drawn once, whoever waits for it.
+    bench.restart()
+    assert bench.plan().wake_after == 1
+    assert bench.status.retry.retry_delay_sec == delay
+    bench.now += 1
+    bench.plan()
+    assert state(bench) is State.CREATION_PENDING
+    retry = bench.status.retry
+    assert (retry.total_retried_count, retry.accountable_retried_count, retry.retry_delay_sec) == (1, 0, None)
+
+
+def test_the_delay_of_a_retry_is_skipped_on_stop() -> None:
+    bench = conflicting()
+    bench.plan()
+    bench.edit(executionType="Stop")
+    bench.settle()
+    assert state(bench) is State.COMPLETED
+    assert bench.now == NOW
+    assert bench.status.attempt.id == 1
+    assert (code(bench), diagnostics(bench)) == (-210, STOPPED)
+
+
+def test_delays_are_drawn_within_the_range() -> None:
+    seen = set()
+    for seed in range(60):
+        bench = conflicting()
+        bench.rng.seed(seed)
+        bench.limits = limits(minimum=3, maximum=6)
+        bench.plan()
+        seen.add(bench.status.retry.retry_delay_sec)
+    assert seen == {3, 4, 5, 6}
+
+
+def test_a_completed_framework_is_not_retried_whatever_its_policy_becomes() -> None:
+    bench = Bench(role())
+    bench.all_pods()
+    bench.end()
+    assert state(bench) is State.COMPLETED
+    bench.edit(role(number=5), retryPolicy={"maxRetryCount": -2})
+    bench.plan()
+    bench.plan()
+    assert state(bench) is State.COMPLETED
+    assert bench.states() == ["Completed"]
+    assert bench.status.observed_generation == 2
+
+
+# --- retention --------------------------------------------------------------------------------------------------
+
+
+def test_a_completed_framework_is_deleted_after_its_retention() -> None:
+    bench = Bench(role())
+    bench.all_pods()
+    bench.end()
+    made = bench.plan()
+    assert not made.actions
+    assert made.wake_after == 2_592_000
+    bench.now += 2_592_000 - 1
+    assert not bench.plan().actions
+    bench.now += 1
+    action = bench.only(bench.plan())
+    assert isinstance(action, Delete)
+    assert (action.target.kind, action.target.name, action.uid) == (Kind.FRAMEWORK, "f", UID)
+    bench.fold(action, Unanswered("reset"))
+    assert not bench.plan().actions
+    assert bench.only(bench.wait(60)) == action
+    bench.fold(action, Accepted())
+    assert not bench.tracker.is_busy
+    bench.deleting = True
+    made = bench.plan()
+    assert not made.actions
+    assert made.wake_after is None
+
+
+def test_nothing_but_its_retention_wakes_a_completed_framework() -> None:
+    """However many alarms its Tasks had set: a stuck Pod, a cache to be waited for, a creation held back."""
+    bench = Bench(role(number=3, podGracefulDeletionTimeoutSec=500))
+    bench.attempt()
+    first, second, _ = bench.plan().actions
+    bench.created(first)
+    bench.created(second, show=False)
+    bench.show("f-a-0", deleting=bench.now + 30)
+    bench.plan()
+    bench.hide("f-attempt")
+    bench.plan()
+    bench.plan()
+    assert state(bench) is State.COMPLETED
+    due = bench.now + 2_592_000
+    wakes = 0
+    while not (made := bench.plan()).actions:
+        assert made.wake_after
+        bench.now += made.wake_after
+        wakes += 1
+    assert wakes <= 3
+    assert bench.now == due
+
+
+def test_a_framework_that_is_retained_for_no_time_is_deleted_at_once() -> None:
+    bench = Bench(role(), limit=replace(limits(), framework_completed_retain_sec=0))
+    bench.all_pods()
+    bench.end()
+    assert state(bench) is State.COMPLETED
+    assert bench.deleting
+
+
+# --- the order of a sync -----------------------------------------------------------------------------------------
+
+
+def test_observed_generation_is_the_one_that_was_planned_on() -> None:
+    bench = running()
+    assert bench.status.observed_generation == 1
+    bench.edit(description="nothing that matters")
+    bench.plan(write=False)
+    assert bench.status.observed_generation == 2
+    assert bench.tracker.urgency is Urgency.SOON
+
+
+def test_a_plan_that_changes_nothing_asks_for_no_write() -> None:
+    bench = running()
+    for _ in range(3):
+        made = bench.plan(write=False)
+        assert (made.actions, made.urgency, made.records, made.wake_after) == ([], Urgency.NONE, [], None)
+    bench.tracker.touch_all()
+    made = bench.plan(write=False)
+    assert (made.actions, made.urgency, made.records, made.wake_after) == ([], Urgency.NONE, [], None)
+
+
+def test_a_spec_that_cannot_be_run_stops_everything_and_is_told() -> None:
+    bench = running()
+    bench.show("f-a-0", phase="Failed")
+    bench.edit()
+    made = bench.reject("spec.taskRoles[0].taskNumber: -5: is bad")
+    assert not made.actions
+    assert made.wake_after is None
+    assert bench.states() == ["Running"]
+    stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
+    assert (stalled.status, stalled.reason, stalled.message) == (
+        "True",
+        "InvalidSpec",
+        "spec.taskRoles[0].taskNumber: -5: is bad",
+    )
+    bench.write()
+    assert bench.reject("spec.taskRoles[0].taskNumber: -5: is bad").urgency is Urgency.NONE
+    bench.edit(role())
+    bench.plan()
+    assert bench.states() == ["DeletionPending"]
+    assert next(item for item in bench.status.conditions if item.type == "Stalled").status == "False"
+
+
+def test_a_spec_that_cannot_be_run_rings_no_alarm() -> None:
+    """Else the Framework would be looked at again and again without pause."""
+    bench = Bench(role())
+    bench.pod(show=False)
+    bench.plan()
+    bench.now += 10_000
+    bench.edit()
+    for _ in range(2):
+        assert bench.reject("bad").wake_after in (None, 0.0)
+    assert bench.reject("bad").wake_after is None
+
+
+def test_a_framework_that_began_with_a_bad_spec_begins_once_it_is_mended() -> None:
+    bench = Bench(role("b"))
+    bench.spec = {}
+    bench.reject("bad")
+    bench.write()
+    bench.edit(role("b", 2))
+    bench.plan()
+    bench.all_pods()
+    assert bench.states("b") == ["Preparing", "Preparing"]

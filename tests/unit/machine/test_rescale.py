@@ -1,0 +1,364 @@
+"""Behaviour, "Rescale", and the whole walk-through of its example."""
+
+from __future__ import annotations
+
+from frameworkcontroller.api.status import State, TaskStatus
+from frameworkcontroller.machine.model import Accepted, Create, Delete, Plan, Urgency
+from tests.support.bench import Bench, Body, role
+
+SCALED_DOWN = "User has requested to delete the Task by Framework ScaleDown"
+
+
+def actions(made: Plan) -> list[str]:
+    """The plan's actions in short."""
+    return sorted(f"{type(action).__name__} {action.target.name}" for action in made.actions)
+
+
+def marks(bench: Bench, name: str = "a") -> list[str]:
+    """The Tasks of a role: their state, with a ! if they leave."""
+    tasks = next(item.tasks for item in bench.status.attempt.roles if item.name == name)
+    return [f"{task.state.value.removeprefix('Attempt')}{'!' * task.deletion_pending}" for task in tasks]
+
+
+def instances(bench: Bench, name: str = "a") -> list[str]:
+    """Instance UIDs of a role's Tasks."""
+    return [task.instance_uid for task in bench.tracker.roles[name].status.tasks]
+
+
+def roles(bench: Bench) -> list[str]:
+    """Names of the roles of the status."""
+    return [item.name for item in bench.status.attempt.roles]
+
+
+def advance(bench: Bench) -> None:
+    """Creations succeed and Pods run; deletions are accepted, and take their time."""
+    for _ in range(20):
+        made = bench.plan()
+        for action in made.actions:
+            if isinstance(action, Create):
+                bench.created(action, show=False)
+                bench.show(action.target.name, phase="Running")
+            elif isinstance(action, Delete):
+                bench.fold(action, Accepted())
+                bench.show(action.target.name, deleting=bench.now + 30)
+        if not made.actions and not bench.tracker.is_busy:
+            return
+
+
+def gone(bench: Bench, *names: str) -> None:
+    """Pods that were being deleted are gone."""
+    for name in names:
+        bench.hide(name)
+    advance(bench)
+
+
+def started(*specs: Body) -> Bench:
+    """A Framework whose Pods all run."""
+    bench = Bench(*specs)
+    bench.plan()
+    bench.created(bench.only(bench.plan()))
+    advance(bench)
+    return bench
+
+
+def is_new(task: TaskStatus) -> bool:
+    """Whether the Task is as a Task begins."""
+    return (
+        task.state is State.CREATION_PENDING
+        and task.attempt.id == task.retry.total_retried_count == 0
+        and not task.deletion_pending
+        and task.attempt.completion_status is None
+        and task.attempt.pod_uid is None
+    )
+
+
+# --- up ---------------------------------------------------------------------------------------------------------
+
+
+def test_up_is_added_persisted_and_only_then_started() -> None:
+    bench = started(role(number=1))
+    before = instances(bench)
+    bench.edit(role(number=3))
+    made = bench.plan(write=False)
+    assert not made.actions
+    assert made.urgency is Urgency.NOW
+    assert marks(bench) == ["Running", "CreationPending", "CreationPending"]
+    assert instances(bench)[:1] == before
+    assert is_new(bench.task("a", 2))
+    assert not bench.plan(write=False).actions
+    bench.write()
+    assert actions(bench.plan()) == ["Create f-a-1", "Create f-a-2"]
+
+
+def test_a_new_role_is_added_persisted_and_started() -> None:
+    bench = started(role("a"))
+    bench.edit(role("b", 2, podGracefulDeletionTimeoutSec=9), role("a"))
+    assert not bench.plan(write=False).actions
+    assert sorted(roles(bench)) == ["a", "b"]
+    assert bench.tracker.roles["b"].status.pod_graceful_deletion_timeout_sec == 9
+    assert not bench.plan(write=False).actions
+    bench.write()
+    assert actions(bench.plan()) == ["Create f-b-0", "Create f-b-1"]
+
+
+def test_a_framework_that_has_not_begun_is_rescaled_too() -> None:
+    bench = Bench(role(number=3), executionType="Create")
+    bench.plan()
+    bench.edit(role(number=1), role("b", 1), executionType="Start")
+    bench.settle()
+    assert sorted(bench.pods) == ["f-a-0", "f-b-0"]
+    assert marks(bench) == ["Preparing"]
+
+
+# --- down -------------------------------------------------------------------------------------------------------
+
+
+def test_down_marks_the_highest_first_and_stops_them_once_that_is_persisted() -> None:
+    bench = started(role(number=4))
+    bench.edit(role(number=2))
+    made = bench.plan(write=False)
+    assert not made.actions
+    assert made.urgency is Urgency.NOW
+    assert marks(bench) == ["Running", "Running", "Running!", "Running!"]
+    told = [item.index for item in made.records if item.reason == "TaskDeletionPending"]
+    assert told == [3, 2]
+    for index in (2, 3):
+        completion = bench.task("a", index).attempt.completion_status
+        assert completion is not None
+        assert (completion.code, completion.phrase, completion.diagnostics) == (
+            -230,
+            "DeleteTaskRequested",
+            SCALED_DOWN,
+        )
+    assert not bench.plan(write=False).actions
+    bench.write()
+    assert actions(bench.plan()) == ["Delete f-a-2", "Delete f-a-3"]
+
+
+def test_tasks_that_have_left_vanish_from_the_tail() -> None:
+    bench = started(role(number=4))
+    bench.edit(role(number=1))
+    advance(bench)
+    assert marks(bench) == ["Running", "Deleting!", "Deleting!", "Deleting!"]
+    gone(bench, "f-a-2")
+    # Not from the middle: indices have no gaps.
+    assert marks(bench) == ["Running", "Deleting!", "Completed!", "Deleting!"]
+    gone(bench, "f-a-3")
+    assert marks(bench) == ["Running", "Deleting!"]
+    gone(bench, "f-a-1")
+    assert marks(bench) == ["Running"]
+
+
+def test_a_role_that_left_the_spec_vanishes_with_its_last_task() -> None:
+    bench = started(role("a", 2), role("b", 1))
+    bench.edit(role("b", 1))
+    advance(bench)
+    assert roles(bench) == ["a", "b"]
+    assert marks(bench) == ["Deleting!", "Deleting!"]
+    gone(bench, "f-a-1")
+    assert roles(bench) == ["a", "b"]
+    gone(bench, "f-a-0")
+    assert roles(bench) == ["b"]
+
+
+def test_a_role_of_no_tasks_vanishes_at_once_when_it_leaves_the_spec_but_not_before() -> None:
+    bench = started(role("a", 0), role("b", 1))
+    assert roles(bench) == ["a", "b"]
+    bench.edit(role("b", 1))
+    bench.plan()
+    assert roles(bench) == ["b"]
+
+
+def test_a_role_that_is_scaled_to_none_stays() -> None:
+    bench = started(role("a", 1), role("b", 1))
+    bench.edit(role("a", 0), role("b", 1))
+    advance(bench)
+    gone(bench, "f-a-0")
+    assert roles(bench) == ["a", "b"]
+    assert marks(bench) == []
+
+
+def test_a_removal_is_persisted_before_anything_else_is_decided() -> None:
+    bench = started(role(number=2))
+    bench.edit(role(number=1))
+    advance(bench)
+    bench.hide("f-a-1")
+    while len(instances(bench)) == 2:
+        made = bench.plan(write=False)
+        assert not made.actions
+        if len(instances(bench)) == 2:
+            bench.write()
+    assert bench.tracker.urgency is Urgency.NOW
+
+
+def test_a_completed_task_that_leaves_vanishes_only_after_the_mark_was_persisted() -> None:
+    bench = started(role(number=2))
+    bench.end("f-a-1", 1)
+    bench.edit(role(number=1))
+    bench.plan(write=False)
+    assert marks(bench) == ["Running", "Completed!"]
+    bench.plan(write=False)
+    assert marks(bench) == ["Running", "Completed!"]
+    bench.write()
+    bench.plan()
+    assert marks(bench) == ["Running"]
+
+
+def test_what_a_task_had_ended_with_stays_when_it_leaves() -> None:
+    bench = started(role(number=2))
+    bench.end("f-a-1", 42)
+    bench.edit(role(number=1))
+    bench.plan(write=False)
+    completion = bench.task("a", 1).attempt.completion_status
+    assert completion is not None
+    assert completion.code == 42
+
+
+# --- down and up again --------------------------------------------------------------------------------------------
+
+
+def test_a_task_that_leaves_is_never_used_again() -> None:
+    bench = started(role(number=2))
+    before = instances(bench)
+    bench.edit(role(number=1))
+    advance(bench)
+    bench.edit(role(number=2))
+    advance(bench)
+    assert marks(bench) == ["Running", "Deleting!"]
+    assert instances(bench) == before
+    bench.hide("f-a-1")
+    bench.plan()
+    bench.plan()
+    bench.plan(write=False)
+    # Replaced, by another instance; and started once that is persisted.
+    task = bench.task("a", 1)
+    assert task.instance_uid != before[1]
+    assert is_new(task)
+    assert not bench.plan(write=False).actions
+    bench.write()
+    assert actions(bench.plan()) == ["Create f-a-1"]
+
+
+def test_a_role_that_comes_back_before_it_is_gone_keeps_its_instance_and_not_its_tasks() -> None:
+    bench = started(role("a", 1), role("b", 1))
+    before, uid = instances(bench), bench.tracker.roles["a"].status.instance_uid
+    bench.edit(role("b", 1))
+    advance(bench)
+    bench.edit(role("a", 1), role("b", 1))
+    advance(bench)
+    assert bench.tracker.roles["a"].status.instance_uid == uid
+    assert marks(bench) == ["Deleting!"]
+    gone(bench, "f-a-0")
+    assert marks(bench) == ["Running"]
+    assert instances(bench) != before
+
+
+def test_a_role_that_comes_back_after_it_is_gone_is_another_instance() -> None:
+    bench = started(role("a", 1), role("b", 1))
+    uid = bench.tracker.roles["a"].status.instance_uid
+    bench.edit(role("b", 1))
+    advance(bench)
+    gone(bench, "f-a-0")
+    bench.edit(role("a", 1), role("b", 1))
+    advance(bench)
+    assert bench.tracker.roles["a"].status.instance_uid != uid
+    assert marks(bench) == ["Running"]
+
+
+def test_nothing_is_rescaled_once_the_attempt_is_completing() -> None:
+    bench = started(role(number=2, failed=1))
+    bench.stop("f-a-1", 1)
+    advance(bench)
+    gone(bench, "f-a-1")
+    assert bench.status.attempt.completion_status is not None
+    bench.edit(role(number=5, failed=1))
+    advance(bench)
+    assert len(marks(bench)) == 2
+
+
+def test_the_next_attempt_is_of_the_newest_spec() -> None:
+    bench = started(role(number=2, failed=1))
+    bench.spec["retryPolicy"] = {"maxRetryCount": 1}
+    bench.edit()
+    bench.plan()
+    bench.stop("f-a-1", 1)
+    advance(bench)
+    gone(bench, "f-a-1")
+    bench.edit(role(number=3), role("b", 1))
+    bench.hide("f-attempt")
+    advance(bench)
+    assert bench.status.attempt.id == 1
+    assert (len(marks(bench)), len(marks(bench, "b"))) == (3, 1)
+
+
+# --- the walk-through ------------------------------------------------------------------------------------------------
+
+
+def test_the_walk_through() -> None:
+    """Four Tasks that never end, no retry; minFailed 4, minSucceeded 1 (examples, rescalebasic)."""
+
+    def spec(number: int, *, failed: int) -> Body:
+        return role("a", number, failed=failed, succeeded=1)
+
+    bench = started(spec(4, failed=4))
+    assert marks(bench) == ["Running"] * 4
+    first = instances(bench)
+    # Delete Pods a-2 and a-3: both Tasks are completed, failed.
+    for name in ("f-a-2", "f-a-3"):
+        bench.show(name, deleting=bench.now + 30)
+    advance(bench)
+    gone(bench, "f-a-2", "f-a-3")
+    assert marks(bench) == ["Running", "Running", "Completed", "Completed"]
+    # 4 to 2 together with minFailed 4 to 2: they vanish at once, and the attempt runs on.
+    bench.edit(spec(2, failed=2))
+    advance(bench)
+    assert marks(bench) == ["Running", "Running"]
+    assert bench.status.state is State.RUNNING
+    # 2 to 4: new instances run.
+    bench.edit(spec(4, failed=2))
+    advance(bench)
+    assert marks(bench) == ["Running"] * 4
+    second = instances(bench)
+    assert second[:2] == first[:2]
+    assert not set(second[2:]) & set(first)
+    # Delete Pod a-2: completed. 4 to 2, and while a-3 is on its way out, 2 to 3: a-2 is replaced at once, a-3 goes.
+    bench.show("f-a-2", deleting=bench.now + 30)
+    advance(bench)
+    gone(bench, "f-a-2")
+    assert marks(bench) == ["Running", "Running", "Completed", "Running"]
+    bench.edit(spec(2, failed=2))
+    bench.plan()
+    assert marks(bench) == ["Running", "Running", "Completed!", "Running!"]
+    bench.edit(spec(3, failed=2))
+    advance(bench)
+    assert marks(bench) == ["Running", "Running", "Running", "Deleting!"]
+    third = instances(bench)
+    assert third[2] not in second
+    assert third[3] == second[3]
+    gone(bench, "f-a-3")
+    assert marks(bench) == ["Running"] * 3
+    # 3 to 4; delete Pod a-2; 4 to 2, then 2 to 5 at once: a-2 is replaced at once, a-3 once its old Pod is gone, a-4
+    # added.
+    bench.edit(spec(4, failed=2))
+    advance(bench)
+    fourth = instances(bench)
+    bench.show("f-a-2", deleting=bench.now + 30)
+    advance(bench)
+    gone(bench, "f-a-2")
+    assert marks(bench) == ["Running", "Running", "Completed", "Running"]
+    bench.edit(spec(2, failed=2))
+    bench.plan()
+    bench.edit(spec(5, failed=2))
+    advance(bench)
+    assert marks(bench) == ["Running", "Running", "Running", "Deleting!", "Running"]
+    fifth = instances(bench)
+    assert fifth[2] not in fourth
+    assert fifth[3] == fourth[3]
+    gone(bench, "f-a-3")
+    assert marks(bench) == ["Running"] * 5
+    assert instances(bench)[3] not in fourth
+    # The attempt ran on throughout.
+    assert bench.status.state is State.RUNNING
+    assert bench.status.attempt.id == 0
+    assert bench.status.attempt.completion_status is None
+    assert instances(bench)[:2] == first[:2]

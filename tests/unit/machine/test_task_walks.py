@@ -1,0 +1,816 @@
+"""Each line of behaviour, "Sync": Task, walked by one Task."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from frameworkcontroller.api.objects import Identity
+from frameworkcontroller.api.status import State
+from frameworkcontroller.machine.model import (
+    Accepted,
+    Cleanup,
+    Confirm,
+    Create,
+    Created,
+    Delete,
+    Exists,
+    Gone,
+    NotAttempted,
+    Plan,
+    Remains,
+    Result,
+    Unanswered,
+    Urgency,
+)
+from tests.support.bench import NOW, Bench, foreign, refused, role
+
+TASK = ("a", 0)
+
+
+def code(bench: Bench) -> int | None:
+    """Code of the Task's completion status."""
+    completion = bench.task().attempt.completion_status
+    return None if completion is None else completion.code
+
+
+def diagnostics(bench: Bench) -> str:
+    """Diagnostics of the Task's completion status."""
+    completion = bench.task().attempt.completion_status
+    assert completion is not None
+    return completion.diagnostics
+
+
+def actions(made: Plan) -> list[str]:
+    """The plan's actions in short."""
+    return [f"{type(action).__name__} {action.target.name}" for action in made.actions]
+
+
+def pending(bench: Bench) -> Create:
+    """The attempt is alive; the creation of the Task's Pod that its first plan asks for."""
+    bench.attempt()
+    action = bench.only(bench.plan())
+    assert isinstance(action, Create)
+    assert action.target.name == "f-a-0"
+    return action
+
+
+# --- phases -----------------------------------------------------------------------------------------------------
+
+
+def test_the_whole_life_of_a_task_that_succeeds() -> None:
+    bench = Bench(role())
+    action = pending(bench)
+    assert bench.state() is State.CREATION_PENDING
+    uid = bench.created(action, show=False)
+    assert bench.state() is State.CREATION_REQUESTED
+    assert bench.task().attempt.pod_uid == uid
+    bench.now += 5
+    bench.show("f-a-0")
+    assert not bench.plan().actions
+    task = bench.task()
+    assert bench.state() is State.PREPARING
+    assert (task.attempt.pod_node_name, task.attempt.pod_ip, task.attempt.pod_host_ip) == ("", "", "")
+    assert bench.task().run_time is None
+    bench.now += 5
+    bench.run()
+    assert bench.state() is State.RUNNING
+    assert (task.attempt.pod_node_name, task.attempt.pod_ip, task.attempt.pod_host_ip) == (
+        "node-1",
+        "10.0.0.1",
+        "10.0.1.1",
+    )
+    assert task.run_time == task.attempt.run_time == task.transition_time == NOW + 10
+    bench.now += 5
+    bench.show("f-a-0", phase="Succeeded")
+    made = bench.plan(write=False)
+    # Decided, and not yet persisted: nothing is deleted.
+    assert bench.state() is State.DELETION_PENDING
+    assert (code(bench), diagnostics(bench)) == (0, "Pod succeeded")
+    assert not made.actions
+    assert bench.tracker.urgency is Urgency.NOW
+    assert not bench.plan(write=False).actions
+    bench.write()
+    action_after = bench.only(bench.plan())
+    assert action_after == Delete(action.target, uid)
+    bench.fold(action_after, Accepted())
+    assert bench.state() is State.DELETION_REQUESTED
+    assert bench.task().completion_time is None
+    # The cache is behind: an object once deleted never comes back, so there is nothing to be done.
+    bench.touch("f-a-0")
+    assert not bench.plan().actions
+    bench.show("f-a-0", deleting=bench.now + 30)
+    assert not bench.plan().actions
+    assert bench.state() is State.DELETING
+    assert code(bench) == 0
+    bench.now += 5
+    bench.hide("f-a-0")
+    bench.plan()
+    assert bench.state() is State.ATTEMPT_COMPLETED
+    bench.plan()
+    assert bench.state() is State.COMPLETED
+    assert task.attempt.completion_time == task.completion_time == NOW + 20
+
+
+def test_phases_may_be_skipped() -> None:
+    bench = Bench(role())
+    bench.created(pending(bench), show=False)
+    bench.show("f-a-0", phase="Failed", reason="Evicted")
+    bench.plan(write=False)
+    task = bench.task()
+    assert bench.state() is State.DELETION_PENDING
+    assert bench.task().run_time is None
+    assert diagnostics(bench) == 'Pod failed: PodPattern unmatched: {"reason":"Evicted"}'
+    assert task.attempt.completion_status is not None
+    assert task.attempt.completion_status.pod is not None
+    assert task.attempt.completion_status.pod.reason == "Evicted"
+
+
+@pytest.mark.parametrize("before", ["Pending", "Running"])
+def test_phase_unknown_waits(before: str) -> None:
+    bench = Bench(role())
+    bench.pod()
+    bench.show("f-a-0", phase=before, podIP="10.0.0.1", nodeName="node-1")
+    bench.plan()
+    state = bench.state()
+    bench.show("f-a-0", phase="Unknown", podIP="")
+    made = bench.plan()
+    assert not made.actions
+    assert bench.state() is state
+    assert bench.task().attempt.pod_ip == "10.0.0.1"
+    bench.show("f-a-0", phase="Running", podIP="10.0.0.1")
+    bench.plan()
+    assert bench.state() is State.RUNNING
+
+
+def test_what_was_exposed_of_a_pod_never_goes_back() -> None:
+    bench = Bench(role())
+    bench.pod()
+    bench.run()
+    bench.show("f-a-0", phase="Running", podIP="", hostIP="")
+    bench.plan()
+    attempt = bench.task().attempt
+    assert (attempt.pod_ip, attempt.pod_host_ip) == ("10.0.0.1", "10.0.1.1")
+
+
+def test_running_again_does_not_change_when_it_first_ran() -> None:
+    bench = Bench(role(retryPolicy={"maxRetryCount": -2}))
+    bench.pod()
+    bench.run()
+    first = bench.task().run_time
+    bench.now += 50
+    bench.end()
+    bench.run()
+    task = bench.task()
+    assert task.attempt.id == 1
+    assert task.run_time == first == NOW
+    assert task.attempt.run_time == NOW + 50
+    assert task.attempt.start_time == NOW + 50
+    assert task.start_time == NOW
+
+
+# --- creation ---------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_created_before_creation_pending_is_persisted() -> None:
+    bench = Bench(role())
+    assert not bench.plan(write=False).actions
+    assert bench.tracker.urgency is Urgency.NOW
+    assert not bench.plan(write=False).actions
+    bench.write()
+    assert actions(bench.plan()) == ["Create f-attempt"]
+
+
+def test_a_retry_creates_nothing_before_it_is_persisted() -> None:
+    bench = Bench(role(retryPolicy={"maxRetryCount": 1}))
+    bench.pod()
+    bench.show("f-a-0", phase="Failed")
+    bench.plan()
+    bench.fold(bench.only(bench.plan()), Accepted())
+    bench.hide("f-a-0")
+    bench.plan(write=False)
+    assert bench.state() is State.ATTEMPT_COMPLETED
+    # The end of an attempt is exposed before anything of the next one is.
+    bench.plan(write=False)
+    assert bench.state() is State.ATTEMPT_COMPLETED
+    bench.write()
+    assert not bench.plan(write=False).actions
+    assert bench.state() is State.CREATION_PENDING
+    assert bench.task().attempt.id == 1
+    assert not bench.plan(write=False).actions
+    bench.write()
+    assert actions(bench.plan()) == ["Create f-a-0"]
+
+
+@pytest.mark.parametrize(
+    ("result", "expected", "text"),
+    [
+        (refused(400, "bad"), -310, 'Failed to create Pod: {"kind":"Status","code":400,"message":"bad"}'),
+        (refused(403, "hook"), -310, 'Failed to create Pod: {"kind":"Status","code":403,"message":"hook"}'),
+        (refused(422, "inv"), -200, 'Failed to create Pod: {"kind":"Status","code":422,"message":"inv"}'),
+        (refused(413, "big"), -200, 'Failed to create Pod: {"kind":"Status","code":413,"message":"big"}'),
+    ],
+)
+def test_a_creation_that_is_refused_completes_the_attempt(result: Result, expected: int, text: str) -> None:
+    bench = Bench(role(), role("b"))
+    bench.attempt()
+    first = next(action for action in bench.plan().actions if action.target.role == "a")
+    bench.fold(first, result)
+    task = bench.task()
+    assert bench.state() is State.ATTEMPT_COMPLETED
+    assert (code(bench), diagnostics(bench)) == (expected, text)
+    assert task.attempt.pod_uid is None
+    bench.plan()
+    assert bench.state() is State.COMPLETED
+    assert bench.task("b").state is State.CREATION_PENDING
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        Unanswered("reset"),
+        refused(500),
+        refused(429),
+        refused(409),
+        refused(403, "exceeded quota: q"),
+        refused(400, "the object provided is unrecognized"),
+        Exists(foreign("f-a-0")),
+    ],
+)
+def test_a_creation_that_fails_transiently_is_retried_with_back_off_and_not_recorded(result: Result) -> None:
+    bench = Bench(role())
+    action = pending(bench)
+    waits = []
+    for _ in range(12):
+        folded = bench.fold(action, result)
+        assert bench.state() is State.CREATION_PENDING
+        assert code(bench) is None
+        assert folded.wake_after is not None
+        made = bench.plan()
+        assert not made.actions
+        assert not bench.tracker.is_busy
+        assert made.wake_after is not None
+        waits.append(made.wake_after)
+        assert bench.only(bench.wait(60)) == action
+    assert waits[0] < 1
+    assert max(waits) <= 60
+    assert waits[-1] > 5
+    bench.created(action)
+    assert bench.state() is State.CREATION_REQUESTED
+
+
+def test_retry_after_is_respected() -> None:
+    bench = Bench(role())
+    action = pending(bench)
+    bench.fold(action, replace(refused(429), retry_after_sec=40.0))
+    made = bench.plan()
+    assert made.wake_after is not None
+    assert made.wake_after >= 40
+
+
+def test_one_refusal_holds_back_all_creations_and_one_success_releases_them() -> None:
+    bench = Bench(role(number=3))
+    bench.attempt()
+    first, second, third = bench.plan().actions
+    bench.fold(first, refused(403, "exceeded quota: q"))
+    bench.fold(second, NotAttempted())
+    bench.fold(third, NotAttempted())
+    assert not bench.plan().actions
+    released = list(bench.wait(60).actions)
+    for action in released:
+        bench.created(action)
+    while len(released) < 3:
+        released += (made := bench.wait(60)).actions
+        for action in made.actions:
+            bench.created(action)
+    bench.plan()
+    assert bench.states() == ["Preparing"] * 3
+
+
+def test_what_was_not_attempted_is_asked_for_again() -> None:
+    bench = Bench(role())
+    action = pending(bench)
+    bench.fold(action, NotAttempted())
+    assert bench.tracker.is_busy
+    assert bench.only(bench.plan()) == action
+
+
+def test_a_name_that_is_taken_and_free_again_is_tried_at_once() -> None:
+    bench = Bench(role())
+    action = pending(bench)
+    bench.fold(action, Exists(None))
+    assert bench.only(bench.plan()) == action
+
+
+def test_nothing_is_created_while_the_attempt_is_completing() -> None:
+    bench = Bench(role())
+    pending(bench)
+    bench.edit(executionType="Stop")
+    bench.plan()
+    bench.touch("f-a-0")
+    assert actions(bench.plan()) == ["Delete f-attempt"]
+    assert bench.state() is State.CREATION_PENDING
+
+
+# --- controlled but not recorded --------------------------------------------------------------------------------
+
+
+def test_a_pod_of_exactly_the_pending_attempt_is_adopted_from_the_cache() -> None:
+    bench = Bench(role())
+    uid = bench.created(pending(bench), show=True)
+    # The process dies before the UID is persisted: the status is that of before.
+    bench.restart()
+    bench.tracker.status.attempt.roles[0].tasks[0].attempt.pod_uid = None  # type: ignore[union-attr]
+    bench.tracker.status.attempt.roles[0].tasks[0].state = State.CREATION_PENDING  # type: ignore[union-attr]
+    made = bench.plan()
+    assert not made.actions
+    assert bench.task().attempt.pod_uid == uid
+    assert bench.state() is State.PREPARING
+
+
+def test_a_pod_of_exactly_the_pending_attempt_is_adopted_when_its_name_is_taken() -> None:
+    bench = Bench(role())
+    action = pending(bench)
+    bench.fold(action, Unanswered("reset"))
+    bench.now += 10
+    assert bench.only(bench.plan()) == action
+    bench.fold(action, Exists(_ours(bench)))
+    assert bench.state() is State.CREATION_REQUESTED
+    assert bench.task().attempt.pod_uid == "lost"
+
+
+@pytest.mark.parametrize("position", range(5))
+def test_a_controlled_pod_of_any_other_attempt_is_deleted(position: int) -> None:
+    """Framework, FrameworkAttempt instance, role, Task, TaskAttempt: all five must be named exactly."""
+    bench = Bench(role())
+    action = pending(bench)
+    found = _ours(bench)
+    assert found.marks is not None
+    marks = list(found.marks)
+    marks[position] = "other"
+    bench.fold(action, Exists(replace(found, marks=tuple(marks))))
+    assert bench.state() is State.CREATION_PENDING
+    deletion = bench.only(bench.plan())
+    assert deletion == Delete(action.target, "lost")
+    bench.fold(deletion, Accepted())
+    made = bench.plan()
+    assert not made.actions
+    assert made.wake_after is not None
+    bench.now += made.wake_after
+    assert bench.only(bench.plan()) == action
+
+
+def test_a_controlled_pod_without_marks_is_deleted() -> None:
+    bench = Bench(role())
+    action = pending(bench)
+    bench.fold(action, Exists(replace(_ours(bench), marks=None)))
+    assert bench.only(bench.plan()) == Delete(action.target, "lost")
+
+
+def test_a_stray_pod_in_the_cache_is_deleted_once_and_its_end_is_waited_for() -> None:
+    bench = Bench(role())
+    action = pending(bench)
+    bench.created(action)
+    bench.restart()
+    task = bench.task()
+    task.attempt.pod_uid, task.state = None, State.CREATION_PENDING
+    task.attempt.id = task.retry.total_retried_count = 1
+    deletion = bench.only(bench.plan())
+    assert isinstance(deletion, Delete)
+    assert not deletion.force
+    bench.fold(deletion, Accepted())
+    # The cache still shows it: nothing is sent again at once.
+    for _ in range(5):
+        assert not bench.plan().actions
+    assert not bench.tracker.is_busy
+    bench.show("f-a-0", deleting=bench.now + 30)
+    bench.now += 5
+    assert not bench.plan().actions
+    bench.hide("f-a-0")
+    assert actions(bench.plan()) == ["Create f-a-0"]
+
+
+def test_a_pod_that_is_ours_and_being_deleted_is_waited_for() -> None:
+    bench = Bench(role())
+    action = pending(bench)
+    bench.fold(action, Exists(replace(_ours(bench), deleting=True)))
+    made = bench.plan()
+    assert not made.actions
+    assert made.wake_after is not None
+    assert bench.task().attempt.pod_uid is None
+
+
+@pytest.mark.parametrize("controller", [None, "somebody"])
+def test_a_pod_that_is_not_ours_is_never_touched_and_told(controller: str | None) -> None:
+    bench = Bench(role())
+    action = pending(bench)
+    for _ in range(3):
+        bench.fold(action, Exists(foreign("f-a-0", "theirs", controller=controller)))
+        made = bench.plan()
+        assert not made.actions
+        bench.now += made.wake_after or 0
+        assert bench.only(bench.plan()) == action
+    stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
+    assert (stalled.status, stalled.reason) == ("True", "NamingConflict")
+    assert "f-a-0" in stalled.message
+    assert "theirs" in stalled.message
+
+
+def test_a_foreign_pod_in_the_cache_is_not_taken_for_the_tasks() -> None:
+    bench = Bench(role())
+    action = pending(bench)
+    bench.created(action)
+    theirs = replace(bench.pods["f-a-0"], identity=Identity("theirs", "somebody", None, False), phase="Running")
+    bench.restart()
+    task = bench.task()
+    task.attempt.pod_uid, task.state = None, State.CREATION_PENDING
+    bench.pods["f-a-0"] = theirs
+    assert actions(bench.plan()) == ["Create f-a-0"]
+
+
+def _ours(bench: Bench) -> Identity:
+    """A Pod that was created for the pending attempt."""
+    attempt, task = bench.status.attempt, bench.task()
+    configmap = attempt.configmap_uid or ""
+    marks = ("framework-uid", f"0_{configmap}", attempt.roles[0].instance_uid, task.instance_uid, "0")
+    return Identity("lost", configmap, marks, False)
+
+
+# --- recorded but absent ----------------------------------------------------------------------------------------
+
+
+def test_a_created_pod_is_waited_for_in_the_cache_and_then_given_up() -> None:
+    bench = Bench(role())
+    uid = bench.created(pending(bench), show=False)
+    made = bench.plan()
+    assert not made.actions
+    assert made.wake_after == 300
+    bench.now += 299
+    assert not bench.plan().actions
+    bench.now += 1
+    action = bench.only(bench.plan())
+    assert isinstance(action, Delete)
+    assert (action.uid, action.confirm) == (uid, True)
+    assert bench.state() is State.CREATION_REQUESTED
+    bench.fold(action, Remains("still there"))
+    assert bench.state() is State.CREATION_REQUESTED
+    made = bench.plan()
+    bench.now += made.wake_after or 0
+    assert bench.only(bench.plan()) == action
+    bench.fold(action, Gone())
+    assert bench.state() is State.ATTEMPT_COMPLETED
+    assert code(bench) == -111
+
+
+def test_the_wait_for_the_cache_outlives_the_process() -> None:
+    bench = Bench(role())
+    bench.created(pending(bench), show=False)
+    bench.now += 250
+    bench.restart()
+    assert bench.plan().wake_after == 50
+
+
+def test_a_leaving_task_does_not_wait_for_the_cache() -> None:
+    bench = Bench(role())
+    uid = bench.created(pending(bench), show=False)
+    bench.edit(role(number=0))
+    bench.plan(write=False)
+    assert bench.task().deletion_pending
+    assert not bench.plan(write=False).actions
+    bench.write()
+    action = bench.only(bench.plan())
+    assert isinstance(action, Delete)
+    assert (action.uid, action.confirm) == (uid, True)
+    bench.fold(action, Gone())
+    assert bench.state() is State.ATTEMPT_COMPLETED
+    assert code(bench) == -230
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running"])
+def test_a_pod_that_is_gone_was_deleted_by_others(phase: str) -> None:
+    bench = Bench(role())
+    bench.pod()
+    bench.show("f-a-0", phase=phase)
+    bench.plan()
+    bench.hide("f-a-0")
+    bench.plan(write=False)
+    assert bench.state() is State.ATTEMPT_COMPLETED
+    assert (code(bench), diagnostics(bench)) == (-101, "Pod was deleted by others")
+
+
+def test_a_pod_that_the_cache_showed_is_not_waited_for_when_it_goes() -> None:
+    """Created, seen by the cache, and gone before the Task was looked at with it there."""
+    bench = Bench(role())
+    bench.created(pending(bench), show=True)
+    bench.plan()
+    bench.hide("f-a-0")
+    bench.plan(write=False)
+    assert bench.state() is State.ATTEMPT_COMPLETED
+    assert code(bench) == -101
+
+
+def test_after_a_restart_an_absent_pod_is_looked_for_by_a_live_read() -> None:
+    bench = Bench(role())
+    uid = bench.pod()
+    bench.run()
+    bench.restart()
+    del bench.pods["f-a-0"]
+    action = bench.only(bench.plan())
+    assert isinstance(action, Confirm)
+    assert action.uid == uid
+    bench.fold(action, Remains("it is there"))
+    assert bench.state() is State.RUNNING
+    made = bench.plan()
+    assert not made.actions
+    bench.now += made.wake_after or 0
+    assert bench.only(bench.plan()) == action
+    bench.fold(action, Gone())
+    bench.plan(write=False)
+    assert bench.state() is State.ATTEMPT_COMPLETED
+    assert code(bench) == -101
+
+
+def test_a_pod_of_the_name_with_another_uid_is_not_the_recorded_one() -> None:
+    bench = Bench(role())
+    bench.pod()
+    bench.run()
+    bench.pods["f-a-0"] = replace(bench.pods["f-a-0"], identity=Identity("other", None, None, False))
+    bench.touch("f-a-0")
+    bench.plan(write=False)
+    assert bench.state() is State.ATTEMPT_COMPLETED
+    assert code(bench) == -101
+
+
+# --- being deleted ----------------------------------------------------------------------------------------------
+
+
+def test_a_pod_that_others_delete() -> None:
+    bench = Bench(role())
+    bench.pod()
+    bench.run()
+    bench.show("f-a-0", deleting=bench.now + 30)
+    made = bench.plan()
+    assert not made.actions
+    assert bench.state() is State.DELETING
+    assert (code(bench), diagnostics(bench)) == (-101, "Pod is being deleted by others")
+    # Whatever it says in the end: how the attempt ended is decided.
+    bench.show("f-a-0", phase="Failed")
+    bench.plan()
+    assert code(bench) == -101
+    bench.hide("f-a-0")
+    bench.plan(write=False)
+    assert bench.state() is State.ATTEMPT_COMPLETED
+    assert code(bench) == -101
+
+
+@pytest.mark.parametrize("state", ["created", "preparing", "pending deletion", "requested deletion"])
+def test_a_pod_may_be_deleted_by_others_at_any_time(state: str) -> None:
+    bench = Bench(role())
+    bench.created(pending(bench), show=state != "created")
+    if state != "created":
+        bench.plan()
+    expected = -101
+    if "deletion" in state:
+        bench.show("f-a-0", phase="Succeeded")
+        bench.plan()
+        expected = 0
+    if state == "requested deletion":
+        bench.fold(bench.only(bench.plan()), Accepted())
+    bench.show("f-a-0", deleting=bench.now + 30)
+    bench.plan()
+    assert bench.state() is State.DELETING
+    assert code(bench) == expected
+
+
+def test_without_a_timeout_a_pod_is_never_deleted_by_force() -> None:
+    bench = Bench(role())
+    bench.pod()
+    bench.run()
+    bench.show("f-a-0", deleting=bench.now + 30)
+    bench.plan()
+    bench.now += 1_000_000
+    bench.touch("f-a-0")
+    assert not bench.plan().actions
+    assert bench.state() is State.DELETING
+
+
+@pytest.mark.parametrize(("timeout", "grace"), [(0, 30), (10, 30), (60, 30), (60, 0), (600, 30)])
+def test_force_deletion_is_counted_from_when_the_deletion_began(timeout: int, grace: int) -> None:
+    bench = Bench(role(podGracefulDeletionTimeoutSec=timeout))
+    uid = bench.pod()
+    bench.run()
+    began = bench.now
+    bench.show("f-a-0", deleting=began + grace, grace=grace)
+    # The state is persisted before it is acted on.
+    assert not bench.plan(write=False).actions
+    assert not bench.plan(write=False).actions
+    bench.write()
+    while bench.now < began + timeout:
+        made = bench.plan()
+        assert not made.actions
+        assert made.wake_after is not None
+        assert 0 < made.wake_after <= began + timeout - bench.now
+        bench.now += made.wake_after
+    action = bench.only(bench.plan())
+    assert isinstance(action, Delete)
+    assert (action.uid, action.force, action.confirm) == (uid, True, True)
+    bench.fold(action, Remains("still there"))
+    assert bench.state() is State.DELETING
+    bench.now += 60
+    assert bench.only(bench.plan()) == action
+    bench.fold(action, Gone())
+    # Confirmed by a live read: the cache need not be waited for.
+    assert bench.state() is State.ATTEMPT_COMPLETED
+
+
+def test_a_changed_timeout_is_copied_and_persisted_before_it_is_acted_on() -> None:
+    bench = Bench(role(), role("b"))
+    bench.all_pods()
+    bench.run()
+    bench.show("f-a-0", deleting=bench.now + 30)
+    bench.plan()
+    bench.now += 100
+    bench.edit(role(podGracefulDeletionTimeoutSec=50), role("b"))
+    made = bench.plan(write=False)
+    assert not made.actions
+    assert bench.status.attempt.roles[0].pod_graceful_deletion_timeout_sec == 50
+    assert bench.tracker.urgency is Urgency.NOW
+    assert not bench.plan(write=False).actions
+    bench.write()
+    action = bench.only(bench.plan())
+    assert isinstance(action, Delete)
+    assert action.force
+
+
+def test_the_timeout_of_a_role_that_left_the_spec_is_kept() -> None:
+    bench = Bench(role(podGracefulDeletionTimeoutSec=50), role("b"))
+    bench.all_pods()
+    bench.edit(role("b"))
+    bench.plan()
+    assert bench.status.attempt.roles[0].pod_graceful_deletion_timeout_sec == 50
+    bench.plan()
+    bench.fold(bench.only(bench.plan()), Accepted())
+    bench.show("f-a-0", deleting=bench.now + 30)
+    bench.plan()
+    bench.now += 50
+    action = bench.only(bench.plan())
+    assert isinstance(action, Delete)
+    assert action.force
+
+
+def test_a_timeout_that_is_taken_back_forces_nothing() -> None:
+    bench = Bench(role(podGracefulDeletionTimeoutSec=50))
+    bench.pod()
+    bench.show("f-a-0", deleting=bench.now + 30)
+    bench.plan()
+    bench.edit(role(podGracefulDeletionTimeoutSec=None))
+    bench.plan()
+    bench.now += 500
+    assert not bench.plan().actions
+
+
+# --- deletion that we ask for -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("result", [Unanswered("reset"), refused(500), refused(403), refused(429)])
+def test_a_deletion_that_fails_is_retried_with_back_off(result: Result) -> None:
+    bench = Bench(role())
+    bench.pod()
+    bench.show("f-a-0", phase="Succeeded")
+    bench.plan()
+    action = bench.only(bench.plan())
+    bench.fold(action, result)
+    assert bench.state() is State.DELETION_PENDING
+    made = bench.plan()
+    assert not made.actions
+    assert made.wake_after is not None
+    bench.now += made.wake_after
+    assert bench.only(bench.plan()) == action
+
+
+def test_a_deletion_that_finds_nothing_is_as_good_as_accepted() -> None:
+    bench = Bench(role())
+    bench.pod()
+    bench.show("f-a-0", phase="Succeeded")
+    bench.plan()
+    bench.fold(bench.only(bench.plan()), Gone())
+    assert bench.state() is State.DELETION_REQUESTED
+    bench.hide("f-a-0")
+    bench.plan(write=False)
+    assert bench.state() is State.ATTEMPT_COMPLETED
+    assert code(bench) == 0
+
+
+def test_an_outcome_of_an_earlier_attempt_or_instance_changes_nothing() -> None:
+    bench = Bench(role(retryPolicy={"maxRetryCount": 5}))
+    first = pending(bench)
+    bench.created(first)
+    bench.end(code=1)
+    assert bench.task().attempt.id == 1
+    state = bench.state()
+    for result in (Created("late"), Exists(_ours(bench)), refused(422)):
+        bench.fold(first, result)
+        assert bench.state() is state
+        assert bench.task().attempt.pod_uid != "late"
+    elsewhere = replace(first, target=replace(first.target, index=7))
+    bench.fold(elsewhere, Created("late"))
+    nobody = replace(first, target=replace(first.target, role="z"))
+    bench.fold(nobody, Created("late"))
+
+
+# --- retry ------------------------------------------------------------------------------------------------------
+
+
+def test_a_task_is_retried_without_delay_even_after_a_conflict() -> None:
+    bench = Bench(role(retryPolicy={"fancyRetryPolicy": True}))
+    bench.pod()
+    bench.end(code=201)
+    task = bench.task()
+    assert task.attempt.id == task.retry.total_retried_count == 1
+    assert task.retry.accountable_retried_count == 0
+    assert task.retry.retry_delay_sec is None
+    assert task.state in (State.CREATION_REQUESTED, State.PREPARING)
+
+
+def test_accountable_retries_are_counted_until_there_are_none_left() -> None:
+    bench = Bench(role(retryPolicy={"maxRetryCount": 2}), role("b"))
+    bench.all_pods()
+    for used in (1, 2):
+        bench.end(code=1)
+        assert bench.task().retry.accountable_retried_count == bench.task().attempt.id == used
+    bench.end(code=1)
+    assert bench.state() is State.COMPLETED
+    assert bench.task().attempt.id == 2
+
+
+def test_a_policy_that_is_changed_counts_from_then_on() -> None:
+    bench = Bench(role(retryPolicy={"maxRetryCount": 5}))
+    bench.pod()
+    bench.end(code=1)
+    bench.edit(role(retryPolicy={"maxRetryCount": 1}))
+    bench.end(code=1)
+    assert bench.state() is State.COMPLETED
+
+
+# --- leaving ----------------------------------------------------------------------------------------------------
+
+
+def test_a_leaving_task_that_was_never_created_is_made_sure_of_by_a_live_read() -> None:
+    bench = Bench(role(), role("b"))
+    bench.attempt()
+    action = next(action for action in bench.plan().actions if action.target.role == "a")
+    bench.fold(action, Unanswered("reset"))
+    bench.edit(role(number=0), role("b"))
+    bench.plan()
+    bench.now += 60
+    cleanup = next(action for action in bench.plan().actions if action.target.role == "a")
+    assert isinstance(cleanup, Cleanup)
+    assert cleanup.controller_uid == bench.status.attempt.configmap_uid
+    bench.fold(cleanup, Remains("it is there"))
+    assert bench.state() is State.CREATION_PENDING
+    bench.now += 60
+    assert cleanup in bench.plan().actions
+    bench.fold(cleanup, Gone())
+    assert bench.state() is State.ATTEMPT_COMPLETED
+    assert code(bench) == -230
+
+
+def test_a_leaving_task_that_runs_is_stopped_gracefully_once_that_is_persisted() -> None:
+    bench = Bench(role(), role("b"))
+    bench.all_pods()
+    bench.run()
+    bench.edit(role(number=0), role("b"))
+    assert not bench.plan(write=False).actions
+    task = bench.task()
+    assert task.deletion_pending
+    assert (code(bench), diagnostics(bench)) == (-230, "User has requested to delete the Task by Framework ScaleDown")
+    assert not bench.plan(write=False).actions
+    bench.write()
+    action = bench.only(bench.plan())
+    assert bench.state() is State.DELETION_PENDING
+    assert isinstance(action, Delete)
+    assert not action.force
+
+
+def test_a_leaving_task_is_not_retried() -> None:
+    bench = Bench(role(retryPolicy={"maxRetryCount": -2}), role("b"))
+    bench.all_pods()
+    bench.show("f-a-0", phase="Failed")
+    bench.plan()
+    bench.edit(role(number=0, retryPolicy={"maxRetryCount": -2}), role("b"))
+    bench.settle()
+    # What had ended is left as it ended; the Task goes all the same.
+    assert all(item.name != "a" or not item.tasks for item in bench.status.attempt.roles)
+
+
+def test_the_completion_of_a_leaving_task_that_had_one_stays() -> None:
+    bench = Bench(role(), role("b"))
+    bench.all_pods()
+    bench.show("f-a-0", phase="Failed")
+    bench.plan()
+    before = bench.task().attempt.completion_status
+    bench.edit(role(number=0), role("b"))
+    bench.plan()
+    assert bench.task().deletion_pending
+    assert bench.task().attempt.completion_status == before
