@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 from frameworkcontroller.local.apiserver import managers as ledger
 from frameworkcontroller.local.apiserver import status, typed
 from frameworkcontroller.local.apiserver.causes import Cause, quote
@@ -24,6 +26,8 @@ from frameworkcontroller.local.apiserver.typegraph import Type
 Json = dict[str, Any]
 
 _BEFORE = "before-first-apply"
+_KUBECTL = "kubectl"
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _STATUS = FIELD + "status"
 
 
@@ -97,7 +101,10 @@ def apply(
     difference = typed.compare(_bare(before), merged, of) if live is not None else None
     if difference is not None:
         written = ownable(difference.written)
-        conflicts = _conflicts(after, owner, written)
+        contested = written
+        if manager == _KUBECTL:
+            contested = written.difference(_once_applied(before, of))
+        conflicts = _conflicts(after, owner, contested)
         if conflicts and not force:
             raise _refused(conflicts)
         after = ledger.give_up(after, written, except_for=owner)
@@ -167,6 +174,20 @@ def _bare(obj: Mapping[str, Any]) -> Json:
     if not isinstance(metadata, Mapping) or "managedFields" not in metadata:
         return dict(obj)
     return {**obj, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
+
+
+def _once_applied(live: Json, of: Type) -> FieldSet:
+    """What kubectl applied from the client's side and still stands: its own, whoever the ledger says wrote it."""
+    text = ((live.get("metadata") or {}).get("annotations") or {}).get(_LAST_APPLIED)
+    try:
+        configuration = orjson.loads(text or "null")
+    except orjson.JSONDecodeError:
+        return NOTHING
+    if not isinstance(configuration, dict):
+        return NOTHING
+    difference = typed.compare(_bare(configuration), _bare(live), of)
+    fields = ownable(typed.owned(_bare(configuration), of))
+    return fields.difference(difference.written).difference(difference.removed)
 
 
 def _frame(obj: Json, of: Type) -> Json:

@@ -206,3 +206,23 @@ def test_a_set_of_fields_is_read_and_written_in_the_form_of_the_api() -> None:
     assert list(fields.paths()) == [".a", ".a.b", '.a[name="x"].c', '.d[="y"]']
     with pytest.raises(ValueError, match="not a step"):
         FieldSet.parse({"x": {}})
+
+
+def test_kubectl_does_not_conflict_with_what_it_applied_from_the_clients_side() -> None:
+    last = orjson.dumps(config_map({"a": "1", "b": "1"})).decode()
+    annotations = {"kubectl.kubernetes.io/last-applied-configuration": last}
+    live = apply.update_managers(
+        None,
+        config_map({"a": "1", "b": "2"}, annotations=annotations),
+        of=OF,
+        manager="kubectl-client-side-apply",
+        now="t0",
+        explicit=True,
+    )
+    taken = applied(live, {"a": "2"}, "kubectl")
+    assert taken["data"] == {"a": "2", "b": "2"}
+    with pytest.raises(StatusError, match="conflict with"):
+        applied(live, {"a": "2"}, "somebody")
+    # What stands is not what was applied: someone else has been there since.
+    with pytest.raises(StatusError, match=r"\.data\.b"):
+        applied(live, {"b": "3"}, "kubectl")
