@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,6 +21,9 @@ class PodFiles:
         self.hosts = self.directory / "hosts"
         self.kubeconfig = self.directory / "kubeconfig"
         self.service_account = self.directory / "serviceaccount"
+        # A job in a thread goes on when the task that waits for it is cancelled.
+        self._lock = threading.Lock()
+        self._removed = False
 
     def home(self, container: str) -> Path:
         """A container's home and usual working directory."""
@@ -50,24 +54,32 @@ class PodFiles:
         self.hosts.write_text(hosts)
 
     def make_for(self, container: str, instance: int, owner: tuple[int, int] | None) -> None:
-        """Make what one instance of a container needs, for this user and group; of those before, keep the last one."""
-        # What they wrote is gone, as it is in a real container that is restarted.
-        for directory in (self.home(container), self.temporary(container)):
-            remove_tree(directory)
-            directory.mkdir(parents=True)
-        message = self.termination(container, instance)
-        message.touch()
-        message.chmod(0o666)
-        if owner is not None:
-            for path in (self.home(container), self.temporary(container), message):
-                os.chown(path, *owner)
-        log = self.log(container, instance - 2)
-        for old in (log, log.with_name(log.name + ".1"), self.termination(container, instance - 2)):
-            old.unlink(missing_ok=True)
+        """Make what one instance of a container needs, for this user and group; of those before, keep the last one.
+
+        May run in a thread, also beside `remove`, after which it makes nothing. Raises OSError.
+        """
+        with self._lock:
+            if self._removed:
+                return
+            # What they wrote is gone, as it is in a real container that is restarted.
+            for directory in (self.home(container), self.temporary(container)):
+                remove_tree(directory)
+                directory.mkdir(parents=True)
+            message = self.termination(container, instance)
+            message.touch()
+            message.chmod(0o666)
+            if owner is not None:
+                for path in (self.home(container), self.temporary(container), message):
+                    os.chown(path, *owner)
+            log = self.log(container, instance - 2)
+            for old in (log, log.with_name(log.name + ".1"), self.termination(container, instance - 2)):
+                old.unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """Remove all of it."""
-        remove_tree(self.directory)
+        """Remove all of it, for good."""
+        with self._lock:
+            self._removed = True
+            remove_tree(self.directory)
 
     def _container(self, name: str) -> Path:
         return self.directory / "c" / name
