@@ -24,14 +24,6 @@ MAX_OPERATIONS = 10_000
 """A JSON patch may have this many operations."""
 
 
-def parse(raw: bytes) -> Any:
-    """The JSON text of a patch, parsed. Raises StatusError 400 if it is none."""
-    try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise status.bad_request(f"error decoding patch: {json_fault(raw, error)}") from None
-
-
 def json_fault(raw: bytes, error: orjson.JSONDecodeError) -> str:
     """What is wrong with a JSON text, in the words of Go's decoder."""
     text = raw.decode("utf-8", "replace")

@@ -78,9 +78,12 @@ def resource_not_found() -> StatusError:
     return StatusError(404, "NotFound", "the server could not find the requested resource", {})
 
 
-def already_exists(t: ServedType, name: str) -> StatusError:
-    """409: the name is taken."""
-    return StatusError(409, "AlreadyExists", f'{t.resource} "{name}" already exists', _details(t, name))
+def already_exists(t: ServedType, name: str, *, deleting: bool = False) -> StatusError:
+    """409: the name is taken, perhaps by an object that is about to go."""
+    message = f'{t.resource} "{name}" already exists'
+    if deleting:
+        message = f"object is being deleted: {message}"
+    return StatusError(409, "AlreadyExists", message, _details(t, name))
 
 
 def generate_name_exhausted(t: ServedType, name: str) -> StatusError:
@@ -250,25 +253,10 @@ def too_large(limit: int) -> StatusError:
     return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
 
 
-def too_many_requests(message: str, retry_after: int = 1) -> StatusError:
-    """429: try again after ``retry_after`` seconds."""
-    return StatusError(429, "TooManyRequests", message, {"retryAfterSeconds": retry_after})
-
-
 def internal_error(message: str) -> StatusError:
     """500: a fault of the server itself."""
     details = {"causes": [{"message": message}]}
     return StatusError(500, "InternalError", f"Internal error occurred: {message}", details)
-
-
-def service_unavailable(message: str) -> StatusError:
-    """503: not now."""
-    return StatusError(503, "ServiceUnavailable", message)
-
-
-def timeout(message: str) -> StatusError:
-    """504: what was waited for did not happen in time."""
-    return StatusError(504, "Timeout", f"Timeout: {message}", {})
 
 
 def _kind_conflict(t: ServedType, name: str, detail: str) -> StatusError:

@@ -132,7 +132,7 @@ def test_several_causes_stand_in_brackets_each_text_once() -> None:
 
 
 def test_a_refusal_that_can_be_retried_says_when() -> None:
-    assert status.too_many_requests("slow down", 7).headers() == {"Retry-After": "7"}
+    assert status.too_large_resource_version(9, 7).headers() == {"Retry-After": "1"}
     assert status.not_found(kinds.PODS, "x").headers() == {}
 
 
