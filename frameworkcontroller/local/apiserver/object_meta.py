@@ -41,12 +41,11 @@ def causes_on_create(t: ServedType, obj: Mapping[str, Any]) -> list[Cause]:
         found += [invalid("metadata.name", name, text) for text in check_name(name)]
     if not t.namespaced and metadata.get("namespace"):
         found.append(forbidden("metadata.namespace", "not allowed on this type"))
-    return found + _common(metadata)
+    return found + _common(metadata, custom=t.custom)
 
 
 def causes_on_update(t: ServedType, new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:
     """What is wrong with the metadata of ``new`` in place of ``old``: also what may not change."""
-    del t
     metadata, before = new.get("metadata") or {}, old.get("metadata") or {}
     found = [
         invalid(f"metadata.{field}", metadata.get(field), "field is immutable")
@@ -65,10 +64,10 @@ def causes_on_update(t: ServedType, new: Mapping[str, Any], old: Mapping[str, An
     same_parts = all(
         metadata.get(field) == before.get(field) for field in ("labels", "annotations", "ownerReferences", "finalizers")
     )
-    return found if same_parts else found + _common(metadata)
+    return found if same_parts else found + _common(metadata, custom=t.custom)
 
 
-def _common(metadata: Mapping[str, Any]) -> list[Cause]:
+def _common(metadata: Mapping[str, Any], *, custom: bool) -> list[Cause]:
     found = label_causes(metadata.get("labels") or {}, "metadata.labels")
     annotations = metadata.get("annotations") or {}
     for key in annotations:
@@ -76,7 +75,8 @@ def _common(metadata: Mapping[str, Any]) -> list[Cause]:
         found += [invalid("metadata.annotations", key, text) for text in names.qualified(key.lower())]
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _MAX_ANNOTATIONS:
         found.append(too_long("metadata.annotations", _MAX_ANNOTATIONS))
-    return found + _owner_causes(metadata.get("ownerReferences") or ()) + _finalizer_causes(metadata)
+    owners = metadata.get("ownerReferences") or ()
+    return found + _owner_causes(owners) + _finalizer_causes(metadata, custom=custom)
 
 
 def label_causes(labels: Mapping[str, str], path: str) -> list[Cause]:
@@ -113,14 +113,15 @@ def _owner_causes(owners: Any) -> list[Cause]:
     return found
 
 
-def _finalizer_causes(metadata: Mapping[str, Any]) -> list[Cause]:
+def _finalizer_causes(metadata: Mapping[str, Any], *, custom: bool) -> list[Cause]:
     finalizers = metadata.get("finalizers") or ()
     path = "metadata.finalizers"
     found: list[Cause] = []
     for finalizer in finalizers:
         found += [invalid(path, finalizer, text) for text in names.qualified(finalizer)]
     for index, finalizer in enumerate(finalizers):
-        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+        # Custom resources may have finalizers without a domain.
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS and not custom:
             detail = "name is neither a standard finalizer name nor is it fully qualified"
             found.append(invalid(f"{path}[{index}]", finalizer, detail))
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:

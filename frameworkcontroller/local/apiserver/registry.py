@@ -107,8 +107,8 @@ class Registry:
         t, metadata = endpoint.type, obj["metadata"]
         for _ in range(_NAME_ATTEMPTS):
             key = endpoint.key(namespace, metadata["name"])
-            taken = self.storage.get(endpoint.resource, key) is not None
-            if not taken:
+            present = self.storage.get(endpoint.resource, key)
+            if present is None:
                 fields = endpoint.strategy.fields(obj)
                 if call.dry_run:
                     return make_record(endpoint.resource, key, 0, obj, fields)
@@ -119,7 +119,7 @@ class Registry:
                 self._react(record, gone=False)
                 return record
             if not generated:
-                raise status.already_exists(t, metadata["name"])
+                raise status.already_exists(t, metadata["name"], deleting=present.deleting)
             metadata["name"] = self.identities.name(metadata["generateName"])
         raise status.generate_name_exhausted(t, metadata["name"])
 
@@ -140,23 +140,15 @@ class Registry:
         new = decoded.obj
         check_names(endpoint.type, namespace, name, new)
         record = self.storage.get(endpoint.resource, endpoint.key(namespace, name))
+        uid = new["metadata"].get("uid")
+        if uid and (record is None or uid != record.uid):
+            raise _other_uid(endpoint, namespace, name, uid, record)
         if record is None:
             if not endpoint.strategy.create_on_update or subresource:
                 raise status.not_found(endpoint.type, name)
             new["metadata"].pop("resourceVersion", None)
             return self.create_decoded(endpoint, namespace, new, call), True
-        metadata = new["metadata"]
-        uid = metadata.get("uid")
-        if uid and uid != record.uid:
-            t = endpoint.type
-            where = f"/registry/{t.group}/{t.plural}/{record.key}" if t.custom else f"/registry/{t.plural}/{record.key}"
-            raise status.conflict(
-                endpoint.type,
-                name,
-                f"StorageError: invalid object, Code: 4, Key: {where}, ResourceVersion: 0, AdditionalErrorMsg: "
-                f"Precondition failed: UID in precondition: {uid}, UID in object meta: {record.uid}",
-            )
-        if not metadata.get("resourceVersion") and not endpoint.strategy.unconditional_update:
+        if not new["metadata"].get("resourceVersion") and not endpoint.strategy.unconditional_update:
             # The real server names the resource where other answers name the kind.
             named = replace(endpoint.type, kind=endpoint.type.plural)
             cause = Cause("FieldValueInvalid", "Invalid value: 0: must be specified for an update", _VERSION_PATH)
@@ -278,6 +270,18 @@ def check_names(t: ServedType, namespace: str, name: str, obj: Mapping[str, Any]
         raise status.bad_request(
             f"the namespace of the object ({given}) does not match the namespace on the request ({namespace})"
         )
+
+
+def _other_uid(endpoint: Endpoint, namespace: str, name: str, uid: str, record: Record | None) -> StatusError:
+    t = endpoint.type
+    where = f"/registry/{t.group}/{t.plural}/" if t.custom else f"/registry/{t.plural}/"
+    return status.conflict(
+        t,
+        name,
+        f"StorageError: invalid object, Code: 4, Key: {where}{endpoint.key(namespace, name)}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, "
+        f"UID in object meta: {record.uid if record is not None else ''}",
+    )
 
 
 def _too_large() -> StatusError:
