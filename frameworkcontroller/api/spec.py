@@ -37,7 +37,12 @@ class ExecutionType(StrEnum):
 class _SpecModel(BaseModel):
     # Unknown fields pass: clients send keys of their own, and the API server has already pruned or kept them.
     model_config: ClassVar[ConfigDict] = ConfigDict(
-        extra="ignore", frozen=True, alias_generator=to_camel, populate_by_name=True, strict=True
+        extra="ignore",
+        frozen=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        strict=True,
     )
 
     @model_validator(mode="before")
@@ -119,7 +124,8 @@ def parse_spec(spec: Any) -> FrameworkSpec:
     if spec is None:
         spec = {}
     try:
-        return FrameworkSpec.model_validate(spec)
+        # By the names of the wire alone: what the code calls a field is nothing that a client may send.
+        return FrameworkSpec.model_validate(spec, by_name=False, by_alias=True)
     except ValidationError as error:
         raise SpecError("; ".join(_describe(detail) for detail in error.errors())) from None
 
