@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.deepjson import NestedTooDeeply, was_cut, without_depths
 from frameworkcontroller.kube.errors import ApiError, KubeError, error_from_status
 from frameworkcontroller.kube.gcpause import gc_paused
 from frameworkcontroller.kube.managedfields import loads_without_managed_fields
-from frameworkcontroller.kube.replica import Replica, identify
+from frameworkcontroller.kube.replica import Identity, Replica, identify
 from frameworkcontroller.kube.resources import Resource
 from frameworkcontroller.kube.store import Item, MutableStore, Store
 from frameworkcontroller.kube.watch import Failure, FetchPage, OpenWatch, Pause, Pausing, WatchMachine, classify
@@ -22,10 +23,10 @@ T = TypeVar("T", bound=Item)
 
 _log: Final = logging.getLogger(__name__)
 
-# Pages are sized by what the objects turn out to weigh, so that neither their parsing (5 ms or so) nor their memory
-# (ten times their bytes, while it lasts) depends on how large the objects are.
+# Pages are sized by what the objects turn out to weigh, so that neither the time of parsing one (5 ms) nor the memory
+# it takes meanwhile (ten times its bytes) depends on how large the objects are.
 _FIRST_PAGE_ITEMS: Final = 50
-_PAGE_BYTES: Final = 2 * 2**20
+_PAGE_BYTES: Final = 2**20
 # For so long decoding may keep everything else waiting.
 _SLICE_SECONDS: Final = 0.005
 # The server is asked to end each watch after so many seconds, at random between these: connections get spread again
@@ -198,7 +199,7 @@ class Informer(Generic[T]):
 
     async def _take_page(self, body: bytes) -> None:
         try:
-            page = loads_without_managed_fields(body)
+            page, whole = _parse(body)
             version, token = page["metadata"]["resourceVersion"], page["metadata"].get("continue")
             if not (isinstance(version, str) and version):
                 raise ValueError("the list has no resourceVersion")
@@ -215,12 +216,13 @@ class Informer(Generic[T]):
             self._report(self._machine.last_failure or Failure.STALE, f"resourceVersion {version}")
             return
         clock = asyncio.get_running_loop().time
-        slice_ends = clock() + _SLICE_SECONDS
-        for number, (identity, obj) in enumerate(zip(identities, objects, strict=True)):
-            self._replica.observe(identity, obj)
-            if number % 16 == 15 and clock() >= slice_ends:
+        slice_ends = 0.0  # parsing has taken as long as a slice
+        for number, identity in enumerate(identities):
+            if number % 16 == 0 and clock() >= slice_ends:
                 await asyncio.sleep(0)
                 slice_ends = clock() + _SLICE_SECONDS
+            self._observe(identity, objects[number], whole=whole)
+            objects[number] = None  # freed little by little, not with the page all at once
         if verdict.complete is not None:
             self._replica.retain(verdict.complete)
             self.counters.lists += 1
@@ -271,7 +273,7 @@ class Informer(Generic[T]):
     def _take_line(self, line: bytes) -> None:
         """Raises _WatchEnded if the watch cannot go on after this line."""
         try:
-            event = loads_without_managed_fields(line)
+            event, whole = _parse(line)
             kind, obj = event["type"], event["object"]
             if kind == "ERROR":
                 raise _WatchEnded.by(error_from_status(obj))
@@ -297,6 +299,12 @@ class Informer(Generic[T]):
             if self._on_deleted_object is not None:
                 self._on_deleted_object(obj)
             self._replica.remove(identity, obj)
+        else:
+            self._observe(identity, obj, whole=whole)
+
+    def _observe(self, identity: Identity, obj: dict[str, Any], *, whole: bool) -> None:
+        if not whole and was_cut(obj):
+            self._replica.reject(identity, NestedTooDeeply(), obj)
         else:
             self._replica.observe(identity, obj)
 
@@ -344,6 +352,17 @@ class Informer(Generic[T]):
                 )
 
         return counted
+
+
+def _parse(data: bytes) -> tuple[Any, bool]:
+    """What the server sent, and whether that is all of it; see `deepjson`. Raises ValueError if it is not JSON."""
+    try:
+        return loads_without_managed_fields(data), True
+    except ValueError:
+        shallow = without_depths(data)
+        if shallow is data:
+            raise
+    return loads_without_managed_fields(shallow), False
 
 
 class _WatchEnded(Exception):

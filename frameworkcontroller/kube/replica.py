@@ -86,17 +86,14 @@ class Replica(Generic[T]):
             # Unreadable in between, and then back in this very state: the server was restored from a backup.
             self._readable_or_gone(key)
             return
-        if known is not None and known.uid != uid:
-            self._drop(key, None)
-            known = None
+        known = self._same(key, uid)
         try:
             item = self._decode(obj)
             if item.key != key:
                 raise ValueError(f"decoded to another key: {item.key!r}")
             self.store.put(item)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this one object's trouble
-            self._unreadable[key] = identity
-            self._call(self._on_unreadable, key, error, obj)
+            self._reject(identity, error, obj)
             return
         if self._unreadable:
             self._readable_or_gone(key)
@@ -106,6 +103,12 @@ class Replica(Generic[T]):
         else:
             for updated in self.on_update:
                 self._call(updated, known, item)
+
+    def reject(self, identity: Identity, error: Exception, obj: dict[str, Any]) -> None:
+        """The object exists in this state, which is known to be unreadable."""
+        if self._unreadable.get(identity.key) != identity:
+            self._same(identity.key, identity.uid)
+            self._reject(identity, error, obj)
 
     def remove(self, identity: Identity, obj: dict[str, Any]) -> None:
         """The object is gone; ``obj`` is its last state."""
@@ -127,6 +130,18 @@ class Replica(Generic[T]):
         for key in [key for key in self._unreadable if key not in keys]:
             self._readable_or_gone(key)
         return len(gone)
+
+    def _same(self, key: str, uid: str) -> T | None:
+        """What is known of this very object. If another one of its name is known, that one is gone."""
+        known = self.store.get(key)
+        if known is not None and known.uid != uid:
+            self._drop(key, None)
+            return None
+        return known
+
+    def _reject(self, identity: Identity, error: Exception, obj: dict[str, Any]) -> None:
+        self._unreadable[identity.key] = identity
+        self._call(self._on_unreadable, identity.key, error, obj)
 
     def _drop(self, key: str, final: T | None) -> None:
         known = self.store.remove(key)

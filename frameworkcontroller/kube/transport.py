@@ -13,7 +13,6 @@ from typing import Final, NamedTuple, Self
 from urllib.parse import urlencode
 
 import aiohttp
-from multidict import CIMultiDict
 from yarl import URL
 
 from frameworkcontroller import __version__
@@ -33,6 +32,8 @@ WATCH_SILENCE_SECONDS: Final = 3600.0
 _KEEPALIVE_SECONDS: Final = 60.0
 
 _READ_BUFFER_BYTES: Final = 512 * 1024
+# All that is in the buffer is handled in one go, so that of a watch is small: some dozens of Pods, two milliseconds.
+_WATCH_BUFFER_BYTES: Final = 128 * 1024
 _LARGE_BODY_BYTES: Final = 1024 * 1024
 _BROKEN: Final = (aiohttp.ClientError, asyncio.TimeoutError, OSError, EOFError)
 
@@ -74,6 +75,7 @@ class Transport:
         self._connection = connection
         self._observe = observe
         self._max_connections = max_connections
+        self._read_timeout = read_timeout
         self._timeout = _timeout(read_timeout)
         # Identity: compressing large answers costs the API server more than the network gains within a cluster.
         self._fixed_headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
@@ -99,7 +101,7 @@ class Transport:
         verb: str,
         resource: str,
         query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
+        headers: Mapping[str, str],
         body: bytes | None = None,
     ) -> bytes:
         """The body of a 2xx answer. Raises ApiError for any other answer, TransportError if there is no whole one."""
@@ -107,13 +109,16 @@ class Transport:
         began = clock()
         code = received = 0
         try:
-            async with self._open(method, path, query, headers, body) as response:
+            pool, response = await self._open(method, path, query, headers, body)
+            try:
                 code = response.status
                 answer = await self._read(response, method, path)
                 received = len(answer)
                 if not 200 <= code < 300:
                     raise self._refusal(response, method, path, answer)
                 return answer
+            finally:
+                await self._leave(pool, response)
         finally:
             if self._observe is not None:
                 sent = 0 if body is None else len(body)
@@ -129,89 +134,80 @@ class Transport:
         code = 0
         lines: LineStream | None = None
         try:
-            async with self._open("GET", path, query, headers, None, silence=silence) as response:
+            pool, response = await self._open("GET", path, query, headers, None, silence=silence)
+            try:
                 code = response.status
                 if code != 200:
                     raise self._refusal(response, "GET", path, await self._read(response, "GET", path))
                 lines = LineStream(response, lambda error: self._failure(error, "GET", path))
                 yield lines
+            finally:
+                await self._leave(pool, response)
         finally:
             if self._observe is not None:
                 received = 0 if lines is None else lines.received_bytes
                 self._observe(Exchange("watch", resource, code, clock() - began, 0, received))
 
-    @asynccontextmanager
     async def _open(
         self,
         method: str,
         path: str,
         query: Mapping[str, str] | None,
-        headers: Mapping[str, str] | None,
+        headers: Mapping[str, str],
         body: bytes | None,
         *,
         silence: float | None = None,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The beginning of an answer: its status and headers. Leaving before its end closes its connection.
-
-        With ``silence`` it is a watch.
-        """
-        timeout = self._timeout if silence is None else _timeout(silence)
-        url = URL(
-            f"{self._connection.server}{path}?{urlencode(query)}" if query else f"{self._connection.server}{path}",
-            encoded=True,
-        )
+    ) -> tuple[_Pool, aiohttp.ClientResponse]:
+        """The beginning of an answer: its status and headers; `_leave` must follow. With ``silence`` it is a watch."""
+        text = f"{self._connection.server}{path}"
+        url = URL(f"{text}?{urlencode(query)}" if query else text, encoded=True)
         renewed = False
         while True:
             credentials = await self._connection.headers()
-            merged = credentials.copy()
-            if headers:
-                merged.update(headers)
             pool = await self._pool(watch=silence is not None)
             pool.users += 1
             try:
-                response = await self._begin(pool, method, path, url, merged, body, timeout)
-                try:
-                    if response.status == 401 and not renewed:
-                        await self._read(response, method, path)
-                        # A 401 means that nothing was done, so sending it again is safe for every verb.
-                        renewed = await self._connection.renew_after_refusal(credentials)
-                        if renewed:
-                            continue
-                    yield response
-                    return
-                finally:
-                    # The connection goes back to the pool if the answer was read to its end, else it is closed.
-                    response.release()
-            finally:
-                pool.users -= 1
-                if pool in self._retired:
-                    await self._close_unused()
-
-    async def _begin(
-        self,
-        pool: _Pool,
-        method: str,
-        path: str,
-        url: URL,
-        headers: CIMultiDict[str],
-        body: bytes | None,
-        timeout: aiohttp.ClientTimeout,
-    ) -> aiohttp.ClientResponse:
-        try:
-            # A watch may say nothing for long, but a server must answer as soon as ever that it has begun.
-            async with asyncio.timeout(None if timeout is self._timeout else self._timeout.sock_read):
-                return await pool.session.request(
+                request = pool.session.request(
                     method,
                     url,
-                    headers=headers,
+                    headers=[*headers.items(), *credentials.items()],
                     # A large body written in one go would hold up the event loop.
                     data=io.BytesIO(body) if body is not None and len(body) >= _LARGE_BODY_BYTES else body,
                     allow_redirects=False,
-                    timeout=timeout,
+                    timeout=self._timeout if silence is None else _timeout(silence),
                     server_hostname=self._connection.tls_server_name,
                 )
-        except _BROKEN as error:
-            raise self._failure(error, method, path) from error
+                if silence is None:
+                    response = await request
+                else:
+                    # A watch may say nothing for long, but that it has begun a server must say as soon as ever.
+                    async with asyncio.timeout(self._read_timeout):
+                        response = await request
+            except BaseException as error:
+                pool.users -= 1
+                await self._close_unused()
+                if isinstance(error, _BROKEN):
+                    raise self._failure(error, method, path) from error
+                raise
+            if response.status != 401 or renewed:
+                return pool, response
+            try:
+                await self._read(response, method, path)
+                # A 401 means that nothing was done, so sending it again is safe for every verb.
+                renewed = await self._connection.renew_after_refusal(credentials)
+            except BaseException:
+                await self._leave(pool, response)
+                raise
+            if not renewed:
+                return pool, response
+            await self._leave(pool, response)
+
+    async def _leave(self, pool: _Pool, response: aiohttp.ClientResponse) -> None:
+        """The connection goes back to the pool if the answer was read to its end, else it is closed."""
+        response.release()
+        pool.users -= 1
+        if self._retired:
+            await self._close_unused()
 
     async def _close_unused(self) -> None:
         unused = [pool for pool in self._retired if not pool.users]
@@ -241,7 +237,7 @@ class Transport:
             connector=connector,
             headers=self._fixed_headers,
             cookie_jar=aiohttp.DummyCookieJar(),
-            read_bufsize=_READ_BUFFER_BYTES,
+            read_bufsize=_WATCH_BUFFER_BYTES if watch else _READ_BUFFER_BYTES,
             trust_env=False,
             proxy=self._connection.proxy,
         )
