@@ -1,0 +1,463 @@
+"""The JSON of a status: what the contract shows, round trips, what the original wrote, and what is not a status."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from frameworkcontroller.api.codec import (
+    COMPRESSION_THRESHOLD_BYTES,
+    StatusError,
+    decode_status,
+    decompress_roles,
+    encode_roles,
+    encode_status,
+    encode_task,
+)
+from frameworkcontroller.api.completion import CompletionStatus, ContainerCompletion, PodCompletion, Trigger
+from frameworkcontroller.api.status import (
+    Condition,
+    FrameworkAttemptStatus,
+    FrameworkStatus,
+    RetryPolicyStatus,
+    State,
+    TaskAttemptStatus,
+    TaskRoleStatus,
+    TaskStatus,
+)
+
+T0 = 1_700_000_000
+TEXT = "2023-11-14T22:13:%02dZ"
+
+TIMES = st.integers(0, 4_000_000_000)
+WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+COUNTS = st.integers(0, 2**31 - 1)
+
+
+def encode(status: FrameworkStatus, *, compress: bool = False) -> Any:
+    """The status as JSON values."""
+    return orjson.loads(encode_status("f", status, compress=compress))
+
+
+def status_of(*tasks: TaskStatus, **fields: Any) -> FrameworkStatus:
+    """A plain status with one role ``worker``."""
+    attempt = FrameworkAttemptStatus(0, T0, roles=[TaskRoleStatus("worker", "role-uid", None, list(tasks))])
+    return FrameworkStatus(T0, T0, attempt, **fields)
+
+
+def task_of(index: int = 0, **fields: Any) -> TaskStatus:
+    """A plain Task."""
+    attempt = fields.pop("attempt", TaskAttemptStatus(0, T0))
+    return TaskStatus(index, f"task-{index}", T0, T0, attempt, **fields)
+
+
+# --- what the contract shows -------------------------------------------------------------------------------------
+
+
+def test_every_field_of_a_status_that_has_just_begun() -> None:
+    assert encode(status_of(task_of())) == {
+        "startTime": TEXT % 20,
+        "runTime": None,
+        "completionTime": None,
+        "transitionTime": TEXT % 20,
+        "state": "AttemptCreationPending",
+        "retryPolicyStatus": {"totalRetriedCount": 0, "accountableRetriedCount": 0, "retryDelaySec": None},
+        "attemptStatus": {
+            "id": 0,
+            "startTime": TEXT % 20,
+            "runTime": None,
+            "completionTime": None,
+            "instanceUID": None,
+            "configMapName": "f-attempt",
+            "configMapUID": None,
+            "completionStatus": None,
+            "taskRoleStatuses": [
+                {
+                    "name": "worker",
+                    "instanceUID": "role-uid",
+                    "podGracefulDeletionTimeoutSec": None,
+                    "taskStatuses": [
+                        {
+                            "index": 0,
+                            "instanceUID": "task-0",
+                            "startTime": TEXT % 20,
+                            "runTime": None,
+                            "completionTime": None,
+                            "transitionTime": TEXT % 20,
+                            "state": "AttemptCreationPending",
+                            "deletionPending": False,
+                            "retryPolicyStatus": {
+                                "totalRetriedCount": 0,
+                                "accountableRetriedCount": 0,
+                                "retryDelaySec": None,
+                            },
+                            "attemptStatus": {
+                                "id": 0,
+                                "startTime": TEXT % 20,
+                                "runTime": None,
+                                "completionTime": None,
+                                "instanceUID": None,
+                                "podName": "f-worker-0",
+                                "podUID": None,
+                                "podNodeName": None,
+                                "podIP": None,
+                                "podHostIP": None,
+                                "completionStatus": None,
+                            },
+                        }
+                    ],
+                }
+            ],
+        },
+    }
+
+
+def test_what_follows_from_other_fields() -> None:
+    attempt = TaskAttemptStatus(2, T0, pod_uid="pod-uid", pod_node_name="", pod_ip="10.0.0.1", pod_host_ip="")
+    status = status_of(task_of(attempt=attempt))
+    status.attempt = replace(status.attempt, id=3, configmap_uid="cm-uid")
+    body = encode(status)["attemptStatus"]
+    assert body["instanceUID"] == "3_cm-uid"
+    pod = body["taskRoleStatuses"][0]["taskStatuses"][0]["attemptStatus"]
+    assert (pod["instanceUID"], pod["podNodeName"], pod["podIP"], pod["podHostIP"]) == ("2_pod-uid", "", "10.0.0.1", "")
+
+
+def test_completion_status_of_a_framework() -> None:
+    status = status_of(observed_generation=4)
+    trigger = Trigger("why", "worker", 2)
+    status.attempt.completion_status = CompletionStatus(210, "P", "Failed", ("Permanent",), "said", trigger)
+    body = encode(status)
+    assert body["observedGeneration"] == 4
+    assert body["attemptStatus"]["completionStatus"] == {
+        "code": 210,
+        "phrase": "P",
+        "type": {"name": "Failed", "attributes": ["Permanent"]},
+        "diagnostics": "said",
+        "trigger": {"message": "why", "taskRoleName": "worker", "taskIndex": 2},
+    }
+
+
+@pytest.mark.parametrize(("attributes", "expected"), [((), []), (None, None), (("Transient",), ["Transient"])])
+def test_no_attributes_are_empty_and_none_given_are_null(attributes: Any, expected: Any) -> None:
+    completion = CompletionStatus(1, "P", "Failed", attributes, "")
+    body = orjson.loads(encode_task("f", "a", task_of(attempt=TaskAttemptStatus(0, T0, completion_status=completion))))
+    assert body["attemptStatus"]["completionStatus"] == {
+        "code": 1,
+        "phrase": "P",
+        "type": {"name": "Failed", "attributes": expected},
+        "diagnostics": "",
+    }
+
+
+def test_a_pods_own_words_leave_out_what_is_empty_except_the_code() -> None:
+    pod = PodCompletion("", "said", (ContainerCompletion("one", 0), ContainerCompletion("two", 137, "OOM", "m", 9)))
+    completion = CompletionStatus(137, "P", "Failed", (), "d", pod=pod)
+    body = orjson.loads(encode_task("f", "a", task_of(attempt=TaskAttemptStatus(0, T0, completion_status=completion))))
+    assert body["attemptStatus"]["completionStatus"]["pod"] == {
+        "message": "said",
+        "containers": [
+            {"name": "one", "code": 0},
+            {"name": "two", "reason": "OOM", "message": "m", "signal": 9, "code": 137},
+        ],
+    }
+
+
+def test_conditions() -> None:
+    status = status_of(conditions=[Condition("Running", "True", "R", "m", T0 + 1, 5)])
+    assert encode(status)["conditions"] == [
+        {
+            "type": "Running",
+            "status": "True",
+            "reason": "R",
+            "message": "m",
+            "lastTransitionTime": TEXT % 21,
+            "observedGeneration": 5,
+        }
+    ]
+    assert "conditions" not in encode(status_of())
+
+
+def test_a_task_is_encoded_anew_only_when_told() -> None:
+    task = task_of()
+    first = encode_task("f", "a", task)
+    task.deletion_pending = True
+    assert encode_task("f", "a", task) is first
+    task.encoded = None
+    assert orjson.loads(encode_task("f", "a", task))["deletionPending"] is True
+
+
+# --- compression --------------------------------------------------------------------------------------------------
+
+
+def big(size: int) -> FrameworkStatus:
+    """A status whose roles are encoded in exactly ``size`` bytes."""
+
+    def made(padding: int) -> FrameworkStatus:
+        completion = CompletionStatus(1, "P", "Failed", (), "x" * padding)
+        return status_of(task_of(attempt=TaskAttemptStatus(0, T0, completion_status=completion)))
+
+    empty = len(encode_roles("f", made(0).attempt.roles))
+    return made(size - empty)
+
+
+def test_from_the_threshold_on_roles_are_stored_compressed() -> None:
+    assert COMPRESSION_THRESHOLD_BYTES == 700 * 1024
+    status = big(COMPRESSION_THRESHOLD_BYTES)
+    raw = encode_roles("f", status.attempt.roles)
+    assert len(raw) == COMPRESSION_THRESHOLD_BYTES
+    attempt = encode(status, compress=True)["attemptStatus"]
+    assert attempt["taskRoleStatuses"] is None
+    assert gzip.decompress(base64.b64decode(attempt["taskRoleStatusesCompressed"])) == raw
+    assert decode_status(encode(status, compress=True)) is not None
+    assert encode(decode_status(encode(status, compress=True)) or status) == encode(status)
+
+
+def test_below_the_threshold_and_without_the_option_roles_are_stored_raw() -> None:
+    for status, compress in (
+        (big(COMPRESSION_THRESHOLD_BYTES - 1), True),
+        (big(COMPRESSION_THRESHOLD_BYTES + 1), False),
+    ):
+        attempt = encode(status, compress=compress)["attemptStatus"]
+        assert "taskRoleStatusesCompressed" not in attempt
+        assert attempt["taskRoleStatuses"]
+
+
+def test_the_raw_field_is_read_if_it_is_not_null() -> None:
+    body = encode(status_of(task_of()))
+    body["attemptStatus"]["taskRoleStatusesCompressed"] = "not even base64"
+    decoded = decode_status(body)
+    assert decoded is not None
+    assert decoded.attempt.roles[0].name == "worker"
+    body["attemptStatus"]["taskRoleStatuses"] = []
+    decoded = decode_status(body)
+    assert decoded is not None
+    assert decoded.attempt.roles == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "not base64!",
+        base64.b64encode(b"not gzip").decode(),
+        base64.b64encode(gzip.compress(b"not json")).decode(),
+        base64.b64encode(gzip.compress(b"[]")[:-4]).decode(),
+    ],
+)
+def test_what_cannot_be_decompressed_is_told(text: str) -> None:
+    body = encode(status_of())
+    body["attemptStatus"] |= {"taskRoleStatuses": None, "taskRoleStatusesCompressed": text}
+    with pytest.raises(StatusError, match="taskRoleStatusesCompressed"):
+        decode_status(body)
+
+
+def test_a_gzip_bomb_is_refused() -> None:
+    bomb = base64.b64encode(gzip.compress(b" " * (65 << 20) + b"[]", compresslevel=9)).decode()
+    with pytest.raises(StatusError, match="over"):
+        decompress_roles(bomb)
+
+
+# --- round trips --------------------------------------------------------------------------------------------------
+
+
+def optional(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """A value or none."""
+    return st.none() | strategy
+
+
+CONTAINERS = st.builds(
+    ContainerCompletion, name=WORDS, code=st.integers(-300, 300), reason=WORDS, message=WORDS, signal=st.integers(0, 64)
+)
+PODS = st.builds(PodCompletion, WORDS, WORDS, st.lists(CONTAINERS, max_size=2).map(tuple))
+COMPLETIONS = st.builds(
+    CompletionStatus,
+    code=st.integers(-1399, 255),
+    phrase=WORDS,
+    type_name=st.sampled_from(["Succeeded", "Failed"]),
+    attributes=optional(st.lists(st.sampled_from(["Transient", "Conflict", "Permanent"]), max_size=3).map(tuple)),
+    diagnostics=WORDS,
+    trigger=optional(st.builds(Trigger, WORDS, WORDS, COUNTS)),
+    pod=optional(PODS),
+)
+RETRIES = st.builds(RetryPolicyStatus, COUNTS, COUNTS, optional(COUNTS))
+STATES = st.sampled_from(list(State))
+
+
+@st.composite
+def tasks(draw: st.DrawFn, index: int) -> TaskStatus:
+    """Any Task of that index."""
+    attempt = draw(
+        st.builds(
+            TaskAttemptStatus,
+            id=COUNTS,
+            start_time=TIMES,
+            run_time=optional(TIMES),
+            completion_time=optional(TIMES),
+            pod_uid=optional(WORDS),
+            pod_node_name=optional(WORDS),
+            pod_ip=optional(WORDS),
+            pod_host_ip=optional(WORDS),
+            completion_status=optional(COMPLETIONS),
+        )
+    )
+    return TaskStatus(
+        index,
+        draw(WORDS),
+        draw(TIMES),
+        draw(TIMES),
+        attempt,
+        draw(STATES),
+        draw(optional(TIMES)),
+        draw(optional(TIMES)),
+        draw(st.booleans()),
+        draw(RETRIES),
+    )
+
+
+@st.composite
+def statuses(draw: st.DrawFn) -> FrameworkStatus:
+    """Any status, whether it can be or not."""
+    roles = [
+        TaskRoleStatus(
+            name, draw(WORDS), draw(optional(COUNTS)), [draw(tasks(index)) for index in range(draw(st.integers(0, 2)))]
+        )
+        for name in draw(st.lists(WORDS, max_size=2))
+    ]
+    attempt = FrameworkAttemptStatus(
+        draw(COUNTS),
+        draw(TIMES),
+        draw(optional(TIMES)),
+        draw(optional(TIMES)),
+        draw(optional(WORDS)),
+        draw(optional(COMPLETIONS)),
+        roles,
+    )
+    conditions = st.builds(
+        Condition, WORDS, st.sampled_from(["True", "False"]), WORDS, WORDS, TIMES, st.integers(0, 2**40)
+    )
+    return FrameworkStatus(
+        draw(TIMES),
+        draw(TIMES),
+        attempt,
+        draw(STATES),
+        draw(optional(TIMES)),
+        draw(optional(TIMES)),
+        draw(RETRIES),
+        draw(optional(COUNTS)),
+        draw(st.lists(conditions, max_size=2)),
+    )
+
+
+@given(statuses())
+def test_round_trip(status: FrameworkStatus) -> None:
+    encoded = encode_status("f", status)
+    decoded = decode_status(orjson.loads(encoded))
+    assert decoded is not None
+    assert encode_status("f", decoded) == encoded
+    # Field by field; Tasks and roles are compared by identity otherwise.
+    assert replace(decoded, attempt=replace(decoded.attempt, roles=[])) == replace(
+        status, attempt=replace(status.attempt, roles=[])
+    )
+    for role, again in zip(status.attempt.roles, decoded.attempt.roles, strict=True):
+        assert (again.name, again.instance_uid, again.pod_graceful_deletion_timeout_sec) == (
+            role.name,
+            role.instance_uid,
+            role.pod_graceful_deletion_timeout_sec,
+        )
+        for task, task_again in zip(role.tasks, again.tasks, strict=True):
+            for field in TaskStatus.__slots__:
+                if field != "encoded":
+                    assert getattr(task_again, field) == getattr(task, field), field
+
+
+# --- what others wrote ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("body", [None, {}])
+def test_no_status_yet(body: Any) -> None:
+    assert decode_status(body) is None
+
+
+def test_a_status_of_the_original_is_read() -> None:
+    """Without this project's own fields, and with keys that it does not know."""
+    body = encode(status_of(task_of()))
+    body["novel"] = {"x": 1}
+    body["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"][0]["novel"] = []
+    del body["attemptStatus"]["taskRoleStatuses"][0]["instanceUID"]
+    del body["attemptStatus"]["taskRoleStatuses"][0]["podGracefulDeletionTimeoutSec"]
+    del body["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"][0]["instanceUID"]
+    del body["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"][0]["deletionPending"]
+    decoded = decode_status(body)
+    assert decoded is not None
+    assert decoded.observed_generation is None
+    assert decoded.conditions == []
+    assert decoded.attempt.roles[0].tasks[0].deletion_pending is False
+
+
+def test_times_with_fractions_and_zones_are_read() -> None:
+    body = encode(status_of())
+    body["startTime"] = "2023-11-14T23:13:20.5+01:00"
+    decoded = decode_status(body)
+    assert decoded is not None
+    assert decoded.start_time == T0
+
+
+def broken(path: str, value: Any) -> Any:
+    """An encoded status with that value at that dotted path; ``...`` takes the field out."""
+    completion = CompletionStatus(1, "P", "Failed", (), "d")
+    body = encode(status_of(task_of(attempt=TaskAttemptStatus(0, T0, completion_status=completion))))
+    *parents, last = path.split(".")
+    target = body
+    for part in parents:
+        target = target[int(part) if part.isdigit() else part]
+    if value is ...:
+        del target[last]
+    else:
+        target[last] = value
+    return body
+
+
+ROLE = "attemptStatus.taskRoleStatuses.0"
+TASK = f"{ROLE}.taskStatuses.0"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "story"),
+    [
+        ("state", "Nonsense", "Nonsense"),
+        ("state", ..., "'state' is missing"),
+        ("startTime", ..., "'startTime' is missing"),
+        ("startTime", "yesterday", "yesterday"),
+        ("startTime", 7, "status"),
+        ("transitionTime", None, "status"),
+        ("attemptStatus", ..., "'attemptStatus' is missing"),
+        ("attemptStatus", [], "status"),
+        ("attemptStatus.id", "0", "'0' is not an integer"),
+        ("attemptStatus.id", True, "True is not an integer"),
+        ("attemptStatus.taskRoleStatuses", 7, "status"),
+        (f"{ROLE}.name", ..., "'name' is missing"),
+        (f"{TASK}.index", 1, "'worker'"),
+        (f"{TASK}.index", "0", "'0' is not an integer"),
+        (f"{TASK}.state", "Running", "Running"),
+        (f"{TASK}.attemptStatus", ..., "'attemptStatus' is missing"),
+        (f"{TASK}.attemptStatus.completionStatus", "x", "status"),
+        (f"{TASK}.attemptStatus.completionStatus.code", ..., "'code' is missing"),
+        (f"{TASK}.attemptStatus.completionStatus.code", 1.5, "1.5 is not an integer"),
+        ("retryPolicyStatus", "x", "status"),
+    ],
+)
+def test_what_is_not_a_status_is_told(path: str, value: Any, story: str) -> None:
+    with pytest.raises(StatusError, match=story):
+        decode_status(broken(path, value))
+
+
+@pytest.mark.parametrize("body", [7, "text", [1]])
+def test_what_is_no_object_is_told(body: Any) -> None:
+    with pytest.raises(StatusError):
+        decode_status(body)

@@ -1,0 +1,189 @@
+"""What is kept of each watched object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from frameworkcontroller.api.names import POD_IDENTITY
+from frameworkcontroller.api.objects import (
+    ObjectError,
+    configmap_record,
+    decode_framework,
+    framework_record,
+    identity_of,
+    pod_record,
+)
+from tests.support.bench import NOW, Bench, Body, role
+
+DELETION = {"deletionTimestamp": "2023-11-14T22:13:50Z", "deletionGracePeriodSeconds": 30}
+
+
+def pod(**fields: Any) -> Body:
+    """A Pod as the API server sends it; ``fields`` are merged into it."""
+    body: Body = {
+        "metadata": {"name": "f-a-0", "namespace": "ns", "uid": "u", "resourceVersion": "7", "labels": {}},
+        "spec": {},
+        "status": {"phase": "Pending"},
+    }
+    for key, value in fields.items():
+        body[key] = {**body[key], **value}
+    return body
+
+
+def test_a_pod_that_was_just_created() -> None:
+    record = pod_record(pod())
+    assert (record.key, record.namespace, record.name, record.uid, record.resource_version) == (
+        "ns/f-a-0",
+        "ns",
+        "f-a-0",
+        "u",
+        "7",
+    )
+    assert (record.phase, record.node_name, record.pod_ip, record.host_ip) == ("Pending", "", "", "")
+    assert (record.deletion_time, record.deletion_grace_sec, record.containers) == (None, 0, ())
+    assert record.framework == ""
+
+
+def test_a_pod_that_runs() -> None:
+    record = pod_record(
+        pod(
+            metadata={"labels": {"FC_FRAMEWORK_NAME": "f"}},
+            spec={"nodeName": "n"},
+            status={"phase": "Running", "podIP": "10.0.0.1", "hostIP": "10.0.1.1"},
+        )
+    )
+    assert (record.framework, record.phase, record.node_name, record.pod_ip, record.host_ip) == (
+        "f",
+        "Running",
+        "n",
+        "10.0.0.1",
+        "10.0.1.1",
+    )
+
+
+def test_a_pod_that_is_being_deleted() -> None:
+    record = pod_record(pod(metadata=DELETION))
+    assert record.identity.deleting
+    assert (record.deletion_time, record.deletion_grace_sec) == (NOW + 30, 30)
+
+
+def test_containers_are_kept_only_of_a_pod_that_failed_and_init_containers_come_first() -> None:
+    statuses = {
+        "containerStatuses": [{"name": "main", "state": {"terminated": {"exitCode": 3, "signal": 9, "reason": "R"}}}],
+        "initContainerStatuses": [{"name": "setup", "state": {"waiting": {}}}],
+    }
+    assert pod_record(pod(status={"phase": "Succeeded", **statuses})).containers == ()
+    record = pod_record(pod(status={"phase": "Failed", **statuses}))
+    setup, main = record.containers
+    assert (setup.completion.name, setup.completion.code, setup.terminated) == ("setup", 0, False)
+    assert (main.completion.code, main.completion.signal, main.completion.reason) == (3, 9, "R")
+
+
+def test_who_an_object_is() -> None:
+    bench = Bench(role())
+    bench.pod()
+    identity = bench.pods["f-a-0"].identity
+    status, task = bench.status.attempt, bench.task()
+    assert identity.controller_uid == status.configmap_uid
+    assert identity.marks == (
+        "framework-uid",
+        f"0_{status.configmap_uid}",
+        status.roles[0].instance_uid,
+        task.instance_uid,
+        "0",
+    )
+    assert bench.configmap is not None
+    assert bench.configmap.identity.marks == ("framework-uid", "0")
+    assert bench.configmap.identity.controller_uid == "framework-uid"
+    assert bench.configmap.framework == "f"
+
+
+@pytest.mark.parametrize(
+    ("owners", "expected"),
+    [
+        (None, None),
+        ([], None),
+        ([{"uid": "x"}], None),
+        ([{"uid": "x", "controller": False}], None),
+        ([{"uid": "x"}, {"uid": "y", "controller": True}], "y"),
+    ],
+)
+def test_the_owner_that_counts_is_the_controller(owners: Any, expected: str | None) -> None:
+    metadata = {"uid": "u", "ownerReferences": owners}
+    assert identity_of(metadata, POD_IDENTITY).controller_uid == expected
+
+
+def test_marks_count_only_if_all_are_there() -> None:
+    annotations = dict.fromkeys(POD_IDENTITY, "x")
+    assert identity_of({"uid": "u", "annotations": annotations}, POD_IDENTITY).marks == ("x",) * len(POD_IDENTITY)
+    for missing in POD_IDENTITY:
+        some = {key: value for key, value in annotations.items() if key != missing}
+        assert identity_of({"uid": "u", "annotations": some}, POD_IDENTITY).marks is None
+    assert identity_of({"uid": "u"}, POD_IDENTITY).marks is None
+
+
+def test_a_framework() -> None:
+    raw = orjson.dumps(
+        {
+            "metadata": {
+                "name": "f",
+                "namespace": "ns",
+                "uid": "u",
+                "resourceVersion": "7",
+                "generation": 3,
+                "annotations": {"requestGeneration": "1"},
+            },
+            "spec": {"taskRoles": [{"name": "a"}]},
+            "status": {"state": "Completed"},
+        }
+    )
+    record = decode_framework(raw)
+    assert (record.key, record.uid, record.generation, record.deletion_time) == ("ns/f", "u", 3, None)
+    assert orjson.loads(record.spec_json) == {"taskRoles": [{"name": "a"}]}
+    assert orjson.loads(record.metadata_json)["annotations"] == {"requestGeneration": "1"}
+    assert record.status == {"state": "Completed"}
+
+
+def test_a_framework_without_a_spec_or_a_status() -> None:
+    metadata = {"name": "f", "namespace": "ns", "uid": "u", "resourceVersion": "7"}
+    record = framework_record({"metadata": metadata | DELETION})
+    assert (record.generation, record.deletion_time, record.spec_json, record.status) == (0, NOW + 30, b"null", None)
+
+
+@pytest.mark.parametrize("field", ["name", "namespace", "uid", "resourceVersion"])
+@pytest.mark.parametrize("decode", [pod_record, configmap_record, framework_record])
+def test_what_every_object_has(decode: Any, field: str) -> None:
+    body = pod()
+    del body["metadata"][field]
+    with pytest.raises(ObjectError, match=f"field '{field}' is missing"):
+        decode(body)
+
+
+@pytest.mark.parametrize("body", [{}, {"metadata": None}, {"metadata": []}, [], 7, {"metadata": {"name": 7}}])
+@pytest.mark.parametrize("decode", [pod_record, configmap_record, framework_record])
+def test_what_is_not_an_object(decode: Any, body: Any) -> None:
+    with pytest.raises(ObjectError):
+        decode(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pod(status={"phase": 7}),
+        pod(spec={"nodeName": ["n"]}),
+        pod(metadata={"deletionTimestamp": "soon"}),
+        pod(status={"phase": "Failed", "containerStatuses": 7}),
+        pod(status={"phase": "Failed", "containerStatuses": ["x"]}),
+    ],
+)
+def test_a_pod_that_cannot_be_used(body: Body) -> None:
+    with pytest.raises(ObjectError):
+        pod_record(body)
+
+
+def test_what_is_not_json() -> None:
+    with pytest.raises(ObjectError):
+        decode_framework(b"<html>")

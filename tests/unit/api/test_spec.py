@@ -1,0 +1,231 @@
+"""The spec's bounds, defaults and error texts (Framework API reference, "spec")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, SpecError, TaskRoleSpec, parse_spec
+
+INT32 = 2**31 - 1
+INT64 = 2**63 - 1
+
+
+def role(**fields: Any) -> TaskRoleSpec:
+    """The one role of a spec with those fields."""
+    return parse_spec({"taskRoles": [{"name": "a", **fields}]}).task_roles[0]
+
+
+def error(spec: Any) -> str:
+    """What is said of a spec that cannot be run."""
+    with pytest.raises(SpecError) as caught:
+        parse_spec(spec)
+    return str(caught.value)
+
+
+# --- absent, null, unknown ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spec", [None, {}, {"taskRoles": None}, {"taskRoles": []}])
+def test_an_empty_spec_means_the_defaults(spec: Any) -> None:
+    parsed = parse_spec(spec)
+    assert parsed == FrameworkSpec()
+    assert parsed.description is None
+    assert parsed.execution_type is ExecutionType.START
+    assert (parsed.retry_policy.fancy_retry_policy, parsed.retry_policy.max_retry_count) == (False, 0)
+    assert parsed.task_roles == ()
+    assert parsed.task_count == 0
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"taskNumber": None, "frameworkAttemptCompletionPolicy": None, "task": None},
+        {"frameworkAttemptCompletionPolicy": {}, "task": {}},
+        {
+            "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": None, "minSucceededTaskCount": None},
+            "task": {"retryPolicy": None, "podGracefulDeletionTimeoutSec": None, "pod": None},
+        },
+        {"task": {"retryPolicy": {"fancyRetryPolicy": None, "maxRetryCount": None}}},
+    ],
+)
+def test_absent_and_null_mean_the_defaults_at_every_level(fields: dict[str, Any]) -> None:
+    parsed = role(**fields)
+    assert parsed.task_number == 1
+    policy = parsed.framework_attempt_completion_policy
+    assert (policy.min_failed_task_count, policy.min_succeeded_task_count) == (0, 0)
+    retry = parsed.task.retry_policy
+    assert (retry.fancy_retry_policy, retry.max_retry_count) == (False, 0)
+    assert parsed.task.pod_graceful_deletion_timeout_sec is None
+    assert parsed.task.pod == {}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"description": None, "executionType": None, "retryPolicy": None},
+        {"retryPolicy": {}},
+        {"retryPolicy": {"maxRetryCount": None}},
+        {"retryPolicy": {"fancyRetryPolicy": None}},
+    ],
+)
+def test_null_means_the_default_of_the_framework_too(spec: Any) -> None:
+    assert parse_spec(spec) == FrameworkSpec()
+
+
+def test_partial_policies_mean_the_defaults_of_the_rest() -> None:
+    parsed = role(
+        frameworkAttemptCompletionPolicy={"minFailedTaskCount": 3}, task={"retryPolicy": {"maxRetryCount": -1}}
+    )
+    assert parsed.framework_attempt_completion_policy.min_succeeded_task_count == 0
+    assert parsed.framework_attempt_completion_policy.min_failed_task_count == 3
+    assert parsed.task.retry_policy.fancy_retry_policy is False
+
+
+def test_unknown_fields_are_passed_over() -> None:
+    parsed = parse_spec(
+        {
+            "whatever": 1,
+            "retryPolicy": {"odd": True},
+            "taskRoles": [{"name": "a", "odd": None, "task": {"odd": [], "pod": {"odd": {"deep": None}}}}],
+        }
+    )
+    assert parsed.task_roles[0].task.pod == {"odd": {"deep": None}}
+
+
+def test_the_pod_template_is_not_looked_into() -> None:
+    template = {"metadata": 7, "spec": {"containers": "none", "privileged": False, "x": None}}
+    assert role(task={"pod": template}).task.pod == template
+
+
+# --- values -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", list(ExecutionType))
+def test_execution_types(value: ExecutionType) -> None:
+    assert parse_spec({"executionType": value.value}).execution_type is value
+
+
+def test_roles_by_name_and_all_tasks() -> None:
+    parsed = parse_spec({"taskRoles": [{"name": "a", "taskNumber": 2}, {"name": "b"}, {"name": "c", "taskNumber": 0}]})
+    assert parsed.task_count == 3
+    found = parsed.role("b")
+    assert found is not None
+    assert found.name == "b"
+    assert parsed.role("d") is None
+
+
+@pytest.mark.parametrize(
+    ("path", "low", "high"),
+    [
+        (("retryPolicy", "maxRetryCount"), -2, INT32),
+        (("taskRoles", 0, "taskNumber"), 0, 10_000),
+        (("taskRoles", 0, "frameworkAttemptCompletionPolicy", "minFailedTaskCount"), -1, INT32),
+        (("taskRoles", 0, "frameworkAttemptCompletionPolicy", "minSucceededTaskCount"), -1, INT32),
+        (("taskRoles", 0, "task", "retryPolicy", "maxRetryCount"), -2, INT32),
+        (("taskRoles", 0, "task", "podGracefulDeletionTimeoutSec"), -INT64 - 1, INT64),
+    ],
+)
+def test_bounds(path: tuple[str | int, ...], low: int, high: int) -> None:
+    where = "spec" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    for value in (low, high):
+        parse_spec(nested(path, value))
+    bad: list[Any] = [True, "1", 1.5, [], {}]
+    if high < INT64:
+        bad += [low - 1, high + 1]
+    for value in bad:
+        text = error(nested(path, value))
+        assert text.startswith(f"{where}: {value!r}: "), text
+
+
+def nested(path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
+    """A spec with that value at that path."""
+    made: Any = value
+    for part in reversed(path):
+        if part == 0:
+            made = [{"name": "a", **made}]
+        else:
+            made = {part: made}
+    assert isinstance(made, dict)
+    return made
+
+
+@pytest.mark.parametrize("path", [("retryPolicy",), ("taskRoles", 0, "task", "retryPolicy")])
+@pytest.mark.parametrize("value", [0, 1, "true", "false", []])
+def test_fancy_is_a_boolean(path: tuple[str | int, ...], value: Any) -> None:
+    assert f".fancyRetryPolicy: {value!r}: " in error(nested(path, {"fancyRetryPolicy": value}))
+
+
+@pytest.mark.parametrize("value", ["start", "STOP", "", "Pause", 1, True])
+def test_other_execution_types_are_refused(value: Any) -> None:
+    assert error({"executionType": value}).startswith(f"spec.executionType: {value!r}: ")
+
+
+def test_a_description_is_text() -> None:
+    assert parse_spec({"description": "free\ntext"}).description == "free\ntext"
+    assert error({"description": 7}).startswith("spec.description: 7: ")
+
+
+@pytest.mark.parametrize("name", ["a", "0", "worker1", "a" * 63])
+def test_names(name: str) -> None:
+    assert parse_spec({"taskRoles": [{"name": name}]}).task_roles[0].name == name
+
+
+@pytest.mark.parametrize("name", ["", "A", "a-b", "a_b", "a.b", "é", "a" * 64, "a\n", " a", 7, ["a"]])
+def test_other_names_are_refused(name: Any) -> None:
+    assert error({"taskRoles": [{"name": name}]}).startswith("spec.taskRoles[0].name: ")
+
+
+@pytest.mark.parametrize("fields", [{}, {"name": None}, {"taskNumber": 3}])
+def test_a_role_must_have_a_name(fields: dict[str, Any]) -> None:
+    assert error({"taskRoles": [{"name": "a"}, fields]}) == "spec.taskRoles[1].name: is required"
+
+
+def test_names_are_unique() -> None:
+    text = error({"taskRoles": [{"name": "a"}, {"name": "b"}, {"name": "a"}]})
+    assert "taskRoles[2].name" in text
+    assert "'a'" in text
+
+
+@pytest.mark.parametrize("value", [7, "a", {"name": "a"}])
+def test_roles_are_a_list(value: Any) -> None:
+    assert error({"taskRoles": value}).startswith("spec.taskRoles: ")
+
+
+@pytest.mark.parametrize("value", [7, "a", None, []])
+def test_a_role_is_an_object(value: Any) -> None:
+    assert error({"taskRoles": [value]}).startswith("spec.taskRoles[0]: ")
+
+
+@pytest.mark.parametrize("value", [7, "a", []])
+def test_a_template_is_an_object(value: Any) -> None:
+    assert error({"taskRoles": [{"name": "a", "task": {"pod": value}}]}).startswith("spec.taskRoles[0].task.pod: ")
+
+
+@pytest.mark.parametrize("value", [7, "a", []])
+def test_a_spec_is_an_object(value: Any) -> None:
+    assert error(value).startswith("spec: ")
+
+
+def test_all_errors_are_told_at_once() -> None:
+    text = error({"retryPolicy": {"maxRetryCount": -3}, "taskRoles": [{"name": "A"}, {"taskNumber": 10_001}]})
+    for where in (
+        "spec.retryPolicy.maxRetryCount: -3: ",
+        "spec.taskRoles[0].name: 'A': ",
+        "spec.taskRoles[1].taskNumber: 10001: ",
+        "spec.taskRoles[1].name: is required",
+    ):
+        assert where in text
+
+
+def test_a_long_value_is_cut() -> None:
+    assert len(error({"executionType": "x" * 10_000})) < 300
+
+
+def test_python_names_of_fields_are_not_those_of_the_wire() -> None:
+    """A field that the API does not know means nothing, however the code calls its own."""
+    parsed = parse_spec({"execution_type": "Stop", "taskRoles": [{"name": "a", "task_number": 7}]})
+    assert parsed.execution_type is ExecutionType.START
+    assert parsed.task_roles[0].task_number == 1
