@@ -21,7 +21,7 @@ from rich.console import Console
 from frameworkcontroller import process
 from frameworkcontroller.api import names
 from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config, ConfigError, load_config
+from frameworkcontroller.config import Config, ConfigError, load_config, shipped_config, shipped_config
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import KubeError
 from frameworkcontroller.local.cluster import ClusterError, LocalCluster
@@ -222,7 +222,7 @@ def _config(options: argparse.Namespace) -> Config:
         except ConfigError as error:
             raise _Unusable(str(error)) from None
     # Nobody shares this API server.
-    return Config(kube_client_qps=10000, kube_client_burst=10000)
+    return shipped_config().model_copy(update={"kube_client_qps": 10000.0, "kube_client_burst": 10000})
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.kubelet.access import ApiAccess
 from frameworkcontroller.local.kubelet.agent import NodeAgent
+from frameworkcontroller.local.kubelet.images import LocalImage
 from frameworkcontroller.local.kubelet.process import ProcessRuntime
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.kubelet.supervisor import SupervisorError
@@ -21,6 +23,16 @@ from frameworkcontroller.local.kubelet.supervisor import SupervisorError
 RuntimeName = Literal["process", "simulated"]
 
 RUNTIMES: Final[tuple[RuntimeName, ...]] = ("process", "simulated")
+
+_BARRIER: Final = Path(__file__).resolve().parents[1] / "barrier.py"
+
+IMAGES: Final = {
+    # Writes where its image does, if the Pod has a volume there.
+    "frameworkcontroller/frameworkbarrier": LocalImage(
+        ("sh", "-c", 'cd "$0" 2>/dev/null || :; exec "$1" "$2"', "/mnt/frameworkbarrier", sys.executable, str(_BARRIER))
+    ),
+}
+"""What runs in place of images that are of this project and have a command of their own."""
 
 
 class ClusterError(Exception):
@@ -88,7 +100,7 @@ class LocalCluster:
         runtime: ProcessRuntime | SimulatedRuntime
         if self._runtime_name == "process":
             access = ApiAccess(self.server.url)
-            runtime = ProcessRuntime(client, access, self._directory, wall=self._wall, rng=self._rng)
+            runtime = ProcessRuntime(client, access, self._directory, images=IMAGES, wall=self._wall, rng=self._rng)
         else:
             runtime = SimulatedRuntime(wall=self._wall)
         self.server.logs = runtime

@@ -1,0 +1,147 @@
+"""The barrier on every API server, and in the Pods of its example."""
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import orjson
+import pytest
+
+from frameworkcontroller import barrier
+from frameworkcontroller.barrier import FrameworkGone, Reader, Settings
+from frameworkcontroller.controller.executor import FRAMEWORKS
+from frameworkcontroller.kube.client import KubeClient
+from tests.support.barrier_world import NAME, Json, compressed, framework, written
+from tests.support.clusters import Cluster
+from tests.support.eventually import eventually
+from tests.support.kubectl import Kubectl
+
+ROOT = Path(__file__).resolve().parents[2]
+
+READY = {"server": ["10.0.0.1"], "worker": ["10.0.1.1", "10.0.1.2"]}
+
+_T = TypeVar("_T")
+
+
+def as_created(wanted: Json) -> Json:
+    """The same, without what an API server gives itself."""
+    return {**wanted, "metadata": {"name": NAME}}
+
+
+async def stored(cluster: Cluster, client: KubeClient, wanted: Json) -> Json:
+    """Put the Framework with its status there; what it then is."""
+    await client.create(FRAMEWORKS, orjson.dumps(as_created(wanted)), cluster.namespace)
+    return await with_status(cluster, client, wanted)
+
+
+async def with_status(cluster: Cluster, client: KubeClient, wanted: Json) -> Json:
+    """Write the status as it is wanted, with what the API server requires of one."""
+    current: Json = orjson.loads(await client.get(FRAMEWORKS, NAME, cluster.namespace))
+    body = orjson.dumps({**current, "status": wanted["status"]})
+    answer: Json = orjson.loads(await client.replace(FRAMEWORKS, NAME, body, cluster.namespace, subresource="status"))
+    return answer
+
+
+def environ(cluster: Cluster, kubeconfig: Path | None = None) -> dict[str, str]:
+    return {
+        "FC_FRAMEWORK_NAMESPACE": cluster.namespace,
+        "FC_FRAMEWORK_NAME": NAME,
+        "KUBECONFIG": str(kubeconfig or cluster.kubeconfig),
+    }
+
+
+async def blocking(work: Callable[[], _T]) -> _T:
+    """What the barrier does, which waits for answers with all of its thread."""
+    return await asyncio.to_thread(work)
+
+
+def reader_of(cluster: Cluster) -> Reader:
+    settings = Settings(environ(cluster))
+    return Reader(barrier.connect(environ(cluster)), settings)
+
+
+@pytest.mark.parametrize("pack", [lambda plain: plain, compressed], ids=["raw", "compressed"])
+async def test_passes_and_writes_the_framework(cluster: Cluster, tmp_path: Path, pack: Callable[[Json], Json]) -> None:
+    there = await stored(cluster, await cluster.client(), pack(framework(READY)))
+    identity = {
+        "FC_FRAMEWORK_UID": there["metadata"]["uid"],
+        "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID": there["status"]["attemptStatus"]["instanceUID"],
+    }
+    out = tmp_path / "out"
+    out.mkdir()
+    assert await blocking(partial(barrier.run, {**environ(cluster), **identity}, out)) == 0
+    assert barrier.addresses(written(out)) == READY
+    assert written(out)["metadata"]["uid"] == there["metadata"]["uid"]
+    assert 'export FB_WORKER_IPS="10.0.1.1,10.0.1.2"\n' in (out / "injector.sh").read_text()
+
+
+async def test_a_framework_that_is_not_there(cluster: Cluster, tmp_path: Path) -> None:
+    assert await blocking(partial(barrier.run, environ(cluster), tmp_path)) == 210
+
+
+async def test_a_large_framework_is_told_unchanged_by_its_metadata(cluster: Cluster) -> None:
+    """As it is on a real API server: the question for metadata alone is understood, and the cache may be asked."""
+    client = await cluster.client()
+    ips: list[str | None] = [f"10.0.{index // 250}.{index % 250}" for index in range(600)]
+    await stored(cluster, client, framework({"worker": [*ips, None]}))
+    reader = reader_of(cluster)
+
+    async def cached() -> Json | None:
+        return await blocking(partial(reader.read, 30, cached=True))
+
+    async def seen(last: str | None) -> None:
+        try:
+            found = await cached()
+        except FrameworkGone:
+            found = None
+        assert found is not None
+        assert barrier.addresses(found)["worker"][-1] == last
+
+    await eventually(partial(seen, None))
+    assert await cached() is None
+    assert await blocking(partial(reader.read, 30, cached=False)) is not None
+    await with_status(cluster, client, framework({"worker": [*ips, "10.9.9.9"]}))
+    await eventually(partial(seen, "10.9.9.9"))
+
+
+async def test_somebody_who_may_not_read_frameworks(cluster: Cluster) -> None:
+    if cluster.kubeconfig_of is None:
+        pytest.skip("this cluster lets everybody do everything")
+    await stored(cluster, await cluster.client(), framework(READY))
+    settings = Settings(environ(cluster))
+    reader = Reader(barrier.connect(environ(cluster, cluster.kubeconfig_of("stranger"))), settings)
+    with pytest.raises(barrier.CheckFailed, match=r"403: .*forbidden.*needs leave to `get` Frameworks"):
+        await blocking(partial(reader.read, 30, cached=True))
+
+
+async def test_api_servers_take_the_example(kubectl: Kubectl) -> None:
+    said = await kubectl.ok(
+        "apply", "--dry-run=server", "-f", str(ROOT / "examples/frameworkbarrier/frameworkbarrier.yaml")
+    )
+    assert len(said.splitlines()) == 5
+
+
+def test_the_example(tmp_path: Path) -> None:
+    """Twenty Tasks wait for each other with the barrier, then meet at the addresses that it tells them."""
+    home, scratch = tmp_path / "home", tmp_path / "scratch"
+    home.mkdir()
+    scratch.mkdir()
+    program = Path(sys.executable).with_name("frameworkcontroller")
+    ran = subprocess.run(
+        [program, "local", "run", "examples/frameworkbarrier/frameworkbarrier.yaml", "--timeout", "100"],
+        cwd=ROOT,
+        env={"HOME": str(home), "TMPDIR": str(scratch), "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert re.search(r"^frameworkbarrier: Succeeded ", ran.stdout, re.MULTILINE), ran.stdout
+    assert [path for folder in (home, scratch) for path in folder.iterdir()] == []
