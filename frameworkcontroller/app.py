@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final, Self
 
 import yaml
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential, wait_random
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import configmap_record, framework_record, pod_record
@@ -29,7 +29,7 @@ from frameworkcontroller.controller.workers import Workers
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.crd import ensure_crd
-from frameworkcontroller.kube.errors import Conflict, Forbidden, NotFound, ServerError, TooManyRequests, TransportError
+from frameworkcontroller.kube.errors import ServerError, TooManyRequests, TransportError
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.limiter import Limiter
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
@@ -201,29 +201,18 @@ class Controller:
     async def _install_crd(self) -> None:
         crd = yaml.safe_load(importlib.resources.files(__package__).joinpath("crd", "frameworks.yaml").read_bytes())
         async for attempt in AsyncRetrying(
-            retry=retry_if_exception(_passes_by_itself),
-            wait=wait_exponential(multiplier=0.5, max=15) + wait_random(0, 0.5),
+            retry=retry_if_exception_type((TransportError, ServerError, TooManyRequests)),
+            wait=wait_random(0.5, 1.5),
             before_sleep=_say_that_it_waits,
             sleep=asyncio.sleep,
         ):
             with attempt:
-                await self._ensure_crd(crd)
-
-    async def _ensure_crd(self, crd: dict[str, Any]) -> None:
-        try:
-            await ensure_crd(
-                self._client,
-                crd,
-                interval=self._config.crd_established_check_interval_sec,
-                timeout=self._config.crd_established_check_timeout_sec,
-            )
-        except Forbidden as error:
-            # Somebody who may has perhaps installed it: it is enough if Frameworks are served.
-            try:
-                await self._client.list(FRAMEWORKS, limit=1)
-            except (Forbidden, NotFound):
-                raise error from None
-            _log.warning("The CustomResourceDefinition is used as it is, it may not be brought up to date: %s", error)
+                await ensure_crd(
+                    self._client,
+                    crd,
+                    check_interval=self._config.crd_established_check_interval_sec,
+                    timeout=self._config.crd_established_check_timeout_sec,
+                )
 
     async def _audit(self) -> None:
         while True:
@@ -233,11 +222,9 @@ class Controller:
                 self.queue.add_after(key, self._rng.uniform(0.0, self._audit_sec / 10))
 
 
-def _passes_by_itself(error: BaseException) -> bool:
-    return isinstance(error, TransportError | ServerError | TooManyRequests | Conflict)
-
-
 def _say_that_it_waits(state: RetryCallState) -> None:
-    error = state.outcome.exception() if state.outcome is not None else None
-    pause = state.next_action.sleep if state.next_action is not None else 0.0
-    _log.warning("The API server cannot be used yet; trying again in %.1f s: %s", pause, error)
+    _log.warning(
+        "The API server cannot be used since %.0f s; waiting for it: %s",
+        state.seconds_since_start or 0.0,
+        state.outcome.exception() if state.outcome is not None else None,
+    )

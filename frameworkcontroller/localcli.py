@@ -21,7 +21,7 @@ from rich.console import Console
 from frameworkcontroller import process
 from frameworkcontroller.api import names
 from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config, ConfigError, load_config, shipped_config, shipped_config
+from frameworkcontroller.config import Config, ConfigError, load_config, shipped_config
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import KubeError
 from frameworkcontroller.local.cluster import ClusterError, LocalCluster

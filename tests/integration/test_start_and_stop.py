@@ -92,7 +92,7 @@ async def test_it_waits_for_an_api_server_that_comes_later(
     running = asyncio.create_task(controller.run())
     await asyncio.sleep(300)
     assert not controller.ready
-    assert "The API server cannot be used yet; trying again in" in caplog.text
+    assert "The API server cannot be used since" in caplog.text
     port = int(first.url.rpartition(":")[2])
     async with ApiServer(wall=wall, port=port, storage=first.storage):
         await controller.wait_ready()
