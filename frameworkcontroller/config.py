@@ -10,34 +10,26 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, Final
 
-import re2
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
-from frameworkcontroller.api.completion import CONFLICT, FAILED, PERMANENT, RESERVED, TRANSIENT, Code
+from frameworkcontroller.api.completion import CONFLICT, PERMANENT, TRANSIENT
 from frameworkcontroller.configfile import (
     ConfigError,
     ConfigFile,
     ConfigMissing,
     KeyPath,
     Problem,
+    Section,
     read_config_file,
     suggestion,
 )
+from frameworkcontroller.failurespec import FailureConfig
 from frameworkcontroller.kube.connection import check_address
 from frameworkcontroller.kube.errors import ConnectionConfigError
-from frameworkcontroller.machine.failure import Classifier, ContainerPattern, FailureClass, PodPattern, Range, Regex
+from frameworkcontroller.machine.failure import Classifier
 from frameworkcontroller.machine.model import Limits, Trigger
 
 __all__ = ["Config", "ConfigError", "load_config", "shipped_config"]
@@ -57,173 +49,30 @@ _INT64_MAX: Final = 2**63 - 1
 
 _KNOWN_ATTRIBUTES: Final = frozenset({TRANSIENT, CONFLICT, PERMANENT})
 
-Int32 = Annotated[int, Field(ge=-_INT32_MAX - 1, le=_INT32_MAX)]
 Int64 = Annotated[int, Field(ge=-_INT64_MAX - 1, le=_INT64_MAX)]
 
 
-def _compilable(pattern: str) -> str:
-    if pattern:
-        compile_regex(pattern)
-    return pattern
-
-
-def compile_regex(pattern: str) -> Regex:
-    """The compiled RE2 pattern; flags go in front, as in ``(?i)``.
-
-    Raises:
-        ValueError: RE2 does not know such a pattern (look-around and back-references are what it leaves out).
-    """
-    options = re2.Options()
-    # Else the library writes to stderr itself, in a shape of its own.
-    options.log_errors = False
-    try:
-        compiled: Regex = re2.compile(pattern, options)
-    except re2.error as error:
-        reason = error.args[0]
-        text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        raise ValueError(f"is not a regular expression of RE2: {text}") from None
-    return compiled
-
-
-RegexText = Annotated[str, AfterValidator(_compilable)]
-"""Empty is not given, as in the original."""
-
-
-class _Section(BaseModel):
-    model_config: ClassVar[ConfigDict] = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        strict=True,
-        alias_generator=to_camel,
-        validate_by_name=True,
-        validate_by_alias=True,
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _null_is_not_given(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        known = {info.alias for info in cls.model_fields.values()}
-        return {key: item for key, item in value.items() if item is not None or key not in known}
-
-
-class IntRange(_Section):
-    """Whole numbers from ``min`` to ``max``, both included; what is not given is open."""
-
-    min: Int32 | None = None
-    max: Int32 | None = None
-
-    @field_validator("max")
-    @classmethod
-    def _not_below_min(cls, value: int | None, info: ValidationInfo) -> int | None:
-        lowest = info.data.get("min")
-        if value is not None and lowest is not None and value < lowest:
-            raise ValueError(f"must not be below min ({lowest})")
-        return value
-
-    def compiled(self) -> Range | None:
-        """The range, None if it is open on both sides: that is no criterion."""
-        return None if self.min is None and self.max is None else Range(self.min, self.max)
-
-
-class ContainerPatternConfig(_Section):
-    """What one of the Pod's containers must be like."""
-
-    name_regex: RegexText = ""
-    reason_regex: RegexText = ""
-    message_regex: RegexText = ""
-    signal_range: IntRange = IntRange()
-    code_range: IntRange = IntRange()
-
-    def compiled(self) -> ContainerPattern:
-        """The pattern as the machine takes it."""
-        return ContainerPattern(
-            name=_regex(self.name_regex),
-            reason=_regex(self.reason_regex),
-            message=_regex(self.message_regex),
-            signal=self.signal_range.compiled(),
-            code=self.code_range.compiled(),
-        )
-
-
-class PodPatternConfig(_Section):
-    """What a failed Pod must be like."""
-
-    name_regex: RegexText = ""
-    reason_regex: RegexText = ""
-    message_regex: RegexText = ""
-    containers: list[ContainerPatternConfig] = Field(default_factory=list)
-
-    def compiled(self) -> PodPattern:
-        """The pattern as the machine takes it."""
-        return PodPattern(
-            name=_regex(self.name_regex),
-            reason=_regex(self.reason_regex),
-            message=_regex(self.message_regex),
-            containers=tuple(container.compiled() for container in self.containers),
-        )
-
-
-class FailureTypeConfig(_Section):
-    """What a completion code says to the retry policy. ``attributes`` None is exposed as null."""
-
-    name: str = FAILED
-    attributes: list[str] | None = None
-
-    @field_validator("name")
-    @classmethod
-    def _is_failed(cls, value: str) -> str:
-        # Empty is not given, as in the original.
-        if value not in ("", FAILED):
-            raise ValueError(f"must be {FAILED}: only failed Pods are classified")
-        return FAILED
-
-
-class FailureConfig(_Section):
-    """One entry of podFailureSpec: a completion code, and the Pods that it is for."""
-
-    code: Int32
-    phrase: str = ""
-    type: FailureTypeConfig = FailureTypeConfig()
-    pod_patterns: Annotated[list[PodPatternConfig], Field(min_length=1)]
-
-    @field_validator("code")
-    @classmethod
-    def _not_reserved(cls, value: int) -> int:
-        for reserved in RESERVED:
-            if value in reserved:
-                raise ValueError(f"is within the reserved codes {reserved.start} to {reserved.stop - 1}")
-        return value
-
-    def compiled(self) -> FailureClass:
-        """The entry as the machine takes it."""
-        attributes = self.type.attributes
-        code = Code(self.code, self.phrase, self.type.name, None if attributes is None else tuple(attributes))
-        return FailureClass(code, tuple(pattern.compiled() for pattern in self.pod_patterns))
-
-
-class FrameworkSnapshots(_Section):
+class FrameworkSnapshots(Section):
     """When the Framework is logged whole."""
 
     on_framework_retry: bool = True
     on_framework_deletion: bool = True
 
 
-class TaskSnapshots(_Section):
+class TaskSnapshots(Section):
     """When a Task is logged whole."""
 
     on_task_retry: bool = True
     on_task_deletion: bool = True
 
 
-class PodSnapshots(_Section):
+class PodSnapshots(Section):
     """When a Pod is logged whole."""
 
     on_pod_deletion: bool = True
 
 
-class LogObjectSnapshot(_Section):
+class LogObjectSnapshot(Section):
     """Which history snapshots are logged."""
 
     framework: FrameworkSnapshots = FrameworkSnapshots()
@@ -231,7 +80,7 @@ class LogObjectSnapshot(_Section):
     pod: PodSnapshots = PodSnapshots()
 
 
-class Config(_Section):
+class Config(Section):
     """The whole configuration. Times are in seconds.
 
     ``kube_api_server_address`` and ``kube_config_file_path`` None leave it to the environment (see kube.connection).
@@ -335,10 +184,6 @@ def load_config(path: Path, *, required: bool) -> Config:
         raise ConfigError(file.describe([*file.problems, *problems]))
     _warn(file, config)
     return config
-
-
-def _regex(text: str) -> Regex | None:
-    return compile_regex(text) if text else None
 
 
 def _duplicate_codes(content: Any) -> list[Problem]:

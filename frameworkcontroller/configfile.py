@@ -1,4 +1,4 @@
-"""Reads a configuration file, and says of anything in it on which line it stands."""
+"""Reads a configuration file: how it is made up, and on which line of it anything stands."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import yaml
+from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic.alias_generators import to_camel
 
 _MOST_OF_A_VALUE: Final = 80
 _NEAR: Final = 0.75
@@ -69,6 +71,27 @@ class ConfigFile:
             place, node = found
             line = place.start_mark.line + 1
         return line
+
+
+class Section(BaseModel):
+    """A mapping in the file: keys as the original writes them, none unknown; null is not given."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_not_given(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        known = {info.alias for info in cls.model_fields.values()}
+        return {key: item for key, item in value.items() if item is not None or key not in known}
 
 
 def read_config_file(path: Path) -> ConfigFile:

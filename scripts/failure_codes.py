@@ -10,13 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from frameworkcontroller.api import completion
-from frameworkcontroller.config import (
-    SHIPPED_CONFIG_FILE,
-    ContainerPatternConfig,
-    IntRange,
-    PodPatternConfig,
-    shipped_config,
-)
+from frameworkcontroller.config import SHIPPED_CONFIG_FILE, shipped_config
+from frameworkcontroller.failurespec import ContainerPatternConfig, IntRange, PodPatternConfig
 
 CONTRACT: Final = {
     0: "Every container of the Pod exited with 0. Of a Framework: its completion policy says so.",
