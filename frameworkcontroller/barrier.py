@@ -66,12 +66,12 @@ TIMEOUT_SEC_BOUNDS = (60, 1200)
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 _REQUEST_TIMEOUT_SEC = 30.0
-_LONGEST_WISH_SEC = 60.0
-_MOST_OF_THE_TIME_ASKING = 0.1
-_MOST_BYTES = 64 << 20
-_LARGE_BYTES = 64 << 10
-_MOST_EXPORTED_BYTES = 120 << 10
-_REPEAT_LOG_SEC = 60.0
+_REPEAT_LOG_SEC = 60.0  # an unchanged state is logged again after this
+_MOST_OF_THE_TIME_ASKING = 0.1  # of a barrier's time, for the server's sake
+_LONGEST_WISH_SEC = 60.0  # for which a server that is slow, or says Retry-After, is left alone
+_MOST_BYTES = 64 << 20  # of an answer, and of what is unpacked from it: more than 10,000 Tasks can need
+_LARGE_BYTES = 64 << 10  # from here on a Framework is read again only if it has changed
+_MOST_EXPORTED_BYTES = 120 << 10  # Linux allows 128 KiB, the variable's name included
 
 _FRAMEWORKS = "/apis/frameworkcontroller.microsoft.com/v1/namespaces/%s/frameworks/%s"
 _METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json"
