@@ -85,8 +85,8 @@ class Informer(Generic[T]):
         on_deleted_object: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         """``page_size`` is the most objects per page. ``relist_seconds``: list anew that often, against a server whose
-        watches lose events; None never does. ``on_deleted_object`` gets each object that the watch reports
-        as deleted, whole (what vanished while nobody watched is not among them).
+        watches lose events; None never does. ``on_deleted_object`` gets each object that the watch reports as deleted,
+        whole, before the handlers do (what vanished while nobody watched is not among them).
         """
         self.resource = resource
         self._on_deleted_object = on_deleted_object
@@ -297,7 +297,10 @@ class Informer(Generic[T]):
             raise _WatchEnded(Failure.REPLAYED, None)
         if kind == "DELETED":
             if self._on_deleted_object is not None:
-                self._on_deleted_object(obj)
+                try:
+                    self._on_deleted_object(obj)
+                except Exception:  # noqa: BLE001 - it is logged, and must not stop what all others live on
+                    _log.exception("Handler failed")
             self._replica.remove(identity, obj)
         else:
             self._observe(identity, obj, whole=whole)

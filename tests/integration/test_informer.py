@@ -396,6 +396,24 @@ async def test_a_handler_that_raises_is_logged_and_harms_no_other(caplog: pytest
         assert "ZeroDivisionError" in caplog.text
 
 
+async def test_the_whole_object_is_at_hand_when_it_is_deleted(caplog: pytest.LogCaptureFixture) -> None:
+    last: list[Any] = []
+
+    def keep(obj: dict[str, Any]) -> None:
+        last.append(obj["spec"])
+        raise ZeroDivisionError
+
+    async with following(on_deleted_object=keep) as it:
+        await it.informer.wait_synced()
+        it.server.put("a", spec="large")
+        it.server.delete("a")
+        it.server.put("b")
+        await it.until_right(1.0)
+    assert last == ["large"]
+    assert it.told == ["+ns/a", "-ns/a", "+ns/b"]
+    assert "ZeroDivisionError" in caplog.text
+
+
 async def test_a_late_handler_is_told_what_is_there() -> None:
     async with following(before=lambda server, _: server.put("a")) as it:
         await it.informer.wait_synced()

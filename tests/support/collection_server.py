@@ -8,7 +8,6 @@ from aiohttp import web
 
 from tests.support.faulty_server import FaultyServer, event, status
 
-
 TOO_DEEP = "(very deep)"
 
 

@@ -15,7 +15,7 @@ Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True)
 class Seen:
-    """A request as it arrived. ``query`` has the last value of each name."""
+    """A request as it arrived. Of a header that came several times, the values are joined by commas."""
 
     method: str
     path: str
@@ -51,7 +51,7 @@ class FaultyServer:
                 request.method,
                 request.raw_path.partition("?")[0],
                 dict(request.query),
-                dict(request.headers),
+                {name: ", ".join(request.headers.getall(name)) for name in request.headers},
                 await request.content.read(),  # not request.read(), which has a limit
                 asyncio.get_running_loop().time(),
             )
@@ -66,7 +66,7 @@ class FaultyServer:
 async def faulty_server(port: int = 0, **tls: Any) -> AsyncIterator[FaultyServer]:
     """A running server on loopback; ``ssl_context=`` makes it https."""
     faulty = FaultyServer()
-    server = web.Server(faulty.handle, access_log=None)  # type: ignore[arg-type]  # typed for handlers of applications
+    server = web.Server(faulty.handle, access_log=None)
 
     def connected() -> asyncio.Protocol:
         faulty.connections += 1
