@@ -80,8 +80,10 @@ class Frameworks:
         """Ask for a Pod's deletion, as somebody else would."""
         await self.client.delete(PODS, name, self.namespace, grace_period_seconds=grace)
 
-    async def until(self, name: str, holds: Callable[[Json], bool], *, within: float = 60.0) -> Json:
-        """Wait until the status is such; the status then."""
+    async def until(
+        self, name: str, holds: Callable[[Json], bool], *, within: float = 60.0, every: float = 0.05
+    ) -> Json:
+        """Wait until the status is such, looking every so many seconds; the status then."""
 
         async def probe() -> Json:
             status = await self.status(name)
@@ -89,11 +91,11 @@ class Frameworks:
             assert holds(status), status
             return status
 
-        return await eventually(probe, within=within)
+        return await eventually(probe, within=within, every=every)
 
-    async def until_state(self, name: str, state: str, *, within: float = 60.0) -> Json:
+    async def until_state(self, name: str, state: str, *, within: float = 60.0, every: float = 0.05) -> Json:
         """Wait for the Framework's state; the status then."""
-        return await self.until(name, lambda status: bool(status["state"] == state), within=within)
+        return await self.until(name, lambda status: bool(status["state"] == state), within=within, every=every)
 
     async def until_running(self, name: str, count: int) -> Json:
         """Wait until so many Tasks are running; the status then."""
