@@ -43,6 +43,7 @@ format: venv ## Format the code and mend what lint can mend
 
 docs: venv ## Write the generated pages of docs/ anew
 	$(BIN)/python scripts/failure_codes.py > docs/failure-codes.md
+	$(BIN)/python scripts/states.py > docs/states.md
 
 lock: ## Bring the lock files up to the newest versions that pyproject.toml allows
 	scripts/lock $(PYTHON)
