@@ -37,7 +37,7 @@ def page() -> Iterator[str]:
     yield "|---|---|---|"
     for state, following in EDGES.items():
         after = ", ".join(f"`{one}`" for one in EDGES if one in following)
-        yield f"| `{state}` | {MEANING[state]} | {after or '–'} |"
+        yield f"| `{state}` | {MEANING[state]} | {after or 'none'} |"
 
 
 def document() -> str:
