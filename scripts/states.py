@@ -36,8 +36,8 @@ def page() -> Iterator[str]:
     yield "| state | meaning | next |"
     yield "|---|---|---|"
     for state, following in EDGES.items():
-        after = ", ".join(f"`{one}`" for one in EDGES if one in following)
-        yield f"| `{state}` | {MEANING[state]} | {after or 'none'} |"
+        names = ", ".join(f"`{one}`" for one in EDGES if one in following)
+        yield f"| `{state}` | {MEANING[state]} | {names or 'none'} |"
 
 
 def document() -> str:
