@@ -132,7 +132,6 @@ def bind(registry: Registry, endpoint: Endpoint, namespace: str, binding: Mappin
     condition = {
         "type": "PodScheduled",
         "status": "True",
-        "lastProbeTime": None,
         "lastTransitionTime": rfc3339(registry.wall()),
     }
     state = pod.setdefault("status", {})

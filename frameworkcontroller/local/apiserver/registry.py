@@ -141,13 +141,13 @@ class Registry:
         check_names(endpoint.type, namespace, name, new)
         record = self.storage.get(endpoint.resource, endpoint.key(namespace, name))
         uid = new["metadata"].get("uid")
-        if uid and (record is None or uid != record.uid):
-            raise _other_uid(endpoint, namespace, name, uid, record)
         if record is None:
             if not endpoint.strategy.create_on_update or subresource:
                 raise status.not_found(endpoint.type, name)
             new["metadata"].pop("resourceVersion", None)
             return self.create_decoded(endpoint, namespace, new, call), True
+        if uid and uid != record.uid:
+            raise _other_uid(endpoint, uid, record)
         if not new["metadata"].get("resourceVersion") and not endpoint.strategy.unconditional_update:
             # The real server names the resource where other answers name the kind.
             named = replace(endpoint.type, kind=endpoint.type.plural)
@@ -272,15 +272,14 @@ def check_names(t: ServedType, namespace: str, name: str, obj: Mapping[str, Any]
         )
 
 
-def _other_uid(endpoint: Endpoint, namespace: str, name: str, uid: str, record: Record | None) -> StatusError:
+def _other_uid(endpoint: Endpoint, uid: str, record: Record) -> StatusError:
     t = endpoint.type
     where = f"/registry/{t.group}/{t.plural}/" if t.custom else f"/registry/{t.plural}/"
     return status.conflict(
         t,
-        name,
-        f"StorageError: invalid object, Code: 4, Key: {where}{endpoint.key(namespace, name)}, ResourceVersion: 0, "
-        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, "
-        f"UID in object meta: {record.uid if record is not None else ''}",
+        record.name,
+        f"StorageError: invalid object, Code: 4, Key: {where}{record.key}, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: UID in precondition: {uid}, UID in object meta: {record.uid}",
     )
 
 
