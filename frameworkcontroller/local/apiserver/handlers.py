@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
+import orjson
 from aiohttp import web
 
 from frameworkcontroller.local.apiserver import apply as server_side_apply
@@ -38,7 +39,7 @@ from frameworkcontroller.local.apiserver.selectors import Predicate, predicate
 from frameworkcontroller.local.apiserver.status import StatusError
 from frameworkcontroller.local.apiserver.storage import Page
 from frameworkcontroller.local.apiserver.strategic import strategic_merge_patch
-from frameworkcontroller.local.apiserver.views import Form, View, negotiate, render_list, render_object
+from frameworkcontroller.local.apiserver.views import JSON, Form, View, negotiate, render_list, render_object
 from frameworkcontroller.local.apiserver.watching import Watch
 
 _WATCH_SECONDS: Final = 1800.0
@@ -210,7 +211,7 @@ class ResourceHandlers:
 
     def delete(self, request: Request, endpoint: Endpoint) -> web.Response:
         """DELETE of one object."""
-        options, dry_run = delete_options(request.query, request.body)
+        options, dry_run = delete_options(request.query, _delete_body(request))
         call = Call("delete", request.agent, dry_run=dry_run)
         done = self.registry.delete(endpoint, request.path.namespace, request.path.name, options, call)
         if done.gone and not endpoint.strategy.returns_deleted:
@@ -220,7 +221,7 @@ class ResourceHandlers:
 
     def delete_collection(self, request: Request, endpoint: Endpoint) -> web.Response:
         """DELETE of a collection: of all that match, one after another."""
-        options, dry_run = delete_options(request.query, request.body)
+        options, dry_run = delete_options(request.query, _delete_body(request))
         call = Call("deletecollection", request.agent, dry_run=dry_run)
         page = self._page(request, endpoint, list_options(request.query))
         for record in page.records:
@@ -241,6 +242,13 @@ class ResourceHandlers:
         view = _view(request)
         body = render_object(view, endpoint, record, self.registry.wall())
         return answer(body, code=code, media_type=view.media_type, warnings=call.warnings if call is not None else ())
+
+
+def _delete_body(request: Request) -> bytes:
+    if not request.body or request.media_type in {"", JSON}:
+        return request.body
+    parsed, _ = request.parsed()
+    return orjson.dumps(parsed)
 
 
 def _prefix(request: Request) -> str:

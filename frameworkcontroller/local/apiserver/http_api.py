@@ -117,6 +117,9 @@ class HttpApi:
             raise status.resource_not_found()
         if resource.namespace and not endpoint.type.namespaced:
             raise status.resource_not_found()
+        if http.headers.get("Expect", "").lower() == "100-continue":
+            await http.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            http.writer.output_size = 0
         request = Request(
             http=http,
             method=http.method,

@@ -128,7 +128,7 @@ class Quotas:
         record = change.record
         if record.resource == _QUOTAS:
             if change.new is None:
-                self._usages.get(record.namespace, {}).pop(record.name, None)
+                self._untrack(record)
             elif change.old is None or _hard(change.old) != _hard(record):
                 self._track(record)
             else:
@@ -149,6 +149,12 @@ class Quotas:
         existing = [each for resource in storage.resources() for each in storage.records(resource, prefix)]
         self._usages.setdefault(record.namespace, {})[record.name] = _Usage(record, _hard(record), existing)
         self._queue.add((record.namespace, record.name))
+
+    def _untrack(self, record: Record) -> None:
+        usages = self._usages.get(record.namespace, {})
+        usages.pop(record.name, None)
+        if not usages:
+            self._usages.pop(record.namespace, None)
 
     def _publish(self, place: tuple[str, str]) -> None:
         usage = self._usages.get(place[0], {}).get(place[1])

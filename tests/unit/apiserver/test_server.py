@@ -81,6 +81,14 @@ async def test_a_body_that_is_too_long(tmp_path: Path) -> None:
         assert answer.message == "Request entity too large: limit is 3145728"
 
 
+async def test_a_client_that_asks_before_it_sends(tmp_path: Path) -> None:
+    async with served(tmp_path) as (server, _), aiohttp.ClientSession() as session:
+        body = orjson.dumps(config_map("c"))
+        url = f"{server.url}/api/v1/namespaces/default/configmaps"
+        async with session.post(url, data=body, expect100=True) as response:
+            assert response.status == 201
+
+
 async def test_an_object_that_is_too_large(tmp_path: Path) -> None:
     async with served(tmp_path) as (_, api):
         role = {
@@ -150,6 +158,14 @@ async def test_yaml_bodies_and_answers(tmp_path: Path) -> None:
             query={"fieldManager": "me"},
         )
         assert applied.code == 201
+
+
+async def test_the_body_of_a_delete_may_be_yaml(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, api):
+        (await api.post(api.path("configmaps"), config_map("c"))).ok()
+        body = b"preconditions: {uid: other}"
+        refused = await api.call("DELETE", api.path("configmaps", "c"), body, content_type="application/yaml")
+        assert refused.code == 409
 
 
 async def test_reviews_say_yes(tmp_path: Path) -> None:
