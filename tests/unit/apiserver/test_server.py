@@ -83,9 +83,8 @@ async def test_a_body_that_is_too_long(tmp_path: Path) -> None:
 
 async def test_a_client_that_asks_before_it_sends(tmp_path: Path) -> None:
     async with served(tmp_path) as (server, _), aiohttp.ClientSession() as session:
-        body = orjson.dumps(config_map("c"))
         url = f"{server.url}/api/v1/namespaces/default/configmaps"
-        async with session.post(url, data=body, expect100=True) as response:
+        async with session.post(url, json=config_map("c"), expect100=True) as response:
             assert response.status == 201
 
 
