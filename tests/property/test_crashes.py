@@ -114,9 +114,9 @@ class Dying(KubeClient):
         return await self.write(lambda: KubeClient.delete(self, *args, **kwargs))
 
 
-async def controller_until_killed(server: ApiServer, kill: Kill) -> bool:
+async def controller_until_killed(server: ApiServer, kill: Kill, life: int) -> bool:
     """Run a controller until it is killed, or has been idle for long; whether it was killed."""
-    controller = Controller(Config(), Connection.to_address(server.url), wall=wall, rng=random.Random(kill.write))
+    controller = Controller(Config(), Connection.to_address(server.url), wall=wall, rng=random.Random(life))
     client = controller._client
     client.__class__ = Dying
     assert isinstance(client, Dying)
@@ -168,12 +168,12 @@ async def history(work: list[Job], deaths: list[Kill]) -> list[Change]:
             for number, job in enumerate(work):
                 await frameworks.create(f"f{number}", *job.roles, retryPolicy=job.retry)
             for turn, kill in enumerate(deaths):
-                if not await controller_until_killed(server, kill):
+                if not await controller_until_killed(server, kill, turn):
                     break
                 for number, job in enumerate(work):
                     if turn < len(job.edits):
                         await edit(frameworks, f"f{number}", job.edits[turn])
-            async with Controller(Config(), Connection.to_address(server.url), wall=wall, rng=random.Random(0)):
+            async with Controller(Config(), Connection.to_address(server.url), wall=wall, rng=random.Random(-1)):
                 for number in range(len(work)):
                     await frameworks.until_state(f"f{number}", "Completed", within=FOREVER, every=5)
                     await frameworks.assert_nothing_left(f"f{number}")
