@@ -131,7 +131,8 @@ class ApiServer:
         )
         runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=1.0)
         await runner.setup()
-        listener = socket.create_server((self._host, self._port), backlog=_BACKLOG)
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        listener = socket.create_server((self._host, self._port), family=family, backlog=_BACKLOG)
         self._port = listener.getsockname()[1]
         site = web.SockSite(runner, listener, backlog=_BACKLOG)
         await site.start()
