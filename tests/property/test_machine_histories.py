@@ -1,0 +1,225 @@
+"""Random histories of one Framework: every guarantee holds after every step, and everything comes to its promised end.
+
+What happens is told by ``tests.support.history``; what must hold, by ``tests.support.guarantees``. A failing history is
+shortened by hypothesis, and its error ends in the story. More of them: ``HISTORIES=2000 pytest tests/property``.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from tests.support.history import EXIT_CODES, NAME, History
+from tests.support.world import Fate
+
+ROLES = st.sampled_from("abc")
+SMALL = st.integers(0, 5)
+KINDS = st.integers(0, 2)
+MINIMUM = st.sampled_from([0, -1, 1, 2])
+LIMIT = st.sampled_from([0, 1, 2, -1, -2])
+TIMEOUT = st.sampled_from([None, 0, 5, 60])
+RETRY = st.fixed_dictionaries({"fancyRetryPolicy": st.booleans(), "maxRetryCount": LIMIT})
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> dict[str, Any]:
+    """A spec of a few small roles."""
+    roles = [
+        {
+            "name": name,
+            "taskNumber": draw(st.integers(0, 3)),
+            "frameworkAttemptCompletionPolicy": {
+                "minFailedTaskCount": draw(MINIMUM),
+                "minSucceededTaskCount": draw(MINIMUM),
+            },
+            "task": {"retryPolicy": draw(RETRY), "podGracefulDeletionTimeoutSec": draw(TIMEOUT)},
+        }
+        for name in "abc"[: draw(st.sampled_from([1, 0, 2, 3]))]
+    ]
+    return {
+        "executionType": draw(st.sampled_from(["Start", "Create"])),
+        "retryPolicy": draw(RETRY),
+        "taskRoles": roles,
+    }
+
+
+class Histories(RuleBasedStateMachine):
+    """One history. Rules that are needed often appear more than once."""
+
+    history: History
+
+    @initialize(seed=st.integers(0, 2**16), spec=specs())
+    def begin(self, seed: int, spec: dict[str, Any]) -> None:
+        self.history = History(seed)
+        self.history.create(spec)
+
+    # --- controllers ---
+
+    @rule(which=st.integers(0, 1), steps=st.sampled_from([1, 2, 3, 5, 10, 30]))
+    def run_controller(self, which: int, steps: int) -> None:
+        self.history.run(which, steps)
+
+    @rule(which=st.integers(0, 1), kind=KINDS, count=st.sampled_from([1, 2, 5, 50]))
+    def deliver(self, which: int, kind: int, count: int) -> None:
+        self.history.deliver(which, kind, count)
+
+    @rule(which=st.integers(0, 1), steps=st.integers(1, 20))
+    def follow(self, which: int, steps: int) -> None:
+        """A controller sees everything, and works."""
+        for kind in range(3):
+            self.history.deliver(which, kind, 50)
+        self.history.run(which, steps)
+
+    @rule(which=st.integers(0, 1), kind=KINDS)
+    def relist(self, which: int, kind: int) -> None:
+        self.history.relist(which, kind)
+
+    @rule(which=st.integers(0, 1))
+    def crash(self, which: int) -> None:
+        self.history.crash(which)
+
+    @rule()
+    def start_second(self) -> None:
+        self.history.start_second()
+
+    @rule(which=st.integers(0, 1))
+    def rest(self, which: int) -> None:
+        self.history.rest(which)
+
+    @rule(lazy=st.booleans(), hasty=st.booleans(), actions=st.sampled_from([1, 2, 100]))
+    def breathe(self, lazy: bool, hasty: bool, actions: int) -> None:
+        self.history.breathe(lazy=lazy, hasty=hasty, actions=actions)
+
+    @rule()
+    def settle(self) -> None:
+        self.history.settle()
+
+    @rule(seconds=st.sampled_from([1, 100, 1000]))
+    def wait(self, seconds: int) -> None:
+        self.history.wait(seconds)
+
+    # --- the cluster ---
+
+    @rule(
+        which=SMALL,
+        what=st.sampled_from(["Running", "end", "remove", "Unknown", "bind"]),
+        code=st.sampled_from(EXIT_CODES),
+    )
+    def kubelet(self, which: int, what: str, code: int) -> None:
+        self.history.kubelet(which, what, code)
+
+    @rule(which=SMALL, code=st.sampled_from(EXIT_CODES))
+    def end_pod(self, which: int, code: int) -> None:
+        """A Pod ends, and everybody takes note."""
+        self.history.kubelet(which, "end", code)
+        self.history.settle()
+
+    @rule(lost=st.booleans())
+    def lose_node(self, lost: bool) -> None:
+        self.history.lose_node(lost=lost)
+
+    @rule(fate=st.sampled_from(list(Fate)))
+    def fail_request(self, fate: Fate) -> None:
+        self.history.fail(fate)
+
+    @rule()
+    def execute_late(self) -> None:
+        self.history.execute_late()
+
+    @rule(seconds=st.sampled_from([1, 5, 30, 130, 400, -60]))
+    def tick(self, seconds: int) -> None:
+        self.history.tick(seconds)
+
+    @rule(steps=st.sampled_from([1, 2, 10]))
+    def collect(self, steps: int) -> None:
+        self.history.collect(steps)
+
+    @rule(pods=st.sampled_from([None, 0, 1, 2]))
+    def set_quota(self, pods: int | None) -> None:
+        self.history.set_quota(pods)
+
+    # --- users ---
+
+    @rule(role=ROLES, number=st.integers(0, 4))
+    def rescale(self, role: str, number: int) -> None:
+        self.history.rescale(role, number)
+
+    @rule(role=ROLES, number=st.integers(0, 4))
+    def rescale_and_follow(self, role: str, number: int) -> None:
+        self.history.rescale(role, number)
+        self.history.settle()
+
+    @rule(role=ROLES)
+    def drop(self, role: str) -> None:
+        self.history.drop(role)
+
+    @rule(role=st.none() | ROLES, fancy=st.booleans(), limit=LIMIT)
+    def set_retry(self, role: str | None, fancy: bool, limit: int) -> None:
+        self.history.set_retry(role, fancy=fancy, limit=limit)
+
+    @rule(role=ROLES, failed=MINIMUM, succeeded=MINIMUM)
+    def set_completion(self, role: str, failed: int, succeeded: int) -> None:
+        self.history.set_completion(role, failed, succeeded)
+
+    @rule(role=ROLES, seconds=TIMEOUT)
+    def set_timeout(self, role: str, seconds: int | None) -> None:
+        self.history.set_timeout(role, seconds)
+
+    @rule(wanted=st.sampled_from(["Start", "Stop"]))
+    def set_execution(self, wanted: str) -> None:
+        self.history.execute(wanted)
+
+    @rule(broken=st.booleans())
+    def break_spec(self, broken: bool) -> None:
+        self.history.break_spec(broken=broken)
+
+    @rule()
+    def annotate(self) -> None:
+        self.history.annotate()
+
+    @rule(foreground=st.booleans())
+    def delete(self, foreground: bool) -> None:
+        self.history.delete(foreground=foreground)
+
+    @rule(spec=specs())
+    def create_again(self, spec: dict[str, Any]) -> None:
+        self.history.create(spec)
+
+    @rule(which=SMALL, force=st.booleans())
+    def delete_pod(self, which: int, force: bool) -> None:
+        self.history.delete_pod(which, force=force)
+
+    @rule()
+    def delete_configmap(self) -> None:
+        self.history.delete_configmap()
+
+    @rule(which=SMALL)
+    def unlabel(self, which: int) -> None:
+        self.history.unlabel(which)
+
+    @rule(
+        name=st.sampled_from([f"{NAME}-attempt", f"{NAME}-a-0", f"{NAME}-a-1", f"{NAME}-b-0"]), labelled=st.booleans()
+    )
+    def intrude(self, name: str, labelled: bool) -> None:
+        self.history.intrude(name, labelled=labelled)
+
+    @rule()
+    def retreat(self) -> None:
+        self.history.retreat()
+
+    def teardown(self) -> None:
+        # After a violation the world is no longer one that could come to a good end.
+        if hasattr(self, "history") and not self.history.world.violated:
+            self.history.finish()
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = settings(
+    max_examples=int(os.environ.get("HISTORIES", "150")),
+    stateful_step_count=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)

@@ -1,0 +1,443 @@
+"""What was promised to users, checked on the record of the world of ``tests.support.world``.
+
+Source: behaviour, "Guarantees", "Retry", "Rescale" and completion policy, read from the contract and not from the code.
+Checked are: every status that the API server stores, against the one before it; every request of a controller, against
+the status that is stored at that moment (persist before act); and after every change of any object, what runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import orjson
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.codec import decode_status, encode_status
+from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, RetryPolicy, SpecError, parse_spec
+from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
+from frameworkcontroller.api.timestamps import parse_time
+from frameworkcontroller.machine.invariants import check_status, check_step
+from frameworkcontroller.machine.model import Action, Cleanup, Confirm, Delete, InvariantError, Kind, Limits, Target
+from frameworkcontroller.machine.tracker import Tracker
+from tests.support.world import Body, World, controller_of, is_deleting, mark_of, name_of, uid_of
+
+_OVER: Final = (State.ATTEMPT_COMPLETED, State.COMPLETED)
+_NEVER_RETRIED: Final = (-210, -220, -230)
+
+
+class Guarantees:
+    """Watches a world, and raises ``Violation`` at once when something promised does not hold.
+
+    ``loose``: two controllers work at once, or a request that its sender gave up is executed later. Then no status that
+    was read can justify an action for sure, so C2 to C4 and persist-before-act hold again only once things settled.
+    """
+
+    def __init__(self, world: World, limits: Limits) -> None:
+        self.world = world
+        self.limits = limits
+        self.loose = False
+        self.hasty = False
+        """Whether a controller has planned on what was to be written first: then a status may show several steps."""
+        self.abandoned: set[str] = set()
+        """Frameworks (by UID) that a user has deleted without foreground propagation: C2 and C4 say nothing of them."""
+        self._stored: dict[str, FrameworkStatus] = {}
+        self._raw: dict[str, bytes] = {}
+        self._ours: set[str] = set()
+        self._orphans: set[str] = set()
+        world.watcher = self.look
+
+    def is_ours(self, body: Body) -> bool:
+        """Whether a controller has created it."""
+        return uid_of(body) in self._ours
+
+    # --- what is there ---
+
+    def look(self) -> None:
+        """Check the world as it is now."""
+        for body in self.world.objects[Kind.FRAMEWORK].values():
+            self._look_at_status(body)
+        if not self.loose:
+            self.look_at_pods()
+
+    def look_at_pods(self) -> None:
+        """C1 to C4."""
+        tasks: dict[str, str] = {}
+        attempts: dict[str, str] = {}
+        for pod in self.world.objects[Kind.POD].values():
+            framework = mark_of(pod, names.FRAMEWORK_UID)
+            if not framework or uid_of(pod) not in self._ours or framework in self.abandoned:
+                continue
+            instance, task = mark_of(pod, names.FRAMEWORK_ATTEMPT_INSTANCE_UID), mark_of(pod, names.TASK_UID)
+            name = name_of(pod)
+            if uid_of(pod) in self._orphans:
+                # Created after its ConfigMap had gone by somebody else's deletion: only the collector can help.
+                continue
+            if tasks.setdefault(task, name) != name:
+                raise self.world.violation(f"C1: {name} and {tasks[task]} are instances of one Task")
+            if attempts.setdefault(framework, instance) != instance:
+                raise self.world.violation(f"C3: attempts {instance} and {attempts[framework]} run at once")
+            if framework in self.world.gone:
+                raise self.world.violation(f"C2/C4: {name} runs, and its Framework is gone")
+            status = self._stored.get(framework)
+            if status is None:
+                raise self.world.violation(f"{name} runs, and its Framework has no status")
+            self._look_at_pod(pod, status)
+
+    def _look_at_pod(self, pod: Body, status: FrameworkStatus) -> None:
+        name = name_of(pod)
+        attempt_id = int(mark_of(pod, names.FRAMEWORK_ATTEMPT_ID))
+        if status.attempt.id != attempt_id or status.state in _OVER:
+            raise self.world.violation(
+                f"C4: {name} of attempt {attempt_id} runs, the status says {status.attempt.id} {status.state}"
+            )
+        task = _task_of(status, mark_of(pod, names.TASKROLE_NAME), int(mark_of(pod, names.TASK_INDEX)))
+        if task is None and self.loose:
+            return
+        if task is None or task.instance_uid != mark_of(pod, names.TASK_UID):
+            raise self.world.violation(f"C2: {name} runs, and its Task is deleted")
+        task_attempt = int(mark_of(pod, names.TASK_ATTEMPT_ID))
+        if task.attempt.id != task_attempt or task.state in _OVER:
+            raise self.world.violation(
+                f"C2: {name} of TaskAttempt {task_attempt} runs, the status says {task.attempt.id} {task.state}"
+            )
+
+    # --- what controllers ask for ---
+
+    def planned(self, before: bytes, tracker: Tracker, name: str) -> None:
+        """Check the status as it stands after a plan or a fold."""
+        after = tracker.status
+        if after is None:
+            raise self.world.violation("a plan left no status")
+        encoded = encode_status(name, after)
+        for _, task in tracker.tasks():
+            task.encoded = None
+        if encode_status(name, after) != encoded:
+            raise self.world.violation(f"cached JSON of a Task is not that of the Task: {encoded!r}")
+        self._check(None if not before else decode_status(orjson.loads(before)), decode_status(orjson.loads(encoded)))
+
+    def creating(self, framework_uid: str, target: Target, body: Body) -> None:
+        """A creation has reached the API server: the stored status must justify it."""
+        owner = controller_of(body)
+        status = self._stored.get(framework_uid)
+        where = f"creation of {target.name}"
+        if target.kind is Kind.CONFIGMAP:
+            self._require(owner == framework_uid, f"{where}: controlled by {owner}")
+        if self.loose or framework_uid in self.world.gone:
+            return
+        if status is None:
+            raise self.world.violation(f"{where}: no status is stored")
+        self._require(status.attempt.id == int(mark_of(body, names.FRAMEWORK_ATTEMPT_ID)), f"{where}: not this attempt")
+        self._require(status.attempt.completion_status is None, f"{where}: the attempt is completing")
+        if target.kind is Kind.CONFIGMAP:
+            self._require(status.state is State.CREATION_PENDING, f"{where}: the stored state is {status.state}")
+            return
+        task = _task_of(status, target.role, target.index)
+        if task is None:
+            raise self.world.violation(f"{where}: no such Task is stored")
+        self._require(task.instance_uid == mark_of(body, names.TASK_UID), f"{where}: not this Task instance")
+        self._require(task.attempt.id == int(mark_of(body, names.TASK_ATTEMPT_ID)), f"{where}: not this TaskAttempt")
+        self._require(task.state is State.CREATION_PENDING, f"{where}: the stored state is {task.state}")
+        self._require(not task.deletion_pending, f"{where}: the Task is deletionPending")
+        recorded = status.attempt.configmap_uid
+        self._require(recorded in (None, owner), f"{where}: controlled by {owner}, recorded is {recorded}")
+
+    def created(self, body: Body) -> None:
+        """A controller has created this."""
+        self._ours.add(uid_of(body))
+        if controller_of(body) in self.world.gone:
+            self._orphans.add(uid_of(body))
+
+    def deleting(self, framework_uid: str, action: Action, uid: str) -> None:
+        """A deletion has reached the API server: the stored status must justify it, and it must be of ours."""
+        target = action.target
+        body = self.world.find(target.kind, uid)
+        where = f"deletion of {target.name} {uid}"
+        if body is None or name_of(body) != target.name:
+            return
+        if target.kind is not Kind.FRAMEWORK:
+            self._require(uid in self._ours, f"{where}: it is not ours")
+        status = self._stored.get(framework_uid)
+        if self.loose or status is None:
+            return
+        if target.kind is Kind.POD:
+            self._justify_pod_deletion(status, action, body, where)
+        elif target.kind is Kind.CONFIGMAP:
+            self._justify_configmap_deletion(status, action, uid, where)
+        else:
+            self._require(status.state is State.COMPLETED, f"{where}: the stored state is {status.state}")
+            due = status.transition_time + self.limits.framework_completed_retain_sec
+            self._require(self.world.now >= due, f"{where}: it is to be retained")
+
+    def _justify_pod_deletion(self, status: FrameworkStatus, action: Action, body: Body, where: str) -> None:
+        found = next(
+            ((role, task) for role, task in _tasks(status) if task.attempt.pod_uid == uid_of(body)),
+            None,
+        )
+        if found is None:
+            # Controlled but not recorded.
+            owner = controller_of(body)
+            recorded = status.attempt.configmap_uid
+            self._require(recorded in (None, owner), f"{where}: it is controlled by {owner} and not by {recorded}")
+            return
+        role, task = found
+        if isinstance(action, Delete) and action.force:
+            timeout = role.pod_graceful_deletion_timeout_sec
+            metadata = body["metadata"]
+            self._require(timeout is not None, f"{where}: forced, and no timeout is stored")
+            self._require(is_deleting(body), f"{where}: forced, and it is not being deleted")
+            began = parse_time(metadata["deletionTimestamp"]) - metadata["deletionGracePeriodSeconds"]
+            self._require(self.world.now >= began + (timeout or 0), f"{where}: forced too early")
+            self._require(action.confirm, f"{where}: forced without a live read")
+        elif task.state is State.CREATION_REQUESTED:
+            waited = task.transition_time + self.limits.object_local_cache_creation_timeout_sec
+            self._require(
+                task.deletion_pending or self.world.now >= waited, f"{where}: the cache has not been waited for"
+            )
+        else:
+            self._require(task.state is State.DELETION_PENDING, f"{where}: the stored state is {task.state}")
+
+    def _justify_configmap_deletion(self, status: FrameworkStatus, action: Action, uid: str, where: str) -> None:
+        if status.attempt.configmap_uid != uid:
+            # Controlled but not recorded.
+            return
+        if status.state is State.CREATION_REQUESTED:
+            waited = status.transition_time + self.limits.object_local_cache_creation_timeout_sec
+            stop = any(spec.get("executionType") == "Stop" for (_, _), spec in self.world.specs.items())
+            self._require(stop or self.world.now >= waited, f"{where}: the cache has not been waited for")
+        else:
+            self._require(status.state is State.DELETION_PENDING, f"{where}: the stored state is {status.state}")
+        self._require(not isinstance(action, Cleanup | Confirm), f"{where}: by a {type(action).__name__}")
+
+    def _require(self, holds: bool, text: str) -> None:
+        if not holds:
+            raise self.world.violation(text)
+
+    # --- what is stored ---
+
+    def _look_at_status(self, body: Body) -> None:
+        uid = uid_of(body)
+        raw = orjson.dumps(body.get("status"))
+        if raw == self._raw.get(uid, b"null"):
+            return
+        self._raw[uid] = raw
+        before = self._stored.get(uid)
+        after = decode_status(body["status"])
+        if after is None:
+            raise self.world.violation("an empty status was stored")
+        self.world.tell(f"STORED {summary(after)}")
+        self._check(before, after)
+        self._stored[uid] = after
+        generation = body["metadata"]["generation"]
+        observed = after.observed_generation or 0
+        self._require(observed <= generation, f"observedGeneration {observed} is ahead of {generation}")
+        self._check_wire(name_of(body), body["status"])
+        if before is None:
+            self._require(after.state is State.CREATION_PENDING, f"the first status stored says {after.state}")
+            return
+        self._require(observed >= (before.observed_generation or 0), "observedGeneration went back")
+        self._check_framework(uid, before, after)
+        if after.attempt.id == before.attempt.id:
+            self._check_roles(uid, before, after)
+
+    def _check(self, before: FrameworkStatus | None, after: FrameworkStatus | None) -> None:
+        assert after is not None
+        try:
+            check_status(after)
+            if before is not None:
+                check_step(before, after)
+        except InvariantError as error:
+            raise self.world.violation(str(error)) from error
+
+    def _check_wire(self, name: str, body: Any) -> None:
+        attempt = body["attemptStatus"]
+        self._require(attempt["configMapName"] == f"{name}-attempt", "configMapName")
+        for role in attempt["taskRoleStatuses"]:
+            for index, task in enumerate(role["taskStatuses"]):
+                self._require(task["index"] == index, f"{role['name']}: Task {index} has index {task['index']}")
+                pod = task["attemptStatus"]
+                self._require(pod["podName"] == f"{name}-{role['name']}-{index}", "podName")
+                uid = pod["podUID"]
+                self._require(pod["instanceUID"] == (None if uid is None else f"{pod['id']}_{uid}"), "instanceUID")
+
+    def _check_framework(self, uid: str, before: FrameworkStatus, after: FrameworkStatus) -> None:
+        old, new = before.attempt, after.attempt
+        spec = self._spec(uid, after.observed_generation)
+        if new.id != old.id:
+            self._require(new.id == old.id + 1, f"Framework attempt {new.id} follows {old.id}")
+            self._require(
+                before.state is State.ATTEMPT_COMPLETED, f"attempt {new.id} began when {before.state} was stored"
+            )
+            self._require(after.state is State.CREATION_PENDING, f"attempt {new.id} is first seen as {after.state}")
+            known = {role.instance_uid for role in old.roles} | {task.instance_uid for _, task in _tasks(before)}
+            fresh = {role.instance_uid for role in new.roles} | {task.instance_uid for _, task in _tasks(after)}
+            self._require(not known & fresh, f"attempt {new.id} reuses instance UIDs")
+            if spec is not None and before.retry.retry_delay_sec is None:
+                self._check_retry("Framework", spec.retry_policy, before, after, retried=True)
+            return
+        if before.state is not State.COMPLETED and after.state is State.COMPLETED and spec is not None:
+            self._check_retry("Framework", spec.retry_policy, before, after, retried=False)
+        if after.state is State.DELETION_REQUESTED:
+            asked = before.state in (State.DELETION_PENDING, State.DELETION_REQUESTED)
+            self._require(asked, f"deletion requested when {before.state} was stored")
+        if old.completion_status is None and new.completion_status is not None and spec is not None:
+            self._check_decision(spec, after)
+
+    def _check_retry(
+        self,
+        what: str,
+        policy: RetryPolicy,
+        before: FrameworkStatus | TaskStatus,
+        after: FrameworkStatus | TaskStatus,
+        *,
+        retried: bool,
+    ) -> None:
+        """Rules 1 to 3 of Retry, word by word."""
+        completion = (before if retried else after).attempt.completion_status
+        assert completion is not None
+        failed = completion.type_name != "Succeeded"
+        attributes = completion.attributes or ()
+        limit, used = policy.max_retry_count, before.retry.accountable_retried_count
+        if completion.code in _NEVER_RETRIED:
+            due, accountable = False, False
+        elif policy.fancy_retry_policy and failed and "Transient" in attributes:
+            due, accountable = True, False
+        elif policy.fancy_retry_policy and failed and "Permanent" in attributes:
+            due, accountable = False, False
+        else:
+            due, accountable = limit == -2 or (failed and (limit == -1 or used < limit)), True
+        self._require(retried == due, f"{what}: retried: {retried}, but {policy} of {completion} says {due}")
+        if retried:
+            counted = after.retry.accountable_retried_count - used
+            self._require(counted == accountable, f"{what}: accountable retries went up by {counted}")
+
+    def _check_decision(self, spec: FrameworkSpec, status: FrameworkStatus) -> None:
+        completion = status.attempt.completion_status
+        assert completion is not None
+        trigger = completion.trigger
+        if trigger is not None:
+            role_spec = spec.role(trigger.task_role_name)
+            if role_spec is None:
+                raise self.world.violation(f"triggered by {trigger}, whose role is not in the spec")
+            policy = role_spec.framework_attempt_completion_policy
+            ended = [task for role, task in _tasks(status) if role.name == trigger.task_role_name and _counts(task)]
+            succeeded = sum(_succeeded(task) for task in ended)
+            expected = {
+                f"FailedTaskCount {len(ended) - succeeded} has reached MinFailedTaskCount "
+                f"{policy.min_failed_task_count} in the TaskRole",
+                f"SucceededTaskCount {succeeded} has reached MinSucceededTaskCount "
+                f"{policy.min_succeeded_task_count} in the TaskRole",
+            }
+            self._require(
+                self.hasty or trigger.message in expected, f"triggered by {trigger}, the status says one of {expected}"
+            )
+        elif completion.code == -210:
+            self._require(spec.execution_type is ExecutionType.STOP, "-210, and nobody asked to stop")
+        elif completion.code == 0:
+            total = sum(role.task_number for role in spec.task_roles)
+            ended_count = sum(_counts(task) for _, task in _tasks(status))
+            self._require(
+                1 <= total == ended_count, f"{ended_count} of {total} Tasks completed, and so has the attempt"
+            )
+        else:
+            self._require(completion.code in (-100, -110), f"the attempt completed with {completion.code}")
+
+    def _check_roles(self, uid: str, before: FrameworkStatus, after: FrameworkStatus) -> None:
+        spec = self._spec(uid, after.observed_generation)
+        roles = {role.name: role for role in after.attempt.roles}
+        for old in before.attempt.roles:
+            new = roles.pop(old.name, None)
+            if new is None or new.instance_uid != old.instance_uid:
+                self._require(all(_has_left(task) for task in old.tasks), f"TaskRole {old.name} was dropped with Tasks")
+                continue
+            for task in old.tasks[len(new.tasks) :]:
+                self._require(_has_left(task), f"{old.name}[{task.index}] was dropped when {task.state} was stored")
+            for was, task in zip(old.tasks, new.tasks, strict=False):
+                where = f"{old.name}[{task.index}]"
+                if task.instance_uid != was.instance_uid:
+                    self._require(_has_left(was), f"{where} was replaced when {was.state} was stored")
+                    self._check_new_task(where, task)
+                else:
+                    role_spec = None if spec is None else spec.role(old.name)
+                    self._check_task(where, was, task, None if role_spec is None else role_spec.task.retry_policy)
+            for task in new.tasks[len(old.tasks) :]:
+                self._check_new_task(f"{old.name}[{task.index}]", task)
+        for role in roles.values():
+            for task in role.tasks:
+                self._check_new_task(f"{role.name}[{task.index}]", task)
+
+    def _check_new_task(self, where: str, task: TaskStatus) -> None:
+        if self.hasty:
+            return
+        self._require(task.state is State.CREATION_PENDING, f"{where} is new and first seen as {task.state}")
+        self._require(not task.deletion_pending, f"{where} is new and deletionPending")
+        self._require(task.attempt.id == 0, f"{where} is new and at attempt {task.attempt.id}")
+
+    def _check_task(self, where: str, before: TaskStatus, after: TaskStatus, policy: RetryPolicy | None) -> None:
+        old, new = before.attempt, after.attempt
+        if new.id != old.id:
+            self._require(new.id == old.id + 1, f"{where}: attempt {new.id} follows {old.id}")
+            self._require(before.state is State.ATTEMPT_COMPLETED, f"{where}: retried when {before.state} was stored")
+            self._require(after.state is State.CREATION_PENDING, f"{where}: retried and first seen as {after.state}")
+            self._require(not before.deletion_pending, f"{where}: retried, and it is deletionPending")
+            if policy is not None:
+                self._check_retry(where, policy, before, after, retried=True)
+            return
+        if after.state is State.DELETION_REQUESTED:
+            asked = before.state in (State.DELETION_PENDING, State.DELETION_REQUESTED)
+            self._require(asked, f"{where}: deletion requested when {before.state} was stored")
+        for field in ("pod_node_name", "pod_ip", "pod_host_ip"):
+            value = getattr(old, field)
+            self._require(not value or getattr(new, field) == value, f"{where}: {field} went back")
+            self._require(value is None or getattr(new, field) is not None, f"{where}: {field} went back to null")
+
+    def _spec(self, uid: str, generation: int | None) -> FrameworkSpec | None:
+        try:
+            return parse_spec(self.world.specs[uid, generation or 0])
+        except (SpecError, KeyError):
+            return None
+
+
+def summary(status: FrameworkStatus) -> str:
+    """A status in one line."""
+    text = f"attempt {status.attempt.id} {_short(status.state)} {_code(status)}".rstrip()
+    for role in status.attempt.roles:
+        tasks = ", ".join(
+            f"{task.attempt.id}:{_short(task.state)}{'!' if task.deletion_pending else ''}{_code(task)}"
+            for task in role.tasks
+        )
+        text += f" | {role.name}: {tasks}"
+    return text
+
+
+def _short(state: State) -> str:
+    return state.value.removeprefix("Attempt") if state is not State.ATTEMPT_COMPLETED else state.value
+
+
+def _code(status: FrameworkStatus | TaskStatus) -> str:
+    completion = status.attempt.completion_status
+    return "" if completion is None else f"({completion.code})"
+
+
+def _tasks(status: FrameworkStatus) -> Iterator[tuple[TaskRoleStatus, TaskStatus]]:
+    return ((role, task) for role in status.attempt.roles for task in role.tasks)
+
+
+def _task_of(status: FrameworkStatus, role_name: str, index: int) -> TaskStatus | None:
+    for role, task in _tasks(status):
+        if role.name == role_name and task.index == index:
+            return task
+    return None
+
+
+def _has_left(task: TaskStatus) -> bool:
+    return task.deletion_pending and task.state is State.COMPLETED
+
+
+def _counts(task: TaskStatus) -> bool:
+    return task.state is State.COMPLETED and not task.deletion_pending
+
+
+def _succeeded(task: TaskStatus) -> bool:
+    completion = task.attempt.completion_status
+    return completion is not None and completion.type_name == "Succeeded"

@@ -1,0 +1,463 @@
+"""One history of a Framework: what users, nodes, networks and clocks do to it, while controllers work on it.
+
+Every operation is complete in itself and takes small numbers, so that a failing history can be shortened by leaving
+operations out. ``finish`` is the fair end: faults stop, and then everything must come to the end that was promised.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.codec import decode_status
+from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
+from frameworkcontroller.api.status import FrameworkStatus, State
+from frameworkcontroller.machine.failure import Classifier
+from frameworkcontroller.machine.model import Kind, Limits
+from tests.support.driver import Controller
+from tests.support.guarantees import Guarantees
+from tests.support.world import Body, Fate, World, is_deleting, name_of, uid_of
+
+NAME: Final = "f"
+LIMITS: Final = Limits(
+    object_local_cache_creation_timeout_sec=300,
+    framework_completed_retain_sec=10_000,
+    framework_min_retry_delay_sec_for_transient_conflict_failed=5,
+    framework_max_retry_delay_sec_for_transient_conflict_failed=20,
+    classifier=Classifier(),
+)
+EXIT_CODES: Final = (0, 1, 200, 201, 210)
+_SYNCS_TO_REST: Final = 100
+_STEPS_TO_SETTLE: Final = 20_000
+_WAKES_TO_END: Final = 60
+
+
+class History:
+    """A world, the Framework ``f`` in it, and one or two controllers."""
+
+    def __init__(self, seed: int = 0, *, thorough: bool = False, limits: Limits = LIMITS) -> None:
+        """``thorough``: controllers look at every Task each time."""
+        self.world = World()
+        self.guarantees = Guarantees(self.world, limits)
+        self._seeds = random.Random(seed)
+        self._limits = limits
+        self._thorough = thorough
+        self._clock_was_put_back = False
+        self._node_is_lost = False
+        self.controllers = [self._start("A")]
+
+    # --- what there is ---
+
+    @property
+    def framework(self) -> Body | None:
+        """The live Framework."""
+        return self.world.objects[Kind.FRAMEWORK].get(NAME)
+
+    @property
+    def status(self) -> FrameworkStatus | None:
+        """Its stored status."""
+        return None if self.framework is None else decode_status(self.framework.get("status"))
+
+    @property
+    def spec(self) -> FrameworkSpec | None:
+        """Its spec, if it can be run."""
+        try:
+            return None if self.framework is None else parse_spec(self.framework["spec"])
+        except SpecError:
+            return None
+
+    def pods(self) -> list[Body]:
+        """The live Pods that a controller has created."""
+        return [pod for pod in self.world.objects[Kind.POD].values() if self.guarantees.is_ours(pod)]
+
+    # --- controllers ---
+
+    def _start(self, name: str) -> Controller:
+        controller = Controller(self.world, self.guarantees, NAME, self._limits, self._seeds.getrandbits(32), name)
+        controller.thorough = self._thorough
+        return controller
+
+    def run(self, which: int, steps: int) -> None:
+        """A controller takes some small steps."""
+        controller = self.controllers[which % len(self.controllers)]
+        for _ in range(steps):
+            if not controller.due:
+                break
+            controller.step()
+
+    def crash(self, which: int) -> None:
+        """A controller is killed where it stands, and started anew."""
+        position = which % len(self.controllers)
+        name = self.controllers[position].label
+        self.world.tell(f"[{name}] is killed and started anew")
+        self.controllers[position] = self._start(name)
+
+    def start_second(self) -> None:
+        """A second controller works at the same time."""
+        if len(self.controllers) == 1:
+            self.world.tell("[B] is started beside [A]")
+            self.guarantees.loose = True
+            self.controllers.append(self._start("B"))
+
+    def breathe(self, *, lazy: bool, hasty: bool, actions: int) -> None:
+        """Let statuses wait to be written, or not; and bound how many actions a sync starts."""
+        self.guarantees.hasty |= hasty
+        for controller in self.controllers:
+            controller.lazy = lazy
+            controller.hasty = hasty
+            controller.slice = actions
+
+    def rest(self, which: int) -> None:
+        """A controller that sees and hears nothing new must come to rest."""
+        self.world.fates.clear()
+        controller = self.controllers[which % len(self.controllers)]
+        begun = controller.syncs
+        while controller.due:
+            controller.step()
+            if controller.syncs > begun + _SYNCS_TO_REST:
+                raise self.world.violation("Hot loop: a controller works on, and nothing changes")
+
+    # --- caches, requests, time ---
+
+    def deliver(self, which: int, kind: int, count: int) -> None:
+        """A cache sees some more events."""
+        self.controllers[which % len(self.controllers)].deliver(list(Kind)[kind % 3], count)
+
+    def relist(self, which: int, kind: int) -> None:
+        """A cache jumps to what there is now."""
+        self.controllers[which % len(self.controllers)].relist(list(Kind)[kind % 3])
+
+    def fail(self, fate: Fate) -> None:
+        """A request of a controller, one of the next, meets this fate."""
+        self.world.fates.append(fate)
+
+    def execute_late(self) -> None:
+        """A request that was given up is executed."""
+        if self.world.late:
+            self.guarantees.loose = True
+            self.world.execute_late()
+
+    def tick(self, seconds: int) -> None:
+        """Time passes; or the clock is put back."""
+        self.world.now += seconds
+        self.world.tell(f"the clock goes by {seconds}s")
+        for controller in self.controllers:
+            controller.put_back(max(0, -seconds))
+        self._clock_was_put_back |= seconds < 0
+
+    def wait(self, seconds: int) -> None:
+        """All do what they have to do, and time passes until a controller wakes up by itself, if that is near."""
+        self.settle()
+        wakes = [controller.wake_at for controller in self.controllers if controller.wake_at is not None]
+        if wakes and min(wakes) <= self.world.now + seconds:
+            self.world.now = min(wakes)
+            self.settle()
+
+    def collect(self, steps: int) -> None:
+        """The garbage collector takes some steps."""
+        for _ in range(steps):
+            if not self.world.collect():
+                break
+
+    # --- nodes ---
+
+    def kubelet(self, which: int, what: str, code: int = 0) -> None:
+        """A node says how one of its Pods fares."""
+        pods = sorted(self.world.objects[Kind.POD].values(), key=name_of)
+        if pods:
+            self._fare(pods[which % len(pods)], what, code)
+
+    def lose_node(self, *, lost: bool) -> None:
+        """The nodes are gone, and no Pod on them ends, or they are back."""
+        if lost != self._node_is_lost:
+            self.world.tell("the nodes are lost" if lost else "the nodes are back")
+            self._node_is_lost = lost
+
+    def _fare(self, pod: Body, what: str, code: int) -> None:
+        name, phase = name_of(pod), pod["status"]["phase"]
+        ended = phase in ("Succeeded", "Failed")
+        if what == "remove":
+            if is_deleting(pod) and not self._node_is_lost:
+                self.world.tell(f"node: {name} is gone")
+                self.world.remove(Kind.POD, name)
+        elif ended:
+            return
+        elif what == "bind":
+            self.world.pod(name, node="node-1")
+        elif what == "end":
+            self.world.tell(f"node: {name} ends with {code}")
+            self.world.pod(name, node="node-1", phase="Failed" if code else "Succeeded", exit_code=code)
+        else:
+            self.world.tell(f"node: {name} is {what}")
+            self.world.pod(name, node="node-1", phase=what)
+
+    # --- users ---
+
+    def create(self, spec: Body) -> None:
+        """The user creates the Framework, if there is none."""
+        if self.framework is None:
+            self.world.tell(f"user: create {spec}")
+            self.world.create(Kind.FRAMEWORK, {"metadata": {"name": NAME}, "spec": spec})
+
+    def delete(self, *, foreground: bool) -> None:
+        """The user deletes the Framework."""
+        if self.framework is not None:
+            if not foreground and not is_deleting(self.framework):
+                self.guarantees.abandoned.add(uid_of(self.framework))
+            self.world.tell(f"user: delete the Framework{' in the foreground' if foreground else ''}")
+            self.world.delete(Kind.FRAMEWORK, NAME, foreground=foreground)
+
+    def edit(self, what: str, change: Callable[[Body], None]) -> None:
+        """The user edits the spec."""
+        if self.framework is not None:
+            self.world.tell(f"user: {what}")
+            self.world.edit(Kind.FRAMEWORK, NAME, lambda body: change(body["spec"]))
+
+    def rescale(self, role: str, number: int) -> None:
+        """The user sets how many Tasks a role has; it is added if it is not there."""
+
+        def change(spec: Body) -> None:
+            found = _role(spec, role)
+            if found is None:
+                spec["taskRoles"].append({"name": role, "taskNumber": number})
+            else:
+                found["taskNumber"] = number
+
+        self.edit(f"rescale {role} to {number}", change)
+
+    def drop(self, role: str) -> None:
+        """The user takes a role out."""
+
+        def change(spec: Body) -> None:
+            spec["taskRoles"] = [item for item in spec["taskRoles"] if item["name"] != role]
+
+        self.edit(f"drop {role}", change)
+
+    def set_retry(self, role: str | None, *, fancy: bool, limit: int) -> None:
+        """The user changes a retry policy."""
+
+        def change(spec: Body) -> None:
+            target = spec if role is None else _role(spec, role)
+            if target is not None and role is not None:
+                target = target.setdefault("task", {})
+            if target is not None:
+                target["retryPolicy"] = {"fancyRetryPolicy": fancy, "maxRetryCount": limit}
+
+        self.edit(f"retry policy of {role or 'the Framework'}: fancy {fancy}, {limit}", change)
+
+    def set_completion(self, role: str, failed: int, succeeded: int) -> None:
+        """The user changes a completion policy."""
+
+        def change(spec: Body) -> None:
+            found = _role(spec, role)
+            if found is not None:
+                policy = {"minFailedTaskCount": failed, "minSucceededTaskCount": succeeded}
+                found["frameworkAttemptCompletionPolicy"] = policy
+
+        self.edit(f"completion policy of {role}: {failed} failed, {succeeded} succeeded", change)
+
+    def set_timeout(self, role: str, seconds: int | None) -> None:
+        """The user changes podGracefulDeletionTimeoutSec."""
+
+        def change(spec: Body) -> None:
+            found = _role(spec, role)
+            if found is not None:
+                found.setdefault("task", {})["podGracefulDeletionTimeoutSec"] = seconds
+
+        self.edit(f"podGracefulDeletionTimeoutSec of {role}: {seconds}", change)
+
+    def execute(self, wanted: str) -> None:
+        """The user changes executionType, where that is supported."""
+        if self.framework is not None:
+            now = self.framework["spec"].get("executionType", "Start")
+            if (now, wanted) in (("Create", "Start"), ("Create", "Stop"), ("Start", "Stop")):
+                self.edit(f"executionType {wanted}", lambda spec: spec.update(executionType=wanted))
+
+    def break_spec(self, *, broken: bool) -> None:
+        """The user makes the spec one that no schema has refused but that cannot be run; or mends it."""
+        retry: Body = {"maxRetryCount": -7} if broken else {}
+        if self.framework is not None and broken != (self.spec is None):
+            self.edit("break the spec" if broken else "mend the spec", lambda spec: spec.update(retryPolicy=retry))
+
+    def annotate(self) -> None:
+        """Somebody changes metadata that is none of ours."""
+        if self.framework is not None:
+            self.world.tell("somebody annotates the Framework")
+            self.world.edit(Kind.FRAMEWORK, NAME, lambda body: body["metadata"].update(annotations={"x": "y"}))
+
+    def delete_pod(self, which: int, *, force: bool) -> None:
+        """Somebody deletes a Pod."""
+        pods = sorted(self.pods(), key=name_of)
+        if pods:
+            name = name_of(pods[which % len(pods)])
+            self.world.tell(f"somebody deletes {name}{' by force' if force else ''}")
+            self.world.delete(Kind.POD, name, grace=0 if force else None)
+
+    def delete_configmap(self) -> None:
+        """Somebody deletes the attempt's ConfigMap."""
+        name = names.configmap_name(NAME)
+        body = self.world.objects[Kind.CONFIGMAP].get(name)
+        if body is not None and self.guarantees.is_ours(body):
+            self.world.tell("somebody deletes the ConfigMap")
+            self.world.delete(Kind.CONFIGMAP, name, foreground=True)
+
+    def unlabel(self, which: int) -> None:
+        """Somebody takes the label off a Pod, or the ConfigMap, by which it is watched."""
+        candidates = [
+            pod for pod in sorted(self.pods(), key=name_of) if pod["status"]["phase"] in ("Pending", "Running")
+        ]
+        candidates += [body for body in self.world.objects[Kind.CONFIGMAP].values() if self.guarantees.is_ours(body)]
+        candidates = [body for body in candidates if not is_deleting(body)]
+        if candidates:
+            body = candidates[which % len(candidates)]
+            kind = Kind.POD if "spec" in body else Kind.CONFIGMAP
+            self.world.tell(f"somebody unlabels {name_of(body)}")
+            self.world.edit(kind, name_of(body), lambda found: found["metadata"].update(labels={}))
+
+    def intrude(self, name: str, *, labelled: bool) -> None:
+        """Somebody creates an object of a name that the Framework needs."""
+        kind = Kind.CONFIGMAP if name == names.configmap_name(NAME) else Kind.POD
+        if name not in self.world.objects[kind]:
+            self.world.tell(f"somebody creates a foreign {kind} {name}")
+            labels = {names.FRAMEWORK_NAME: NAME} if labelled else {}
+            body: Body = {"metadata": {"name": name, "labels": labels}}
+            if kind is Kind.POD:
+                body["spec"] = {}
+            quota, self.world.pod_quota = self.world.pod_quota, None
+            self.world.create(kind, body)
+            self.world.pod_quota = quota
+
+    def relabel(self) -> None:
+        """The labels that were taken off are put back."""
+        for kind in (Kind.POD, Kind.CONFIGMAP):
+            for body in list(self.world.objects[kind].values()):
+                if self.guarantees.is_ours(body) and not body["metadata"]["labels"]:
+                    self.world.edit(kind, name_of(body), _label)
+
+    def retreat(self) -> None:
+        """What is foreign goes away."""
+        for kind in (Kind.POD, Kind.CONFIGMAP):
+            for body in list(self.world.objects[kind].values()):
+                if not self.guarantees.is_ours(body):
+                    self.world.tell(f"the foreign {kind} {name_of(body)} goes")
+                    self.world.remove(kind, name_of(body))
+
+    def set_quota(self, pods: int | None) -> None:
+        """The administrator limits how many Pods there may be."""
+        self.world.tell(f"quota: {pods} Pods")
+        self.world.pod_quota = pods
+
+    # --- the fair end ---
+
+    def settle(self) -> None:
+        """All caches, collectors, nodes and controllers do what they have to do, at one moment, until all is still."""
+        self.world.fates.clear()
+        for step in range(_STEPS_TO_SETTLE):
+            moved = self.world.collect()
+            for pod in list(self.world.objects[Kind.POD].values()):
+                if is_deleting(pod) and not self._node_is_lost:
+                    self.world.remove(Kind.POD, name_of(pod))
+                    moved = True
+            for controller in self.controllers:
+                controller.catch_up()
+                if controller.due:
+                    controller.step()
+                    moved = True
+            if not moved:
+                break
+            if step == _STEPS_TO_SETTLE - 1:
+                raise self.world.violation("Hot loop: nothing settles")
+        for controller in self.controllers:
+            controller.probe(alarms=not self._clock_was_put_back)
+
+    def finish(self) -> None:
+        """Faults stop, obstacles go: check that everything comes to the end that was promised."""
+        self.world.tell("--- the fair end ---")
+        self.breathe(lazy=False, hasty=False, actions=100)
+        self.lose_node(lost=False)
+        self.world.fates.clear()
+        self.guarantees.loose |= bool(self.world.late)
+        while self.world.execute_late():
+            pass
+        self.world.late.clear()
+        self.settle()
+        del self.controllers[1:]
+        self.set_quota(None)
+        self.retreat()
+        self.relabel()
+        self.break_spec(broken=False)
+        self.execute("Start")
+        self._until("all Tasks run or are completed", self._is_running, step=self._all_pods_run)
+        if self._must_complete_by_itself():
+            self._until("the Framework completes by itself", self._is_completed, step=self._all_pods_succeed)
+        self.execute("Stop")
+        self._until("the Framework is completed after Stop", self._is_completed, step=lambda: None)
+        self._nothing_is_left()
+        self._until("the Framework is deleted after its retention", lambda: self.framework is None, step=lambda: None)
+        self._nothing_is_left()
+
+    def _until(self, what: str, holds: Callable[[], bool], *, step: Callable[[], None]) -> None:
+        for _ in range(_WAKES_TO_END):
+            step()
+            self.settle()
+            if self.framework is None or holds():
+                self.guarantees.look_at_pods()
+                return
+            (controller,) = self.controllers
+            if controller.wake_at is not None:
+                self.world.now = max(self.world.now, controller.wake_at)
+        raise self.world.violation(f"It does not come about: {what}")
+
+    def _is_running(self) -> bool:
+        status, spec = self.status, self.spec
+        if status is None or spec is None:
+            return False
+        if status.state is State.COMPLETED:
+            return True
+        if status.attempt.completion_status is not None or status.retry.retry_delay_sec is not None:
+            return False
+        states = {
+            role.name: [task.state for task in role.tasks if not task.deletion_pending] for role in status.attempt.roles
+        }
+        return states == {role.name: states.get(role.name) for role in spec.task_roles} and all(
+            len(states[role.name]) == role.task_number
+            and all(state in (State.RUNNING, State.COMPLETED) for state in states[role.name])
+            for role in spec.task_roles
+        )
+
+    def _is_completed(self) -> bool:
+        return self.status is not None and self.status.state is State.COMPLETED
+
+    def _must_complete_by_itself(self) -> bool:
+        spec = self.spec
+        return (
+            spec is not None
+            and spec.task_count > 0
+            and spec.retry_policy.max_retry_count != -2
+            and all(role.task.retry_policy.max_retry_count != -2 for role in spec.task_roles)
+        )
+
+    def _all_pods_run(self) -> None:
+        for pod in self.pods():
+            if pod["status"]["phase"] in ("Pending", "Unknown"):
+                self._fare(pod, "Running", 0)
+
+    def _all_pods_succeed(self) -> None:
+        for pod in self.pods():
+            self._fare(pod, "end", 0)
+
+    def _nothing_is_left(self) -> None:
+        left = [name_of(body) for kind in (Kind.POD, Kind.CONFIGMAP) for body in self.world.objects[kind].values()]
+        if left:
+            raise self.world.violation(f"Left over: {left}")
+
+
+def _label(body: Body) -> None:
+    body["metadata"]["labels"] = {names.FRAMEWORK_NAME: NAME}
+
+
+def _role(spec: Body, name: str) -> Body | None:
+    found: Any = next((role for role in spec["taskRoles"] if role["name"] == name), None)
+    return found  # type: ignore[no-any-return]

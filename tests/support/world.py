@@ -1,0 +1,374 @@
+"""A model of the cluster around the machine: an API server with its garbage collector and kubelets.
+
+Small enough to be read at once, because tests judge the machine by it. It keeps what matters to a controller: names are
+unique, every change has a resourceVersion, spec changes have a generation, deletion is graceful (Pods) or waits for a
+finalizer (ConfigMaps, Frameworks deleted in the foreground), and what has lost its owner is collected, later.
+
+A Pod counts as running from its creation until it is removed here: that is the strictest reading of the guarantees.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+from typing import Any, Final
+
+import orjson
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.machine.model import Kind
+
+Body = dict[str, Any]
+
+EPOCH: Final = 1_700_000_000
+NAMESPACE: Final = "ns"
+QUOTA_TEXT: Final = 'pods "%s" is forbidden: exceeded quota: q, requested: pods=1, used: pods=%d, limited: pods=%d'
+_GRACE_SEC: Final = 30
+_TERMINAL: Final = ("Succeeded", "Failed")
+
+
+class Violation(AssertionError):
+    """The world is as it must never be. The text ends in the story of how that came."""
+
+
+class ApiRefusal(Exception):
+    """The API server's answer is no."""
+
+    def __init__(self, code: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+
+    @property
+    def status_json(self) -> bytes:
+        """The Status object of the answer."""
+        return orjson.dumps({"kind": "Status", "code": self.code, "reason": self.reason, "message": self.message})
+
+
+class Lost(Exception):
+    """No answer came: the request may have been executed."""
+
+
+class Fate(StrEnum):
+    """What becomes of a controller's next request."""
+
+    LOST = "is lost on its way"
+    ANSWER_LOST = "is executed, its answer is lost"
+    LATE = "is given up and executed later"
+    BAD_REQUEST = "is refused with 400"
+    FORBIDDEN = "is refused with 403"
+    TOO_LARGE = "is refused with 413"
+    INVALID = "is refused with 422"
+    QUOTA = "is refused for want of quota"
+    UNRECOGNIZED = "is refused with 400, transiently"
+    TOO_MANY = "is refused with 429"
+
+
+_REFUSALS: Final = {
+    Fate.BAD_REQUEST: (400, "BadRequest", "the object is bad"),
+    Fate.FORBIDDEN: (403, "Forbidden", "a webhook says no"),
+    Fate.TOO_LARGE: (413, "RequestEntityTooLarge", "the object is too large"),
+    Fate.INVALID: (422, "Invalid", "the object is invalid"),
+    Fate.QUOTA: (403, "Forbidden", "forbidden: exceeded quota: q"),
+    Fate.UNRECOGNIZED: (400, "BadRequest", "the object provided is unrecognized"),
+    Fate.TOO_MANY: (429, "TooManyRequests", "try again later"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One change of one object: its state after it (or, if it was removed, its last one)."""
+
+    name: str
+    raw: bytes
+    removed: bool
+
+
+class World:
+    """The cluster, and the record of what happened in it. ``now`` is its one clock, in seconds since the epoch."""
+
+    def __init__(self) -> None:
+        self.now: float = EPOCH
+        self.objects: dict[Kind, dict[str, Body]] = {kind: {} for kind in Kind}
+        self.events: dict[Kind, list[Event]] = {kind: [] for kind in Kind}
+        self.specs: dict[tuple[str, int], Body] = {}
+        """Every spec that a Framework (by UID) ever had, by generation."""
+        self.pod_quota: int | None = None
+        self.fates: deque[Fate] = deque()
+        self.late: list[tuple[str, Callable[[], object]]] = []
+        self.gone: set[str] = set()
+        """UIDs of all objects that were removed."""
+        self.story: list[str] = []
+        self.violated = False
+        self.watcher: Callable[[], None] = lambda: None
+        """Called after every change of any object."""
+        self._version = 0
+        self._count = 0
+
+    # --- telling ---
+
+    def tell(self, text: str) -> None:
+        """Add a line to the story."""
+        self.story.append(f"{self.now - EPOCH:7.1f}s  {text}")
+
+    def violation(self, text: str) -> Violation:
+        """What to raise when ``text`` is so."""
+        self.violated = True
+        told: list[str] = []
+        for line, repeats in groupby(self.story):
+            times = sum(1 for _ in repeats)
+            told.append(line if times == 1 else f"{line} ({times} times)")
+        return Violation("\n".join([text, "The story:", *told]))
+
+    # --- reading ---
+
+    def get(self, kind: Kind, name: str) -> Body:
+        """The live object of that name.
+
+        Raises:
+            ApiRefusal: 404.
+        """
+        found = self.objects[kind].get(name)
+        if found is None:
+            raise ApiRefusal(404, "NotFound", f'{kind} "{name}" not found')
+        return found
+
+    def find(self, kind: Kind, uid: str) -> Body | None:
+        """The live object of that UID."""
+        return next((body for body in self.objects[kind].values() if uid_of(body) == uid), None)
+
+    def owned(self, kind: Kind, owner_uid: str) -> Iterator[Body]:
+        """The live objects that the object of ``owner_uid`` controls."""
+        return (body for body in list(self.objects[kind].values()) if controller_of(body) == owner_uid)
+
+    # --- requests ---
+
+    def request(self, what: str, execute: Callable[[], Any]) -> Any:
+        """Execute a controller's request as fate has it.
+
+        Raises:
+            Lost: there is no answer.
+            ApiRefusal: the answer is no.
+        """
+        fate = self.fates.popleft() if self.fates else None
+        if fate is None:
+            return execute()
+        self.tell(f"{what} {fate}")
+        if fate in _REFUSALS:
+            raise ApiRefusal(*_REFUSALS[fate])
+        if fate is Fate.ANSWER_LOST:
+            with suppress(ApiRefusal):
+                execute()
+        elif fate is Fate.LATE:
+            self.late.append((what, execute))
+        raise Lost(what)
+
+    def execute_late(self) -> bool:
+        """The first request that its sender has given up, and that can be executed now, is; False if there is none."""
+        for position, (what, execute) in enumerate(self.late):
+            try:
+                execute()
+            except ApiRefusal:
+                continue
+            del self.late[position]
+            self.tell(f"(late) {what}")
+            return True
+        return False
+
+    def create(self, kind: Kind, body: Body, *, made: Callable[[Body], None] | None = None) -> Body:
+        """Create an object; ``made`` is told of it before anybody else.
+
+        Raises:
+            ApiRefusal: the name is taken, or there is no quota for it.
+        """
+        name = body["metadata"]["name"]
+        if name in self.objects[kind]:
+            raise ApiRefusal(409, "AlreadyExists", f'{kind} "{name}" already exists')
+        pods = len(self.objects[Kind.POD])
+        if kind is Kind.POD and self.pod_quota is not None and pods >= self.pod_quota:
+            raise ApiRefusal(403, "Forbidden", QUOTA_TEXT % (name, pods, self.pod_quota))
+        self._count += 1
+        body = orjson.loads(orjson.dumps(body))
+        body["metadata"] |= {
+            "uid": f"{kind.lower()}-{self._count}",
+            "creationTimestamp": format_time(int(self.now)),
+            "namespace": NAMESPACE,
+        }
+        if kind is Kind.POD:
+            body["spec"] = body.get("spec") or {}
+            body["status"] = {"phase": "Pending"}
+        if kind is Kind.FRAMEWORK:
+            body["metadata"]["generation"] = 1
+            body.pop("status", None)
+        if made is not None:
+            made(body)
+        self.objects[kind][name] = body
+        self._changed(kind, body)
+        return body
+
+    def edit(self, kind: Kind, name: str, change: Callable[[Body], None]) -> None:
+        """Change an object; a Framework's generation follows its spec."""
+        body = self.get(kind, name)
+        spec = orjson.dumps(body.get("spec"))
+        change(body)
+        if kind is Kind.FRAMEWORK and orjson.dumps(body.get("spec")) != spec:
+            body["metadata"]["generation"] += 1
+        self._changed(kind, body)
+
+    def write_status(self, name: str, uid: str, generation: int, version: str, status: bytes) -> str:
+        """Write a Framework's status if it is still as the writer knows it; the new resourceVersion.
+
+        Raises:
+            ApiRefusal: it is not there, or a guard failed.
+        """
+        body = self.get(Kind.FRAMEWORK, name)
+        metadata = body["metadata"]
+        if (metadata["uid"], metadata["generation"], metadata["resourceVersion"]) != (uid, generation, version):
+            raise ApiRefusal(422, "Invalid", "the server rejected our request due to an error in our request")
+        body["status"] = orjson.loads(status)
+        self._changed(Kind.FRAMEWORK, body)
+        return str(metadata["resourceVersion"])
+
+    def delete(
+        self, kind: Kind, name: str, *, uid: str | None = None, grace: int | None = None, foreground: bool = False
+    ) -> None:
+        """Delete an object.
+
+        Raises:
+            ApiRefusal: it is not there, or has another UID.
+        """
+        body = self.get(kind, name)
+        metadata = body["metadata"]
+        if uid is not None and metadata["uid"] != uid:
+            raise ApiRefusal(409, "Conflict", f"the UID in the precondition ({uid}) does not match {metadata['uid']}")
+        if kind is Kind.POD:
+            self._delete_pod(body, grace)
+            return
+        finalizers = metadata.setdefault("finalizers", [])
+        if foreground and names.FOREGROUND_FINALIZER not in finalizers:
+            finalizers.append(names.FOREGROUND_FINALIZER)
+        if not finalizers:
+            self.remove(kind, name)
+        elif "deletionTimestamp" not in metadata:
+            metadata["deletionTimestamp"] = format_time(int(self.now))
+            metadata["deletionGracePeriodSeconds"] = 0
+            if kind is Kind.FRAMEWORK:
+                metadata["generation"] += 1
+            self._changed(kind, body)
+
+    def _delete_pod(self, body: Body, grace: int | None) -> None:
+        metadata = body["metadata"]
+        if grace is None:
+            grace = body["spec"].get("terminationGracePeriodSeconds", _GRACE_SEC)
+        if not body["spec"].get("nodeName") or body["status"]["phase"] in _TERMINAL:
+            grace = 0
+        if grace == 0:
+            self.remove(Kind.POD, metadata["name"])
+        elif "deletionTimestamp" not in metadata or grace < metadata["deletionGracePeriodSeconds"]:
+            metadata["deletionTimestamp"] = format_time(int(self.now) + grace)
+            metadata["deletionGracePeriodSeconds"] = grace
+            self._changed(Kind.POD, body)
+
+    def remove(self, kind: Kind, name: str) -> None:
+        """Remove an object from storage: it is gone for good."""
+        body = self.objects[kind].pop(name)
+        self.gone.add(uid_of(body))
+        self._changed(kind, body, removed=True)
+
+    def _changed(self, kind: Kind, body: Body, *, removed: bool = False) -> None:
+        self._version += 1
+        metadata = body["metadata"]
+        metadata["resourceVersion"] = str(self._version)
+        if kind is Kind.FRAMEWORK and not removed:
+            self.specs.setdefault((metadata["uid"], metadata["generation"]), orjson.loads(orjson.dumps(body["spec"])))
+        self.events[kind].append(Event(metadata["name"], orjson.dumps(body), removed))
+        self.watcher()
+
+    # --- the garbage collector ---
+
+    def collect(self) -> bool:
+        """One step of the garbage collector; False if it has nothing to do."""
+        for kind, owners, dependents in (
+            (Kind.POD, Kind.CONFIGMAP, None),
+            (Kind.CONFIGMAP, Kind.FRAMEWORK, Kind.POD),
+            (Kind.FRAMEWORK, None, Kind.CONFIGMAP),
+        ):
+            for body in list(self.objects[kind].values()):
+                owner = controller_of(body)
+                if owners and owner in self.gone and not is_deleting(body):
+                    self.tell(f"GC deletes {kind} {name_of(body)}, whose owner is gone")
+                    self.delete(kind, name_of(body), uid=uid_of(body))
+                    return True
+                if dependents and is_deleting(body) and self._collect_dependents(kind, body, dependents):
+                    return True
+        return False
+
+    def _collect_dependents(self, kind: Kind, body: Body, dependents: Kind) -> bool:
+        if names.FOREGROUND_FINALIZER not in body["metadata"].get("finalizers", ()):
+            return False
+        left = list(self.owned(dependents, uid_of(body)))
+        for dependent in left:
+            if not is_deleting(dependent):
+                self.tell(f"GC deletes {dependents} {name_of(dependent)}, as {kind} {name_of(body)} is being deleted")
+                self.delete(dependents, name_of(dependent), uid=uid_of(dependent), foreground=True)
+                return True
+        if left:
+            return False
+        self.tell(f"GC lets {kind} {name_of(body)} go")
+        self.remove(kind, name_of(body))
+        return True
+
+    # --- the kubelets ---
+
+    def pod(self, name: str, *, node: str = "", phase: str = "", exit_code: int = 0, unknown: bool = False) -> None:
+        """A Pod's node and kubelet say how it fares: bound to ``node``, in ``phase``."""
+        body = self.get(Kind.POD, name)
+        if node:
+            body["spec"]["nodeName"] = node
+        status = body["status"]
+        if phase:
+            status["phase"] = phase
+        if phase == "Running":
+            status |= {"podIP": f"10.0.0.{int(uid_of(body).split('-')[1])}", "hostIP": "192.168.0.1"}
+        if phase in _TERMINAL:
+            ended = {"exitCode": exit_code, "reason": "Error" if exit_code else "Completed"}
+            ended["finishedAt"] = format_time(int(self.now))
+            status["containerStatuses"] = [{"name": "main", "state": {"terminated": ended}}]
+        self._changed(Kind.POD, body)
+
+
+# --- what objects say of themselves -----------------------------------------------------------------------------
+
+
+def uid_of(body: Body) -> str:
+    """The object's UID."""
+    return str(body["metadata"]["uid"])
+
+
+def name_of(body: Body) -> str:
+    """The object's name."""
+    return str(body["metadata"]["name"])
+
+
+def is_deleting(body: Body) -> bool:
+    """Whether the object is being deleted."""
+    return "deletionTimestamp" in body["metadata"]
+
+
+def controller_of(body: Body) -> str | None:
+    """UID of the object that controls this one."""
+    for reference in body["metadata"].get("ownerReferences") or ():
+        if reference.get("controller"):
+            return str(reference["uid"])
+    return None
+
+
+def mark_of(body: Body, annotation: str) -> str:
+    """An FC_ annotation of the object, "" if it has none."""
+    return str((body["metadata"].get("annotations") or {}).get(annotation, ""))
