@@ -18,7 +18,7 @@ from frameworkcontroller.local.apiserver.registry import Registry
 from frameworkcontroller.local.apiserver.storage import Storage
 from frameworkcontroller.local.apiserver.strategy import Strategy
 
-NAMES = [f"o{number}" for number in range(3)]
+NAMES = [f"o{number}" for number in range(4)]
 KINDS = ["ConfigMap", "Pod"]
 POLICIES: list[Propagation | None] = [None, "Background", "Foreground", "Orphan"]
 COLLECTOR = "garbage-collector"
@@ -50,9 +50,15 @@ class CollectorMachine(RuleBasedStateMachine):
     def find(self, kind: str, name: str) -> Record | None:
         return self.storage.get(self.endpoints[kind].resource, f"ns/{name}")
 
-    def references(self, owners: list[tuple[str, str, bool]]) -> list[dict[str, object]]:
+    def references(self, dependent: str, owners: list[tuple[str, str, bool]]) -> list[dict[str, object]]:
+        """References to those owners whose names come before the dependent's.
+
+        So there are no circles: objects that own each other can wait for each other for ever, as on a real cluster.
+        """
         found: dict[str, dict[str, object]] = {}
         for kind, name, block in owners:
+            if name >= dependent:
+                continue
             record = self.find(kind, name)
             if record is not None:
                 uid = record.uid
@@ -77,7 +83,7 @@ class CollectorMachine(RuleBasedStateMachine):
         if self.find(kind, name) is not None:
             return
         body: dict[str, object] = {
-            "metadata": {"name": name, "ownerReferences": self.references(owners), "finalizers": finalizers}
+            "metadata": {"name": name, "ownerReferences": self.references(name, owners), "finalizers": finalizers}
         }
         if kind == "Pod":
             body["spec"] = {"containers": [{"name": "c", "image": "none"}]}
@@ -103,7 +109,7 @@ class CollectorMachine(RuleBasedStateMachine):
         if record is not None:
             endpoint = self.endpoints[kind]
             obj = endpoint.document(record)
-            obj["metadata"]["ownerReferences"] = self.references(owners)
+            obj["metadata"]["ownerReferences"] = self.references(name, owners)
             self.registry.write(endpoint, record, obj, user)
 
     @rule(kind=st.sampled_from(KINDS), name=st.sampled_from(NAMES))

@@ -184,17 +184,20 @@ class GarbageCollector:
         self._modify(endpoint, record, drop)
 
     def _modify(self, endpoint: Endpoint, record: Record, change: Callable[[Json], None]) -> None:
-        obj = endpoint.document(record)
-        change(obj["metadata"])
-        self._registry.store(endpoint, record, obj, Call("patch", _AGENT, _AGENT))
+        # An object may be its own dependent, and so have been modified since ``record``.
+        current = self._registry.storage.get(record.resource, record.key)
+        if current is not None and current.uid == record.uid:
+            obj = endpoint.document(current)
+            change(obj["metadata"])
+            self._registry.store(endpoint, current, obj, Call("patch", _AGENT, _AGENT))
 
 
 def _without_owners(uids: set[str]) -> Callable[[Json], None]:
     def change(metadata: Json) -> None:
-        kept: list[dict[str, Any]] = [one for one in metadata["ownerReferences"] if one.get("uid") not in uids]
-        metadata["ownerReferences"] = kept
-        if not kept:
-            del metadata["ownerReferences"]
+        references: list[dict[str, Any]] = metadata.pop("ownerReferences", [])
+        kept = [one for one in references if one.get("uid") not in uids]
+        if kept:
+            metadata["ownerReferences"] = kept
 
     return change
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from frameworkcontroller.local.apiserver.deletion import Propagation
 from frameworkcontroller.local.apiserver.records import Record
 from tests.support.registry import Inside, owner_reference
 
@@ -51,6 +52,16 @@ def test_owners_in_a_circle_do_not_wait_for_each_other(inside: Inside) -> None:
     inside.settle()
     assert inside.find("ConfigMap", "first") is None
     assert inside.find("ConfigMap", "second") is None
+
+
+@pytest.mark.parametrize("propagation", ["Background", "Orphan"])  # with Foreground it waits for itself, there as here
+def test_an_object_that_owns_itself_can_go(inside: Inside, propagation: Propagation) -> None:
+    itself = inside.create("ConfigMap", "itself")
+    inside.change("ConfigMap", "itself", {"metadata": {"ownerReferences": [owner_reference(itself, "ConfigMap")]}})
+    inside.settle()
+    inside.delete("ConfigMap", "itself", propagation)
+    inside.settle()
+    assert inside.find("ConfigMap", "itself") is None
 
 
 def test_what_does_not_block_goes_after_its_owner(inside: Inside) -> None:
