@@ -6,11 +6,12 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support import deadline
 from tests.support.realcluster import ASSETS, VERSIONS, find_assets
 from tests.support.virtual_clock import VirtualClockLoop
 
@@ -84,6 +85,20 @@ def pytest_asyncio_loop_factories(
         else:
             factories["real"] = asyncio.new_event_loop
     return factories
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_set_timer(settings: Any) -> bool:
+    """pytest-timeout's settings, with an end that no event loop swallows."""
+    deadline.start(settings.timeout)
+    return True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_cancel_timer() -> bool:
+    """Goes with `pytest_timeout_set_timer`."""
+    deadline.stop()
+    return True
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

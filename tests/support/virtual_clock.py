@@ -72,6 +72,7 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
         self._now = START
         self._order = count()
         self._settlers: list[asyncio.Future[None]] = []
+        self._interruption: BaseException | None = None
         self._outside = 0
         self._outside_since = 0.0
         self._processes: set[asyncio.SubprocessTransport] = set()
@@ -95,6 +96,10 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
         waiter: asyncio.Future[None] = self.create_future()
         self._settlers.append(waiter)
         await waiter
+
+    def interrupt(self, error: BaseException) -> None:
+        """Raise `error` out of this loop, in between two of its callbacks; signal handlers may call it."""
+        self._interruption = error
 
     @contextmanager
     def outside(self) -> Iterator[None]:
@@ -154,6 +159,11 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
     def _jumping_selector(self) -> "_JumpingSelector":
         selector: _JumpingSelector = self._selector  # type: ignore[attr-defined]  # what __init__ gave the base class
         return selector
+
+    def _raise_interruption(self) -> None:
+        if self._interruption is not None:
+            error, self._interruption = self._interruption, None
+            raise error
 
     def _outside_begins(self) -> None:
         if self._outside == 0:
@@ -218,6 +228,7 @@ class _JumpingSelector(selectors.DefaultSelector):
         self._loop = loop
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self._loop._raise_interruption()
         events = super().select(0)
         if events or (timeout is not None and timeout <= 0):
             return events
