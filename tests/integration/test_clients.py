@@ -1,0 +1,597 @@
+"""What the clients of today send, in the shapes in which they send it, and what they read of the answer.
+
+One group per client. Requests are bare HTTP: a client's library must not mend here what the product should take.
+"""
+
+import base64
+import gzip
+import json
+import re
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import pytest
+
+from frameworkcontroller.api import names
+from frameworkcontroller.app import Controller
+from frameworkcontroller.config import Config, shipped_config
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from tests.support.api import MERGE_PATCH, Api, gone, open_api
+from tests.support.clusters import Cluster
+from tests.support.eventually import eventually
+
+Json = dict[str, Any]
+
+SIM: Final = "sim.frameworkcontroller.dev/"
+
+
+@pytest.fixture
+async def api(cluster: Cluster, pods: SimulatedRuntime) -> AsyncIterator[Api]:
+    """The API server, and a node; the controller is each group's own."""
+    async with open_api(cluster.kubeconfig, cluster.namespace) as api:
+        yield api
+
+
+def path_of(api: Api, name: str = "") -> str:
+    return f"/apis/{names.GROUP}/v1/namespaces/{api.namespace}/frameworks" + (f"/{name}" if name else "")
+
+
+async def in_state(api: Api, name: str, state: str) -> Json:
+    """The Framework, once it is in that state."""
+
+    async def probe() -> Json:
+        body: Json = (await api.get(path_of(api, name))).ok()
+        assert body.get("status", {}).get("state") == state, body.get("status")
+        return body
+
+    return await eventually(probe, within=60)
+
+
+async def pods_of(api: Api, name: str) -> dict[str, Json]:
+    """The Pods of a Framework by name, found as clients find them."""
+    items = (await api.get(api.path("pods"), labelSelector=f"FC_FRAMEWORK_NAME={name}")).ok()["items"]
+    return {item["metadata"]["name"]: item for item in items}
+
+
+def env_of(pod: Json, container: str = "") -> dict[str, Any]:
+    """The environment of a container (the first one), as it is declared."""
+    spec = pod["spec"]
+    every = [*spec.get("initContainers", ()), *spec["containers"]]
+    found = next(item for item in every if item["name"] == (container or spec["containers"][0]["name"]))
+    return {item["name"]: item.get("value", item.get("valueFrom")) for item in found["env"]}
+
+
+# --- NNI ----------------------------------------------------------------------------------------------------------
+
+
+def nni_framework(name: str, **annotations: str) -> Json:
+    """A trial with a parameter server and a worker: no policies but of completion, and a volume key nobody knows."""
+
+    def role(kind: str) -> Json:
+        return {
+            "name": kind,
+            "taskNumber": 1,
+            "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceededTaskCount": 1},
+            "task": {
+                "pod": {
+                    "metadata": {"annotations": {SIM + key: value for key, value in annotations.items()}},
+                    "spec": {
+                        "containers": [
+                            {
+                                "name": "framework",
+                                "image": "msranni/nni:latest",
+                                "imagePullPolicy": "Always",
+                                "command": ["sh", f"/tmp/mount/nni/exp/run_{kind}.sh"],
+                                "volumeMounts": [
+                                    {"name": "nni-vol", "mountPath": "/tmp/mount"},
+                                    {"name": "frameworkbarrier-volume", "mountPath": "/mnt/frameworkbarrier"},
+                                ],
+                                "resources": {
+                                    "requests": {"memory": "8192Mi", "cpu": "1"},
+                                    "limits": {"memory": "8192Mi", "cpu": "1"},
+                                },
+                                "ports": [{"containerPort": 4000}],
+                            }
+                        ],
+                        "initContainers": [
+                            {
+                                "name": "frameworkbarrier",
+                                "image": "frameworkcontroller/frameworkbarrier",
+                                "volumeMounts": [
+                                    {"name": "frameworkbarrier-volume", "mountPath": "/mnt/frameworkbarrier"}
+                                ],
+                            }
+                        ],
+                        "restartPolicy": "OnFailure",
+                        "volumes": [
+                            {
+                                "name": "nni-vol",
+                                "azureFile": {"secretName": "nni-secret", "shareName": "nni", "readonly": False},
+                            },
+                            {"name": "frameworkbarrier-volume", "emptyDir": {}},
+                        ],
+                    },
+                }
+            },
+        }
+
+    return {
+        "apiVersion": "frameworkcontroller.microsoft.com/v1",
+        "kind": "Framework",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "labels": {"app": "nni", "expId": "exp1", "trialId": name},
+        },
+        "spec": {"executionType": "Start", "taskRoles": [role("ps"), role("worker")]},
+    }
+
+
+async def nni_creates(api: Api, name: str, **annotations: str) -> Json:
+    body = nni_framework(name, **annotations)
+    body["metadata"]["namespace"] = api.namespace
+    created: Json = (await api.post(path_of(api), body)).ok()
+    return created
+
+
+async def test_nni_submits_a_trial_and_reads_how_it_ended(api: Api, controller: Controller) -> None:
+    created = await nni_creates(api, "nniexp1envabc", **{"run-seconds": "1"})
+    assert created["spec"]["retryPolicy"] == {"fancyRetryPolicy": False, "maxRetryCount": 0}
+    assert created["spec"]["taskRoles"][0]["task"].get("podGracefulDeletionTimeoutSec") is None
+    # The template is stored as it was sent, with what nobody knows in it.
+    sent = nni_framework("nniexp1envabc", **{"run-seconds": "1"})["spec"]["taskRoles"]
+    assert [role["task"]["pod"] for role in created["spec"]["taskRoles"]] == [role["task"]["pod"] for role in sent]
+
+    status = (await in_state(api, "nniexp1envabc", "Completed"))["status"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", status["startTime"])
+    assert status["startTime"] <= status["completionTime"]
+    assert status["attemptStatus"]["completionStatus"]["type"]["name"] == "Succeeded"
+
+
+async def test_nni_pods_are_as_it_asked(api: Api, controller: Controller) -> None:
+    await nni_creates(api, "trial")
+    await in_state(api, "trial", "AttemptRunning")
+    pods = await pods_of(api, "trial")
+    assert sorted(pods) == ["trial-ps-0", "trial-worker-0"]
+    for pod in pods.values():
+        assert pod["spec"]["restartPolicy"] == "OnFailure"
+        # The unknown key is dropped by the API server and refused by nobody.
+        assert pod["spec"]["volumes"][0]["azureFile"]["shareName"] == "nni"
+        # Without any configuration of its own, the barrier finds its Framework by these.
+        barrier = env_of(pod, "frameworkbarrier")
+        assert barrier["FC_FRAMEWORK_NAMESPACE"] == api.namespace
+        assert barrier["FC_FRAMEWORK_NAME"] == "trial"
+        assert list(barrier) == list(env_of(pod, "framework"))
+
+
+async def test_nni_reads_that_a_trial_failed(api: Api, controller: Controller, pods: SimulatedRuntime) -> None:
+    # OnFailure restarts a container in place, so that a trial fails only with its Pod.
+    await nni_creates(api, "trial")
+    await in_state(api, "trial", "AttemptRunning")
+
+    async def running() -> None:
+        assert f"{api.namespace}/trial-worker-0" in pods.running()
+
+    await eventually(running)
+    pods.fail_pod(f"{api.namespace}/trial-worker-0", "Evicted", "no memory is left")
+    status = (await in_state(api, "trial", "Completed"))["status"]
+    assert status["attemptStatus"]["completionStatus"]["type"]["name"] == "Failed"
+
+
+async def test_nni_deletes_what_bears_its_labels(api: Api, controller: Controller) -> None:
+    for name in ("trial1", "trial2"):
+        await nni_creates(api, name)
+        await in_state(api, name, "AttemptRunning")
+    (
+        await api.delete(
+            path_of(api), labelSelector="app=nni,expId=exp1,trialId=trial1", propagationPolicy="Background"
+        )
+    ).ok()
+    await gone(api, path_of(api, "trial1"))
+
+    async def nothing_left() -> None:
+        assert await pods_of(api, "trial1") == {}
+        configmaps = (await api.get(api.path("configmaps"), labelSelector="FC_FRAMEWORK_NAME=trial1")).ok()
+        assert configmaps["items"] == []
+
+    await eventually(nothing_left, within=60)
+    assert (await in_state(api, "trial2", "AttemptRunning"))["metadata"].get("deletionTimestamp") is None
+
+
+# --- DLWorkspace --------------------------------------------------------------------------------------------------
+
+
+def dlworkspace_framework(name: str, **annotations: str) -> Json:
+    """A distributed job: empty and partial policies, an init container that speaks by its exit code."""
+
+    def role(kind: str, number: int, completion: Json) -> Json:
+        return {
+            "name": kind,
+            "taskNumber": number,
+            "frameworkAttemptCompletionPolicy": completion,
+            "task": {
+                "retryPolicy": {"fancyRetryPolicy": False},
+                "podGracefulDeletionTimeoutSec": 600,
+                "pod": {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": {
+                        "labels": {"jobId": "3f2a", "run": "3f2a", "jobRole": kind},
+                        "annotations": {SIM + key: value for key, value in annotations.items()},
+                    },
+                    "spec": {
+                        "restartPolicy": "Never",
+                        "hostNetwork": True,
+                        "initContainers": [{"name": "init", "image": "dlws/init", "command": ["sh", "/dlws/init.sh"]}],
+                        "containers": [
+                            {
+                                "name": "3f2a",
+                                "image": "dlws/job",
+                                "env": [{"name": "DLWS_ROLE_NAME", "value": kind}],
+                                "command": ["bash", "/dlws/bootstrap.sh"],
+                            }
+                        ],
+                    },
+                },
+            },
+        }
+
+    return {
+        "apiVersion": "frameworkcontroller.microsoft.com/v1",
+        "kind": "Framework",
+        "metadata": {"name": name, "labels": {"jobId": "3f2a", "userName": "somebody"}},
+        "spec": {
+            "executionType": "Start",
+            "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 1},
+            "taskRoles": [role("ps", 1, {"minFailedTaskCount": 1, "minSucceededTaskCount": 1}), role("worker", 2, {})],
+        },
+    }
+
+
+async def test_dlworkspace_runs_a_job_with_empty_policies(api: Api, controller: Controller) -> None:
+    (await api.post(path_of(api), dlworkspace_framework("job"))).ok()
+    body = await in_state(api, "job", "AttemptRunning")
+    worker = body["spec"]["taskRoles"][1]
+    assert worker["task"]["retryPolicy"]["maxRetryCount"] == 0
+    assert worker["frameworkAttemptCompletionPolicy"] == {"minFailedTaskCount": 0, "minSucceededTaskCount": 0}
+    pods = await pods_of(api, "job")
+    assert sorted(pods) == ["job-ps-0", "job-worker-0", "job-worker-1"]
+    for container in ("init", "3f2a"):
+        env = env_of(pods["job-worker-1"], container)
+        assert (env["FC_FRAMEWORK_ATTEMPT_ID"], env["FC_TASK_ATTEMPT_ID"]) == ("0", "0")
+        assert (env["FC_TASKROLE_NAME"], env["FC_TASK_INDEX"]) == ("worker", "1")
+    # The container's own come last, where they may refer to the others.
+    assert list(env_of(pods["job-ps-0"]))[-1] == "DLWS_ROLE_NAME"
+    assert pods["job-ps-0"]["metadata"]["labels"].items() >= {"jobId": "3f2a", "FC_TASKROLE_NAME": "ps"}.items()
+    assert pods["job-ps-0"]["spec"]["hostNetwork"] is True
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "phrase", "attempts"),
+    [
+        (200, "ContainerTransientFailed", 2),
+        (201, "ContainerTransientConflictFailed", 2),
+        (202, "ContainerUnrecognizedFailed", 2),
+        (204, "ContainerUnrecognizedFailed", 2),
+    ],
+)
+async def test_dlworkspace_reads_why_its_init_container_gave_up(
+    api: Api, controller: Controller, exit_code: int, phrase: str, attempts: int
+) -> None:
+    (await api.post(path_of(api), dlworkspace_framework("job", **{"exit-code.init": str(exit_code)}))).ok()
+    status = (await in_state(api, "job", "Completed"))["status"]
+    completion = status["attemptStatus"]["completionStatus"]
+    assert completion["code"] == exit_code
+    assert completion["phrase"] == phrase
+    assert completion["type"]["name"] == "Failed"
+    assert f'"code":{exit_code}' in completion["diagnostics"]
+    assert status["attemptStatus"]["id"] == attempts - 1
+
+
+async def test_dlworkspace_kills_a_job(api: Api, controller: Controller) -> None:
+    (await api.post(path_of(api), dlworkspace_framework("job", **{"stop-seconds": "1"}))).ok()
+    await in_state(api, "job", "AttemptRunning")
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+    (await api.delete(path_of(api, "job"), options)).ok()
+    await gone(api, path_of(api, "job"))
+
+    async def nothing_left() -> None:
+        assert await pods_of(api, "job") == {}
+
+    await eventually(nothing_left, within=60)
+    answer = await api.get(path_of(api, "job"))
+    assert (answer.code, answer.reason) == (404, "NotFound")
+
+
+# --- OpenPAI ------------------------------------------------------------------------------------------------------
+
+
+def pai_framework(name: str, number: int = 2, generation: int = 1, simulate: Json | None = None) -> Json:
+    """A job of one role, as the rest-server makes it of a job protocol."""
+    annotations = simulate or {}
+    return {
+        "apiVersion": "frameworkcontroller.microsoft.com/v1",
+        "kind": "Framework",
+        "metadata": {
+            "name": name,
+            "labels": {"userName": "somebody", "virtualCluster": "default", "jobPriority": "default"},
+            "annotations": {
+                "config": "protocolVersion: 2\nname: job\n",
+                "totalTaskNumber": str(number),
+                "requestGeneration": str(generation),
+                "logPathInfix": "somebody/job",
+            },
+        },
+        "spec": {
+            "executionType": "Start",
+            "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 1},
+            "taskRoles": [
+                {
+                    "name": "taskrole",
+                    "taskNumber": number,
+                    "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceededTaskCount": -1},
+                    "task": {
+                        "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 0},
+                        "podGracefulDeletionTimeoutSec": 1800,
+                        "pod": {
+                            "metadata": {
+                                "labels": {"userName": "somebody", "type": "kube-launcher-task"},
+                                "annotations": {
+                                    "container.apparmor.security.beta.kubernetes.io/app": "unconfined",
+                                    **{SIM + key: value for key, value in annotations.items()},
+                                },
+                            },
+                            "spec": {
+                                "privileged": False,
+                                "restartPolicy": "Never",
+                                "hostNetwork": True,
+                                "initContainers": [
+                                    {
+                                        "name": "init",
+                                        "image": "openpai/openpai-runtime",
+                                        "env": [
+                                            {"name": "USER_NAME", "value": "somebody"},
+                                            {"name": "PAI_JOB_NAME", "value": "somebody~job"},
+                                        ],
+                                    }
+                                ],
+                                "containers": [
+                                    {
+                                        "name": "app",
+                                        "image": "openpai/job",
+                                        "command": ["/usr/local/pai/runtime"],
+                                        "resources": {"limits": {"cpu": 1, "memory": "1024Mi"}},
+                                        "env": [
+                                            {
+                                                "name": "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX",
+                                                "valueFrom": {
+                                                    "fieldRef": {"fieldPath": "metadata.annotations['FC_TASK_INDEX']"}
+                                                },
+                                            },
+                                            {"name": "PAI_TASK_INDEX", "value": "$(FC_TASK_INDEX)"},
+                                        ],
+                                    }
+                                ],
+                                "tolerations": [{"key": "node.kubernetes.io/memory-pressure", "operator": "Exists"}],
+                            },
+                        },
+                    },
+                }
+            ],
+        },
+    }
+
+
+@pytest.fixture
+async def pai(api: Api, cluster: Cluster) -> AsyncIterator[Api]:
+    """A controller as OpenPAI configures it."""
+    config = shipped_config().model_copy(
+        update={
+            "large_framework_compression": True,
+            "kube_client_qps": 200.0,
+            "kube_client_burst": 300,
+            "worker_number": 500,
+            "framework_completed_retain_sec": 2_147_483_600,
+        }
+    )
+    assert isinstance(config, Config)
+    async with Controller(config, await cluster.connection(), wall=cluster.wall):
+        yield api
+
+
+def roles_of(status: Json) -> Any:
+    """As the rest-server reads them: gunzipped when the raw field is null."""
+    attempt = status["attemptStatus"]
+    if attempt["taskRoleStatuses"] is not None:
+        return attempt["taskRoleStatuses"]
+    return json.loads(gzip.decompress(base64.b64decode(attempt["taskRoleStatusesCompressed"])))
+
+
+async def test_openpai_lists_and_watches(pai: Api) -> None:
+    listed = (await pai.get(path_of(pai))).ok()
+    assert listed["items"] == []
+    seen: list[Json] = []
+    version = listed["metadata"]["resourceVersion"]
+    async with pai.watch(path_of(pai), resourceVersion=version, timeoutSeconds=31536000) as events:
+        (await pai.post(path_of(pai), pai_framework("job", simulate={"run-seconds": "1"}))).ok()
+        await in_state(pai, "job", "Completed")
+
+        async def all_told() -> None:
+            assert events.of("job")[-1]["object"]["status"]["state"] == "Completed"
+
+        await eventually(all_told)
+        (await pai.delete(path_of(pai, "job"))).ok()
+
+        async def deleted() -> None:
+            assert events.of("job")[-1]["type"] == "DELETED"
+
+        await eventually(deleted, within=60)
+        seen = events.of("job")
+        assert not events.ended.is_set()
+    assert seen[0]["type"] == "ADDED"
+    states = [one["object"]["status"]["state"] for one in seen if "status" in one["object"]]
+    assert states[0] == "AttemptCreationPending"
+    assert states[-1] == "Completed"
+    # Every object seen on the way can be read: what clients index is there, null while it has no value.
+    for status in (one["object"]["status"] for one in seen if "status" in one["object"]):
+        assert {"startTime", "runTime", "completionTime", "retryPolicyStatus", "attemptStatus"} <= status.keys()
+        for role in roles_of(status):
+            for task in role["taskStatuses"]:
+                assert {"completionStatus", "podUID", "podHostIP"} <= task["attemptStatus"].keys()
+    last = seen[-1]["object"]
+    assert last["metadata"]["annotations"]["requestGeneration"] == "1"
+
+
+async def test_openpai_reads_all_that_it_shows_of_a_job(pai: Api) -> None:
+    body = pai_framework("job", 2, simulate={"run-seconds": "1", "exit-code": "137", "message": 'said "no" & <left>'})
+    (await pai.post(path_of(pai), body)).ok()
+    framework = await in_state(pai, "job", "Completed")
+    status = framework["status"]
+    assert status["runTime"] is not None
+    assert status["completionTime"] is not None
+    assert status["retryPolicyStatus"] == {"totalRetriedCount": 1, "accountableRetriedCount": 1, "retryDelaySec": None}
+    attempt = status["attemptStatus"]
+    assert attempt["id"] == 1
+    completion = attempt["completionStatus"]
+    assert completion["code"] == 137
+    assert completion["phrase"] == "ContainerSigKillReceived"
+    assert completion["type"] == {"name": "Failed", "attributes": ["Transient"]}
+    trigger = completion["trigger"]
+    assert re.fullmatch(r"FailedTaskCount [12] has reached MinFailedTaskCount 1 in the TaskRole", trigger["message"])
+    assert trigger["taskRoleName"] == "taskrole"
+    index = trigger["taskIndex"]
+    assert index in (0, 1)
+    # The text before is prose; what follows the mark is JSON.
+    matched = json.loads(completion["diagnostics"].split("matched: ", 1)[1])
+    assert matched["containers"][0]["name"] == "app"
+    assert matched["containers"][0]["code"] == 137
+    assert matched["containers"][0]["message"] == 'said "no" & <left>'
+    assert "\\u0026 \\u003cleft\\u003e" in completion["diagnostics"]
+
+    (role,) = roles_of(status)
+    assert role["name"] == "taskrole"
+    for number, task in enumerate(role["taskStatuses"]):
+        assert task["index"] == number
+        assert task["instanceUID"]
+        assert task["state"] == "Completed"
+        assert task["startTime"] <= task["runTime"] <= task["completionTime"]
+        assert task["retryPolicyStatus"]["totalRetriedCount"] == 0
+        assert task["attemptStatus"]["id"] == 0
+        assert task["attemptStatus"]["podName"] == f"job-taskrole-{number}"
+        assert task["attemptStatus"]["podUID"]
+        assert task["attemptStatus"]["podNodeName"]
+        assert task["attemptStatus"]["podHostIP"]
+    assert role["taskStatuses"][index]["attemptStatus"]["completionStatus"]["code"] == 137
+
+
+async def test_openpai_pods_are_as_its_runtime_needs_them(pai: Api) -> None:
+    (await pai.post(path_of(pai), pai_framework("job"))).ok()
+    framework = await in_state(pai, "job", "AttemptRunning")
+    attempt = framework["status"]["attemptStatus"]
+    # What its views and Services select on.
+    selector = "FC_FRAMEWORK_NAME=job,FC_TASKROLE_NAME=taskrole,FC_TASK_INDEX=1"
+    (pod,) = (await pai.get(pai.path("pods"), labelSelector=selector)).ok()["items"]
+    assert pod["metadata"]["name"].split("-") == ["job", "taskrole", "1"]
+    assert pod["metadata"]["annotations"]["FC_TASK_INDEX"] == "1"
+    assert pod["metadata"]["labels"].items() >= {"userName": "somebody", "type": "kube-launcher-task"}.items()
+    assert "privileged" not in pod["spec"]
+    for container in ("init", "app"):
+        env = env_of(pod, container)
+        assert env["FC_TASK_INDEX"] == "1"
+        assert env["FC_FRAMEWORK_ATTEMPT_INSTANCE_UID"] == attempt["instanceUID"]
+        assert env["FC_POD_UID"]["fieldRef"]["fieldPath"] == "metadata.uid"
+    reference = env_of(pod)["PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX"]["fieldRef"]["fieldPath"]
+    assert reference == "metadata.annotations['FC_TASK_INDEX']"
+    assert env_of(pod)["PAI_TASK_INDEX"] == "$(FC_TASK_INDEX)"
+
+
+async def test_openpai_patches_the_whole_spec_and_its_own_annotation(pai: Api) -> None:
+    body = pai_framework("job", 1)
+    (await pai.post(path_of(pai), body)).ok()
+    before = await in_state(pai, "job", "AttemptRunning")
+    # The database holds what was asked for; what it sends again is all of that, with the next generation.
+    again = pai_framework("job", 1, generation=2)
+    patched = (await pai.patch(path_of(pai, "job"), again, MERGE_PATCH)).ok()
+    assert patched["metadata"]["annotations"]["requestGeneration"] == "2"
+    assert patched["metadata"]["generation"] == before["metadata"]["generation"]
+
+    more = pai_framework("job", 3, generation=3)
+    (await pai.patch(path_of(pai, "job"), {"spec": more["spec"], "metadata": more["metadata"]}, MERGE_PATCH)).ok()
+
+    async def three_run() -> Json:
+        now: Json = (await pai.get(path_of(pai, "job"))).ok()
+        states = [task["state"] for task in roles_of(now["status"])[0]["taskStatuses"]]
+        assert states == ["AttemptRunning"] * 3
+        return now
+
+    after = await eventually(three_run, within=60)
+    first, second = (roles_of(one["status"])[0]["taskStatuses"][0] for one in (before, after))
+    assert second["attemptStatus"]["podUID"] == first["attemptStatus"]["podUID"]
+    annotations = after["metadata"]["annotations"]
+    assert annotations == {**body["metadata"]["annotations"], "totalTaskNumber": "3", "requestGeneration": "3"}
+    assert after["metadata"]["labels"] == body["metadata"]["labels"]
+
+
+async def test_openpai_stops_a_job_by_merge_patch(pai: Api) -> None:
+    (await pai.post(path_of(pai), pai_framework("job"))).ok()
+    await in_state(pai, "job", "AttemptRunning")
+    stop = {"metadata": {"annotations": {"requestGeneration": "2"}}, "spec": {"executionType": "Stop"}}
+    (await pai.patch(path_of(pai, "job"), stop, MERGE_PATCH)).ok()
+    framework = await in_state(pai, "job", "Completed")
+    # Shown as stopped by these very codes.
+    assert framework["status"]["attemptStatus"]["completionStatus"]["code"] == -210
+    tasks = roles_of(framework["status"])[0]["taskStatuses"]
+    assert [task["attemptStatus"]["completionStatus"]["code"] for task in tasks] == [-220, -220]
+    assert framework["metadata"]["annotations"]["requestGeneration"] == "2"
+    # Sending all of it once more changes nothing, and starts nothing.
+    whole = pai_framework("job", generation=2)
+    whole["spec"]["executionType"] = "Stop"
+    (await pai.patch(path_of(pai, "job"), whole, MERGE_PATCH)).ok()
+    assert (await in_state(pai, "job", "Completed"))["status"] == framework["status"]
+
+
+async def test_openpai_gunzips_the_roles_of_a_large_job(pai: Api) -> None:
+    body = pai_framework("job", 1800)
+    body["spec"]["executionType"] = "Create"
+    (await pai.post(path_of(pai), body)).ok()
+    status = (await in_state(pai, "job", "AttemptCreationPending"))["status"]
+    assert status["attemptStatus"]["taskRoleStatuses"] is None
+    (role,) = roles_of(status)
+    assert [task["index"] for task in role["taskStatuses"]] == list(range(1800))
+    assert {task["state"] for task in role["taskStatuses"]} == {"AttemptCreationPending"}
+
+
+async def test_openpai_deletes_in_the_foreground_and_creates_the_same_again(pai: Api) -> None:
+    """The same name at once, as its database does with a job that disappeared: never two instances of a Task."""
+    (await pai.post(path_of(pai), pai_framework("job", 1, simulate={"stop-seconds": "1"}))).ok()
+    first = await in_state(pai, "job", "AttemptRunning")
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"}
+    (await pai.delete(path_of(pai, "job"), options)).ok()
+
+    async def created_again() -> Json:
+        answer = await pai.post(path_of(pai), pai_framework("job", 1, generation=2))
+        assert answer.code == 201, answer.body
+        made: Json = answer.body
+        return made
+
+    await eventually(created_again, within=60)
+    second = await in_state(pai, "job", "AttemptRunning")
+    assert second["metadata"]["uid"] != first["metadata"]["uid"]
+    pods = await pods_of(pai, "job")
+    assert [pod["metadata"]["annotations"]["FC_FRAMEWORK_UID"] for pod in pods.values()] == [second["metadata"]["uid"]]
+
+
+async def test_openpai_is_refused_nothing_within_the_documented_bounds(pai: Api) -> None:
+    """A create that is refused with 422 marks its job as failed for good."""
+    body = pai_framework("a" * 63, 0)
+    body["spec"]["retryPolicy"]["maxRetryCount"] = 2_147_483_647
+    body["spec"]["description"] = None
+    role = body["spec"]["taskRoles"][0]
+    role["name"] = "r" * 63
+    role["frameworkAttemptCompletionPolicy"] = {"minFailedTaskCount": 2_147_483_647, "minSucceededTaskCount": -1}
+    role["task"]["podGracefulDeletionTimeoutSec"] = None
+    role["task"]["retryPolicy"]["maxRetryCount"] = -2
+    (await pai.post(path_of(pai), body)).ok()
+    await in_state(pai, "a" * 63, "AttemptPreparing")
+    (await pai.post(path_of(pai), {**body, "metadata": {"name": "bare"}, "spec": {"taskRoles": []}})).ok()
+    await in_state(pai, "bare", "AttemptPreparing")
