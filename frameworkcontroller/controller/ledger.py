@@ -42,6 +42,8 @@ class Entry:
     """A write failed, or something was learnt that must not be lost: write before anything else is decided."""
     next_write: float = 0.0
     """Not before when (monotonic seconds) a status that can wait is written again."""
+    guards_failed: int = 0
+    """How often in a row a guard of the status write has failed."""
     quarantine: str | None = None
     """Why nothing is done for this Framework any more, until its spec changes or the controller restarts."""
     quarantined_generation: int = -1

@@ -46,6 +46,14 @@ BREATH_MAX_SEC: Final = 2.0
 """A status that can wait is not written again before this many times as long as its last write took has passed, so
 that a large one cannot keep the API server busy."""
 
+_GUARDS_FAILED_AT_ONCE: Final = 3
+"""Guards that fail in a row before the next write waits: somebody else writes as often, or the cache is from another
+time (an API server that was restored from a backup)."""
+
+_NOT_THERE: Final = "the API server does not find the Framework, which the cache still shows"
+"""Only the cache ends a Framework: a 404 is also what a proxy, or an API server that is starting, may say. What is
+known of the Framework must outlive that, since the cache's copy of the status was given up for it."""
+
 _PLANS_PER_SYNC: Final = 8
 """Plans in a row that need nothing but each other; what is left then goes on in the next sync."""
 
@@ -196,11 +204,15 @@ class Syncer:
                 owner=key,
             )
             resource_version = _resource_version(answer)
-        except NotFound:
-            self._ledger.forget(key)
-            return False
+        except NotFound as error:
+            raise Retry(_NOT_THERE) from error
         except (Invalid, Conflict) as error:
-            return await self._resolve(key, entry, generation, digest, str(error))
+            if await self._resolve(key, entry, generation, digest, str(error)):
+                return True
+            entry.guards_failed += 1
+            if entry.guards_failed > _GUARDS_FAILED_AT_ONCE:
+                raise Retry(f"the Framework keeps changing under the writes of its status: {error}") from error
+            return False
         except KubeError as error:
             raise Retry(f"cannot write the status: {error}") from error
         self._accepted(key, entry, resource_version, digest)
@@ -211,6 +223,7 @@ class Syncer:
         entry.resource_version = resource_version
         entry.digest = digest
         entry.persist_first = False
+        entry.guards_failed = 0
         entry.outcomes.clear()
         entry.tracker.persisted()
         records, entry.records = entry.records, []
@@ -225,11 +238,9 @@ class Syncer:
         namespace, _, name = key.partition("/")
         try:
             live = await self._look(key, name, namespace)
-        except NotFound:
-            self._ledger.forget(key)
-            return False
+        except NotFound as error:
+            raise Retry(_NOT_THERE) from error
         if live.uid != entry.uid:
-            self._ledger.forget(key)
             raise Retry("the Framework was deleted and another one of its name created")
         if live.resource_version == entry.resource_version and live.generation == generation:
             raise Retry(f"the API server refuses the status: {refusal}")
@@ -249,9 +260,11 @@ class Syncer:
         entry.resource_version = live.resource_version
         entry.digest = stored.digest
         entry.records.clear()
-        self._read(live, entry)
-        if entry.framework is not None and entry.tracker.status is not None and entry.outcomes:
-            entry.records.extend(fold(entry.framework, entry.tracker, entry.outcomes, self._env()).records)
+        # Even an older generation: the API server may have been restored from a backup.
+        entry.framework = None
+        framework = self._read(live, entry)
+        if entry.tracker.status is not None and entry.outcomes:
+            entry.records.extend(fold(framework, entry.tracker, entry.outcomes, self._env()).records)
         entry.persist_first = entry.tracker.urgency is not Urgency.NONE
         return False
 

@@ -1,0 +1,115 @@
+"""What may happen to a Framework while one of its syncs waits for the API server."""
+
+import asyncio
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from frameworkcontroller.app import Controller
+from frameworkcontroller.controller.executor import FRAMEWORKS
+from frameworkcontroller.kube.client import MERGE_PATCH
+from frameworkcontroller.kube.errors import NotFound
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from tests.integration.test_guards import Send, StatusWrites, pod_uids
+from tests.support.clusters import Cluster
+from tests.support.frameworks import Frameworks, role
+
+
+@pytest.fixture
+def writes(monkeypatch: pytest.MonkeyPatch) -> StatusWrites:
+    return StatusWrites(monkeypatch)
+
+
+@pytest.fixture
+async def frameworks(
+    cluster: Cluster, writes: StatusWrites, pods: SimulatedRuntime, controller: Controller
+) -> Frameworks:
+    return Frameworks(await cluster.client(), cluster.namespace)
+
+
+async def test_a_404_for_a_framework_that_is_there_costs_no_running_work(
+    frameworks: Frameworks, writes: StatusWrites
+) -> None:
+    # As an API server says that has not read its CRDs yet, or a proxy that has lost its way.
+    async def not_found(_: Send) -> bytes:
+        raise NotFound("404 page not found", code=404)
+
+    await frameworks.create("f", role("a", 2))
+    before = await frameworks.until_running("f", 2)
+    for _ in range(3):
+        writes.once(lambda _: True, not_found)
+    await frameworks.set("f", taskRoles__0__taskNumber=3)
+    after = await frameworks.until_running("f", 3)
+    assert writes.done
+    assert pod_uids(after)[:2] == pod_uids(before)
+    assert after["startTime"] == before["startTime"]
+
+
+async def test_a_framework_that_is_gone_before_the_cache_says_so_is_left_alone(
+    frameworks: Frameworks, writes: StatusWrites
+) -> None:
+    asked = 0
+
+    async def not_found(_: Send) -> bytes:
+        nonlocal asked
+        asked += 1
+        writes.once(lambda _: True, not_found)
+        raise NotFound('frameworks "f" not found', code=404)
+
+    await frameworks.create("f", role("a", 2))
+    await frameworks.until_running("f", 2)
+    writes.once(lambda _: True, not_found)
+    await frameworks.set("f", taskRoles__0__taskNumber=3)
+    await asyncio.sleep(10)
+    assert 0 < asked < 15
+
+
+async def test_a_namesake_starts_anew(frameworks: Frameworks, writes: StatusWrites) -> None:
+    async def replace_it_first(send: Send) -> bytes:
+        await frameworks.delete("f", "Background")
+        await frameworks.create("f", role("a", 1))
+        return await send()
+
+    old = await frameworks.create("f", role("a", 2), executionType="Create")
+    await frameworks.until_state("f", "AttemptCreationPending")
+    writes.once(lambda _: True, replace_it_first)
+    await frameworks.set("f", executionType="Start")
+    status = await frameworks.until_running("f", 1)
+    assert writes.done
+    new = await frameworks.get("f")
+    assert new["metadata"]["uid"] != old["metadata"]["uid"]
+    assert len(status["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"]) == 1
+
+
+async def test_a_status_that_is_always_changed_by_others_is_not_fought_for(
+    frameworks: Frameworks, writes: StatusWrites
+) -> None:
+    asked = 0
+
+    async def change_it_first(send: Send) -> bytes:
+        nonlocal asked
+        asked += 1
+        writes.once(lambda _: True, change_it_first)
+        body = orjson.dumps({"metadata": {"annotations": {"n": str(asked)}}})
+        await frameworks.client.patch(FRAMEWORKS, "f", body, frameworks.namespace, content_type=MERGE_PATCH)
+        return await send()
+
+    writes.once(lambda _: True, change_it_first)
+    await frameworks.create("f", role("a", 2))
+    await asyncio.sleep(10)
+    assert 3 < asked < 20
+
+
+async def test_a_generation_that_went_back_is_believed(frameworks: Frameworks, controller: Controller) -> None:
+    # An API server that was restored from a backup: what the controller knows is of a future that never was.
+    await frameworks.create("f", role("a", 2))
+    before = await frameworks.until_running("f", 2)
+    key = f"{frameworks.namespace}/f"
+    entry = controller.ledger.get(key)
+    assert entry is not None
+    assert entry.framework is not None
+    entry.framework = replace(entry.framework, generation=entry.framework.generation + 5)
+    await frameworks.set("f", taskRoles__0__taskNumber=3)
+    after = await frameworks.until_running("f", 3)
+    assert pod_uids(after)[:2] == pod_uids(before)
