@@ -136,7 +136,8 @@ class Syncer:
         if tracker.urgency is not Urgency.NONE:
             breath = entry.next_write - self._clock()
             if tracker.urgency is Urgency.SOON and breath > 0:
-                return breath if wake_after is None else min(wake_after, breath)
+                # What is settled need not wait for what is not: Pods that are still to be created, say.
+                return 0.0 if tracker.is_busy else min(breath, breath if wake_after is None else wake_after)
             if not await self._write(key, entry):
                 return 0.0
         if tracker.is_busy and entry.spec_error is None:

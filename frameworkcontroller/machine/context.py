@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import encode_task
@@ -24,6 +26,10 @@ from frameworkcontroller.machine.model import (
 )
 from frameworkcontroller.machine.tracker import CREATIONS, TrackedRole, Tracker
 
+POD_CREATIONS_PER_PLAN: Final = 500
+"""More than a sync gets done before it starts no more. Each costs its Pod's JSON, so that a Framework of 10,000 Tasks
+would make 10,000 of them again and again."""
+
 
 @dataclass(slots=True)
 class Context:
@@ -34,6 +40,7 @@ class Context:
     observed: Observed
     env: Env
     plan: Plan = field(default_factory=Plan)
+    pod_creations: int = 0
 
     @property
     def status(self) -> FrameworkStatus:
@@ -89,14 +96,24 @@ class Context:
         target = action.target
         key = (target.role, target.index) if target.kind is Kind.POD else None
         until = self.tracker.held_until(key)
-        if target.kind is Kind.POD and isinstance(action, Create):
-            until = max(until, self.tracker.held_until(CREATIONS))
         if until <= self.env.now:
             self.plan.actions.append(action)
         elif key is None:
             self.wake_at(until)
         else:
             self.tracker.set_alarm(key, until)
+
+    def create_pod(self, target: Target, body: Callable[[], bytes], controller_uid: str) -> None:
+        """As ``act`` does, have the Pod created. ``body`` is asked only if that is to be now, as it is costly."""
+        key = (target.role, target.index)
+        until = max(self.tracker.held_until(key), self.tracker.held_until(CREATIONS))
+        if until > self.env.now:
+            self.tracker.set_alarm(key, until)
+        elif self.pod_creations >= POD_CREATIONS_PER_PLAN:
+            self.tracker.agenda.add(key)
+        else:
+            self.pod_creations += 1
+            self.plan.actions.append(Create(target, body(), controller_uid))
 
     def framework_target(self) -> Target:
         """The Framework itself."""

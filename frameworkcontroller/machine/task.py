@@ -6,6 +6,8 @@ persisted state justifies; what needs a transition of this same plan to be persi
 
 from __future__ import annotations
 
+from functools import partial
+
 from frameworkcontroller.api.completion import (
     POD_EXTERNAL_DELETED,
     POD_LOCAL_CACHE_CREATION_TIMEOUT,
@@ -18,7 +20,7 @@ from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.manifests import PodTemplate, pod_marks
-from frameworkcontroller.machine.model import Cleanup, Confirm, Create, Delete, Trigger, Urgency, known
+from frameworkcontroller.machine.model import Cleanup, Confirm, Delete, Trigger, Urgency, known
 from frameworkcontroller.machine.policy import decide_retry
 from frameworkcontroller.machine.tracker import Stall, TrackedRole
 
@@ -107,7 +109,7 @@ def _create(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord | 
             return
         template = PodTemplate(ctx.framework, ctx.attempt, spec, role.status.instance_uid)
         ctx.tracker.templates[role.status.name] = template
-    ctx.act(Create(target, template.render(task), configmap_uid))
+    ctx.create_pod(target, partial(template.render, task), configmap_uid)
 
 
 def _delete_stray(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord | None) -> bool:

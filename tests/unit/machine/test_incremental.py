@@ -12,6 +12,8 @@ from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.names import pod_name
 from frameworkcontroller.api.objects import Identity, PodRecord
 from frameworkcontroller.api.status import State, TaskStatus
+from frameworkcontroller.machine.context import POD_CREATIONS_PER_PLAN
+from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import Accepted, Action, Create, Delete, NotAttempted, Observed, Urgency
 from frameworkcontroller.machine.plan import plan
 from frameworkcontroller.machine.tracker import Tracker
@@ -215,3 +217,25 @@ def test_one_refusal_does_not_make_every_task_be_looked_at_again_and_again() -> 
     only.tasks = tasks = Counting(only.tasks)
     assert not plan(bench.framework, bench.tracker, Observed(bench.configmap, bench.pods), bench.env).actions
     assert tasks.visits == 0
+
+
+def test_a_plan_makes_no_more_bodies_of_pods_than_a_sync_can_send() -> None:
+    bench = Bench(role(number=POD_CREATIONS_PER_PLAN + 20), checked=False)
+    bench.attempt()
+    first, second = bench.plan().actions, bench.plan().actions
+    assert (len(first), len(second)) == (POD_CREATIONS_PER_PLAN, 20)
+    assert not bench.tracker.is_busy
+
+
+def test_no_body_is_made_of_a_pod_whose_creation_is_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(role(number=40), checked=False)
+    bench.attempt()
+    actions = bench.plan().actions
+    bench.fold(actions[0], refused(503))
+    for action in actions[1:]:
+        bench.fold(action, NotAttempted())
+    rendered: list[TaskStatus] = []
+    monkeypatch.setattr(PodTemplate, "render", lambda _, task: rendered.append(task))
+    made = bench.plan()
+    assert (made.actions, rendered) == ([], [])
+    assert made.wake_after is not None
