@@ -122,9 +122,9 @@ class Histories(RuleBasedStateMachine):
     def lose_node(self, lost: bool) -> None:
         self.history.lose_node(lost=lost)
 
-    @rule(fate=st.sampled_from(list(Fate)))
-    def fail_request(self, fate: Fate) -> None:
-        self.history.fail(fate)
+    @rule(verb=st.sampled_from(["create", "delete", "write", "get", None]), fate=st.sampled_from(list(Fate)))
+    def fail_request(self, verb: str | None, fate: Fate) -> None:
+        self.history.fail(verb, fate)
 
     @rule()
     def execute_late(self) -> None:

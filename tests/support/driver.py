@@ -389,7 +389,7 @@ class Controller:
             return self.world.write_status(self.name, uid, generation, version, encoded)
 
         try:
-            entry.version = self.world.request(f"[{self.label}] status write at generation {generation}", execute)
+            entry.version = self.world.request(self.label, "write", f"the status at generation {generation}", execute)
         except Lost:
             return False
         except ApiRefusal as refusal:
@@ -469,7 +469,7 @@ class Controller:
             return self.world.create(target.kind, template, made=self.guarantees.created)
 
         try:
-            made: Body = self.world.request(f"[{self.label}] create {target.name}", execute)
+            made: Body = self.world.request(self.label, "create", target.name, execute)
         except ApiRefusal as refusal:
             if refusal.code == 409:
                 return Exists(self._look(target))
@@ -489,7 +489,7 @@ class Controller:
             self.world.delete(target.kind, target.name, uid=uid, grace=grace, foreground=target.kind is not Kind.POD)
 
         try:
-            self.world.request(f"[{self.label}] delete {target.name} {uid}", execute)
+            self.world.request(self.label, "delete", f"{target.name} {uid}", execute)
         except ApiRefusal as refusal:
             if refusal.code == 404:
                 return False
@@ -509,7 +509,7 @@ class Controller:
         marks = names.POD_IDENTITY if target.kind is Kind.POD else names.CONFIGMAP_IDENTITY
         read: Callable[[], Body] = lambda: self.world.get(target.kind, target.name)  # noqa: E731
         try:
-            return identity_of(self.world.request(f"[{self.label}] get {target.name}", read)["metadata"], marks)
+            return identity_of(self.world.request(self.label, "get", target.name, read)["metadata"], marks)
         except ApiRefusal as refusal:
             if refusal.code == 404:
                 return None

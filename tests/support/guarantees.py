@@ -39,6 +39,7 @@ class Guarantees:
         self.loose = False
         self.hasty = False
         """Whether a controller has planned on what was to be written first: then a status may show several steps."""
+        self.clock_was_put_back = False
         self.abandoned: set[str] = set()
         """Frameworks (by UID) that a user has deleted without foreground propagation: C2 and C4 say nothing of them."""
         self._stored: dict[str, FrameworkStatus] = {}
@@ -83,6 +84,10 @@ class Guarantees:
             if status is None:
                 raise self.world.violation(f"{name} runs, and its Framework has no status")
             self._look_at_pod(pod, status)
+        for configmap in self.world.objects[Kind.CONFIGMAP].values():
+            status = self._stored.get(controller_of(configmap) or "")
+            if uid_of(configmap) in self._ours and status is not None and status.state in _OVER:
+                raise self.world.violation(f"C4: {name_of(configmap)} is there, the status says {status.state}")
 
     def _look_at_pod(self, pod: Body, status: FrameworkStatus) -> None:
         name = name_of(pod)
@@ -274,6 +279,8 @@ class Guarantees:
             self._require(not known & fresh, f"attempt {new.id} reuses instance UIDs")
             if spec is not None and before.retry.retry_delay_sec is None:
                 self._check_retry("Framework", spec.retry_policy, before, after, retried=True)
+            if spec is not None and spec.execution_type is not ExecutionType.STOP:
+                self._check_delay(spec.retry_policy, before)
             return
         if before.state is not State.COMPLETED and after.state is State.COMPLETED and spec is not None:
             self._check_retry("Framework", spec.retry_policy, before, after, retried=False)
@@ -282,6 +289,14 @@ class Guarantees:
             self._require(asked, f"deletion requested when {before.state} was stored")
         if old.completion_status is None and new.completion_status is not None and spec is not None:
             self._check_decision(spec, after)
+
+    def _check_delay(self, policy: RetryPolicy, before: FrameworkStatus) -> None:
+        delay, completion = before.retry.retry_delay_sec, before.attempt.completion_status
+        if delay is None:
+            conflict = completion is not None and "Conflict" in (completion.attributes or ())
+            self._require(not (conflict and policy.fancy_retry_policy), "retried, and its delay was never stored")
+        elif not self.clock_was_put_back:
+            self._require(self.world.now >= before.transition_time + delay, f"retried before its {delay}s were over")
 
     def _check_retry(
         self,

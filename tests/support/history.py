@@ -44,7 +44,6 @@ class History:
         self._seeds = random.Random(seed)
         self._limits = limits
         self._thorough = thorough
-        self._clock_was_put_back = False
         self._node_is_lost = False
         self.controllers = [self._start("A")]
 
@@ -129,9 +128,9 @@ class History:
         """A cache jumps to what there is now."""
         self.controllers[which % len(self.controllers)].relist(list(Kind)[kind % 3])
 
-    def fail(self, fate: Fate) -> None:
-        """A request of a controller, one of the next, meets this fate."""
-        self.world.fates.append(fate)
+    def fail(self, verb: str | None, fate: Fate) -> None:
+        """The next request of a controller (of that verb) meets this fate."""
+        self.world.fates.append((verb, fate))
 
     def execute_late(self) -> None:
         """A request that was given up is executed."""
@@ -145,7 +144,7 @@ class History:
         self.world.tell(f"the clock goes by {seconds}s")
         for controller in self.controllers:
             controller.put_back(max(0, -seconds))
-        self._clock_was_put_back |= seconds < 0
+        self.guarantees.clock_was_put_back |= seconds < 0
 
     def wait(self, seconds: int) -> None:
         """All do what they have to do, and time passes until a controller wakes up by itself, if that is near."""
@@ -370,7 +369,7 @@ class History:
             if step == _STEPS_TO_SETTLE - 1:
                 raise self.world.violation("Hot loop: nothing settles")
         for controller in self.controllers:
-            controller.probe(alarms=not self._clock_was_put_back)
+            controller.probe(alarms=not self.guarantees.clock_was_put_back)
 
     def finish(self) -> None:
         """Faults stop, obstacles go: check that everything comes to the end that was promised."""

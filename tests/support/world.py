@@ -9,7 +9,6 @@ A Pod counts as running from its creation until it is removed here: that is the 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -100,7 +99,8 @@ class World:
         self.specs: dict[tuple[str, int], Body] = {}
         """Every spec that a Framework (by UID) ever had, by generation."""
         self.pod_quota: int | None = None
-        self.fates: deque[Fate] = deque()
+        self.fates: list[tuple[str | None, Fate]] = []
+        """What becomes of the next request of that verb (create, delete, get, write), or of any."""
         self.late: list[tuple[str, Callable[[], object]]] = []
         self.gone: set[str] = set()
         """UIDs of all objects that were removed."""
@@ -149,16 +149,18 @@ class World:
 
     # --- requests ---
 
-    def request(self, what: str, execute: Callable[[], Any]) -> Any:
+    def request(self, sender: str, verb: str, target: str, execute: Callable[[], Any]) -> Any:
         """Execute a controller's request as fate has it.
 
         Raises:
             Lost: there is no answer.
             ApiRefusal: the answer is no.
         """
-        fate = self.fates.popleft() if self.fates else None
-        if fate is None:
+        position = next((at for at, (wanted, _) in enumerate(self.fates) if wanted in (None, verb)), None)
+        if position is None:
             return execute()
+        _, fate = self.fates.pop(position)
+        what = f"[{sender}] {verb} {target}"
         self.tell(f"{what} {fate}")
         if fate in _REFUSALS:
             raise ApiRefusal(*_REFUSALS[fate])

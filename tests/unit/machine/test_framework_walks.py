@@ -270,6 +270,29 @@ def test_a_controlled_configmap_of_another_attempt_is_deleted_and_waited_for(mar
     assert bench.only(bench.wait(60)) == action
 
 
+def test_a_controlled_configmap_of_another_attempt_in_the_cache_is_deleted_and_waited_for() -> None:
+    bench = Bench(role(), retryPolicy={"maxRetryCount": 1})
+    bench.plan()
+    action = bench.only(bench.plan())
+    bench.created(action)
+    old = bench.configmap
+    assert old is not None
+    bench.restart()
+    bench.status.attempt.configmap_uid, bench.status.state = None, State.CREATION_PENDING
+    bench.configmap = replace(old, identity=replace(old.identity, marks=(UID, "7")))
+    deletion = bench.only(bench.plan())
+    assert deletion == Delete(action.target, old.uid)
+    bench.fold(deletion, Accepted())
+    for _ in range(3):
+        assert not bench.plan().actions
+    assert not bench.tracker.is_busy
+    bench.configmap = replace(old, identity=replace(old.identity, marks=(UID, "7"), deleting=True))
+    bench.now += 60
+    assert not bench.plan().actions
+    bench.configmap = None
+    assert bench.only(bench.plan()) == action
+
+
 @pytest.mark.parametrize("controller", [None, "somebody"])
 def test_a_configmap_that_is_not_ours_is_never_touched_and_told(controller: str | None) -> None:
     bench = Bench(role())

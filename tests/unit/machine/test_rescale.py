@@ -204,6 +204,23 @@ def test_a_completed_task_that_leaves_vanishes_only_after_the_mark_was_persisted
     assert marks(bench) == ["Running"]
 
 
+def test_a_task_is_replaced_only_after_its_end_was_persisted() -> None:
+    bench = started(role(number=2))
+    bench.edit(role(number=1))
+    advance(bench)
+    before = instances(bench)
+    bench.edit(role(number=2))
+    bench.plan()
+    bench.hide("f-a-1")
+    for _ in range(4):
+        bench.plan(write=False)
+        assert instances(bench) == before
+    assert marks(bench) == ["Running", "Completed!"]
+    bench.write()
+    bench.plan()
+    assert instances(bench) != before
+
+
 def test_what_a_task_had_ended_with_stays_when_it_leaves() -> None:
     bench = started(role(number=2))
     bench.end("f-a-1", 42)

@@ -90,6 +90,7 @@ def test_the_whole_life_of_a_task_that_succeeds() -> None:
     assert (code(bench), diagnostics(bench)) == (0, "Pod succeeded")
     assert not made.actions
     assert bench.tracker.urgency is Urgency.NOW
+    bench.touch("f-a-0")
     assert not bench.plan(write=False).actions
     bench.write()
     action_after = bench.only(bench.plan())
@@ -717,6 +718,32 @@ def test_an_outcome_of_an_earlier_attempt_or_instance_changes_nothing() -> None:
     bench.fold(elsewhere, Created("late"))
     nobody = replace(first, target=replace(first.target, role="z"))
     bench.fold(nobody, Created("late"))
+
+
+def test_a_late_answer_is_not_taken_for_that_of_a_later_attempt() -> None:
+    bench = Bench(role(retryPolicy={"maxRetryCount": 5}))
+    first = pending(bench)
+    bench.fold(first, refused(422))
+    bench.plan()
+    bench.plan()
+    assert (bench.state(), bench.task().attempt.id) == (State.CREATION_PENDING, 1)
+    for result in (Created("late"), Exists(_ours(bench)), refused(422)):
+        bench.fold(first, result)
+        assert (bench.state(), bench.task().attempt.id) == (State.CREATION_PENDING, 1)
+        assert bench.task().attempt.completion_status is None
+
+
+def test_a_late_answer_is_not_taken_for_that_of_another_instance() -> None:
+    bench = Bench(role(number=1), role("b"))
+    bench.attempt()
+    first = next(action for action in bench.plan().actions if action.target.role == "a")
+    bench.edit(role(number=0), role("b"))
+    bench.settle()
+    bench.edit(role(number=1), role("b"))
+    bench.plan()
+    assert bench.state() is State.CREATION_PENDING
+    bench.fold(first, Created("late"))
+    assert bench.state() is State.CREATION_PENDING
 
 
 # --- retry ------------------------------------------------------------------------------------------------------
