@@ -7,11 +7,18 @@ seen, and from then on only from what the API server accepted or, when a guard f
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from frameworkcontroller.api.codec import decode_status, encode_status
+from frameworkcontroller.api.codec import (
+    COMPRESSION_THRESHOLD_BYTES,
+    decode_status,
+    encode_roles,
+    encode_with_roles,
+    store_roles,
+)
 from frameworkcontroller.api.names import split_pod_name
 from frameworkcontroller.api.objects import Framework, FrameworkRecord
 from frameworkcontroller.api.status import State
@@ -42,6 +49,8 @@ class Entry:
     """A write failed, or something was learnt that must not be lost: write before anything else is decided."""
     next_write: float = 0.0
     """Not before when (monotonic seconds) a status that can wait is written again."""
+    not_before: float = 0.0
+    """Not before when (monotonic seconds) a status that the API server found too large is sent again."""
     guards_failed: int = 0
     """How often in a row a guard of the status write has failed."""
     quarantine: str | None = None
@@ -49,12 +58,20 @@ class Entry:
     quarantined_generation: int = -1
 
 
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A status as it is to be written (empty while there is none), and what it is told from another by."""
+
+    body: bytes
+    digest: bytes
+
+
 class Ledger:
     """The entries of all Frameworks, by key."""
 
     def __init__(self, *, compress: bool = False) -> None:
         """``compress``: config largeFrameworkCompression."""
-        self._compress = compress
+        self.compress = compress
         self._entries: dict[str, Entry] = {}
 
     def __len__(self) -> int:
@@ -96,7 +113,10 @@ class Ledger:
             StatusError: the status is not one.
         """
         entry = Entry(record.uid, Tracker(decode_status(record.status)), record.resource_version, b"")
-        entry.digest = self.digest(self.encode(record.name, entry))
+        status = entry.tracker.status
+        if status is not None:
+            roles = encode_roles(record.name, status.attempt.roles)
+            entry.digest = _digest(encode_with_roles(record.name, status, b"null"), roles)
         return entry
 
     def open_quarantined(self, record: FrameworkRecord, why: str) -> None:
@@ -110,15 +130,19 @@ class Ledger:
         """The Framework is gone."""
         self._entries.pop(key, None)
 
-    def encode(self, name: str, entry: Entry) -> bytes:
-        """JSON of the tracked status, as it is to be written; empty while there is none."""
+    async def encode(self, name: str, entry: Entry) -> Encoded:
+        """JSON of the tracked status of the Framework named ``name``; ``entry.digest`` tells the one that is stored."""
         status = entry.tracker.status
-        return b"" if status is None else encode_status(name, status, compress=self._compress)
-
-    @staticmethod
-    def digest(encoded: bytes) -> bytes:
-        """What an encoded status is told from another by."""
-        return hashlib.blake2b(encoded, digest_size=16).digest()
+        if status is None:
+            return Encoded(b"", b"")
+        roles = encode_roles(name, status.attempt.roles)
+        head = encode_with_roles(name, status, b"null")
+        if len(roles) < COMPRESSION_THRESHOLD_BYTES:
+            stored, digest = _pack(head, roles, self.compress)
+        else:
+            # For so long the syncs of all other Frameworks would have to wait.
+            stored, digest = await asyncio.to_thread(_pack, head, roles, self.compress)
+        return Encoded(encode_with_roles(name, status, stored), digest)
 
     # --- what events say ---
 
@@ -130,13 +154,13 @@ class Ledger:
             entry.tracker.agenda.add(parts[1:])
 
     def doubt_pod(self, key: str, uid: str) -> None:
-        """The cache dropped that Pod, but not as one that was deleted: whether it is gone is to be confirmed."""
+        """The cache dropped that Pod, but not as one seen to be deleted: whether it is gone is to be confirmed."""
         entry = self._entries.get(key)
         if entry is not None:
             entry.tracker.forget(uid)
 
     def doubt_configmap(self, key: str) -> None:
-        """The cache dropped the ConfigMap, but not as one that was deleted: whether it is gone is to be confirmed."""
+        """The cache dropped the ConfigMap, but not as one seen to be deleted: whether it is gone is to be confirmed."""
         entry = self._entries.get(key)
         if entry is not None:
             entry.tracker.configmap_seen = False
@@ -153,3 +177,14 @@ class Ledger:
                 entry.tracker.touch_all()
                 keys.append(key)
         return keys
+
+
+def _pack(head: bytes, roles: bytes, compress: bool) -> tuple[bytes | str, bytes]:
+    return store_roles(roles, compress=compress), _digest(head, roles)
+
+
+def _digest(head: bytes, roles: bytes) -> bytes:
+    """Of what a status says, whether its roles are stored compressed or not."""
+    digest = hashlib.blake2b(head, digest_size=16)
+    digest.update(roles)
+    return digest.digest()

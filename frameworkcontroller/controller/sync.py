@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
@@ -31,13 +32,13 @@ from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.api.status import State
 from frameworkcontroller.controller.executor import FRAMEWORKS, Executor
 from frameworkcontroller.controller.history import History, tell_apart
-from frameworkcontroller.controller.ledger import Entry, Ledger
+from frameworkcontroller.controller.ledger import Encoded, Entry, Ledger
 from frameworkcontroller.controller.retry import Retry
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
-from frameworkcontroller.kube.errors import Conflict, Invalid, KubeError, NotFound, TransportError
+from frameworkcontroller.kube.errors import Conflict, Invalid, KubeError, NotFound, TransportError, is_too_large
 from frameworkcontroller.kube.store import Store
 from frameworkcontroller.machine.model import Created, Env, Exists, Limits, Observed, Plan, Record, Urgency
-from frameworkcontroller.machine.plan import fold, plan, reject
+from frameworkcontroller.machine.plan import STATUS_TOO_LARGE, fold, plan, reject
 
 _log = logging.getLogger(__name__)
 
@@ -45,6 +46,13 @@ BREATH_FACTOR: Final = 2.0
 BREATH_MAX_SEC: Final = 2.0
 """A status that can wait is not written again before this many times as long as its last write took has passed, so
 that a large one cannot keep the API server busy."""
+
+TOO_LARGE_RETRY_SEC: Final = 300.0
+"""A status that was too large is sent again, unchanged, only in case that the API server's limit was raised: each try
+costs it seconds."""
+
+_COMPRESS: Final = "set largeFrameworkCompression: true in the controller's configuration, or run fewer Tasks"
+_FEWER: Final = "it is compressed already: run fewer Tasks, or let them end with shorter messages"
 
 _GUARDS_FAILED_AT_ONCE: Final = 3
 """Guards that fail in a row before the next write waits: somebody else writes as often, or the cache is from another
@@ -124,6 +132,9 @@ class Syncer:
     async def _sync(self, key: str, record: FrameworkRecord, entry: Entry) -> float | None:
         framework = self._read(record, entry)
         if entry.persist_first:
+            too_early = entry.not_before - self._clock()
+            if too_early > 0 and entry.tracker.generation == framework.generation:
+                return too_early
             if not await self._write(key, entry):
                 return 0.0
             framework = self._read(record, entry)
@@ -181,50 +192,96 @@ class Syncer:
         # What was only learnt, and not decided, goes with any spec.
         decided_on = entry.tracker.generation
         generation = framework.generation if decided_on is None else decided_on
-        encoded = self._ledger.encode(framework.name, entry)
-        digest = self._ledger.digest(encoded)
-        body = orjson.dumps(
-            [
-                {"op": "test", "path": "/metadata/uid", "value": entry.uid},
-                {"op": "test", "path": "/metadata/generation", "value": generation},
-                {"op": "test", "path": "/metadata/resourceVersion", "value": entry.resource_version},
-                {"op": "add", "path": "/status", "value": orjson.Fragment(encoded)},
-            ]
-        )
+        encoded = await self._ledger.encode(framework.name, entry)
         began = self._clock()
         entry.persist_first = True
         try:
-            answer = await self._client.patch(
-                FRAMEWORKS,
-                framework.name,
-                body,
-                framework.namespace,
-                content_type=JSON_PATCH,
-                subresource="status",
-                metadata_only=True,
-                owner=key,
-            )
-            resource_version = _resource_version(answer)
+            resource_version = await self._patch(framework, entry, generation, encoded)
         except NotFound as error:
             raise Retry(_NOT_THERE) from error
         except (Invalid, Conflict) as error:
-            if await self._resolve(key, entry, generation, digest, str(error)):
+            if await self._resolve(key, entry, generation, encoded.digest, str(error)):
                 return True
             entry.guards_failed += 1
             if entry.guards_failed > _GUARDS_FAILED_AT_ONCE:
                 raise Retry(f"the Framework keeps changing under the writes of its status: {error}") from error
             return False
         except KubeError as error:
+            if is_too_large(error):
+                return await self._stall(key, entry, framework, generation, encoded, str(error))
             raise Retry(f"cannot write the status: {error}") from error
-        self._accepted(key, entry, resource_version, digest)
+        self._accepted(key, entry, resource_version, encoded.digest)
         entry.next_write = self._clock() + min(BREATH_MAX_SEC, BREATH_FACTOR * (self._clock() - began))
         return True
+
+    async def _patch(self, framework: Framework, entry: Entry, generation: int, encoded: Encoded) -> str:
+        """Write a status under the guards; the Framework's new resourceVersion."""
+        body = orjson.dumps(
+            [
+                {"op": "test", "path": "/metadata/uid", "value": entry.uid},
+                {"op": "test", "path": "/metadata/generation", "value": generation},
+                {"op": "test", "path": "/metadata/resourceVersion", "value": entry.resource_version},
+                {"op": "add", "path": "/status", "value": orjson.Fragment(encoded.body)},
+            ]
+        )
+        answer = await self._client.patch(
+            FRAMEWORKS,
+            framework.name,
+            body,
+            framework.namespace,
+            content_type=JSON_PATCH,
+            subresource="status",
+            metadata_only=True,
+            owner=framework.key,
+        )
+        return _resource_version(answer)
+
+    async def _stall(
+        self, key: str, entry: Entry, framework: Framework, generation: int, encoded: Encoded, refusal: str
+    ) -> bool:
+        """The status is larger than what the API server stores: say so in the one that is stored. Always False.
+
+        Nothing else happens: what the tracked status would justify waits for it to be persisted, as ever.
+        """
+        try:
+            live = await self._look(key, framework.name, framework.namespace)
+        except NotFound as error:
+            raise Retry(_NOT_THERE) from error
+        if (live.uid, live.generation, live.resource_version) != (entry.uid, generation, entry.resource_version):
+            return await self._resolve(key, entry, generation, encoded.digest, refusal)
+        stored = self._ledger.entry_of(live)
+        # Without a spec, so that one that has no status yet gets one without Tasks, which fits.
+        step = reject(
+            replace(framework, spec=FrameworkSpec()),
+            stored.tracker,
+            f"The status, {len(encoded.body)} bytes, does not fit into the API server ({refusal}): "
+            f"{_FEWER if self._ledger.compress else _COMPRESS}. Until then nothing more is done for this Framework",
+            self._env(),
+            reason=STATUS_TOO_LARGE,
+        )
+        if stored.tracker.urgency is not Urgency.NONE:
+            said = await self._ledger.encode(framework.name, stored)
+            try:
+                entry.resource_version = await self._patch(framework, entry, generation, said)
+            except (Invalid, Conflict):
+                return False
+            except KubeError as error:
+                if not is_too_large(error):
+                    raise Retry(f"cannot say that the status is too large: {error}") from error
+                # Not even that fits any more: the log has to do.
+            else:
+                entry.digest = said.digest
+        entry.not_before = self._clock() + TOO_LARGE_RETRY_SEC
+        for record in step.records:
+            self._tell(key, entry.resource_version, record)
+        return False
 
     def _accepted(self, key: str, entry: Entry, resource_version: str, digest: bytes) -> None:
         entry.resource_version = resource_version
         entry.digest = digest
         entry.persist_first = False
         entry.guards_failed = 0
+        entry.not_before = 0.0
         entry.outcomes.clear()
         entry.tracker.persisted()
         records, entry.records = entry.records, []
@@ -267,6 +324,7 @@ class Syncer:
         if entry.tracker.status is not None and entry.outcomes:
             entry.records.extend(fold(framework, entry.tracker, entry.outcomes, self._env()).records)
         entry.persist_first = entry.tracker.urgency is not Urgency.NONE
+        entry.not_before = 0.0
         return False
 
     # --- the Framework itself ---

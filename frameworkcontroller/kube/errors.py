@@ -134,6 +134,16 @@ class TooLarge(ApiError):
     """413: the request body is larger than the server or its storage takes."""
 
 
+def is_too_large(error: KubeError) -> bool:
+    """Whether the object, or the request, is larger than the server or its storage takes; nothing was done.
+
+    What etcd and the client library before it refuse, the server passes on as a 500 in their words.
+    """
+    if isinstance(error, TooLarge):
+        return True
+    return isinstance(error, ServerError) and error.code == 500 and error.message.startswith(_TOO_LARGE_FOR_STORAGE)
+
+
 class UnsupportedMediaType(ApiError):
     """415: the server does not know this patch type."""
 
@@ -149,6 +159,11 @@ class TooManyRequests(ApiError):
 class ServerError(ApiError):
     """5xx: the server failed, or gave up waiting (504: a write may have been done)."""
 
+
+_TOO_LARGE_FOR_STORAGE: Final = (
+    "etcdserver: request is too large",
+    "rpc error: code = ResourceExhausted desc = trying to send message larger than max",
+)
 
 _BY_CODE: Final[dict[int, type[ApiError]]] = {
     400: BadRequest,

@@ -15,6 +15,7 @@ from frameworkcontroller.machine.outcome import take
 from frameworkcontroller.machine.tracker import Stall, Tracker
 
 INVALID_SPEC = "InvalidSpec"
+STATUS_TOO_LARGE = "StatusTooLarge"
 
 
 def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> Plan:
@@ -57,16 +58,16 @@ def fold(subject: Framework, tracker: Tracker, outcomes: Sequence[Outcome], env:
     return Fold(done.wake_after, done.urgency, done.records)
 
 
-def reject(subject: Framework, tracker: Tracker, why: str, env: Env) -> Plan:
-    """The spec cannot be run: decide nothing, touch nothing, and say so until it is mended."""
+def reject(subject: Framework, tracker: Tracker, why: str, env: Env, *, reason: str = INVALID_SPEC) -> Plan:
+    """The Framework cannot be run as it is: decide nothing, touch nothing, and say why until that is mended."""
     ctx = Context(subject, tracker, Observed(None, {}), env)
     tracker.ring(env.now)
     if tracker.status is None:
         tracker.begin(framework.new_status(subject, env), dirty=True)
     _observe_generation(ctx)
-    if tracker.stalls.get(None) != Stall(INVALID_SPEC, why):
-        tracker.stalls[None] = Stall(INVALID_SPEC, why)
-        ctx.record(INVALID_SPEC, why, warning=True)
+    if tracker.stalls.get(None) != Stall(reason, why):
+        tracker.stalls[None] = Stall(reason, why)
+        ctx.record(reason, why, warning=True)
     return _finish(ctx)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import gzip
+import random
+import uuid
 from dataclasses import replace
 from typing import Any
 
@@ -227,6 +229,30 @@ def test_below_the_threshold_and_without_the_option_roles_are_stored_raw() -> No
         attempt = encode(status, compress=compress)["attemptStatus"]
         assert "taskRoleStatusesCompressed" not in attempt
         assert attempt["taskRoleStatuses"]
+
+
+def test_ten_thousand_tasks_leave_room_in_an_api_object() -> None:
+    """Their UIDs alone, which nothing compresses, fill a good part of it."""
+    rng = random.Random(1)
+
+    def uid() -> str:
+        return str(uuid.UUID(int=rng.getrandbits(128)))
+
+    def made(index: int) -> TaskStatus:
+        address = f"10.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randrange(256)}"
+        attempt = TaskAttemptStatus(
+            0,
+            T0,
+            T0 + index // 40,
+            pod_uid=uid(),
+            pod_node_name=f"node{index % 97}",
+            pod_ip=address,
+            pod_host_ip=address,
+        )
+        return replace(task_of(index, attempt=attempt), instance_uid=uid())
+
+    stored = encode_status("f", status_of(*map(made, range(10_000))), compress=True)
+    assert len(stored) < 1_572_864 * 0.7
 
 
 def test_the_raw_field_is_read_if_it_is_not_null() -> None:

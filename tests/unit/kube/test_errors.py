@@ -111,3 +111,28 @@ def test_retry_after_in_the_body() -> None:
     assert refused(429, status(429, details={"retryAfterSeconds": 3})).retry_after == 3.0
     assert refused(429, status(429, details={"retryAfterSeconds": 3}), retry_after="9").retry_after == 9.0
     assert refused(429, status(429, details={"retryAfterSeconds": True})).retry_after is None
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "too_large"),
+    [
+        (413, "Request entity too large: limit is 3145728", True),
+        (500, "etcdserver: request is too large", True),
+        (
+            500,
+            "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2211322 vs. 2097152)",
+            True,
+        ),
+        (500, "etcdserver: leader changed", False),
+        (500, "rpc error: code = Unavailable desc = transport is closing", False),
+        (504, "etcdserver: request is too large", False),
+        (422, "etcdserver: request is too large", False),
+    ],
+)
+def test_what_the_storage_does_not_take_is_told_from_other_failures(code: int, message: str, too_large: bool) -> None:
+    """In the words in which Kubernetes 1.20 and 1.36 pass it on."""
+    assert errors.is_too_large(refused(code, status(code, message=message))) is too_large
+
+
+def test_a_lost_answer_says_nothing_of_the_size() -> None:
+    assert not errors.is_too_large(errors.TransportError("etcdserver: request is too large"))
