@@ -158,14 +158,21 @@ class Executor:
                 _APIS[target.kind].resource, action.body, framework.namespace, metadata_only=True, owner=framework.key
             )
         except AlreadyExists:
-            return Exists(await self._look(framework, target))
+            return Exists(await self._namesake(framework, target))
         except ApiError as error:
             if target.kind is Kind.POD and error.code in _FINAL_CODES and "exceeded quota" not in error.message:
-                found = await self._look(framework, target)
+                found = await self._namesake(framework, target)
                 if found is not None and found.controller_uid == action.controller_uid:
                     return Exists(found)
             raise
         return Created(_metadata(answer)["uid"])
+
+    async def _namesake(self, framework: Framework, target: Target) -> Identity | None:
+        """Who bears the name of what was to be created; a refusal to tell must not pass for one to create."""
+        try:
+            return await self._look(framework, target)
+        except ApiError as error:
+            raise TransportError(f"{target.kind} {target.name} may be there: {error.code}: {error.message}") from error
 
     async def _delete(self, framework: Framework, target: Target, uid: str, *, force: bool = False) -> bool:
         """Whether the deletion was accepted; False: nothing of that UID is there."""

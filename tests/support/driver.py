@@ -472,13 +472,20 @@ class Controller:
             made: Body = self.world.request(self.label, "create", target.name, execute)
         except ApiRefusal as refusal:
             if refusal.code == 409:
-                return Exists(self._look(target))
+                return Exists(self._namesake(target))
             if target.kind is Kind.POD and refusal.code in _FINAL_CODES and "exceeded quota" not in refusal.message:
-                found = self._look(target)
+                found = self._namesake(target)
                 if found is not None and found.controller_uid == owner:
                     return Exists(found)
             raise
         return Created(made["metadata"]["uid"])
+
+    def _namesake(self, target: Target) -> Identity | None:
+        try:
+            return self._look(target)
+        except ApiRefusal as refusal:
+            # Not a refusal of the creation.
+            raise Lost(f"{target.name} may be there") from refusal
 
     def _delete(self, entry: Entry, action: Action, uid: str, *, force: bool = False) -> bool:
         target = action.target
