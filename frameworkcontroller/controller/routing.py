@@ -65,8 +65,8 @@ class Routing:
             self._queue.add(_key(new))
 
     def configmap_deleted(self, old: ConfigMapRecord, final: ConfigMapRecord | None) -> None:
-        """An attempt's ConfigMap is gone, unless it only lost the label that we watch by."""
-        if final is not None and not final.identity.deleting:
+        """An attempt's ConfigMap is gone, unless it only lost the label that we watch by (which no list tells)."""
+        if final is None or not final.identity.deleting:
             self._ledger.doubt_configmap(_key(old))
         self._queue.add(_key(old))
 
@@ -82,10 +82,10 @@ class Routing:
             self._wake(new)
 
     def pod_deleted(self, old: PodRecord, final: PodRecord | None) -> None:
-        """A Task's Pod is gone, unless it only lost the label that we watch by."""
-        if final is not None and not final.identity.deleting and final.phase not in _TERMINAL:
+        """A Task's Pod is gone, unless it only lost the label that we watch by (which no list tells)."""
+        if final is None or not (final.identity.deleting or final.phase in _TERMINAL):
             self._ledger.doubt_pod(_key(old), old.uid)
-        elif final is None and self._history.wants(Trigger.POD_DELETION):
+        if final is None and self._history.wants(Trigger.POD_DELETION):
             _log.warning(
                 "[%s]: Pod %s (%s) was deleted while nobody watched: %s", _key(old), old.name, old.uid, _MISSED
             )

@@ -1,0 +1,73 @@
+"""What cache events make of what is known: above all, which disappearances are believed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from frameworkcontroller.api.objects import ConfigMapRecord, FrameworkRecord, Identity, PodRecord
+from frameworkcontroller.controller.history import History
+from frameworkcontroller.controller.ledger import Entry, Ledger
+from frameworkcontroller.controller.queue import WorkQueue
+from frameworkcontroller.controller.routing import Routing
+
+POD = PodRecord("ns/f-a-0", "ns", "f-a-0", "5", Identity("pod-1", "cm-1", None, False), "f", "Running")
+CONFIGMAP = ConfigMapRecord("ns/f-attempt", "ns", "f-attempt", "5", Identity("cm-1", "f-1", None, False), "f")
+DELETING = Identity("pod-1", "cm-1", None, True)
+
+
+class Known:
+    """A Framework whose Pod and ConfigMap the cache has shown."""
+
+    def __init__(self) -> None:
+        self.queue: WorkQueue[str] = WorkQueue()
+        ledger = Ledger()
+        self.entry: Entry = ledger.open(FrameworkRecord("ns/f", "ns", "f", "f-1", "1", 1, None, b"{}", b"{}", None))
+        self.entry.tracker.see(POD.uid)
+        self.entry.tracker.configmap_seen = True
+        self.routing = Routing(self.queue, ledger, History())
+
+
+@pytest.fixture
+async def known() -> Known:
+    return Known()
+
+
+@pytest.mark.parametrize(
+    ("final", "believed"),
+    [
+        (replace(POD, identity=DELETING), True),
+        (replace(POD, phase="Succeeded"), True),
+        (replace(POD, phase="Failed"), True),
+        # It lost its label, or was deleted by force.
+        (POD, False),
+        # A list without it: it lost its label, or was deleted, while nobody watched.
+        (None, False),
+    ],
+    ids=["deleted", "succeeded", "failed", "alive", "vanished"],
+)
+async def test_a_pod_that_the_cache_drops_is_gone_only_if_it_was_seen_to_end(
+    known: Known, final: PodRecord | None, believed: bool
+) -> None:
+    known.routing.pod_deleted(POD, final)
+    assert known.entry.tracker.has_seen(POD.uid) is believed
+    assert known.entry.tracker.agenda == {("a", 0)}
+    assert await known.queue.get() == "ns/f"
+
+
+@pytest.mark.parametrize(
+    ("final", "believed"),
+    [
+        (replace(CONFIGMAP, identity=replace(CONFIGMAP.identity, deleting=True)), True),
+        (CONFIGMAP, False),
+        (None, False),
+    ],
+    ids=["deleted", "alive", "vanished"],
+)
+async def test_a_configmap_that_the_cache_drops_is_gone_only_if_it_was_seen_to_end(
+    known: Known, final: ConfigMapRecord | None, believed: bool
+) -> None:
+    known.routing.configmap_deleted(CONFIGMAP, final)
+    assert known.entry.tracker.configmap_seen is believed
+    assert await known.queue.get() == "ns/f"
