@@ -1,0 +1,193 @@
+"""What each answer of an API server means for an action: the machine relies on every word of it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+import pytest
+
+from frameworkcontroller.api.objects import Framework, Identity
+from frameworkcontroller.api.spec import parse_spec
+from frameworkcontroller.controller.executor import Executor
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.connection import Connection
+from frameworkcontroller.machine.model import (
+    Accepted,
+    Action,
+    Cleanup,
+    Confirm,
+    Create,
+    Created,
+    Delete,
+    Exists,
+    Gone,
+    Kind,
+    NotAttempted,
+    Refused,
+    Remains,
+    Result,
+    Target,
+    Unanswered,
+)
+from tests.support.faulty_server import Answer, FaultyServer, answer, drop, faulty_server, status
+
+pytestmark = pytest.mark.virtual_clock
+
+SUBJECT = Framework("ns", "f", "framework-uid", 1, False, parse_spec({}))
+POD = Target(Kind.POD, "f-a-0", 0, "a", 0, "task-uid")
+CONFIGMAP = Target(Kind.CONFIGMAP, "f-attempt")
+FRAMEWORK = Target(Kind.FRAMEWORK, "f")
+CREATE = Create(POD, b'{"kind":"Pod"}', "cm-uid")
+NOT_FOUND = status(404, "NotFound")
+TAKEN = status(409, "AlreadyExists")
+OTHER_UID = status(409, "Conflict")
+FORBIDDEN = status(403, "Forbidden")
+
+
+def found(uid: str, controller: str | None = None, *, deleting: bool = False) -> Answer:
+    """An object, as much of it as is asked for."""
+    metadata: dict[str, Any] = {"uid": uid}
+    if controller is not None:
+        metadata["ownerReferences"] = [{"uid": controller, "controller": True}]
+    if deleting:
+        metadata["deletionTimestamp"] = "2026-01-31T12:00:00Z"
+    return answer({"metadata": metadata})
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FaultyServer]:
+    async with faulty_server() as running:
+        yield running
+
+
+@pytest.fixture
+async def executor(server: FaultyServer) -> AsyncIterator[Executor]:
+    async with KubeClient(Connection.to_address(server.url), wall=lambda: 0.0) as client:
+        yield Executor(client, clock=asyncio.get_running_loop().time)
+
+
+async def result(executor: Executor, action: Action) -> Result:
+    """What became of the action."""
+    (outcome,) = await executor.execute(SUBJECT, [action])
+    assert outcome.action is action
+    return outcome.result
+
+
+@pytest.mark.parametrize(
+    ("action", "answers", "expected"),
+    [
+        (CREATE, [found("u")], Created("u")),
+        (CREATE, [TAKEN, found("u", "cm-uid")], Exists(Identity("u", "cm-uid", None, False))),
+        (CREATE, [TAKEN, found("u", deleting=True)], Exists(Identity("u", None, None, True))),
+        (CREATE, [TAKEN, NOT_FOUND], Exists(None)),
+        # A refusal that would complete the Task, after an earlier request whose answer was lost.
+        (CREATE, [FORBIDDEN, found("u", "cm-uid")], Exists(Identity("u", "cm-uid", None, False))),
+        (Delete(POD, "u"), [answer({})], Accepted()),
+        (Delete(POD, "u"), [NOT_FOUND], Gone()),
+        (Delete(POD, "u"), [OTHER_UID, found("v")], Gone()),
+        (Delete(POD, "u"), [OTHER_UID, NOT_FOUND], Gone()),
+        (Delete(POD, "u", confirm=True), [answer({}), NOT_FOUND], Gone()),
+        (Delete(POD, "u", confirm=True), [answer({}), found("v")], Gone()),
+        (Delete(POD, "u", confirm=True), [answer({}), found("u", deleting=True)], Remains),
+        (Cleanup(POD, "cm-uid"), [NOT_FOUND], Gone()),
+        (Cleanup(POD, "cm-uid"), [found("u", "somebody")], Gone()),
+        (Cleanup(POD, "cm-uid"), [found("u")], Gone()),
+        (Cleanup(POD, "cm-uid"), [found("u", "cm-uid"), answer({}), NOT_FOUND], Gone()),
+        (Cleanup(POD, "cm-uid"), [found("u", "cm-uid"), NOT_FOUND], Gone()),
+        (Cleanup(POD, "cm-uid"), [found("u", "cm-uid"), answer({}), found("u", "cm-uid", deleting=True)], Remains),
+        (Cleanup(POD, "cm-uid"), [found("u", "cm-uid", deleting=True)] * 2, Remains),
+        (Confirm(POD, "u"), [NOT_FOUND], Gone()),
+        (Confirm(POD, "u"), [found("v")], Gone()),
+        (Confirm(POD, "u"), [found("u")], Remains),
+    ],
+)
+async def test_answers(
+    server: FaultyServer, executor: Executor, action: Action, answers: list[Answer], expected: Result | type[Result]
+) -> None:
+    server.then(*answers)
+    became = await result(executor, action)
+    assert became == expected if not isinstance(expected, type) else isinstance(became, expected)
+    assert not server.answers
+
+
+@pytest.mark.parametrize("code", [400, 401, 403, 413, 422, 429])
+@pytest.mark.parametrize("action", [CREATE, Delete(POD, "u"), Confirm(POD, "u"), Cleanup(POD, "cm-uid")])
+async def test_a_refusal_is_told_as_it_is(server: FaultyServer, executor: Executor, action: Action, code: int) -> None:
+    server.then(status(code, "Odd", "because"))
+    server.otherwise = NOT_FOUND
+    became = await result(executor, action)
+    assert isinstance(became, Refused)
+    assert (became.code, became.message) == (code, "because")
+    assert orjson.loads(became.status_json)["message"] == "because"
+
+
+async def test_how_long_to_wait_is_told(server: FaultyServer, executor: Executor) -> None:
+    server.then(status(429, "TooManyRequests", headers={"Retry_After": "7"}))
+    became = await result(executor, CREATE)
+    assert isinstance(became, Refused)
+    assert became.retry_after_sec == 7
+
+
+@pytest.mark.parametrize("lost", [drop(), status(500, "InternalError"), status(504, "Timeout"), answer("no JSON")])
+@pytest.mark.parametrize("action", [CREATE, Confirm(POD, "u"), Cleanup(POD, "cm-uid")])
+async def test_what_may_or_may_not_have_been_done(
+    server: FaultyServer, executor: Executor, action: Action, lost: Answer
+) -> None:
+    # Reads that found their connection closed are sent once more by the client library.
+    server.otherwise = lost
+    assert isinstance(await result(executor, action), Unanswered)
+
+
+@pytest.mark.parametrize("first", [TAKEN, FORBIDDEN, status(422, "Invalid")])
+@pytest.mark.parametrize("look", [FORBIDDEN, status(429, "TooManyRequests"), status(500, "InternalError"), drop()])
+async def test_a_read_that_fails_is_not_taken_for_a_refused_creation(
+    server: FaultyServer, executor: Executor, first: Answer, look: Answer
+) -> None:
+    """Else it would complete the Task, whose Pod may be there."""
+    server.then(first, look)
+    assert isinstance(await result(executor, CREATE), Unanswered)
+
+
+async def test_a_refusal_for_want_of_quota_is_believed_without_a_look(server: FaultyServer, executor: Executor) -> None:
+    server.then(status(403, "Forbidden", "exceeded quota: q"))
+    assert isinstance(await result(executor, CREATE), Refused)
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        (Delete(POD, "u"), {"preconditions": {"uid": "u"}}),
+        (Delete(POD, "u", force=True), {"preconditions": {"uid": "u"}, "gracePeriodSeconds": 0}),
+        (Delete(CONFIGMAP, "u"), {"preconditions": {"uid": "u"}, "propagationPolicy": "Foreground"}),
+        (Delete(FRAMEWORK, "u"), {"preconditions": {"uid": "u"}, "propagationPolicy": "Foreground"}),
+    ],
+)
+async def test_every_deletion_says_what_it_means(
+    server: FaultyServer, executor: Executor, action: Delete, expected: dict[str, Any]
+) -> None:
+    server.then(answer({}))
+    await executor.execute(SUBJECT, [action])
+    (seen,) = server.seen
+    said = seen.json()
+    assert {key: said[key] for key in said if key not in ("kind", "apiVersion")} == expected
+
+
+async def test_a_clean_up_deletes_the_very_object_that_it_found(server: FaultyServer, executor: Executor) -> None:
+    server.then(found("u", "cm-uid"), answer({}), NOT_FOUND)
+    await executor.execute(SUBJECT, [Cleanup(CONFIGMAP, "cm-uid")])
+    assert server.seen[1].json()["preconditions"] == {"uid": "u"}
+
+
+async def test_nothing_more_is_started_after_the_first_refusal(server: FaultyServer, executor: Executor) -> None:
+    actions = [Create(Target(Kind.POD, f"f-a-{index}", 0, "a", index), b"{}", "cm-uid") for index in range(20)]
+    server.then(found("u0"), found("u1"), found("u2"))
+    server.otherwise = status(403, "Forbidden", "exceeded quota: q")
+    outcomes = await executor.execute(SUBJECT, actions)
+    assert {outcome.action for outcome in outcomes} == set(actions)
+    kinds = [type(outcome.result) for outcome in outcomes]
+    assert kinds.count(Created) == 3
+    assert 1 <= kinds.count(Refused) <= 5
+    assert kinds.count(NotAttempted) == 20 - 3 - kinds.count(Refused)
+    assert len(server.seen) == 20 - kinds.count(NotAttempted)
