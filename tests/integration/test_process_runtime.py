@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import stat
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
@@ -19,6 +20,7 @@ from frameworkcontroller.local.kubelet.access import ApiAccess
 from frameworkcontroller.local.kubelet.images import LocalImage
 from frameworkcontroller.local.kubelet.process import ProcessRuntime
 from tests.support.pods import Hosting, pod_manifest
+from tests.support.users import passable_directory
 
 Json = dict[str, Any]
 
@@ -44,7 +46,7 @@ class Node:
         self.directory = directory
         self.runtime = ProcessRuntime(
             cast(KubeClient, self.objects),
-            ApiAccess("http://127.0.0.1:1"),
+            ApiAccess("http://127.0.0.1:1", token="secret"),
             directory,
             mounts=mounts,
             images={"example.com/hello": LocalImage(("echo", "hello"))},
@@ -484,6 +486,34 @@ async def test_other_users(node: Node) -> None:
     await node.until(lambda: node.pods.phase(pid) == "Running")
 
 
+@pytest.mark.parametrize("mounts", [True, False], ids=["mounts", "plain"])
+async def test_a_token_is_for_the_containers_user_alone(mounts: bool) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can be another user")
+    read = 'cat /var/run/secrets/kubernetes.io/serviceaccount/token /token/it; grep -o secret "$KUBECONFIG"; id -u'
+    projected = {"projected": {"defaultMode": 0o644, "sources": [{"serviceAccountToken": {"path": "it"}}]}}
+    with passable_directory() as directory:
+        node = Node(directory, mounts=mounts)
+        await node.runtime.open()
+        for user in (0, 1234):
+            pod = pod_manifest(
+                sh(read, volumeMounts=[{"name": "t", "mountPath": "/token"}]),
+                name=f"user-{user}",
+                securityContext={"runAsUser": user},
+                volumes=[{"name": "t", **projected}],
+            )
+            await node.run(pod)
+            assert await node.output(name=f"user-{user}") == f"secretsecretsecret\n{user}\n"
+        # The logs are what this test printed.
+        files = [path for path in directory.rglob("*") if path.is_file() and path.suffix != ".log"]
+        holding = {path: path.stat() for path in files if b"secret" in path.read_bytes()}
+        assert {stat.S_IMODE(found.st_mode) for found in holding.values()} == {0o600}
+        for user in (0, 1234):
+            its = [path.name for path, found in holding.items() if found.st_uid == user]
+            assert sorted(its) == ["it", "kubeconfig", "token"]
+        await node.runtime.close()
+
+
 async def test_it_can_be_interrupted_while_it_prepares(node: Node) -> None:
     """A deletion that comes while a ConfigMap is still being read, and one before the process is there."""
     gate = asyncio.Event()
@@ -597,6 +627,6 @@ asyncio.run(main())
         node = Node(tmp_path / "node")
         await node.runtime.open()
         assert [alive(int(pid)) for pid in pids.read_text().split()] == [False, False]
-        assert not (tmp_path / "node" / "pods").exists()
+        assert list((tmp_path / "node" / "pods").iterdir()) == []
         await node.runtime.close()
         assert list((tmp_path / "node").iterdir()) == []

@@ -111,7 +111,9 @@ async def job_for(machine: Machine, pod: PodSurroundings, name: str, instance: i
     files, volumes, access, images = pod.files, pod.volumes, machine.access, machine.images
     container = container_manifest(pod.manifest, name)
     user, group, groups = user_of(pod.manifest, container)
-    await asyncio.to_thread(files.make_for, name, instance, None if user is None else (user, group))
+    owner = None if user is None else (user, group)
+    namespace = pod.manifest["metadata"]["namespace"]
+    await asyncio.to_thread(files.make_for, name, instance, owner, access, namespace)
     values = await environment(container, pod.downward, pod.sources, access.service_variables())
     mounts = container_mounts(container, volumes, values)
     message = files.termination(name, instance)
@@ -119,7 +121,7 @@ async def job_for(machine: Machine, pod: PodSurroundings, name: str, instance: i
     if pod.manifest["spec"].get("automountServiceAccountToken") is not False and not any(
         target.rstrip("/") == SERVICE_ACCOUNT_DIRECTORY for _, target, _ in mounts
     ):
-        mounts.append((files.service_account, SERVICE_ACCOUNT_DIRECTORY, True))
+        mounts.append((files.service_account(name), SERVICE_ACCOUNT_DIRECTORY, True))
     command = [expand(word, values) for word in argv(container, images)]
     home = files.home(name)
     directory = container.get("workingDir") or str(home)
@@ -138,7 +140,7 @@ async def job_for(machine: Machine, pod: PodSurroundings, name: str, instance: i
         "HOME": str(home),
         "TMPDIR": str(files.temporary(name)),
         "HOSTNAME": hostname(pod.manifest),
-        **access.local_variables(files.kubeconfig),
+        **access.local_variables(files.kubeconfig(name)),
         **volume_variables(volumes),
         "FC_LOCAL_TERMINATION_LOG": str(message),
         **(image.env if image else {}),
@@ -156,6 +158,14 @@ async def job_for(machine: Machine, pod: PodSurroundings, name: str, instance: i
         group=group,
         groups=groups,
     )
+
+
+def user_of_all(pod: Json) -> tuple[int, int] | None:
+    """User and group of the Pod's containers, if they all run as one user other than the one who runs the cluster."""
+    spec = pod["spec"]
+    found = {user_of(pod, item)[:2] for item in [*(spec.get("initContainers") or ()), *spec["containers"]]}
+    user, group = found.pop()
+    return None if found or user is None else (user, group)
 
 
 def user_of(pod: Json, container: Json) -> tuple[int | None, int, tuple[int, ...]]:

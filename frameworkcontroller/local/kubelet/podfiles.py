@@ -19,8 +19,6 @@ class PodFiles:
         self.directory = pods / uid[-12:]
         self.volumes = self.directory / "v"
         self.hosts = self.directory / "hosts"
-        self.kubeconfig = self.directory / "kubeconfig"
-        self.service_account = self.directory / "serviceaccount"
         # A job in a thread goes on when the task that waits for it is cancelled.
         self._lock = threading.Lock()
         self._removed = False
@@ -45,15 +43,22 @@ class PodFiles:
         """The termination message file of one instance of a container."""
         return self._container(container) / f"{instance}.termination"
 
-    def make(self, access: ApiAccess, namespace: str, hosts: str) -> None:
+    def kubeconfig(self, container: str) -> Path:
+        """A container's kubeconfig, for its user alone."""
+        return self._container(container) / "api" / "kubeconfig"
+
+    def service_account(self, container: str) -> Path:
+        """The directory of a container's service account, for its user alone."""
+        return self._container(container) / "api" / "serviceaccount"
+
+    def make(self, hosts: str) -> None:
         """Make what does not depend on a container."""
-        self.service_account.mkdir(parents=True, exist_ok=True)
-        for name, data in access.service_account(namespace).items():
-            (self.service_account / name).write_bytes(data)
-        self.kubeconfig.write_bytes(access.kubeconfig(namespace, self.service_account / "ca.crt"))
+        self.directory.mkdir(parents=True, exist_ok=True)
         self.hosts.write_text(hosts)
 
-    def make_for(self, container: str, instance: int, owner: tuple[int, int] | None) -> None:
+    def make_for(
+        self, container: str, instance: int, owner: tuple[int, int] | None, access: ApiAccess, namespace: str
+    ) -> None:
         """Make what one instance of a container needs, for this user and group; of those before, keep the last one.
 
         May run in a thread, also beside `remove`, after which it makes nothing. Raises OSError.
@@ -65,6 +70,7 @@ class PodFiles:
             for directory in (self.home(container), self.temporary(container)):
                 remove_tree(directory)
                 directory.mkdir(parents=True)
+            self._make_access(container, owner, access, namespace)
             message = self.termination(container, instance)
             message.touch()
             message.chmod(0o666)
@@ -75,6 +81,22 @@ class PodFiles:
             for old in (log, log.with_name(log.name + ".1"), self.termination(container, instance - 2)):
                 old.unlink(missing_ok=True)
 
+    def _make_access(self, container: str, owner: tuple[int, int] | None, access: ApiAccess, namespace: str) -> None:
+        """Make what tells a container of the API server. There is a secret in it."""
+        account, kubeconfig = self.service_account(container), self.kubeconfig(container)
+        # Anew each time, since what is there may be another user's.
+        remove_tree(account.parent)
+        for directory in (account.parent, account):
+            directory.mkdir(mode=0o700)
+        files = {account / name: data for name, data in access.service_account(namespace).items()}
+        files[kubeconfig] = access.kubeconfig(namespace, account / "ca.crt")
+        for path, data in files.items():
+            write_new(path, data, 0o600, owner)
+        if owner is not None:
+            # The outermost last: till then, nobody else can put something else in the place of what is inside.
+            for directory in (account, account.parent):
+                os.chown(directory, *owner)
+
     def remove(self) -> None:
         """Remove all of it, for good."""
         with self._lock:
@@ -83,6 +105,16 @@ class PodFiles:
 
     def _container(self, name: str) -> Path:
         return self.directory / "c" / name
+
+
+def write_new(path: Path, data: bytes, mode: int, owner: tuple[int, int] | None) -> None:
+    """Write a new file, of this user and group. Raises FileExistsError, also for a link that leads nowhere."""
+    # By its descriptor: in a directory that others may write to, the path may soon be that of something else.
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(data)
+        if owner is not None:
+            os.fchown(file.fileno(), *owner)
+        os.fchmod(file.fileno(), mode)
 
 
 def remove_tree(directory: Path) -> None:

@@ -34,6 +34,7 @@ from frameworkcontroller.local.kubelet.jobs import (
     hosts,
     job_for,
     refusal,
+    user_of_all,
 )
 from frameworkcontroller.local.kubelet.pod import Kind, PodRecord
 from frameworkcontroller.local.kubelet.podfiles import PodFiles, remove_tree
@@ -135,6 +136,9 @@ class ProcessRuntime:
             self._directory.chmod(self._directory.stat().st_mode | 0o011)
         await self._supervisor.open()
         await asyncio.to_thread(remove_tree, self._files)
+        self._files.mkdir()
+        # In it are Secrets and tokens. Where all Pods run as one user it is for that one alone; else they pass through.
+        self._files.chmod(0o711 if os.geteuid() == 0 else 0o700)
         self._addresses = AddressPool(self._rng)
         if not self._supervisor.mounts_work:
             log.warning(
@@ -298,13 +302,14 @@ class ProcessRuntime:
         inside, access, namespace = state.inside, self._machine.access, state.record.namespace
         address = inside.downward.address
         try:
-            inside.files.make(access, namespace, hosts(inside.manifest, address))
+            inside.files.make(hosts(inside.manifest, address))
             inside.volumes = await make_volumes(
                 inside.manifest,
                 inside.files.volumes,
                 inside.downward,
                 inside.sources,
                 access.service_account(namespace),
+                user_of_all(inside.manifest),
             )
         except (ConfigError, KubeError) as error:
             self._tell.unprepared(uid, "FailedMount", str(error))

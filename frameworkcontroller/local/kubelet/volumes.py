@@ -10,10 +10,11 @@ import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from frameworkcontroller.local.kubelet.downward import DownwardApi
 from frameworkcontroller.local.kubelet.environment import expand
+from frameworkcontroller.local.kubelet.podfiles import write_new
 from frameworkcontroller.local.kubelet.sources import ConfigError, Sources
 
 Json = Mapping[str, Any]
@@ -28,6 +29,14 @@ _HOST_PATH_TYPES: Final = {
     "CharDevice": stat.S_ISCHR,
     "BlockDevice": stat.S_ISBLK,
 }
+
+
+class _File(NamedTuple):
+    """One file of a volume; ``private``: for the Pod's user alone, whatever mode the volume asks for."""
+
+    data: bytes
+    mode: int
+    private: bool = False
 
 
 class UnsupportedVolume(Exception):
@@ -46,9 +55,16 @@ def check_volumes(pod: Json) -> None:
 
 
 async def make_volumes(
-    pod: Json, directory: Path, downward: DownwardApi, sources: Sources, service_account: Mapping[str, bytes]
+    pod: Json,
+    directory: Path,
+    downward: DownwardApi,
+    sources: Sources,
+    service_account: Mapping[str, bytes],
+    user: tuple[int, int] | None = None,
 ) -> dict[str, Path]:
     """Make the Pod's volumes below ``directory``; where each is, by its name.
+
+    ``user``: the user and group to whom tokens are given, if not to the user of this process.
 
     Raises ConfigError if something that they refer to is missing, KubeError if that cannot be found out, OSError.
     """
@@ -64,15 +80,15 @@ async def make_volumes(
         if volume.get("projected"):
             for source in volume["projected"].get("sources") or ():
                 mode = volume["projected"].get("defaultMode")
-                _write(path, await _files(source, mode, downward, sources, service_account))
+                _write(path, await _files(source, mode, downward, sources, service_account), user)
         else:
-            _write(path, await _files(volume, None, downward, sources, service_account))
+            _write(path, await _files(volume, None, downward, sources, service_account), user)
     return made
 
 
 async def _files(
     source: Json, mode: int | None, downward: DownwardApi, sources: Sources, service_account: Mapping[str, bytes]
-) -> dict[str, tuple[bytes, int]]:
+) -> dict[str, _File]:
     """The files of one source, by their paths in the volume, with their modes."""
     for field, kind in (("configMap", "configmap"), ("secret", "secret")):
         if reference := source.get(field):
@@ -82,22 +98,22 @@ async def _files(
     if reference := source.get("downwardAPI"):
         usual = reference.get("defaultMode") or mode or _DEFAULT_MODE
         return {
-            item["path"]: (_downward(item, downward).encode(), item.get("mode") or usual)
+            item["path"]: _File(_downward(item, downward).encode(), item.get("mode") or usual)
             for item in reference.get("items") or ()
         }
     if reference := source.get("serviceAccountToken"):
-        return {reference["path"]: (service_account.get("token", b""), mode or _DEFAULT_MODE)}
+        return {reference["path"]: _File(service_account.get("token", b""), 0o600, private=True)}
     return {}
 
 
-def _select(entries: Mapping[str, bytes], reference: Json, kind: str, mode: int) -> dict[str, tuple[bytes, int]]:
+def _select(entries: Mapping[str, bytes], reference: Json, kind: str, mode: int) -> dict[str, _File]:
     items = reference.get("items")
     if not items:
-        return {key: (value, mode) for key, value in entries.items()}
+        return {key: _File(value, mode) for key, value in entries.items()}
     files = {}
     for item in items:
         if item["key"] in entries:
-            files[item["path"]] = (entries[item["key"]], item.get("mode") or mode)
+            files[item["path"]] = _File(entries[item["key"]], item.get("mode") or mode)
         elif not reference.get("optional"):
             raise ConfigError(f"{kind} references non-existent key: {item['key']}")
     return files
@@ -109,13 +125,12 @@ def _downward(item: Json, downward: DownwardApi) -> str:
     return downward.resource(item.get("resourceFieldRef") or {}, "")
 
 
-def _write(directory: Path, files: Mapping[str, tuple[bytes, int]]) -> None:
-    for name, (data, mode) in files.items():
+def _write(directory: Path, files: Mapping[str, _File], user: tuple[int, int] | None) -> None:
+    for name, file in files.items():
         path = directory / _inside(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
-        path.write_bytes(data)
-        path.chmod(mode)
+        write_new(path, file.data, file.mode, user if file.private else None)
 
 
 def _host_path(volume: Json) -> Path:
