@@ -7,9 +7,7 @@ import asyncio
 import errno
 import logging
 import os
-import shutil
 import signal
-import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -28,6 +26,7 @@ from frameworkcontroller.local.cluster import ClusterError, LocalCluster
 from frameworkcontroller.local.following import Follower
 from frameworkcontroller.local.manifests import Manifest, ManifestError, create_all, read_manifests
 from frameworkcontroller.local.progress import Progress, ending, progress_on
+from frameworkcontroller.local.scratch import scratch_directory
 
 T = TypeVar("T")
 
@@ -133,6 +132,7 @@ def _kubeconfig(cluster: LocalCluster, path: Path) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
+        path.chmod(0o600)
         path.write_text(ours, encoding="utf-8")
     except OSError as error:
         raise _Unusable(f"--kubeconfig {path}: cannot be written: {error.strerror}") from None
@@ -260,14 +260,8 @@ def _directory(named: Path | None) -> Iterator[Path]:
             raise _Unusable(f"--data {named}: {error.strerror}") from None
         yield named.resolve()
         return
-    directory = Path(tempfile.mkdtemp(prefix="frameworkcontroller-"))
-    try:
+    with scratch_directory() as directory:
         yield directory
-    finally:
-        try:
-            shutil.rmtree(directory)
-        except OSError as error:
-            _log.error("Cannot remove %s: %s", directory, error)
 
 
 async def _unless_it_breaks(work: Coroutine[Any, Any, T], controller: Controller, cluster: LocalCluster) -> T:

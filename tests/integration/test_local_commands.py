@@ -136,6 +136,30 @@ def test_interrupted_run_leaves_nothing_behind(folder: Path, number: signal.Sign
     assert process.returncode == 128 + number
 
 
+@pytest.mark.parametrize("arguments", [("up",), ("up", "--runtime", "simulated"), ("run", "f.yaml")])
+def test_what_a_killed_one_leaves_behind_the_next_one_removes(folder: Path, arguments: tuple[str, ...]) -> None:
+    (folder / "f.yaml").write_text(yaml.safe_dump(framework("f", f"exec sleep {MARK}")))
+    temporary = folder.parent / "tmp"
+    foreign = temporary / "frameworkcontroller-foreign"
+    foreign.mkdir()
+    with running(folder, "up", until="Ctrl-C") as other:
+        others = set(temporary.iterdir())
+        with running(folder, *arguments, until="Ctrl-C" if arguments[0] == "up" else "w[0]: AttemptRunning") as killed:
+            killed.kill()
+            killed.communicate(timeout=60)
+        left = set(temporary.iterdir()) - others
+        assert len(left) == 1
+        ended = run(folder, "run", "-", "--timeout", "60", stdin=json.dumps(framework("g", "true")))
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert set(temporary.iterdir()) == others
+        other.send_signal(signal.SIGTERM)
+        other.communicate(timeout=60)
+    assert other.returncode == 0
+    foreign.rmdir()
+    while sleepers():
+        time.sleep(0.05)
+
+
 def test_up(folder: Path) -> None:
     with running(folder, "up", "--kubeconfig", "k/config", "--runtime", "simulated", until="Ctrl-C") as process:
         config = yaml.safe_load((folder / "k" / "config").read_text())
