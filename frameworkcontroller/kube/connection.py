@@ -69,12 +69,16 @@ class Connection:
         self.tls = _tls_context(access, origin)
 
     @classmethod
-    def to_address(cls, address: str) -> Connection:
-        """A connection to ``http[s]://host[:port]`` without credentials or proxy; reads no environment and no files.
+    def to_address(cls, address: str, *, token: str | None = None) -> Connection:
+        """A connection to ``http[s]://host[:port]`` without proxy; reads no environment and no files.
+
+        ``token``: what it bears, if anything.
 
         Raises ConnectionConfigError if the address is not of that form.
         """
-        return cls(Access(server=check_address(address, "the API server's address")), origin="the address given")
+        server = check_address(address, "the API server's address")
+        authorization = None if token is None else f"Bearer {token}"
+        return cls(Access(server=server, authorization=authorization), origin="the address given")
 
     @property
     def tls_server_name(self) -> str | None:

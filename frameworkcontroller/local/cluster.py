@@ -70,7 +70,7 @@ class LocalCluster:
 
     def connect(self) -> Connection:
         """A new connection to the API server."""
-        return Connection.to_address(self.server.url)
+        return Connection.to_address(self.server.url, token=self.server.callers.token)
 
     async def __aenter__(self) -> Self:
         """Start; return once Pods can be created.
@@ -99,7 +99,7 @@ class LocalCluster:
         self._client = client = KubeClient(self.connect(), wall=self._wall)
         runtime: ProcessRuntime | SimulatedRuntime
         if self._runtime_name == "process":
-            access = ApiAccess(self.server.url)
+            access = ApiAccess(self.server.url, self.server.callers.token)
             runtime = ProcessRuntime(client, access, self._directory, images=IMAGES, wall=self._wall, rng=self._rng)
         else:
             runtime = SimulatedRuntime(wall=self._wall)

@@ -22,7 +22,8 @@ from frameworkcontroller.local.apiserver.views import JSON, YAML
 MAX_BODY_BYTES: Final = 3 << 20
 """The longest request body, as in the real server."""
 
-_ACCEPTED: Final = (JSON, YAML, protobuf.MEDIA_TYPE)
+ACCEPTED: Final = (JSON, YAML, protobuf.MEDIA_TYPE)
+"""Media types of a body that is an object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Request:
             return parse_yaml(self.body), None
         if self.media_type == protobuf.MEDIA_TYPE:
             return protobuf.decode(self.body), None
-        raise status.unsupported_media_type(_ACCEPTED)
+        raise status.unsupported_media_type(ACCEPTED)
 
 
 def split_target(target: str) -> tuple[str, dict[str, list[str]]]:

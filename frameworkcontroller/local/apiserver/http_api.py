@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from frameworkcontroller.local.apiserver.bodies import (
     split_target,
     text_answer,
 )
+from frameworkcontroller.local.apiserver.callers import Callers
 from frameworkcontroller.local.apiserver.catalogue import Endpoint
 from frameworkcontroller.local.apiserver.handlers import ResourceHandlers
 from frameworkcontroller.local.apiserver.logs import PodLogs
@@ -61,15 +61,15 @@ class HttpApi:
         self,
         registry: Registry,
         handlers: ResourceHandlers,
+        callers: Callers,
         *,
-        token: str | None = None,
         logs: PodLogs | None = None,
         observe: Callable[[Served], None] | None = None,
     ) -> None:
-        """``token``: what every request but those for health must bear, if anything. ``observe`` hears of each one."""
+        """``callers`` are those who get answers to more than questions of health. ``observe`` hears of each request."""
         self._registry = registry
         self._handlers = handlers
-        self._token = token
+        self._callers = callers
         self.logs = logs
         self._observe = observe
         self._documents: dict[tuple[object, ...], bytes] = {}
@@ -81,7 +81,7 @@ class HttpApi:
         response: web.StreamResponse
         resource = parse_resource_path(path)
         try:
-            self._authenticate(http, path)
+            self._callers.check(http, public=path.startswith(_HEALTH))
             response = await self._answer(http, path, resource, query)
         except StatusError as error:
             response = failure(error)
@@ -95,13 +95,6 @@ class HttpApi:
         if self._observe is not None:
             self._observe(_served(http, resource, query, response.status))
         return response
-
-    def _authenticate(self, http: web.BaseRequest, path: str) -> None:
-        if self._token is None or path.startswith(_HEALTH):
-            return
-        scheme, _, given = http.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token.encode()):
-            raise status.unauthorized()
 
     async def _answer(
         self, http: web.BaseRequest, path: str, resource: ResourcePath | None, query: Query

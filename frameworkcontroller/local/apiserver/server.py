@@ -17,6 +17,7 @@ from aiohttp import web
 
 from frameworkcontroller.local.apiserver import kinds
 from frameworkcontroller.local.apiserver.bodies import MAX_BODY_BYTES
+from frameworkcontroller.local.apiserver.callers import Callers
 from frameworkcontroller.local.apiserver.catalogue import Catalogue, Endpoint
 from frameworkcontroller.local.apiserver.definitions import Definitions, DefinitionStrategy
 from frameworkcontroller.local.apiserver.expiry import EventExpiry
@@ -65,7 +66,7 @@ class ApiServer:
         storage: Storage | None = None,
         history: int = 10_000,
         bookmark_interval: float = 60.0,
-        token: str | None = None,
+        callers: Callers | None = None,
         rng: random.Random | None = None,
         logs: PodLogs | None = None,
         gc_delay: float = 0.0,
@@ -81,7 +82,7 @@ class ApiServer:
             storage: of an earlier server; None for an empty one.
             history: how many changes of each resource can still be watched from; older ones answer 410.
             bookmark_interval: seconds between the bookmarks of a watch.
-            token: a bearer token that every client must show; None lets in everybody who can reach the socket.
+            callers: who is answered; None for this process's user, root, and who has a token that is random.
             rng: where uids and generated names come from; seeded, a run repeats itself.
             logs: who can read the logs of Pods.
             gc_delay: seconds that the garbage collector lets pass before it acts.
@@ -93,7 +94,7 @@ class ApiServer:
         self.storage = storage if storage is not None else Storage(history=history, audit=audit)
         self._host = host
         self._port = port
-        self._token = token
+        self.callers = callers if callers is not None else Callers()
         source = rng if rng is not None else random.Random()
         catalogue = Catalogue(Endpoint(t, _strategy(t, self.storage)) for t in kinds.BUILTIN_TYPES)
         self.registry = Registry(self.storage, catalogue, wall, Identities(source))
@@ -105,7 +106,7 @@ class ApiServer:
         self._controllers = (self._definitions, self._quotas, self._namespaces, self.gc)
         self.registry.admission = [NamespaceLifecycle(self.registry), self._definitions, self._quotas]
         self._handlers = ResourceHandlers(self.registry, source, bookmark_interval)
-        self._api = HttpApi(self.registry, self._handlers, token=token, logs=logs, observe=observe)
+        self._api = HttpApi(self.registry, self._handlers, self.callers, logs=logs, observe=observe)
         self._runner: web.ServerRunner | None = None
         self._provide_namespaces()
 
@@ -184,12 +185,11 @@ class ApiServer:
 
     def kubeconfig(self, name: str = "frameworkcontroller-local") -> str:
         """A kubeconfig for this server, as YAML; ``name`` is that of its only context."""
-        user: dict[str, str] = {"token": self._token} if self._token is not None else {}
         document = {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": name, "cluster": {"server": self.url}}],
-            "users": [{"name": name, "user": user}],
+            "users": [{"name": name, "user": {"token": self.callers.token}}],
             "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
             "current-context": name,
         }
@@ -198,6 +198,7 @@ class ApiServer:
     def write_kubeconfig(self, path: Path) -> None:
         """Writes :meth:`kubeconfig` to a file that only its owner can read."""
         path.touch(mode=0o600)
+        path.chmod(0o600)
         path.write_text(self.kubeconfig(), encoding="utf-8")
 
     def _request(

@@ -191,9 +191,14 @@ def namespace_terminating(t: ServedType, name: str, namespace: str) -> StatusErr
     return forbidden(t, name, why, [cause])
 
 
-def unauthorized() -> StatusError:
-    """401: no credentials, or wrong ones."""
-    return StatusError(401, "Unauthorized", "Unauthorized")
+def unauthorized(why: str) -> StatusError:
+    """401: no credentials, or wrong ones. The real server does not say why."""
+    return StatusError(401, "Unauthorized", f"Unauthorized: {why}")
+
+
+def forbidden_request(why: str) -> StatusError:
+    """403: a request that is refused whatever it asks for."""
+    return StatusError(403, "Forbidden", f"the request is forbidden: {why}")
 
 
 def method_not_allowed() -> StatusError:

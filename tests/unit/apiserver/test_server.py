@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from frameworkcontroller.local.apiserver import bodies
+from frameworkcontroller.local.apiserver.callers import Callers
 from frameworkcontroller.local.apiserver.http_api import Served
 from frameworkcontroller.local.apiserver.options import Call
 from frameworkcontroller.local.apiserver.server import ApiServer
@@ -42,7 +43,7 @@ async def test_it_serves_this_machine_only(host: str) -> None:
 
 
 async def test_a_token_lets_in(tmp_path: Path) -> None:
-    async with served(tmp_path, token="secret") as (server, api):
+    async with served(tmp_path, callers=Callers("secret", users=())) as (server, api):
         assert (await api.get("/api/v1/namespaces")).code == 200
         async with aiohttp.ClientSession() as session:
             for path, headers, code in [
@@ -256,7 +257,7 @@ async def test_a_watch_that_is_too_slow_ends(tmp_path: Path) -> None:
         path = api.path("configmaps")
         host, port = server.url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port), limit=1)
-        writer.write(f"GET {path}?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        writer.write(f"GET {path}?watch=1 HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
         await eventually(lambda: _is(server.watches == 1))
         big = {**config_map("c"), "data": {"a": "x" * 500_000}}
         (await api.post(path, big)).ok()
