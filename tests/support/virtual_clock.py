@@ -22,10 +22,11 @@ import contextvars
 import heapq
 import io
 import selectors
+import socket
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -38,8 +39,8 @@ START = 1_000.0
 PATIENCE = 5.0
 """Real seconds for which time stands still for a job in an executor."""
 
-_SETTLE = 0.001
-"""Real seconds to wait for bytes before a jump: loopback delivers within the send, unless a busy kernel defers it."""
+_ROUNDS = 2
+"""How often the kernel is asked for bytes in flight before a jump: their delivery can cause an acknowledgement."""
 
 _DEADLOCK_GRACE = 0.2
 """Real seconds to wait for anything at all before a deadlock is reported."""
@@ -76,6 +77,7 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
         self._outside = 0
         self._outside_since = 0.0
         self._processes: set[asyncio.SubprocessTransport] = set()
+        self._loopback = _Loopback()
         super().__init__(_JumpingSelector(self))
         # The base class runs what is due before now plus this. Were it lost in the rounding of a large `now`, as a real
         # clock's nanosecond is after a virtual year, a timer that is due exactly now would never run.
@@ -90,6 +92,11 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
     def wall(self) -> float:
         """Virtual seconds since the Unix epoch."""
         return EPOCH + (self._now - START)
+
+    def close(self) -> None:
+        """As the base class."""
+        super().close()
+        self._loopback.close()
 
     async def settled(self) -> None:
         """Wait until nothing more can happen at this instant, without letting any time pass."""
@@ -191,8 +198,11 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
             return events
         if self._outside:
             return poll(max(0.0, self._outside_since + PATIENCE - time.monotonic()))
-        if len(self._jumping_selector.get_map()) > self._own_files and (events := poll(_SETTLE)):
-            return events
+        if len(self._jumping_selector.get_map()) > self._own_files:
+            for _ in range(_ROUNDS):
+                self._loopback.flush()
+                if events := poll(0):
+                    return events
         if self._release_settlers():
             return []
         if timeout is None:
@@ -233,6 +243,28 @@ class _JumpingSelector(selectors.DefaultSelector):
         if events or (timeout is not None and timeout <= 0):
             return events
         return self._loop._pass_time(timeout, super().select)
+
+
+class _Loopback:
+    """The kernel's loopback device, which delivers in order: when a packet arrives, so have those sent before it.
+
+    Mostly it delivers within the call that sends; a busy kernel leaves that to a thread of its own for a while.
+    """
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind(("127.0.0.1", 0))
+        self._socket.connect(self._socket.getsockname())
+        self._socket.settimeout(1.0)
+
+    def flush(self) -> None:
+        """Wait until what this process has sent so far is delivered."""
+        self._socket.send(b".")
+        with suppress(TimeoutError):
+            self._socket.recv(1)
+
+    def close(self) -> None:
+        self._socket.close()
 
 
 class _OrderedTimer(asyncio.TimerHandle):
