@@ -82,7 +82,7 @@ class Sizes:
 async def test_with_compression_on_a_large_framework_runs_to_its_end(cluster: Cluster, frameworks: Frameworks) -> None:
     if cluster.name == "1.36":
         pytest.skip("this build is no measure for large objects")
-    number = 2000 if cluster.embedded else 1200
+    number = 2000 if cluster.embedded else 1100
     async with controller_with(COMPRESSING, cluster, await cluster.connection()):
         worker = role("a", number, simulate={"run-seconds": 5}, frameworkAttemptCompletionPolicy=policy(1, -1))
         await frameworks.create("f", worker)
