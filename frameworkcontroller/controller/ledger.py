@@ -44,7 +44,7 @@ class Entry:
     outcomes: list[Outcome] = field(default_factory=list)
     """What was learnt from actions since the last write that was accepted."""
     records: list[Record] = field(default_factory=list)
-    """What happened since then: told once the status that shows it is accepted."""
+    """What happened since then: told once the status that shows it, if it shows in there, is accepted."""
     persist_first: bool = False
     """A write failed, or something was learnt that must not be lost: write before anything else is decided."""
     next_write: float = 0.0

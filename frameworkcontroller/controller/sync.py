@@ -141,7 +141,9 @@ class Syncer:
         tracker = entry.tracker
         env = self._env()
         if entry.spec_error is not None:
-            wake_after = reject(framework, tracker, entry.spec_error, env).wake_after
+            rejection = reject(framework, tracker, entry.spec_error, env)
+            entry.records.extend(rejection.records)
+            wake_after = rejection.wake_after
         else:
             wake_after = await self._step(record, entry, framework, env)
         if tracker.urgency is not Urgency.NONE:
@@ -151,6 +153,9 @@ class Syncer:
                 return 0.0 if tracker.is_busy else min(breath, breath if wake_after is None else wake_after)
             if not await self._write(key, entry):
                 return 0.0
+        else:
+            # No status will show it: the first failure of a request, or a deletion of the Framework itself.
+            self._tell_all(key, entry, entry.resource_version)
         if tracker.is_busy and entry.spec_error is None:
             return 0.0
         self._shrink(entry)
@@ -273,20 +278,19 @@ class Syncer:
                 entry.digest = said.digest
         entry.not_before = self._clock() + TOO_LARGE_RETRY_SEC
         for record in step.records:
-            self._tell(key, entry.resource_version, record)
+            self._tell(key, entry, entry.resource_version, record)
         return False
 
     def _accepted(self, key: str, entry: Entry, resource_version: str, digest: bytes) -> None:
-        entry.resource_version = resource_version
+        before, entry.resource_version = entry.resource_version, resource_version
         entry.digest = digest
         entry.persist_first = False
         entry.guards_failed = 0
         entry.not_before = 0.0
         entry.outcomes.clear()
         entry.tracker.persisted()
-        records, entry.records = entry.records, []
-        for record in records:
-            self._tell(key, resource_version, record)
+        # Snapshots show what was persisted before this.
+        self._tell_all(key, entry, before)
 
     async def _resolve(self, key: str, entry: Entry, generation: int, digest: bytes, refusal: str) -> bool:
         """A guard failed: find out by a live read what it was, and what is to be believed from now on.
@@ -367,12 +371,17 @@ class Syncer:
         except ObjectError as error:
             raise Retry(f"cannot read the Framework: {error}") from error
 
-    def _tell(self, key: str, resource_version: str, record: Record) -> None:
+    def _tell_all(self, key: str, entry: Entry, resource_version: str) -> None:
+        records, entry.records = entry.records, []
+        for record in records:
+            self._tell(key, entry, resource_version, record)
+
+    def _tell(self, key: str, entry: Entry, resource_version: str, record: Record) -> None:
         where = "" if record.role is None else f"[{record.role}][{record.index}]"
         level = logging.WARNING if record.warning else logging.INFO
         tail = ""
         framework = self._frameworks.get(key)
-        if record.snapshot is not None and framework is not None:
+        if record.snapshot is not None and framework is not None and framework.uid == entry.uid:
             tail = self._history.of_record(framework, resource_version, record)
         _log.log(level, "[%s]%s: %s: %s%s", key, where, record.reason, tell_apart(record.message), tail)
 

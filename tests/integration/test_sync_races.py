@@ -1,19 +1,23 @@
-"""What may happen to a Framework while one of its syncs waits for the API server."""
+"""What may happen to a Framework while one of its syncs waits for the API server, and what is told of it."""
 
 import asyncio
+import logging
 from dataclasses import replace
 
 import orjson
 import pytest
 
+from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.app import Controller
+from frameworkcontroller.config import Config
+from frameworkcontroller.controller import sync
 from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.integration.test_guards import Send, StatusWrites, pod_uids
 from tests.support.clusters import Cluster
-from tests.support.frameworks import Frameworks, role
+from tests.support.frameworks import Frameworks, Json, condition, role
 
 
 @pytest.fixture
@@ -113,3 +117,43 @@ async def test_a_generation_that_went_back_is_believed(frameworks: Frameworks, c
     await frameworks.set("f", taskRoles__0__taskNumber=3)
     after = await frameworks.until_running("f", 3)
     assert pod_uids(after)[:2] == pod_uids(before)
+
+
+def told(caplog: pytest.LogCaptureFixture, reason: str) -> int:
+    """How many lines tell of it."""
+    return sum(f": {reason}: " in record.getMessage() for record in caplog.records)
+
+
+async def test_that_a_framework_is_deleted_after_its_retention_is_told(
+    cluster: Cluster, pods: SimulatedRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    async with Controller(Config(framework_completed_retain_sec=2), await cluster.connection(), wall=cluster.wall):
+        await frameworks.create("f", role("a", 1, simulate={"run-seconds": 0.1}))
+        await frameworks.until_gone("f")
+    assert told(caplog, "FrameworkDeleted") == 1
+
+
+async def test_a_spec_that_cannot_be_run_is_told_once_and_runs_when_it_can(
+    frameworks: Frameworks, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # What no schema refuses: a CRD of another version may be installed.
+    def parse(spec: Json) -> FrameworkSpec:
+        if spec.get("description") == "bad":
+            raise SpecError("spec.description: is bad")
+        return parse_spec(spec)
+
+    monkeypatch.setattr(sync, "parse_spec", parse)
+    caplog.set_level(logging.INFO)
+    await frameworks.create("f", role("a", 2))
+    before = await frameworks.until_running("f", 2)
+    await frameworks.set("f", description="bad", taskRoles__0__taskNumber=0)
+    status = await frameworks.until("f", lambda status: condition(status, "Stalled").get("status") == "True")
+    assert condition(status, "Stalled")["reason"] == "InvalidSpec"
+    await asyncio.sleep(5)
+    assert told(caplog, "InvalidSpec") == 1
+    await frameworks.set("f", description="good", taskRoles__0__taskNumber=3)
+    after = await frameworks.until_running("f", 3)
+    assert pod_uids(after)[:2] == pod_uids(before)
+    assert condition(after, "Stalled")["status"] == "False"
