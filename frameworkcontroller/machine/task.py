@@ -22,6 +22,7 @@ from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.manifests import PodTemplate, pod_marks
 from frameworkcontroller.machine.model import Cleanup, Confirm, Delete, Trigger, Urgency, known
 from frameworkcontroller.machine.policy import decide_retry
+from frameworkcontroller.machine.scale import SCALED_DOWN
 from frameworkcontroller.machine.tracker import Stall, TrackedRole
 
 _ALIVE = frozenset({State.CREATION_REQUESTED, State.PREPARING, State.RUNNING})
@@ -31,6 +32,9 @@ STUCK_REASON = "PodNotGone"
 def step(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
     """Bring one Task forward."""
     pod = ctx.observed.pods.get(pod_name(ctx.framework.name, role.status.name, task.index))
+    if task.deletion_pending and _set_completion(task, SCALED_DOWN):
+        # A status of another controller, which marks first and says why later.
+        ctx.tracker.change(task, Urgency.NOW)
     if task.state is State.ATTEMPT_COMPLETED:
         _decide_retry(ctx, role, task)
     if task.state is State.CREATION_PENDING:

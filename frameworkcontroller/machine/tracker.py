@@ -165,7 +165,6 @@ class Tracker:
         """Track ``status`` from here on: a whole new one, or a whole new attempt. ``dirty``: it is not persisted."""
         self.status = status
         self.forget_tasks()
-        self.templates.clear()
         self.configmap_seen = False
         self._dirty.clear()
         self.index()
@@ -189,7 +188,7 @@ class Tracker:
         self.stalls = {key: stall for key, stall in self.stalls.items() if key is None or self.task(key) is not None}
 
     def forget_tasks(self) -> None:
-        """Nothing waits for any Task, or for what holds back or stalls the attempt: it is over."""
+        """The attempt is over: no Task is looked at, created, held back or stalled any more."""
         self.agenda.clear()
         self.follow_ups.clear()
         self.stalls.clear()
@@ -198,6 +197,7 @@ class Tracker:
         self._alarms.clear()
         self._alarm_of.clear()
         self._blocked.clear()
+        self.templates.clear()
 
     def touch_all(self) -> None:
         """Have the next plan look at every Task."""

@@ -239,3 +239,12 @@ def test_no_body_is_made_of_a_pod_whose_creation_is_held_back(monkeypatch: pytes
     made = bench.plan()
     assert (made.actions, rendered) == ([], [])
     assert made.wake_after is not None
+
+
+def test_what_is_completed_keeps_no_json_of_pods() -> None:
+    bench = Bench(role(number=2, failed=1))
+    bench.all_pods()
+    assert bench.tracker.templates
+    bench.end("f-a-0", code=1)
+    assert bench.status.state is State.COMPLETED
+    assert not bench.tracker.templates

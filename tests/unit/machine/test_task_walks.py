@@ -820,6 +820,26 @@ def test_a_leaving_task_that_runs_is_stopped_gracefully_once_that_is_persisted()
     assert not action.force
 
 
+@pytest.mark.parametrize("state", [State.RUNNING, State.CREATION_PENDING])
+def test_a_leaving_task_that_another_controller_marked_without_saying_why_is_stopped_too(state: State) -> None:
+    bench = Bench(role(), role("b"), checked=False)
+    if state is State.RUNNING:
+        bench.all_pods()
+        bench.run()
+    else:
+        bench.attempt()
+    task = bench.task()
+    assert task.state is state
+    task.deletion_pending = True
+    task.encoded = None
+    bench.restart()
+    bench.edit(role(number=0), role("b"))
+    assert not [action for action in bench.plan().actions if action.target.role == "a"]
+    assert code(bench) == -230
+    bench.settle()
+    assert [len(item.tasks) for item in bench.status.attempt.roles] == [0, 1]
+
+
 def test_a_leaving_task_is_not_retried() -> None:
     bench = Bench(role(retryPolicy={"maxRetryCount": -2}), role("b"))
     bench.all_pods()
