@@ -23,8 +23,8 @@ from frameworkcontroller.controller.executor import FRAMEWORKS, Executor
 from frameworkcontroller.controller.history import History
 from frameworkcontroller.controller.ledger import Ledger
 from frameworkcontroller.controller.queue import WorkQueue
-from frameworkcontroller.controller.routing import Routing
-from frameworkcontroller.controller.sync import Syncer
+from frameworkcontroller.controller.routing import Routing, framework_key
+from frameworkcontroller.controller.sync import BY_FRAMEWORK, Syncer
 from frameworkcontroller.controller.workers import Workers
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
@@ -86,6 +86,7 @@ class Controller:
             PODS,
             pod_record,
             label_selector=ours,
+            indexers={BY_FRAMEWORK: lambda pod: (framework_key(pod),)},
             rng=self._rng,
             on_deleted_object=routing.pod_object_deleted,
         )

@@ -57,18 +57,18 @@ class Routing:
 
     def configmap_added(self, new: ConfigMapRecord) -> None:
         """An attempt's ConfigMap is in the cache."""
-        self._queue.add(_key(new))
+        self._queue.add(framework_key(new))
 
     def configmap_updated(self, old: ConfigMapRecord, new: ConfigMapRecord) -> None:
         """An attempt's ConfigMap changed."""
         if new.identity != old.identity:
-            self._queue.add(_key(new))
+            self._queue.add(framework_key(new))
 
     def configmap_deleted(self, old: ConfigMapRecord, final: ConfigMapRecord | None) -> None:
         """An attempt's ConfigMap is gone, unless it only lost the label that we watch by (which no list tells)."""
         if final is None or not final.identity.deleting:
-            self._ledger.doubt_configmap(_key(old))
-        self._queue.add(_key(old))
+            self._ledger.doubt_configmap(framework_key(old))
+        self._queue.add(framework_key(old))
 
     # --- Pods ---
 
@@ -84,10 +84,10 @@ class Routing:
     def pod_deleted(self, old: PodRecord, final: PodRecord | None) -> None:
         """A Task's Pod is gone, unless it only lost the label that we watch by (which no list tells)."""
         if final is None or not (final.identity.deleting or final.phase in _TERMINAL):
-            self._ledger.doubt_pod(_key(old), old.uid)
+            self._ledger.doubt_pod(framework_key(old), old.uid)
         if final is None and self._history.wants(Trigger.POD_DELETION):
             _log.warning(
-                "[%s]: Pod %s (%s) was deleted while nobody watched: %s", _key(old), old.name, old.uid, _MISSED
+                "[%s]: Pod %s (%s) was deleted while nobody watched: %s", framework_key(old), old.name, old.uid, _MISSED
             )
         self._wake(old)
 
@@ -101,12 +101,13 @@ class Routing:
             _log.info("[%s]: Pod %s was deleted%s", key, metadata["name"], self._history.of_deleted_pod(pod))
 
     def _wake(self, pod: PodRecord) -> None:
-        key = _key(pod)
+        key = framework_key(pod)
         self._ledger.touch_pod(key, pod.name)
         self._queue.add(key)
 
 
-def _key(record: PodRecord | ConfigMapRecord) -> str:
+def framework_key(record: PodRecord | ConfigMapRecord) -> str:
+    """Key of the Framework whose label the object bears."""
     return f"{record.namespace}/{record.framework}"
 
 

@@ -42,6 +42,9 @@ from frameworkcontroller.machine.plan import STATUS_TOO_LARGE, fold, plan, rejec
 
 _log = logging.getLogger(__name__)
 
+BY_FRAMEWORK: Final = "framework"
+"""Index of the cache's Pods by the key of the Framework whose label they bear."""
+
 BREATH_FACTOR: Final = 2.0
 BREATH_MAX_SEC: Final = 2.0
 """A status that can wait is not written again before this many times as long as its last write took has passed, so
@@ -84,7 +87,7 @@ class Syncer:
         rng: random.Random,
         history: History,
     ) -> None:
-        """``wall``: seconds since the epoch. ``clock``: monotonic seconds."""
+        """``wall``: seconds since the epoch. ``clock``: monotonic seconds. ``pods`` has the index ``BY_FRAMEWORK``."""
         self._client = client
         self._executor = executor
         self._ledger = ledger
@@ -167,6 +170,7 @@ class Syncer:
         observed = Observed(
             self._configmaps.get(f"{record.namespace}/{names.configmap_name(record.name)}"),
             _Pods(self._pods, record.namespace),
+            lambda: self._pods.by_index(BY_FRAMEWORK, record.key).values(),
         )
         step = Plan()
         for _ in range(_PLANS_PER_SYNC):

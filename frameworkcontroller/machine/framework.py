@@ -240,11 +240,16 @@ def _step_alive(ctx: Context) -> None:
     tracker = ctx.tracker
     if not ctx.completing and ctx.framework.spec.execution_type is ExecutionType.STOP:
         complete_attempt(ctx, STOPPED)
+    if tracker.scan:
+        tracker.scan = False
+        tracker.agenda.update(task_machine.unlisted(ctx))
     due, tracker.agenda = tracker.agenda, set()
     for key in sorted(due):
         found = tracker.task(key)
         if found is not None:
             task_machine.step(ctx, *found)
+        else:
+            task_machine.delete_unlisted(ctx, key)
     if ctx.status.state is State.PREPARING and any(role.counts.running for role in tracker.roles.values()):
         tracker.move_framework(State.RUNNING, ctx.env.second, Urgency.SOON)
         ctx.record("FrameworkAttemptRunning", f"FrameworkAttempt {ctx.attempt.id} is running")

@@ -8,7 +8,7 @@ records of what moved. What became of the actions comes back in as ``Outcome`` v
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Protocol, TypeVar
@@ -87,6 +87,8 @@ class Observed:
 
     configmap: ConfigMapRecord | None
     pods: PodLookup
+    list_pods: Callable[[], Iterable[PodRecord]] = tuple
+    """The cache's Pods that bear the Framework's label: asked for only when everything is looked at."""
 
 
 # --- actions ----------------------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ def take(ctx: Context, outcome: Outcome) -> None:
     if target.kind is Kind.POD:
         found = ctx.tracker.task((target.role, target.index))
         if found is None:
+            _take_unlisted_pod(ctx, outcome)
             return
         role, task = found
         if task.instance_uid == target.instance and task.attempt.id == target.attempt_id:
@@ -92,6 +93,15 @@ def _take_pod(ctx: Context, role: TrackedRole, task: TaskStatus, outcome: Outcom
                 ctx.tracker.release(key)
                 ctx.tracker.see(uid)
                 ctx.tracker.agenda.add(key)
+
+
+def _take_unlisted_pod(ctx: Context, outcome: Outcome) -> None:
+    target, result = outcome.action.target, outcome.result
+    key = (target.role, target.index)
+    if isinstance(result, Accepted | Gone):
+        ctx.tracker.release(key)
+    elif isinstance(outcome.action, Delete):
+        _hold(ctx, key, target, result, "delete")
 
 
 def _take_pod_creation(ctx: Context, role: TrackedRole, task: TaskStatus, action: Create, result: Result) -> None:

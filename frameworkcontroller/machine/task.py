@@ -6,6 +6,7 @@ persisted state justifies; what needs a transition of this same plan to be persi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 from frameworkcontroller.api.completion import (
@@ -14,16 +15,16 @@ from frameworkcontroller.api.completion import (
     POD_SUCCEEDED,
     CompletionStatus,
 )
-from frameworkcontroller.api.names import pod_name
+from frameworkcontroller.api.names import pod_name, split_pod_name
 from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.manifests import PodTemplate, pod_marks
-from frameworkcontroller.machine.model import Cleanup, Confirm, Delete, Trigger, Urgency, known
+from frameworkcontroller.machine.model import Cleanup, Confirm, Delete, Kind, Target, Trigger, Urgency, known
 from frameworkcontroller.machine.policy import decide_retry
 from frameworkcontroller.machine.scale import SCALED_DOWN
-from frameworkcontroller.machine.tracker import Stall, TrackedRole
+from frameworkcontroller.machine.tracker import Stall, TaskKey, TrackedRole
 
 _ALIVE = frozenset({State.CREATION_REQUESTED, State.PREPARING, State.RUNNING})
 STUCK_REASON = "PodNotGone"
@@ -128,6 +129,32 @@ def _delete_stray(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRec
     if not pod.identity.deleting:
         ctx.act(Delete(ctx.pod_target(role, task), pod.uid))
     return True
+
+
+def unlisted(ctx: Context) -> Iterator[TaskKey]:
+    """Whose name the Pods bear that the attempt controls and that no Task has."""
+    for pod in ctx.observed.list_pods():
+        parts = split_pod_name(pod.name)
+        if parts is not None and _is_unlisted(ctx, parts[1:], pod):
+            yield parts[1:]
+
+
+def delete_unlisted(ctx: Context, key: TaskKey) -> None:
+    """Delete a Pod of a Task that is gone by ScaleDown.
+
+    There can be one all the same: a creation that was given up may be executed any time later.
+    """
+    pod = ctx.observed.pods.get(pod_name(ctx.framework.name, *key))
+    if pod is None or pod.identity.deleting or not _is_unlisted(ctx, key, pod):
+        return
+    if ctx.tracker.is_head_settled:
+        ctx.act(Delete(Target(Kind.POD, pod.name, role=key[0], index=key[1]), pod.uid))
+    else:
+        ctx.tracker.block(key)
+
+
+def _is_unlisted(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
+    return pod.identity.controller_uid == ctx.attempt.configmap_uid and ctx.tracker.task(key) is None
 
 
 # --- a Pod is recorded, but the cache does not show it -------------------------------------------------------------

@@ -89,6 +89,7 @@ class Tracker:
         "generation",
         "rescale_due",
         "roles",
+        "scan",
         "stalls",
         "status",
         "templates",
@@ -103,6 +104,8 @@ class Tracker:
         """Tasks to look at in the next plan."""
         self.again = False
         """The Framework itself is to be planned again once the status is persisted."""
+        self.scan = False
+        """The next plan is to look for Pods that no Task has."""
         self.follow_ups: list[Action] = []
         """Actions that outcomes made necessary, for the next plan."""
         self.stalls: dict[TaskKey | None, Stall] = {}
@@ -181,7 +184,6 @@ class Tracker:
         for role, task in self.tasks():
             self._count(role, task, 1)
         self._dirty.intersection_update([task for _, task in self.tasks()])
-        self.agenda = {key for key in self.agenda if self.task(key) is not None}
         self._holds = {
             key: hold for key, hold in self._holds.items() if not isinstance(key, tuple) or self.task(key) is not None
         }
@@ -200,8 +202,8 @@ class Tracker:
         self.templates.clear()
 
     def touch_all(self) -> None:
-        """Have the next plan look at every Task."""
-        self.again = True
+        """Have the next plan look at every Task, and for Pods that no Task has."""
+        self.again = self.scan = True
         self.agenda.update((role.status.name, task.index) for role, task in self.tasks())
 
     def change_head(self, urgency: Urgency) -> None:
@@ -343,8 +345,7 @@ class Tracker:
             when, key = heapq.heappop(self._alarms)
             if self._alarm_of.get(key) == when:
                 del self._alarm_of[key]
-                if self.task(key) is not None:
-                    self.agenda.add(key)
+                self.agenda.add(key)
 
     def next_alarm(self) -> float | None:
         """When the next alarm rings."""

@@ -110,7 +110,8 @@ class Bench:
 
     def plan(self, *, write: bool = True) -> Plan:
         """One plan; ``write``: and its status is accepted, if it is to be written."""
-        made = plan(self.framework, self.tracker, Observed(self.configmap, self.pods), self.env)
+        observed = Observed(self.configmap, self.pods, lambda: list(self.pods.values()))
+        made = plan(self.framework, self.tracker, observed, self.env)
         self._check()
         if write:
             self.write()

@@ -357,7 +357,10 @@ class Controller:
         return None if seconds is None else self.world.now + seconds
 
     def _observed(self) -> Observed:
-        return Observed(self.cache.configmaps.get(names.configmap_name(self.name)), self.cache.pods)
+        return Observed(self.cache.configmaps.get(names.configmap_name(self.name)), self.cache.pods, self._list_pods)
+
+    def _list_pods(self) -> list[PodRecord]:
+        return [pod for pod in self.cache.pods.values() if pod.framework == self.name]
 
     def _env(self) -> Env:
         return Env(self.world.now, self.rng, self.limits)

@@ -97,8 +97,6 @@ class Guarantees:
                 f"C4: {name} of attempt {attempt_id} runs, the status says {status.attempt.id} {status.state}"
             )
         task = _task_of(status, mark_of(pod, names.TASKROLE_NAME), int(mark_of(pod, names.TASK_INDEX)))
-        if task is None and self.loose:
-            return
         if task is None or task.instance_uid != mark_of(pod, names.TASK_UID):
             raise self.world.violation(f"C2: {name} runs, and its Task is deleted")
         task_attempt = int(mark_of(pod, names.TASK_ATTEMPT_ID))

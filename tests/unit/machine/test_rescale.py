@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from frameworkcontroller.api.status import State, TaskStatus
-from frameworkcontroller.machine.model import Accepted, Create, Delete, Plan, Urgency
+from frameworkcontroller.machine.model import Accepted, Create, Delete, Plan, Unanswered, Urgency
 from tests.support.bench import Bench, Body, role
 
 SCALED_DOWN = "User has requested to delete the Task by Framework ScaleDown"
@@ -306,6 +308,67 @@ def test_the_next_attempt_is_of_the_newest_spec() -> None:
     advance(bench)
     assert bench.status.attempt.id == 1
     assert (len(marks(bench)), len(marks(bench, "b"))) == (3, 1)
+
+
+# --- Pods that no Task has ------------------------------------------------------------------------------------------
+
+
+def late() -> Bench:
+    """Task a-1 is gone by ScaleDown, and then a creation of its Pod that was given up is executed after all."""
+    bench = started(role(number=2))
+    body = bench.bodies["f-a-1"]
+    bench.edit(role(number=1))
+    advance(bench)
+    gone(bench, "f-a-1")
+    assert marks(bench) == ["Running"]
+    body["metadata"] = {key: value for key, value in body["metadata"].items() if not key.startswith("deletion")}
+    body["metadata"]["uid"] = "late"
+    return bench
+
+
+def test_a_pod_that_no_task_has_is_deleted() -> None:
+    bench = late()
+    bench.show("f-a-1")
+    deletion = bench.only(bench.plan())
+    assert isinstance(deletion, Delete)
+    assert (deletion.target.name, deletion.uid, deletion.force) == ("f-a-1", "late", False)
+    bench.fold(deletion, Unanswered("reset"))
+    assert not bench.plan().actions
+    assert bench.only(bench.wait(60)) == deletion
+    bench.fold(deletion, Accepted())
+    assert not bench.tracker.is_busy
+    bench.show("f-a-1", deleting=bench.now + 30)
+    assert not bench.plan().actions
+    bench.hide("f-a-1")
+    assert not bench.plan().actions
+
+
+def test_a_pod_that_no_task_has_is_found_without_an_event() -> None:
+    bench = late()
+    bench.show("f-a-1")
+    bench.restart()
+    assert actions(bench.plan()) == ["Delete f-a-1"]
+
+
+def test_a_pod_that_no_task_has_is_deleted_only_once_that_is_persisted() -> None:
+    bench = late()
+    bench.edit(role(number=1, podGracefulDeletionTimeoutSec=7))
+    bench.plan(write=False)
+    bench.show("f-a-1")
+    assert not bench.plan(write=False).actions
+    bench.write()
+    assert actions(bench.plan()) == ["Delete f-a-1"]
+
+
+def test_a_pod_that_no_task_has_and_that_the_attempt_does_not_control_is_left_alone() -> None:
+    bench = late()
+    bench.show("f-a-1")
+    record = bench.pods["f-a-1"]
+    bench.pods["f-a-1"] = replace(record, identity=replace(record.identity, controller_uid="somebody"))
+    bench.touch("f-a-1")
+    assert not bench.plan().actions
+    bench.restart()
+    assert not bench.plan().actions
 
 
 # --- the walk-through ------------------------------------------------------------------------------------------------
