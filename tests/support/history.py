@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status
-from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
+from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State
 from frameworkcontroller.machine.failure import Classifier
 from frameworkcontroller.machine.model import Kind, Limits
@@ -32,6 +32,7 @@ EXIT_CODES: Final = (0, 1, 200, 201, 210)
 _SYNCS_TO_REST: Final = 100
 _STEPS_TO_SETTLE: Final = 20_000
 _WAKES_TO_END: Final = 60
+_WAKES_TO_TELL: Final = 20
 
 
 class History:
@@ -375,7 +376,6 @@ class History:
         """Faults stop, obstacles go: check that everything comes to the end that was promised."""
         self.world.tell("--- the fair end ---")
         self.breathe(lazy=False, hasty=False, actions=100)
-        self.lose_node(lost=False)
         self.world.fates.clear()
         self.guarantees.loose |= bool(self.world.late)
         while self.world.execute_late():
@@ -383,6 +383,8 @@ class History:
         self.world.late.clear()
         self.settle()
         del self.controllers[1:]
+        self._whatever_stands_in_the_way_is_told()
+        self.lose_node(lost=False)
         self.set_quota(None)
         self.retreat()
         self.relabel()
@@ -394,11 +396,35 @@ class History:
         self.execute("Stop")
         self._until("the Framework is completed after Stop", self._is_completed, step=lambda: None)
         self._nothing_is_left()
-        self._until("the Framework is deleted after its retention", lambda: self.framework is None, step=lambda: None)
+        kept = "the Framework is deleted after its retention, which alone wakes it"
+        self._until(kept, lambda: self.framework is None, step=lambda: None, wakes=3)
         self._nothing_is_left()
 
-    def _until(self, what: str, holds: Callable[[], bool], *, step: Callable[[], None]) -> None:
-        for _ in range(_WAKES_TO_END):
+    def _whatever_stands_in_the_way_is_told(self) -> None:
+        """With nothing mended, the Framework runs, is completed, or waits and says for what."""
+        for _ in range(_WAKES_TO_TELL):
+            self._all_pods_run()
+            self.settle()
+            (controller,) = self.controllers
+            status, spec = self.status, self.spec
+            if status is None or self.framework is None or is_deleting(self.framework) or self._is_running():
+                return
+            if any(item.type == "Stalled" and item.status == "True" for item in status.conditions):
+                return
+            if (
+                spec is not None
+                and spec.execution_type is ExecutionType.CREATE
+                and status.state is State.CREATION_PENDING
+            ):
+                return
+            if controller.wake_at is not None:
+                self.world.now = max(self.world.now, controller.wake_at)
+        raise self.world.violation("It waits, and does not say for what")
+
+    def _until(
+        self, what: str, holds: Callable[[], bool], *, step: Callable[[], None], wakes: int = _WAKES_TO_END
+    ) -> None:
+        for _ in range(wakes):
             step()
             self.settle()
             if self.framework is None or holds():
