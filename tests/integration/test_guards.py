@@ -25,9 +25,12 @@ Hook = Callable[[Send], Awaitable[bytes]]
 
 
 class StatusWrites:
-    """Lets a test step between the controller and its status writes."""
+    """Lets a test step between the controller and its status writes.
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    Only those in `namespace`: on a real control plane the Frameworks of earlier tests go bit by bit, and are synced.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, namespace: str) -> None:
         self._hooks: list[tuple[Callable[[Json], bool], Hook]] = []
         original = KubeClient.patch
 
@@ -35,7 +38,7 @@ class StatusWrites:
             async def send() -> bytes:
                 return await original(client, resource, name, body, *args, **kwargs)
 
-            if kwargs.get("subresource") == "status" and resource.kind == names.KIND:
+            if kwargs.get("subresource") == "status" and resource.kind == names.KIND and namespace in args:
                 written = next(op["value"] for op in orjson.loads(body) if op["op"] == "add")
                 for position, (when, hook) in enumerate(self._hooks):
                     if when(written):
@@ -56,8 +59,8 @@ class StatusWrites:
 
 
 @pytest.fixture
-def writes(monkeypatch: pytest.MonkeyPatch) -> StatusWrites:
-    return StatusWrites(monkeypatch)
+def writes(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> StatusWrites:
+    return StatusWrites(monkeypatch, cluster.namespace)
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from tests.support.frameworks import Frameworks, Json, condition, role
 
 
 @pytest.fixture
-def writes(monkeypatch: pytest.MonkeyPatch) -> StatusWrites:
-    return StatusWrites(monkeypatch)
+def writes(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> StatusWrites:
+    return StatusWrites(monkeypatch, cluster.namespace)
 
 
 @pytest.fixture
