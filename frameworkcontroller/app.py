@@ -33,6 +33,7 @@ from frameworkcontroller.kube.errors import ServerError, TooManyRequests, Transp
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.limiter import Limiter
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
+from frameworkcontroller.telemetry import Sources, Telemetry
 
 _log: Final = logging.getLogger(__name__)
 
@@ -71,9 +72,9 @@ class Controller:
         self._stop = asyncio.Event()
         self._ready = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
-        self._client = KubeClient(
-            connection, limiter=Limiter(config.kube_client_qps, config.kube_client_burst), wall=wall
-        )
+        self.telemetry = Telemetry(failure.code for failure in config.pod_failure_spec)
+        limiter = Limiter(config.kube_client_qps, config.kube_client_burst)
+        self._client = KubeClient(connection, limiter=limiter, observe=self.telemetry.exchanged, wall=wall)
         self.queue: WorkQueue[str] = WorkQueue(rng=self._rng)
         self.ledger = Ledger(compress=config.large_framework_compression)
         history = History(config.snapshot_triggers())
@@ -109,8 +110,22 @@ class Controller:
             clock=loop.time,
             rng=self._rng,
             history=history,
+            wrote=self.telemetry.wrote_status,
+            tallied=self.telemetry.tallied,
         )
-        self.workers = Workers(self.queue, syncer, number=config.worker_number)
+        self.workers = Workers(
+            self.queue, syncer, number=config.worker_number, synced=self.telemetry.synced, clock=loop.time
+        )
+        self.telemetry.attach(
+            Sources(
+                queue=self.queue.core,
+                ledger=self.ledger,
+                limiter=limiter,
+                workers=self.workers,
+                informers=(self.frameworks, self.configmaps, self.pods),
+                worker_number=config.worker_number,
+            )
+        )
 
     # --- use ---
 

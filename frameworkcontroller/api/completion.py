@@ -14,6 +14,10 @@ FAILED: Final = "Failed"
 TRANSIENT: Final = "Transient"
 CONFLICT: Final = "Conflict"
 PERMANENT: Final = "Permanent"
+UNKNOWN: Final = "Unknown"
+
+CATEGORIES: Final = (SUCCEEDED, TRANSIENT, TRANSIENT + CONFLICT, PERMANENT, UNKNOWN)
+"""The kinds of end that retry policies tell apart (behaviour, Retry); an end without a known attribute is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,15 @@ class CompletionStatus:
     def unexpected(self) -> bool:
         """Whether it failed, and not because somebody asked for its end."""
         return self.failed and self.code not in NEVER_RETRIED
+
+    @property
+    def category(self) -> str:
+        """What the retry policies see in it: one of ``CATEGORIES``."""
+        if self.succeeded:
+            return SUCCEEDED
+        if self.has(TRANSIENT):
+            return TRANSIENT + CONFLICT if self.has(CONFLICT) else TRANSIENT
+        return PERMANENT if self.has(PERMANENT) else UNKNOWN
 
     def has(self, attribute: str) -> bool:
         """Whether the completion type bears ``attribute`` (Transient, Conflict, Permanent)."""

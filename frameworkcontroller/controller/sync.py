@@ -14,7 +14,7 @@ import logging
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import orjson
 
@@ -37,7 +37,7 @@ from frameworkcontroller.controller.retry import Retry
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.kube.errors import Conflict, Invalid, KubeError, NotFound, TransportError, is_too_large
 from frameworkcontroller.kube.store import Store
-from frameworkcontroller.machine.model import Created, Env, Exists, Limits, Observed, Plan, Record, Urgency
+from frameworkcontroller.machine.model import Created, Env, Exists, Limits, Observed, Plan, Record, Tally, Urgency
 from frameworkcontroller.machine.plan import STATUS_TOO_LARGE, fold, plan, reject
 
 _log = logging.getLogger(__name__)
@@ -65,6 +65,9 @@ _NOT_THERE: Final = "the API server does not find the Framework, which the cache
 """Only the cache ends a Framework: a 404 is also what a proxy, or an API server that is starting, may say. What is
 known of the Framework must outlive that, since the cache's copy of the status was given up for it."""
 
+WriteResult = Literal["accepted", "landed", "conflict", "not_found", "too_large", "error"]
+"""What became of a write of a status. ``landed``: accepted, as a live read told after its answer was lost."""
+
 _PLANS_PER_SYNC: Final = 8
 """Plans in a row that need nothing but each other; what is left then goes on in the next sync."""
 
@@ -86,8 +89,14 @@ class Syncer:
         clock: Callable[[], float],
         rng: random.Random,
         history: History,
+        wrote: Callable[[WriteResult, int], None] | None = None,
+        tallied: Callable[[Tally], None] | None = None,
     ) -> None:
-        """``wall``: seconds since the epoch. ``clock``: monotonic seconds. ``pods`` has the index ``BY_FRAMEWORK``."""
+        """``wall``: seconds since the epoch. ``clock``: monotonic seconds. ``pods`` has the index ``BY_FRAMEWORK``.
+
+        For metrics, ``wrote(result, bytes)`` is told of each write of a status, and ``tallied`` what a write that was
+        accepted has persisted.
+        """
         self._client = client
         self._executor = executor
         self._ledger = ledger
@@ -99,6 +108,8 @@ class Syncer:
         self._clock = clock
         self._rng = rng
         self._history = history
+        self._wrote = wrote
+        self._tallied = tallied
 
     async def sync(self, key: str) -> float | None:
         """Bring one Framework forward; in how many seconds it is due again by itself, None for never.
@@ -207,21 +218,31 @@ class Syncer:
         try:
             resource_version = await self._patch(framework, entry, generation, encoded)
         except NotFound as error:
+            self._count_write("not_found", encoded)
             raise Retry(_NOT_THERE) from error
         except (Invalid, Conflict) as error:
             if await self._resolve(key, entry, generation, encoded.digest, str(error)):
+                self._count_write("landed", encoded)
                 return True
+            self._count_write("conflict", encoded)
             entry.guards_failed += 1
             if entry.guards_failed > _GUARDS_FAILED_AT_ONCE:
                 raise Retry(f"the Framework keeps changing under the writes of its status: {error}") from error
             return False
         except KubeError as error:
             if is_too_large(error):
+                self._count_write("too_large", encoded)
                 return await self._stall(key, entry, framework, generation, encoded, str(error))
+            self._count_write("error", encoded)
             raise Retry(f"cannot write the status: {error}") from error
+        self._count_write("accepted", encoded)
         self._accepted(key, entry, resource_version, encoded.digest)
         entry.next_write = self._clock() + min(BREATH_MAX_SEC, BREATH_FACTOR * (self._clock() - began))
         return True
+
+    def _count_write(self, result: WriteResult, encoded: Encoded) -> None:
+        if self._wrote is not None:
+            self._wrote(result, len(encoded.body))
 
     async def _patch(self, framework: Framework, entry: Entry, generation: int, encoded: Encoded) -> str:
         """Write a status under the guards; the Framework's new resourceVersion."""
@@ -293,6 +314,9 @@ class Syncer:
         entry.not_before = 0.0
         entry.outcomes.clear()
         entry.tracker.persisted()
+        tally, entry.tracker.tally = entry.tracker.tally, None
+        if tally is not None and self._tallied is not None:
+            self._tallied(tally)
         # Snapshots show what was persisted before this.
         self._tell_all(key, entry, before)
 

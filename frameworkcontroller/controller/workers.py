@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Final, Literal, Protocol
 
@@ -46,13 +47,15 @@ class Workers:
         syncer: Syncer,
         *,
         number: int,
-        synced: Callable[[str, SyncResult], None] | None = None,
+        synced: Callable[[str, SyncResult, float], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``synced(key, result)`` is told how each sync ended, for metrics."""
+        """``synced(key, result, seconds)`` is told how each sync ended, for metrics; ``clock``: monotonic seconds."""
         self._queue = queue
         self._syncer = syncer
         self._free = asyncio.Semaphore(number)
         self._synced = synced
+        self._clock = clock
         self._running: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
 
@@ -113,6 +116,7 @@ class Workers:
 
     async def _work(self, key: str) -> None:
         result: SyncResult = "cancelled"
+        began = self._clock()
         try:
             delay = await self._syncer.sync(key)
             result = "done"
@@ -132,7 +136,7 @@ class Workers:
         finally:
             self._queue.done(key)
             if self._synced is not None:
-                self._synced(key, result)
+                self._synced(key, result, self._clock() - began)
 
 
 def _asked_to_wait(error: Exception) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 
 class Limiter:
@@ -29,6 +30,8 @@ class Limiter:
         # Owners in the order of their turns: a dict, since it is ordered and an owner's line is looked up by its name.
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self.waited: Callable[[float], None] | None = None
+        """Told, for each request that was let through, how many seconds it waited; for metrics."""
 
     @property
     def waiting(self) -> int:
@@ -41,7 +44,10 @@ class Limiter:
         self._refill(loop.time())
         if not self._lines and self._tokens >= 1.0:
             self._tokens -= 1.0
+            if self.waited is not None:
+                self.waited(0.0)
             return
+        began = loop.time()
         future: asyncio.Future[None] = loop.create_future()
         self._lines.setdefault(owner, deque()).append(future)
         if self._timer is None:
@@ -55,6 +61,8 @@ class Limiter:
                 self._grant(loop)
             # Otherwise the future stays in its line as cancelled, and its turn is passed over when it comes.
             raise
+        if self.waited is not None:
+            self.waited(loop.time() - began)
 
     def _refill(self, now: float) -> None:
         if self._counted_at is not None and now > self._counted_at:

@@ -20,7 +20,18 @@ from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStat
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.manifests import configmap_body, configmap_marks
-from frameworkcontroller.machine.model import Cleanup, Confirm, Create, Delete, Env, Snapshot, Trigger, Urgency, known
+from frameworkcontroller.machine.model import (
+    Cleanup,
+    Confirm,
+    Create,
+    Delete,
+    Env,
+    Level,
+    Snapshot,
+    Trigger,
+    Urgency,
+    known,
+)
 from frameworkcontroller.machine.policy import decide_retry, evaluate_completion
 from frameworkcontroller.machine.scale import new_role
 from frameworkcontroller.machine.states import ENDED
@@ -298,6 +309,7 @@ def _decide_retry(ctx: Context) -> None:
     # As it is persisted: a delay of 0 that was decided just now is not.
     status.retry.retry_delay_sec = persisted_delay
     snapshot = Snapshot(Trigger.FRAMEWORK_RETRY, encode_status(ctx.framework.name, status))
+    ctx.tracker.count_retried(Level.FRAMEWORK, completion)
     status.retry.total_retried_count += 1
     status.retry.accountable_retried_count += decision.accountable
     status.retry.retry_delay_sec = None

@@ -232,6 +232,21 @@ class Outcome:
 # --- plan -------------------------------------------------------------------------------------------------------
 
 
+class Level(StrEnum):
+    """Whose attempt."""
+
+    FRAMEWORK = "framework"
+    TASK = "task"
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many attempts came to their ends, by completion code, and were retried, by the category of that end."""
+
+    completed: dict[tuple[Level, int], int] = field(default_factory=dict)
+    retried: dict[tuple[Level, str], int] = field(default_factory=dict)
+
+
 class Urgency(IntEnum):
     """How soon the status is to be written."""
 

@@ -21,7 +21,7 @@ from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.manifests import PodTemplate, pod_marks
-from frameworkcontroller.machine.model import Cleanup, Confirm, Delete, Kind, Target, Trigger, Urgency, known
+from frameworkcontroller.machine.model import Cleanup, Confirm, Delete, Kind, Level, Target, Trigger, Urgency, known
 from frameworkcontroller.machine.policy import decide_retry
 from frameworkcontroller.machine.scale import SCALED_DOWN
 from frameworkcontroller.machine.tracker import Stall, TaskKey, TrackedRole
@@ -300,6 +300,7 @@ def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
         ctx.tracker.set_alarm(key, due)
         return
     now = ctx.env.second
+    ctx.tracker.count_retried(Level.TASK, completion)
     task.retry.total_retried_count += 1
     task.retry.accountable_retried_count += decision.accountable
     task.retry.retry_delay_sec = None

@@ -18,10 +18,13 @@ from typing import Final, Literal
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.machine.manifests import PodTemplate
-from frameworkcontroller.machine.model import Action, Env, Urgency, known
+from frameworkcontroller.machine.model import Action, Env, Level, Tally, Urgency, known
 from frameworkcontroller.machine.states import check_edge
 
 TaskKey = tuple[str, int]
+
+STATES: Final = tuple(State)
+_POSITION: Final = {state: position for position, state in enumerate(STATES)}
 
 CREATIONS: Final = "creations"
 HoldKey = TaskKey | Literal["creations"] | None
@@ -92,6 +95,8 @@ class Tracker:
         "scan",
         "stalls",
         "status",
+        "tally",
+        "task_states",
         "templates",
         "urgency",
     )
@@ -118,6 +123,10 @@ class Tracker:
         self.templates: dict[str, PodTemplate] = {}
         """Pods of each role as encoded for this attempt and generation."""
         self.urgency = Urgency.NONE
+        self.task_states = [0] * len(STATES)
+        """How many Tasks are in each state, in the order of ``STATES``."""
+        self.tally: Tally | None = None
+        """What ended and was retried since somebody last took this away: to be told once it is persisted."""
         self._dirty: set[TaskStatus] = set()
         self._blocked: set[TaskKey] = set()
         self._head_dirty = False
@@ -181,8 +190,10 @@ class Tracker:
         """Rebuild what is kept beside the status, after roles or Tasks were added or removed."""
         status = known(self.status, "status")
         self.roles = {role.name: TrackedRole(role) for role in status.attempt.roles}
+        self.task_states = [0] * len(STATES)
         for role, task in self.tasks():
             self._count(role, task, 1)
+            self.task_states[_POSITION[task.state]] += 1
         self._dirty.intersection_update([task for _, task in self.tasks()])
         self._holds = {
             key: hold for key, hold in self._holds.items() if not isinstance(key, tuple) or self.task(key) is not None
@@ -234,6 +245,7 @@ class Tracker:
             status.run_time = status.run_time or now
         elif state is State.ATTEMPT_COMPLETED:
             status.attempt.completion_time = now
+            self._count_completed(Level.FRAMEWORK, status.attempt.completion_status)
         elif state is State.COMPLETED:
             status.completion_time = now
         self.again = True
@@ -260,6 +272,8 @@ class Tracker:
         """
         check_edge(task.state, state, f"Task {role.status.name}[{task.index}]")
         self._count(role, task, -1)
+        self.task_states[_POSITION[task.state]] -= 1
+        self.task_states[_POSITION[state]] += 1
         task.state = state
         task.transition_time = now
         if state is State.RUNNING:
@@ -267,6 +281,7 @@ class Tracker:
             task.run_time = task.run_time or now
         elif state is State.ATTEMPT_COMPLETED:
             task.attempt.completion_time = now
+            self._count_completed(Level.TASK, task.attempt.completion_status)
         elif state is State.COMPLETED:
             task.completion_time = now
             task.retry.retry_delay_sec = None
@@ -298,6 +313,25 @@ class Tracker:
         """The Pod of that UID is of no interest any more."""
         if uid is not None:
             self._seen.discard(uid)
+
+    # --- tally ---
+
+    def count_retried(self, level: Level, completion: CompletionStatus) -> None:
+        """An attempt that ended in ``completion`` is followed by another one."""
+        retried = self._tallied().retried
+        key = (level, completion.category)
+        retried[key] = retried.get(key, 0) + 1
+
+    def _count_completed(self, level: Level, completion: CompletionStatus | None) -> None:
+        if completion is not None:
+            completed = self._tallied().completed
+            key = (level, completion.code)
+            completed[key] = completed.get(key, 0) + 1
+
+    def _tallied(self) -> Tally:
+        if self.tally is None:
+            self.tally = Tally()
+        return self.tally
 
     # --- back-off ---
 

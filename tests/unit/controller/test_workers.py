@@ -114,7 +114,7 @@ async def test_failing_key_backs_off_and_the_others_go_on(
     queue: WorkQueue[str] = WorkQueue(retry=Backoff(1.0, 4.0))
     syncer = Syncer(work)
     ended: list[tuple[str, str]] = []
-    workers = Workers(queue, syncer, number=2, synced=lambda key, result: ended.append((key, result)))
+    workers = Workers(queue, syncer, number=2, synced=lambda key, result, _seconds: ended.append((key, result)))
     running = asyncio.create_task(workers.run())
     with caplog.at_level(logging.INFO):
         queue.add("bad")
@@ -195,7 +195,7 @@ async def test_stop_cancels_what_takes_too_long(clock: VirtualClockLoop, caplog:
         await asyncio.sleep(3600)
 
     queue: WorkQueue[str] = WorkQueue()
-    workers = Workers(queue, Syncer(work), number=2, synced=lambda _key, result: ended.append(result))
+    workers = Workers(queue, Syncer(work), number=2, synced=lambda _key, result, _seconds: ended.append(result))
     running = asyncio.create_task(workers.run())
     queue.add("a")
     await asyncio.sleep(1)
