@@ -25,6 +25,7 @@ from frameworkcontroller.api.status import (
     RetryPolicyStatus,
     State,
     TaskAttemptStatus,
+    TaskCounts,
     TaskRoleStatus,
     TaskStatus,
 )
@@ -83,6 +84,8 @@ def encode_with_roles(framework: str, status: FrameworkStatus, roles: bytes | st
         body["attemptStatus"]["taskRoleStatusesCompressed"] = roles
     if status.observed_generation is not None:
         body["observedGeneration"] = status.observed_generation
+    if status.task_counts is not None:
+        body["taskCounts"] = _task_counts(status.task_counts)
     if status.conditions:
         body["conditions"] = [_condition(condition) for condition in status.conditions]
     return orjson.dumps(body)
@@ -205,6 +208,15 @@ def _condition(condition: Condition) -> dict[str, Any]:
     }
 
 
+def _task_counts(counts: TaskCounts) -> dict[str, Any]:
+    return {
+        "total": counts.total,
+        "running": counts.running,
+        "succeeded": counts.succeeded,
+        "failed": counts.failed,
+    }
+
+
 def _retry(retry: RetryPolicyStatus) -> dict[str, Any]:
     return {
         "totalRetriedCount": retry.total_retried_count,
@@ -276,6 +288,7 @@ def _decode_status(body: Mapping[str, Any]) -> FrameworkStatus:
             roles=[_decode_role(role) for role in roles or ()],
         ),
         observed_generation=body.get("observedGeneration"),
+        task_counts=_decode_task_counts(body.get("taskCounts")),
         conditions=[_decode_condition(condition) for condition in body.get("conditions") or ()],
     )
 
@@ -325,6 +338,17 @@ def _decode_retry(body: Mapping[str, Any] | None) -> RetryPolicyStatus:
         total_retried_count=body.get("totalRetriedCount") or 0,
         accountable_retried_count=body.get("accountableRetriedCount") or 0,
         retry_delay_sec=body.get("retryDelaySec"),
+    )
+
+
+def _decode_task_counts(body: Mapping[str, Any] | None) -> TaskCounts | None:
+    if body is None:
+        return None
+    return TaskCounts(
+        total=body.get("total") or 0,
+        running=body.get("running") or 0,
+        succeeded=body.get("succeeded") or 0,
+        failed=body.get("failed") or 0,
     )
 
 

@@ -96,6 +96,20 @@ class FrameworkAttemptStatus:
 
 
 @dataclass(slots=True)
+class TaskCounts:
+    """How many Tasks of the current attempt are how; those that are deletionPending count for nothing.
+
+    Kept beside the Tasks so that a reader (``kubectl get``, which sees no compressed Tasks) need not count them.
+    ``failed``: completed and not succeeded, those among them that somebody asked to end.
+    """
+
+    total: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+@dataclass(slots=True)
 class Condition:
     """A metav1.Condition. Computed from the other fields; never an input of a decision."""
 
@@ -109,7 +123,7 @@ class Condition:
 
 @dataclass(slots=True)
 class FrameworkStatus:
-    """The whole status of one Framework."""
+    """The whole status of one Framework. ``task_counts``: None in one that another controller wrote."""
 
     start_time: int
     transition_time: int
@@ -119,4 +133,5 @@ class FrameworkStatus:
     completion_time: int | None = None
     retry: RetryPolicyStatus = field(default_factory=RetryPolicyStatus)
     observed_generation: int | None = None
+    task_counts: TaskCounts | None = None
     conditions: list[Condition] = field(default_factory=list)

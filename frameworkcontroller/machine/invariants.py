@@ -5,7 +5,14 @@ Source: the API reference ("status") and behaviour ("Guarantees", Monotonic expo
 
 from __future__ import annotations
 
-from frameworkcontroller.api.status import FrameworkStatus, State, TaskAttemptStatus, TaskRoleStatus, TaskStatus
+from frameworkcontroller.api.status import (
+    FrameworkStatus,
+    State,
+    TaskAttemptStatus,
+    TaskCounts,
+    TaskRoleStatus,
+    TaskStatus,
+)
 from frameworkcontroller.machine.model import InvariantError
 from frameworkcontroller.machine.states import EDGES, ENDED
 
@@ -43,6 +50,8 @@ def check_status(status: FrameworkStatus) -> None:
             if status.state in (State.DELETION_PENDING, State.DELETION_REQUESTED):
                 where = f"{role.name}[{index}] has no completionStatus in a completing attempt"
                 _require(task.attempt.completion_status is not None, where)
+    if status.task_counts is not None:
+        _require(status.task_counts == _counted(status), f"taskCounts are {status.task_counts}, the Tasks differ")
 
 
 def check_step(before: FrameworkStatus, after: FrameworkStatus) -> None:
@@ -112,6 +121,14 @@ def _check_task(role: TaskRoleStatus, index: int, task: TaskStatus) -> None:
         _require(task.attempt.run_time is not None, f"{where}: Running without runTime")
     if task.deletion_pending:
         _require(decided, f"{where}: deletionPending without completionStatus")
+
+
+def _counted(status: FrameworkStatus) -> TaskCounts:
+    tasks = [task for role in status.attempt.roles for task in role.tasks if not task.deletion_pending]
+    ended = [task.attempt.completion_status for task in tasks if task.state is State.COMPLETED]
+    succeeded = sum(completion is not None and completion.succeeded for completion in ended)
+    running = sum(task.state is State.RUNNING for task in tasks)
+    return TaskCounts(len(tasks), running, succeeded, len(ended) - succeeded)
 
 
 def _check_state(where: str, state: State, uid: str | None, decided: bool, completion_time: int | None) -> None:

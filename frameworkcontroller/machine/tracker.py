@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from frameworkcontroller.api.completion import CompletionStatus
-from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
+from frameworkcontroller.api.status import FrameworkStatus, State, TaskCounts, TaskRoleStatus, TaskStatus
 from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import Action, Env, Level, Tally, Urgency, known
 from frameworkcontroller.machine.states import check_edge
@@ -53,9 +53,8 @@ class Hold:
 
 @dataclass(slots=True)
 class RoleCounts:
-    """How many Tasks of a role are how. Tasks that are deletionPending count only as ``leaving``."""
+    """How many Tasks of a role are how. Tasks that are deletionPending count for nothing."""
 
-    leaving: int = 0
     running: int = 0
     failed: int = 0
     succeeded: int = 0
@@ -81,6 +80,7 @@ class Tracker:
         "_alarm_of",
         "_alarms",
         "_blocked",
+        "_counts",
         "_dirty",
         "_head_dirty",
         "_holds",
@@ -127,6 +127,7 @@ class Tracker:
         """How many Tasks are in each state, in the order of ``STATES``."""
         self.tally: Tally | None = None
         """What ended and was retried since somebody last took this away: to be told once it is persisted."""
+        self._counts = TaskCounts()
         self._dirty: set[TaskStatus] = set()
         self._blocked: set[TaskKey] = set()
         self._head_dirty = False
@@ -191,6 +192,8 @@ class Tracker:
         status = known(self.status, "status")
         self.roles = {role.name: TrackedRole(role) for role in status.attempt.roles}
         self.task_states = [0] * len(STATES)
+        # Part of the status, and yet never a reason to write it: they change only together with a Task or a role.
+        self._counts = status.task_counts = TaskCounts()
         for role, task in self.tasks():
             self._count(role, task, 1)
             self.task_states[_POSITION[task.state]] += 1
@@ -392,16 +395,19 @@ class Tracker:
     def _ask(self, urgency: Urgency) -> None:
         self.urgency = max(self.urgency, urgency)
 
-    @staticmethod
-    def _count(role: TrackedRole, task: TaskStatus, step: int) -> None:
-        counts = role.counts
+    def _count(self, role: TrackedRole, task: TaskStatus, step: int) -> None:
         if task.deletion_pending:
-            counts.leaving += step
-        elif task.state is State.RUNNING:
+            return
+        counts, whole = role.counts, self._counts
+        whole.total += step
+        if task.state is State.RUNNING:
             counts.running += step
+            whole.running += step
         elif task.state is State.COMPLETED:
             completion = task.attempt.completion_status
             if completion is not None and completion.succeeded:
                 counts.succeeded += step
+                whole.succeeded += step
             else:
                 counts.failed += step
+                whole.failed += step

@@ -2,13 +2,23 @@
 
 import yaml
 
+from frameworkcontroller.app import Controller
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.clusters import Cluster
+from tests.support.eventually import eventually
+from tests.support.frameworks import Frameworks, role, states
 from tests.support.kubectl import Kubectl
 from tests.support.realcluster import CRD
 
 
 async def test_explain_teaches_the_spec(kubectl: Kubectl) -> None:
-    said = " ".join((await kubectl.ok("explain", "framework.spec.taskRoles.frameworkAttemptCompletionPolicy")).split())
+    async def explain() -> str:
+        # An API server publishes the schema of a resource a while after it serves the resource.
+        answer = await kubectl("explain", "framework.spec.taskRoles.frameworkAttemptCompletionPolicy")
+        assert answer.code == 0, answer.err
+        return " ".join(answer.out.split())
+
+    said = await eventually(explain, every=0.5)
     assert "minSucceededTaskCount <integer>" in said
     assert "When the completed Tasks of this group complete the attempt of the whole Framework." in said
 
@@ -20,15 +30,34 @@ async def test_get_shows_how_frameworks_stand(kubectl: Kubectl) -> None:
         "runTime": "2026-01-01T00:00:00Z",
         "completionTime": None,
         "retryPolicyStatus": {"totalRetriedCount": 2, "accountableRetriedCount": 1, "retryDelaySec": None},
+        "taskCounts": {"total": 5, "running": 0, "succeeded": 4, "failed": 1},
         "attemptStatus": {"completionStatus": {"code": 0, "phrase": "Succeeded"}},
     }
     await kubectl.ok(
         "patch", "fw", "f1", "--subresource=status", "--type=merge", "-p", yaml.safe_dump({"status": status})
     )
     header, row = (await kubectl.ok("get", "fw")).splitlines()
-    assert header.split() == ["NAME", "STATE", "COMPLETION", "RETRIES", "AGE"]
-    assert row.split()[:4] == ["f1", "Completed", "Succeeded", "2"]
+    assert header.split() == [
+        *("NAME", "STATE", "COMPLETION", "RUNNING", "SUCCEEDED", "FAILED", "TASKS", "RETRIES", "AGE")
+    ]
+    assert row.split()[:-1] == ["f1", "Completed", "Succeeded", "0", "4", "1", "5", "2"]
     assert (await kubectl.ok("get", "all")).count("framework.frameworkcontroller.microsoft.com/f1") == 1
+
+
+async def test_get_counts_the_tasks(
+    controller: Controller, pods: SimulatedRuntime, kubectl: Kubectl, cluster: Cluster
+) -> None:
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    await frameworks.create("f", role("a", 3), role("b", 1))
+    await frameworks.until_running("f", 4)
+    assert (await kubectl.ok("get", "fw", "f", "--no-headers")).split()[1:-1] == ["AttemptRunning", *"40040"]
+    pods.finish(f"{cluster.namespace}/f-a-0")
+    pods.fail(f"{cluster.namespace}/f-b-0")
+    await frameworks.until("f", lambda status: states(status).count("Completed") == 2)
+    assert (await kubectl.ok("get", "fw", "f", "--no-headers")).split()[1:-1] == ["AttemptRunning", *"21140"]
+    await frameworks.set("f", taskRoles__0__taskNumber=2)
+    await frameworks.until("f", lambda status: states(status).count("AttemptRunning") == 1)
+    assert (await kubectl.ok("get", "fw", "f", "--no-headers")).split()[1:-1] == ["AttemptRunning", *"11130"]
 
 
 async def test_a_framework_without_a_status_is_shown(kubectl: Kubectl) -> None:

@@ -31,6 +31,7 @@ from frameworkcontroller.api.status import (
     RetryPolicyStatus,
     State,
     TaskAttemptStatus,
+    TaskCounts,
     TaskRoleStatus,
     TaskStatus,
 )
@@ -376,6 +377,7 @@ def statuses(draw: st.DrawFn) -> FrameworkStatus:
         draw(optional(TIMES)),
         draw(RETRIES),
         draw(optional(COUNTS)),
+        draw(optional(st.builds(TaskCounts, COUNTS, COUNTS, COUNTS, COUNTS))),
         draw(st.lists(conditions, max_size=2)),
     )
 

@@ -74,6 +74,12 @@ def accountable(status: FrameworkStatus) -> None:
     status.retry.accountable_retried_count = 1
 
 
+def miscount(status: FrameworkStatus) -> None:
+    """One Task more is said to run than does."""
+    assert status.task_counts is not None
+    status.task_counts.running += 1
+
+
 def test_a_status_that_is_in_order_passes() -> None:
     status = running()
     check_status(status)
@@ -92,6 +98,7 @@ def test_a_status_that_is_in_order_passes() -> None:
         (set_framework(attempt_run_time=None), "Running without runTime"),
         (double, "two TaskRoles of the same name"),
         (swap, "index is"),
+        (miscount, "taskCounts are"),
         (set_task(0, attempt_pod_uid=None), "without a recorded UID"),
         (set_task(0, attempt_id=3), "attempt id is not the total retried count"),
         (set_task(0, state=State.DELETION_PENDING), "without completionStatus"),

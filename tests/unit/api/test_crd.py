@@ -1,0 +1,203 @@
+"""The CRD says of spec and status what the code that reads and writes them says."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+import pytest
+import yaml
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.codec import encode_status
+from frameworkcontroller.api.completion import CompletionStatus, ContainerCompletion, PodCompletion, Trigger
+from frameworkcontroller.api.spec import (
+    CompletionPolicy,
+    ExecutionType,
+    FrameworkSpec,
+    RetryPolicy,
+    TaskRoleSpec,
+    TaskSpec,
+    parse_spec,
+)
+from frameworkcontroller.api.status import (
+    Condition,
+    FrameworkAttemptStatus,
+    FrameworkStatus,
+    RetryPolicyStatus,
+    State,
+    TaskAttemptStatus,
+    TaskCounts,
+    TaskRoleStatus,
+    TaskStatus,
+)
+from tests.support.realcluster import CRD
+
+Json = dict[str, Any]
+
+MANIFEST: Final[Json] = yaml.safe_load(CRD.read_text())
+VERSION: Final[Json] = MANIFEST["spec"]["versions"][0]
+ROOT: Final[Json] = VERSION["schema"]["openAPIV3Schema"]
+PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
+
+
+def at(path: str, *, schema: Json = ROOT) -> Json:
+    """The schema of the field at that path, through lists as if they were their items."""
+    for part in filter(None, path.split(".")):
+        schema = schema.get("items", schema)["properties"][part]
+    return schema
+
+
+def test_names() -> None:
+    spec = MANIFEST["spec"]
+    assert MANIFEST["metadata"]["name"] == names.CRD_NAME
+    assert (spec["group"], spec["names"]["kind"], spec["names"]["plural"]) == (names.GROUP, names.KIND, names.PLURAL)
+    assert VERSION["name"] == names.VERSION
+    assert at("metadata.name")["pattern"] == at("spec.taskRoles.name")["pattern"] == names.NAME_PATTERN
+
+
+@pytest.mark.parametrize(
+    ("path", "model"),
+    [
+        ("spec", FrameworkSpec),
+        ("spec.retryPolicy", RetryPolicy),
+        ("spec.taskRoles", TaskRoleSpec),
+        ("spec.taskRoles.frameworkAttemptCompletionPolicy", CompletionPolicy),
+        ("spec.taskRoles.task", TaskSpec),
+        ("spec.taskRoles.task.retryPolicy", RetryPolicy),
+    ],
+)
+def test_fields_and_bounds_of_the_spec(path: str, model: type[Any]) -> None:
+    schema = at(path)
+    fields = schema.get("items", schema)["properties"]
+    read: Json = model.model_json_schema(by_alias=True)["properties"]
+    assert fields.keys() == read.keys()
+    for name, field in fields.items():
+        # What may be null is one of several for pydantic.
+        said = next((one for one in read[name].get("anyOf", ()) if one.get("type") != "null"), read[name])
+        wide = {"int32": 2**31, "int64": 2**63}.get(field.get("format", ""), 0)
+        low, high = field.get("minimum", -wide), field.get("maximum", wide - 1)
+        if field["type"] == "integer":
+            assert (said["type"], said["minimum"], said["maximum"]) == ("integer", low, high), name
+        elif field["type"] in ("string", "boolean") and "enum" not in field:
+            assert said["type"] == field["type"], name
+        assert said.get("pattern") == field.get("pattern"), name
+        if "default" in field and field["default"] not in ({}, []):
+            assert read[name]["default"] == field["default"], name
+
+
+def test_values_of_the_spec() -> None:
+    assert at("spec.executionType")["enum"] == list(ExecutionType)
+
+
+def test_what_the_schema_fills_in_is_what_absence_means() -> None:
+    def filled(schema: Json) -> Any:
+        if schema["type"] != "object":
+            return schema.get("default")
+        return {name: filled(field) for name, field in schema["properties"].items() if "default" in field}
+
+    assert parse_spec(filled(at("spec"))) == parse_spec({})
+    role = filled(at("spec.taskRoles")["items"])
+    assert parse_spec({"taskRoles": [{"name": "a", **role}]}) == parse_spec({"taskRoles": [{"name": "a"}]})
+
+
+def whole_status(*, compress: bool = False) -> Json:
+    """A status in which every field has a value."""
+    trigger = Trigger("why", "a", 0)
+    pod = PodCompletion("reason", "message", (ContainerCompletion("main", 1, "reason", "message", 9),))
+    completion = CompletionStatus(1, "Phrase", "Failed", ("Transient",), "diagnostics", trigger, pod)
+    attempt = TaskAttemptStatus(0, 1, 2, 3, "uid", "node", "10.0.0.1", "10.0.0.2", completion)
+    # Long enough to be compressed.
+    task = TaskStatus(0, "t" * 800_000 if compress else "t", 1, 2, attempt, run_time=1, completion_time=2)
+    roles = [TaskRoleStatus("a", "r", 5, [task])]
+    of_framework = CompletionStatus(1, "Phrase", "Failed", ("Transient",), "diagnostics", trigger)
+    status = FrameworkStatus(
+        1,
+        2,
+        FrameworkAttemptStatus(0, 1, 2, 3, "uid", of_framework, roles),
+        run_time=1,
+        completion_time=2,
+        retry=RetryPolicyStatus(0, 0, 5),
+        observed_generation=1,
+        task_counts=TaskCounts(1, 2, 3, 4),
+        conditions=[Condition("Running", "True", "reason", "message", 1, 1)],
+    )
+    body: Json = orjson.loads(encode_status("f", status, compress=compress))
+    return body
+
+
+TYPES: Final[dict[type, str]] = {str: "string", int: "integer", bool: "boolean", dict: "object", list: "array"}
+
+
+def compare(value: Any, schema: Json, path: str, seen: set[str]) -> None:
+    """Every field of ``value`` has a schema of its type; ``seen`` gets the paths of the fields."""
+    assert TYPES[type(value)] == schema["type"], path
+    if schema["type"] == "array":
+        for item in value:
+            compare(item, schema["items"], path, seen)
+    elif schema["type"] == "object" and not schema.get(PRESERVE):
+        for name, item in value.items():
+            seen.add(f"{path}.{name}")
+            compare(item, schema["properties"][name], f"{path}.{name}", seen)
+
+
+def fields(schema: Json, path: str) -> set[str]:
+    """The paths of all fields that a schema has."""
+    schema = schema.get("items", schema)
+    found = set()
+    for name, field in (schema.get("properties") or {}).items():
+        found |= {f"{path}.{name}"} | fields(field, f"{path}.{name}")
+    return found
+
+
+def test_fields_of_the_status() -> None:
+    seen: set[str] = set()
+    for compress in (False, True):
+        body = whole_status(compress=compress)
+        if compress:
+            del body["attemptStatus"]["taskRoleStatuses"]
+        compare(body, at("status"), "status", seen)
+    assert seen == fields(at("status"), "status")
+
+
+def test_fields_that_may_have_no_value_are_nullable() -> None:
+    attempt = FrameworkAttemptStatus(0, 1, roles=[TaskRoleStatus("a", "r")])
+    attempt.completion_status = CompletionStatus(1, "", "Failed", None, "")
+
+    def check(value: Any, schema: Json, path: str) -> None:
+        if value is None:
+            assert schema.get("nullable") is True, path
+        elif isinstance(value, dict):
+            for name, item in value.items():
+                check(item, schema["properties"][name], f"{path}.{name}")
+        elif isinstance(value, list):
+            for item in value:
+                check(item, schema["items"], path)
+
+    for status in (FrameworkStatus(1, 2, attempt), FrameworkStatus(1, 2, FrameworkAttemptStatus(0, 1))):
+        check(orjson.loads(encode_status("f", status)), at("status"), "status")
+
+
+def test_the_description_names_every_state() -> None:
+    said = at("status.state")["description"]
+    assert [state for state in State if state not in said] == []
+
+
+def test_every_column_shows_a_field() -> None:
+    for column in VERSION["additionalPrinterColumns"]:
+        path = column["jsonPath"].removeprefix(".")
+        if path == "metadata.creationTimestamp":
+            continue
+        field = at(path)
+        wanted = "date" if field.get("format") == "date-time" else field["type"]
+        assert column["type"] == wanted, path
+
+
+def test_every_field_is_explained() -> None:
+    def check(schema: Json, path: str) -> None:
+        for name, field in (schema.get("properties") or {}).items():
+            if name not in ("apiVersion", "kind", "metadata"):
+                assert field.get("description"), f"{path}.{name}"
+            check(field.get("items", field), f"{path}.{name}")
+
+    check(ROOT, "")
