@@ -1,23 +1,18 @@
-"""The command line: ``frameworkcontroller`` runs the controller, and ``local`` a cluster to try it on."""
+"""The command line: ``frameworkcontroller`` runs the controller, ``local`` a cluster; the rest is for people.
+
+What a command needs is imported when it runs: people wait for the others, and the controller's memory is dear.
+"""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import logging
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from frameworkcontroller import __version__, process
-from frameworkcontroller.app import Controller
-from frameworkcontroller.config import DEFAULT_CONFIG_FILE, Config, ConfigError, load_config
-from frameworkcontroller.kube.connection import connect
-from frameworkcontroller.kube.errors import ConnectionConfigError, KubeError
+from frameworkcontroller.commands.arguments import Parser, add_commands, build_plugin_parser, seconds
 from frameworkcontroller.logs import FORMATS, LEVELS, configure_logging
-
-_log: Final = logging.getLogger(__name__)
 
 _DESCRIPTION: Final = """\
 Runs many Pods on Kubernetes as one job, a Framework, with retries, completion rules and rescaling.
@@ -29,27 +24,32 @@ server is named by the configuration, $KUBE_APISERVER_ADDRESS, $KUBECONFIG, ~/.k
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit code: 0 all is well, 1 something failed, 2 it was asked for wrongly."""
-    options = build_parser().parse_args(arguments)
+    return _run(build_parser(), arguments)
+
+
+def kubectl_main(arguments: Sequence[str] | None = None) -> int:
+    """Run it as a plugin of kubectl: the commands for people alone."""
+    return _run(build_plugin_parser(), arguments)
+
+
+def _run(parser: Parser, arguments: Sequence[str] | None) -> int:
+    options = parser.parse_args(arguments)
     configure_logging(options.log_level or options.usual_log_level, options.log_format)
     try:
         code: int = options.command(options)
-    except ConfigError as error:
-        return process.fail(str(error), process.EXIT_USAGE)
+    except process.CommandError as error:
+        return process.fail(str(error), error.code)
     except KeyboardInterrupt:
         # Before or after signals are ours.
         return process.EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return process.nobody_reads()
     return code
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        # The usage that argparse prints before it hides the one line that matters.
-        self.exit(process.EXIT_USAGE, f"{self.prog}: {message}\nTry '{self.prog} --help'.\n")
-
-
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """The parser of all commands. What it parses has ``command``, which runs it and returns the exit code."""
-    parser = _Parser(
+    parser = Parser(
         prog=process.PROGRAM, description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     _add_common(parser)
@@ -57,8 +57,9 @@ def build_parser() -> argparse.ArgumentParser:
         "--version", action="version", version=f"{process.PROGRAM} {__version__}", help="show the version and exit"
     )
     parser.set_defaults(
-        command=run_controller, config=None, log_level=None, usual_log_level="info", log_format=FORMATS[0]
+        command=_run_controller, config=None, log_level=None, usual_log_level="info", log_format=FORMATS[0]
     )
+    parser.set_defaults(kubeconfig=None, context=None, namespace=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     local = commands.add_parser(
         "local",
@@ -68,6 +69,7 @@ def build_parser() -> argparse.ArgumentParser:
     local_commands = local.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="local_command")
     _add_up(local_commands)
     _add_run(local_commands)
+    add_commands(commands)
     return parser
 
 
@@ -120,7 +122,7 @@ def _add_run(commands: Any) -> None:
     run.add_argument("files", metavar="FILE", type=Path, nargs="+", help="manifests, YAML or JSON; - is standard input")
     _add_common(run)
     _add_runtime(run)
-    run.add_argument("--timeout", metavar="SECONDS", type=_seconds, help="give up after so long (default: never)")
+    run.add_argument("--timeout", metavar="SECONDS", type=seconds, help="give up after so long (default: never)")
     # What happens to Frameworks is shown anyway.
     run.set_defaults(command=_local_run, usual_log_level="error")
 
@@ -140,49 +142,10 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"not a number of seconds: {text!r}")
-    return seconds
+def _run_controller(options: argparse.Namespace) -> int:
+    from frameworkcontroller import controllercli
 
-
-def run_controller(options: argparse.Namespace) -> int:
-    """Run the controller until it is told to stop."""
-    config = load_config(options.config or Path(DEFAULT_CONFIG_FILE), required=options.config is not None)
-    return process.run(_run_controller(config))
-
-
-async def _run_controller(config: Config) -> int:
-    try:
-        connection = await connect(address=config.kube_api_server_address, kubeconfig=config.kube_config_file_path)
-    except ConnectionConfigError as error:
-        return process.fail(str(error), process.EXIT_USAGE)
-    controller = Controller(config, connection)
-    settling = asyncio.create_task(_settle(controller), name="settling")
-    process.stop_on_signals(lambda _number: controller.stop())
-    try:
-        await controller.run()
-    except KubeError as error:
-        _log.error("Cannot go on with %s (%s): %s", connection.server, connection.origin, error)
-        return process.EXIT_FAILED
-    except Exception:  # noqa: BLE001 - whatever it is, it belongs into the log, in one line
-        _log.exception("Cannot go on")
-        return process.EXIT_FAILED
-    finally:
-        settling.cancel()
-    return process.EXIT_OK
-
-
-async def _settle(controller: Controller) -> None:
-    await controller.wait_ready()
-    process.settle_garbage_collector()
-
-
-# The embedded cluster is imported by its own commands alone: the controller has no use for it.
+    return controllercli.run(options)
 
 
 def _local_up(options: argparse.Namespace) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import errno
-import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -19,20 +19,15 @@ from rich.console import Console
 from frameworkcontroller import process
 from frameworkcontroller.api import names
 from frameworkcontroller.app import Controller
+from frameworkcontroller.commands.following import Follower
+from frameworkcontroller.commands.progress import draw_for_ever, ending, progress_on
 from frameworkcontroller.config import Config, ConfigError, load_config, shipped_config
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.errors import KubeError
 from frameworkcontroller.local.cluster import ClusterError, LocalCluster
-from frameworkcontroller.local.following import Follower
 from frameworkcontroller.local.manifests import Manifest, ManifestError, create_all, read_manifests
-from frameworkcontroller.local.progress import Progress, ending, progress_on
 from frameworkcontroller.local.scratch import scratch_directory
 
 T = TypeVar("T")
-
-_log: Final = logging.getLogger(__name__)
-
-_DRAW_EVERY_SEC: Final = 0.125
 
 _HINT_AFTER_SEC: Final = 3.0
 
@@ -54,53 +49,29 @@ _RUNTIMES: Final = {
 }
 
 
-class _Unusable(Exception):
-    """What was asked for cannot be done; the text tells the user why."""
+class _Unusable(process.CommandError):
+    """What was asked for cannot be done."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, process.EXIT_USAGE)
 
 
-class _Failed(Exception):
-    """It was begun and could not be brought to its end; the text tells the user why."""
+class _Failed(process.CommandError):
+    """It was begun and could not be brought to its end."""
 
 
 def up(options: argparse.Namespace) -> int:
     """Keep a cluster running until a signal. Returns the exit code."""
-    return _run_command(_up(options), interrupted=lambda _number: process.EXIT_OK)
+    return process.run_command(_up(options), interrupted=lambda _number: process.EXIT_OK)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the Frameworks of some files to their ends. Returns the exit code: 0 if all of them succeeded."""
-    return _run_command(_run(options), interrupted=lambda number: 128 + number)
+    return process.run_command(_run(options), interrupted=_interrupted)
 
 
-def _run_command(command: Coroutine[Any, Any, int], *, interrupted: Callable[[signal.Signals], int]) -> int:
-    """Run it to its end, or until a signal cancels it."""
-    try:
-        return process.run(_cancelled_by_signal(command, interrupted))
-    except _Unusable as error:
-        return process.fail(str(error), process.EXIT_USAGE)
-    except (_Failed, KubeError) as error:
-        return process.fail(str(error), process.EXIT_FAILED)
-    except Exception:  # noqa: BLE001 - whatever it is, it belongs into the log, in one line
-        _log.exception("Cannot go on")
-        return process.EXIT_FAILED
-
-
-async def _cancelled_by_signal(command: Coroutine[Any, Any, int], interrupted: Callable[[signal.Signals], int]) -> int:
-    received: list[signal.Signals] = []
-    task = asyncio.create_task(command, name="command")
-
-    def stop(number: signal.Signals) -> None:
-        received.append(number)
-        task.cancel()
-
-    process.stop_on_signals(stop)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        if not received:
-            raise
-        code = interrupted(received[0])
-        return process.fail("stopped before all had completed", code) if code else code
+def _interrupted(number: signal.Signals) -> int:
+    return process.fail("stopped before all had completed", 128 + number)
 
 
 # --- up ---
@@ -182,9 +153,9 @@ async def _follow(client: KubeClient, manifests: Sequence[Manifest], timeout: fl
     uids = {f"{metadata['namespace']}/{metadata['name']}": metadata["uid"] for metadata in frameworks}
     console = Console(highlight=False)
     late = False
-    with progress_on(console, asyncio.get_running_loop().time) as progress:
+    with progress_on(console, time.time) as progress:
         follower = Follower(client, uids, progress.show)
-        drawing = asyncio.create_task(_draw(progress), name="drawing")
+        drawing = asyncio.create_task(draw_for_ever(progress), name="drawing")
         try:
             async with asyncio.timeout(timeout):
                 await follower.run()
@@ -199,12 +170,6 @@ async def _follow(client: KubeClient, manifests: Sequence[Manifest], timeout: fl
     if late:
         raise _Failed(f"not all have completed within {timeout:g} s")
     return process.EXIT_OK if all(end.succeeded for end in endings) else process.EXIT_FAILED
-
-
-async def _draw(progress: Progress) -> None:
-    while True:
-        progress.draw()
-        await asyncio.sleep(_DRAW_EVERY_SEC)
 
 
 def _is_framework(manifest: Manifest) -> bool:

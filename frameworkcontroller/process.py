@@ -14,8 +14,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any, Final, TypeVar
 
-import uvloop
-
+from frameworkcontroller.kube.errors import ConnectionConfigError, KubeError
 from frameworkcontroller.logs import one_line
 
 T = TypeVar("T")
@@ -27,6 +26,8 @@ EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 """Asked for wrongly: by an option, the configuration, or a file named."""
 EXIT_INTERRUPTED: Final = 130
+EXIT_NOBODY_READS: Final = 141
+"""As a shell tells of a program that SIGPIPE ended: ``frameworkcontroller list | head -1``."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -34,6 +35,14 @@ _ECHO_SEC: Final = 0.5
 """Within so many seconds a further signal is the same one again: a terminal and a wrapper that passes it on, say."""
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class CommandError(Exception):
+    """A command that cannot be done, or not be brought to its end; the text tells the user why."""
+
+    def __init__(self, text: str, code: int = EXIT_FAILED) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 def fail(text: str, code: int = EXIT_FAILED) -> int:
@@ -45,8 +54,56 @@ def fail(text: str, code: int = EXIT_FAILED) -> int:
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run ``main`` to its end on an event loop of its own."""
+    import uvloop
+
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)
+
+
+def run_command(command: Coroutine[Any, Any, int], *, interrupted: Callable[[signal.Signals], int]) -> int:
+    """Run a command to its end, or until a signal cancels it. Returns the exit code.
+
+    ``interrupted`` is called after the command was cancelled, and gives the exit code of that. What goes wrong is said
+    on stderr in a line.
+    """
+    try:
+        return run(_cancelled_by_signal(command, interrupted))
+    except CommandError as error:
+        return fail(str(error), error.code)
+    except ConnectionConfigError as error:
+        return fail(str(error), EXIT_USAGE)
+    except KubeError as error:
+        return fail(str(error), EXIT_FAILED)
+    except BrokenPipeError:
+        return nobody_reads()
+    except Exception:  # noqa: BLE001 - whatever it is, it belongs into the log, in one line
+        _log.exception("Cannot go on")
+        return EXIT_FAILED
+
+
+def nobody_reads() -> int:
+    """Let go of stdout, whose reader is gone: Python would complain of it while it ends. Returns the exit code."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+    return EXIT_NOBODY_READS
+
+
+async def _cancelled_by_signal(command: Coroutine[Any, Any, int], interrupted: Callable[[signal.Signals], int]) -> int:
+    received: list[signal.Signals] = []
+    task = asyncio.create_task(command, name="command")
+
+    def stop(number: signal.Signals) -> None:
+        received.append(number)
+        task.cancel()
+
+    stop_on_signals(stop)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not received:
+            raise
+        return interrupted(received[0])
 
 
 def stop_on_signals(stop: Callable[[signal.Signals], None]) -> None:

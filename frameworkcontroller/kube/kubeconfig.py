@@ -40,6 +40,8 @@ class Access:
     verify: bool = True
     tls_server_name: str | None = None
     proxy: str | None = None
+    namespace: str | None = field(default=None, compare=False)
+    """The one to work in unless told otherwise: of the kubeconfig's context, or of the Pod."""
     renew_after: float | None = field(default=None, compare=False)
     """Seconds after which to read again, or None if only a refusal is a reason to."""
 
@@ -103,6 +105,7 @@ async def read_kubeconfig(
         verify=bool(configuration.verify_ssl),
         tls_server_name=configuration.tls_server_name,
         proxy=configuration.proxy,
+        namespace=chosen.namespace,
         renew_after=_renewal(user, loader, wall()),
     )
 
@@ -135,6 +138,7 @@ def read_service_account(environ: Mapping[str, str], directory: str | None = Non
         server=configuration.host or "",
         authorization=_header(configuration.api_key.get("BearerToken")),
         ca_file=configuration.ssl_ca_cert,
+        namespace=_text_of(Path(token_file).with_name("namespace")),
         renew_after=_TOKEN_FILE_SECONDS,
     )
 
@@ -144,6 +148,7 @@ class _Chosen:
     config: Any
     context: str
     user: Mapping[str, Any]
+    namespace: str | None
 
 
 def _choose(merged: Any, context: str | None, address: str | None) -> _Chosen:
@@ -176,7 +181,8 @@ def _choose(merged: Any, context: str | None, address: str | None) -> _Chosen:
     chosen["contexts"] = [ConfigNode(context_node.name, context_entry, context_node.path)]
     chosen["clusters"] = [ConfigNode(cluster_node.name, {"name": cluster_name, "cluster": cluster}, cluster_node.path)]
     chosen["users"] = [user_node]
-    return _Chosen(ConfigNode(merged.name, chosen, merged.path), context, user_node.value["user"])
+    namespace = context_node.value["context"].get("namespace")
+    return _Chosen(ConfigNode(merged.name, chosen, merged.path), context, user_node.value["user"], namespace or None)
 
 
 def _find(nodes: Any, kind: str, name: str) -> Any:
@@ -187,6 +193,13 @@ def _find(nodes: Any, kind: str, name: str) -> Any:
                 raise ConnectionConfigError(f"{kind} {name!r} is not a mapping")
             return node
     raise ConnectionConfigError(f"there is no {kind} {name!r}")
+
+
+def _text_of(file: Path) -> str | None:
+    try:
+        return file.read_text(encoding="utf-8").strip() or None
+    except OSError:
+        return None
 
 
 def _header(token: Any) -> str | None:

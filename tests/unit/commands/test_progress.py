@@ -26,7 +26,7 @@ from frameworkcontroller.api.status import (
     TaskRoleStatus,
     TaskStatus,
 )
-from frameworkcontroller.local.progress import LineProgress, LiveProgress, ending, progress_on
+from frameworkcontroller.commands.progress import LineProgress, LiveProgress, ending, progress_on
 
 
 class Clock:
@@ -49,7 +49,8 @@ def framework(state: State, *tasks: TaskStatus, completion: CompletionStatus | N
         0, 0, completion_status=completion, roles=[TaskRoleStatus("worker", "u", None, list(tasks))]
     )
     status = FrameworkStatus(100, 100, attempt, state, **more)
-    return {"status": orjson.loads(encode_status("f", status))}
+    metadata = {"name": "f", "namespace": "default"}
+    return {"metadata": metadata, "status": orjson.loads(encode_status("f", status))}
 
 
 def lines(*steps: Mapping[str, Any], width: int = 40) -> list[str]:
@@ -93,12 +94,13 @@ def test_status_that_cannot_be_read_is_as_none() -> None:
 
 def screen(console: Console, progress: LiveProgress) -> list[str]:
     with console.capture() as capture:
-        console.print(progress.table())
+        console.print(progress.picture())
     return [line.rstrip() for line in capture.get().splitlines()]
 
 
 def live(height: int) -> tuple[Console, Clock, LiveProgress]:
     clock = Clock()
+    clock.now = 130.0
     console = Console(
         file=io.StringIO(), width=120, height=height, force_terminal=True, color_system=None, legacy_windows=False
     )
@@ -107,42 +109,43 @@ def live(height: int) -> tuple[Console, Clock, LiveProgress]:
     return console, clock, progress
 
 
-def test_table_of_tasks() -> None:
+def test_trees_of_all_frameworks() -> None:
     console, clock, progress = live(height=24)
     tasks = (
         task(0, State.RUNNING, ip="127.0.0.2"),
         task(1, State.COMPLETED, ip="127.0.0.3", code=POD_SUCCEEDED, retried=2),
     )
     progress.show("default/f", framework(State.RUNNING, *tasks))
-    progress.show("other/g", {})
+    progress.show("other/g", {"metadata": {"name": "g", "namespace": "other"}})
     clock.now += 7
     assert screen(console, progress) == [
-        "7 s",
-        "Framework  Role    Task  Attempt  State                           Address    Result",
-        "f                        0        AttemptRunning",
-        "           worker  0     0        AttemptRunning                  127.0.0.2",
-        "           worker  1     2        Completed                       127.0.0.3  0 Succeeded",
-        "other/g                           not seen by the controller yet",
+        "f  AttemptRunning  attempt 0  waiting for 2m17s",
+        "└── worker  ██████████▓▓▓▓▓▓▓▓▓▓  2 Tasks: 1 running, 1 succeeded; 2 retries",
+        "    ├── [0]  AttemptRunning  attempt 0  2m17s  127.0.0.2",
+        "    └── [1]  Completed       attempt 2  2m17s  127.0.0.3",
+        "other/g  not seen by a controller yet: is one running?",
     ]
 
 
-def test_table_of_roles_where_tasks_do_not_fit() -> None:
-    console, _, progress = live(height=12)
-    tasks = [task(index, State.RUNNING) for index in range(7)]
+def test_the_roles_of_a_framework_share_the_lines_of_the_screen() -> None:
+    console, _, progress = live(height=9)
+    tasks = [task(index, State.RUNNING) for index in range(70)]
     tasks += [
-        task(7, State.COMPLETED, code=POD_SUCCEEDED, retried=3),
-        task(8, State.COMPLETED, code=CONTAINER_PERMANENT_FAILED),
+        task(70, State.COMPLETED, code=POD_SUCCEEDED, retried=3),
+        task(71, State.COMPLETED, code=CONTAINER_PERMANENT_FAILED),
     ]
     progress.show("default/f", framework(State.RUNNING, *tasks))
-    assert screen(console, progress)[1:] == [
-        "Framework  Role    Tasks  Attempt    State                          Address  Result",
-        "f                         0          AttemptRunning",
-        "           worker  9      3 retries  7 AttemptRunning, 2 Completed           1 x 0 Succeeded, 1 x 210",
-        "                                                                             ContainerPermanentFailed",
+    assert screen(console, progress) == [
+        "f  AttemptRunning  attempt 0  waiting for 2m10s",
+        "└── worker  █x▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓  72 Tasks: 1 failed, 70 running, 1 succeeded; 3 retries",
+        "    ├── [71]    Completed       attempt 0  2m10s",
+        "    │   210 ContainerPermanentFailed: said the Pod; not retried: maxRetryCount is 0",
+        "    ├── [0-69]  AttemptRunning  70 Tasks",
+        "    └── [70]    Completed       attempt 3  2m10s",
     ]
 
 
-def test_live_table_is_drawn_and_left_on_the_screen() -> None:
+def test_live_trees_are_drawn_and_left_on_the_screen() -> None:
     console, _, progress = live(height=24)
     with progress:
         progress.show("default/f", framework(State.RUNNING, task(0, State.RUNNING)))
@@ -151,7 +154,7 @@ def test_live_table_is_drawn_and_left_on_the_screen() -> None:
     assert isinstance(console.file, io.StringIO)
     written = console.file.getvalue()
     assert "AttemptRunning" in written
-    assert written.rindex("Completed") > written.rindex("AttemptRunning")
+    assert written.rindex("Failed") > written.rindex("AttemptRunning")
     assert written.endswith("\x1b[?25h")
 
 
@@ -195,7 +198,7 @@ def test_ending_of_a_failure_says_why() -> None:
     ("last", "text"),
     [
         (None, "f: was deleted before it completed"),
-        ({}, "f: not seen by the controller yet"),
+        ({}, "f: not seen by a controller yet"),
         (
             framework(State.RUNNING, task(0, State.RUNNING)),
             "f: not completed, AttemptRunning (attempt 0)\n"

@@ -7,13 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from frameworkcontroller.api import names
 from frameworkcontroller.api.status import State
+from frameworkcontroller.commands.session import FRAMEWORKS
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.informer import Informer
-from frameworkcontroller.kube.resources import Resource
-
-FRAMEWORKS = Resource(names.GROUP, names.VERSION, names.PLURAL, names.KIND)
 
 
 @dataclass(frozen=True, slots=True)

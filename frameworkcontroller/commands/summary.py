@@ -1,0 +1,116 @@
+"""A Framework in a line: what lists and totals show of it, kept in place of the object."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from frameworkcontroller.api.codec import StatusError, decompress_roles
+from frameworkcontroller.api.status import State
+from frameworkcontroller.api.timestamps import parse_time
+
+
+@dataclass(slots=True)
+class Summary:
+    """``tasks`` counts Tasks by state, ``task_ends`` those that have completed by their completion type."""
+
+    namespace: str
+    name: str
+    created: int
+    execution: str
+    wanted: dict[str, int]
+    """Tasks that the spec asks for, by role."""
+    state: str = ""
+    attempt: int = 0
+    retries: int = 0
+    run_time: int | None = None
+    completion_time: int | None = None
+    code: int | None = None
+    phrase: str = ""
+    result: str = ""
+    stalled: str = ""
+    tasks: Counter[str] = field(default_factory=Counter)
+    task_ends: Counter[str] = field(default_factory=Counter)
+    task_retries: int = 0
+    unreadable: str = ""
+
+    @property
+    def total(self) -> int:
+        """Tasks that the spec asks for."""
+        return sum(self.wanted.values())
+
+    @property
+    def running(self) -> int:
+        """Tasks that run."""
+        return self.tasks[State.RUNNING]
+
+    @property
+    def completed(self) -> bool:
+        """Whether it has ended for good."""
+        return self.state == State.COMPLETED
+
+
+def summarize(framework: Mapping[str, Any]) -> Summary:
+    """What is to be said of the API object in a line. Never fails: what cannot be read is said to be so."""
+    metadata, spec = framework["metadata"], framework.get("spec") or {}
+    summary = Summary(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        created=parse_time(metadata["creationTimestamp"]),
+        execution=spec.get("executionType") or "Start",
+        wanted={role["name"]: role.get("taskNumber", 1) for role in spec.get("taskRoles") or ()},
+    )
+    status = framework.get("status")
+    if not status:
+        return summary
+    try:
+        _read_status(summary, status)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        summary.unreadable = str(error) or type(error).__name__
+    return summary
+
+
+def _read_status(summary: Summary, status: Mapping[str, Any]) -> None:
+    summary.state = status["state"]
+    attempt = status["attemptStatus"]
+    summary.attempt = attempt["id"]
+    summary.retries = (status.get("retryPolicyStatus") or {}).get("totalRetriedCount") or 0
+    summary.run_time = _time(status.get("runTime"))
+    summary.completion_time = _time(status.get("completionTime"))
+    completion = attempt.get("completionStatus")
+    if completion:
+        summary.code = completion["code"]
+        summary.phrase = completion.get("phrase") or ""
+        summary.result = (completion.get("type") or {}).get("name") or ""
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "Stalled" and condition["status"] == "True":
+            summary.stalled = condition.get("reason") or "Stalled"
+    for _, task in tasks_of(attempt):
+        state = task["state"]
+        summary.tasks[state] += 1
+        summary.task_retries += (task.get("retryPolicyStatus") or {}).get("totalRetriedCount") or 0
+        if state == State.COMPLETED and not task.get("deletionPending"):
+            end = task["attemptStatus"].get("completionStatus") or {}
+            summary.task_ends[(end.get("type") or {}).get("name") or ""] += 1
+
+
+def tasks_of(attempt: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The name of its role, and the JSON, of each Task in an ``attemptStatus``.
+
+    Raises:
+        StatusError: they are compressed, and cannot be read.
+    """
+    roles = attempt.get("taskRoleStatuses")
+    if roles is None and attempt.get("taskRoleStatusesCompressed"):
+        roles = decompress_roles(attempt["taskRoleStatusesCompressed"])
+    if not isinstance(roles or [], list):
+        raise StatusError("status.attemptStatus.taskRoleStatuses: is not a list")
+    for role in roles or ():
+        for task in role.get("taskStatuses") or ():
+            yield role["name"], task
+
+
+def _time(text: str | None) -> int | None:
+    return None if text is None else parse_time(text)

@@ -1,0 +1,184 @@
+"""A Framework as a tree of roles and Tasks, with why each waits or failed; large ones summarised."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.text import Text
+from rich.tree import Tree
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
+from frameworkcontroller.commands.reasons import NOT_SEEN, View, about_framework, about_task
+from frameworkcontroller.commands.tasks import COLOURS, Group, Standing, count, ended_as, group, standing
+from frameworkcontroller.commands.words import counted, duration, tame
+
+DEFAULT_NAMESPACE: Final = "default"
+
+_BAR_CELLS: Final = 20
+# In the order in which a bar shows them; told apart without colours, too. What waits is what is left open.
+_BAR: Final = {
+    Standing.SUCCEEDED: "█",
+    Standing.FAILED: "x",
+    Standing.STOPPED: "-",
+    Standing.ENDING: "▒",
+    Standing.RUNNING: "▓",
+}
+_LEAST_LINES: Final = 3
+
+
+def framework_tree(view: View, now: float, lines: int | None = None) -> Tree:
+    """The tree. It tries to take no more than ``lines``: a role whose Tasks do not fit is shown by groups of them."""
+    tree = Tree(_head(view, now), guide_style="dim")
+    about = about_framework(view, now)
+    for text in about:
+        tree.add(Text(text, _style_of_about(view)))
+    if view.status is None:
+        return tree
+    roles = view.status.attempt.roles
+    left = None if lines is None else lines - 1 - len(about) - len(roles)
+    for position, role in enumerate(roles):
+        node = tree.add(_role_head(role, max(len(other.name) for other in roles)))
+        share = None if left is None else max(_LEAST_LINES, left // (len(roles) - position))
+        used = _add_tasks(node, view, role, now, share)
+        if left is not None:
+            left -= used
+    return tree
+
+
+def _head(view: View, now: float) -> Text:
+    prefix = "" if view.namespace == DEFAULT_NAMESPACE else f"{view.namespace}/"
+    text = Text.assemble(prefix, (view.name, "bold"), "  ")
+    status = view.status
+    if status is None:
+        return text.append(f"{NOT_SEEN}: is one running?" if not view.problem else "", "yellow")
+    completion = status.attempt.completion_status
+    if status.state is State.COMPLETED:
+        end = ended_as(completion)
+        text.append(end.value.capitalize(), f"bold {COLOURS[end]}")
+    else:
+        text.append(status.state, "green" if status.state is State.RUNNING else "yellow")
+    text.append(f"  attempt {status.attempt.id}")
+    if status.retry.total_retried_count:
+        text.append(f" ({counted(status.retry.total_retried_count, 'retry', 'retries')})")
+    return text.append(f"  {_took(status, now)}", "dim")
+
+
+def _took(status: FrameworkStatus, now: float) -> str:
+    if status.state is State.COMPLETED and status.completion_time is not None:
+        return f"took {duration(status.completion_time - status.start_time)}"
+    if status.attempt.run_time is not None:
+        return f"running for {duration(now - status.attempt.run_time)}"
+    return f"waiting for {duration(now - status.attempt.start_time)}"
+
+
+def _style_of_about(view: View) -> str:
+    status = view.status
+    if status is not None and status.state is State.COMPLETED:
+        return COLOURS[ended_as(status.attempt.completion_status)]
+    return "yellow"
+
+
+def _role_head(role: TaskRoleStatus, wide: int) -> Text:
+    counts = count(role.tasks)
+    text = Text.assemble((role.name.ljust(wide), "bold"), "  ", bar(counts), f"  {counted(len(role.tasks), 'Task')}")
+    if role.tasks:
+        text.append(": ").append(Text(", ").join(_count_texts(counts)))
+    retries = sum(task.retry.total_retried_count for task in role.tasks)
+    if retries:
+        text.append(f"; {counted(retries, 'retry', 'retries')}")
+    return text
+
+
+def _count_texts(counts: Counter[Standing]) -> list[Text]:
+    return [Text(f"{counts[kind]:,} {kind.value}", COLOURS[kind]) for kind in Standing if counts[kind]]
+
+
+def bar(counts: Counter[Standing], cells: int = _BAR_CELLS) -> Text:
+    """How many of all are how far; none that there are is without a cell, and what still waits is what is left open."""
+    total = counts.total()
+    text = Text()
+    left = cells
+    for kind, cell in _BAR.items():
+        if counts[kind]:
+            wide = min(left, max(1, round(cells * counts[kind] / total)))
+            text.append(cell * wide, COLOURS[kind])
+            left -= wide
+    return text.append("░" * left, "dim")
+
+
+def _add_tasks(node: Tree, view: View, role: TaskRoleStatus, now: float, lines: int | None) -> int:
+    """Returns how many lines it took, or a little less."""
+
+    def about(task: TaskStatus) -> str:
+        return about_task(view, role.name, task, names.pod_name(view.name, role.name, task.index))
+
+    if lines is None:
+        entries = [Group(about(task), [task]) for task in role.tasks]
+    else:
+        groups = group(role.tasks, about)
+        # Those of which there is something to say in common stay together, the others get a line each.
+        entries = [one for one in groups if one.text]
+        entries += [Group("", [task]) for one in groups if not one.text for task in one.tasks]
+        entries.sort(key=lambda one: one.tasks[0].index)
+        if sum(map(_lines_of, entries)) > lines:
+            entries = groups
+    used = 0
+    columns = _Columns(
+        max((len(one.indexes) for one in entries), default=0),
+        max((len(one.tasks[0].state) for one in entries), default=0),
+    )
+    for position, one in enumerate(entries):
+        if lines is not None and used + _lines_of(one) > lines and position:
+            node.add(_more(entries[position:]))
+            return used + 1
+        node.add(_entry(one, now, columns))
+        used += _lines_of(one)
+    return used
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """How wide the columns of a role's lines are."""
+
+    indexes: int
+    state: int
+
+
+def _lines_of(one: Group) -> int:
+    return 2 if one.text else 1
+
+
+def _more(rest: Sequence[Group]) -> Text:
+    counts = count(task for one in rest for task in one.tasks)
+    return Text("… and ", "dim").append(Text(", ").join(_count_texts(counts))).append(" more", "dim")
+
+
+def _entry(one: Group, now: float, columns: _Columns) -> Text:
+    first = one.tasks[0]
+    colour = COLOURS[standing(first)]
+    indexes = f"[{one.indexes}]".ljust(columns.indexes + 2)
+    text = Text.assemble((indexes, "bold"), "  ", (first.state.ljust(columns.state), colour), "  ")
+    text.append(_details(first, now) if len(one.tasks) == 1 else counted(len(one.tasks), "Task"), "dim")
+    if one.text:
+        text.append(f"\n{one.text}", colour)
+    return text
+
+
+def _details(task: TaskStatus, now: float) -> str:
+    attempt = task.attempt
+    text = f"attempt {attempt.id}"
+    if attempt.completion_time is not None:
+        text += f"  took {duration(attempt.completion_time - (attempt.run_time or attempt.start_time))}"
+    else:
+        text += f"  {duration(now - task.transition_time)}"
+    if attempt.pod_ip:
+        text += f"  {tame(attempt.pod_ip)}"
+    if attempt.pod_node_name:
+        text += f" on {tame(attempt.pod_node_name)}"
+    if task.deletion_pending:
+        text += "  (scaled down)"
+    return text

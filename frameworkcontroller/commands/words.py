@@ -1,0 +1,54 @@
+"""How times, counts and ends of attempts are said to people."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from frameworkcontroller.api.completion import CompletionStatus
+
+MOST_OF_A_TEXT: Final = 300
+
+
+def duration(seconds: float) -> str:
+    """A span of time in its two greatest units: ``45s``, ``3m12s``, ``2h5m``, ``4d3h``."""
+    whole = max(0, int(seconds))
+    for size, unit, smaller_size, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if whole >= size:
+            rest = whole % size // smaller_size
+            return f"{whole // size}{unit}{f'{rest}{smaller}' if rest else ''}"
+    return f"{whole}s"
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """``1 Task``, ``2 Tasks``, ``10,000 Tasks``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def code_and_phrase(completion: CompletionStatus | None) -> str:
+    """``137 ContainerSigKillReceived``; empty while nothing has ended."""
+    return "" if completion is None else code_and_phrase_of(completion.code, completion.phrase)
+
+
+def code_and_phrase_of(code: int, phrase: str) -> str:
+    """``137 ContainerSigKillReceived``."""
+    return f"{code} {tame(phrase)}".rstrip()
+
+
+def why(completion: CompletionStatus) -> str:
+    """What the attempt ended by, in the words of whoever knows best: its Pod, or else the controller."""
+    pod = completion.pod
+    if pod is None:
+        return tame(completion.diagnostics)
+    parts = [": ".join(part for part in (pod.reason, pod.message) if part)]
+    for container in pod.containers:
+        if container.code or container.message:
+            said = ": ".join(part for part in (container.reason, container.message) if part)
+            ended = f"signal {container.signal}" if container.signal else f"exit code {container.code}"
+            parts.append(f"container {container.name}: {ended}{f': {said}' if said else ''}")
+    return tame("; ".join(part for part in parts if part) or completion.diagnostics)
+
+
+def tame(text: str, most: int = MOST_OF_A_TEXT) -> str:
+    """Text that a container wrote, on one line, shortened, and without what terminals act upon."""
+    tamed = "".join(char if char.isprintable() else " " for char in " ".join(text.split()))
+    return tamed if len(tamed) <= most else f"{tamed[: most - 1]}…"
