@@ -23,7 +23,7 @@ $(VENV)/.project: $(VENV)/.locked pyproject.toml
 	@touch $@
 
 demo: venv ## Run the example Frameworks on a cluster in one process
-	$(BIN)/frameworkcontroller local run examples/batchsucceeded.yaml examples/batchretried.yaml examples/serverworkers.yaml
+	$(BIN)/frameworkcontroller local run examples/batch/batchsucceeded.yaml examples/batch/batchretried.yaml examples/batch/serverworkers.yaml
 
 test: lint types unit ## Lint, types and every test
 

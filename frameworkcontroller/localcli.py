@@ -38,7 +38,7 @@ A cluster runs at {url}: an API server, one node, and the controller.
 {runtime}
 
     export KUBECONFIG={kubeconfig}
-    kubectl apply -f examples/batchsucceeded.yaml
+    kubectl apply -f examples/batch/batchsucceeded.yaml
     kubectl get frameworks --watch
 
 Ctrl-C stops it, and all that runs on it."""

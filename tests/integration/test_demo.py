@@ -16,7 +16,7 @@ def test_the_demo_succeeds_and_leaves_nothing_behind(tmp_path: Path) -> None:
     home.mkdir()
     scratch.mkdir()
     ran = subprocess.run(
-        [program, "local", "run", *(f"examples/{name}.yaml" for name in EXAMPLES)],
+        [program, "local", "run", *(f"examples/batch/{name}.yaml" for name in EXAMPLES)],
         cwd=ROOT,
         env={"HOME": str(home), "TMPDIR": str(scratch), "PATH": os.environ["PATH"]},
         capture_output=True,
@@ -34,5 +34,5 @@ def test_the_demo_succeeds_and_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_make_demo_runs_these_examples() -> None:
-    wanted = "local run " + " ".join(f"examples/{name}.yaml" for name in EXAMPLES)
+    wanted = "local run " + " ".join(f"examples/batch/{name}.yaml" for name in EXAMPLES)
     assert wanted in (ROOT / "Makefile").read_text()

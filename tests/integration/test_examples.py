@@ -1,90 +1,242 @@
-"""The example Frameworks run to their ends, on every API server; their Pods are simulated."""
+"""The examples: every API server takes them, and they end as they say, with simulated Pods, and as people run them."""
 
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import orjson
 import pytest
-import yaml
 
+from frameworkcontroller.api import names
 from frameworkcontroller.app import Controller
 from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.errors import NotFound
-from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
+from frameworkcontroller.kube.errors import ApiError
+from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, SERVICEACCOUNTS, SERVICES, Resource
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.kubelet.simulation import PREFIX
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.examples import EXAMPLES, ROOT, example_files, find, framework_of, objects, pods_of
+from tests.support.frameworks import Frameworks, codes, tasks
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+Json = dict[str, Any]
 
-# What the commands of each role do, for Pods that run none: seconds and exit code, one code per Task attempt.
-WORKERS = {"run-seconds": "1", "exit-code": "0"}
-BEHAVIOUR = {
-    "batchsucceeded": {"worker": WORKERS},
-    "batchretried": {"worker": {"run-seconds": "1", "exit-code": "200, 0"}},
-    "serverworkers": {"server": {"run-seconds": "forever"}, "worker": WORKERS},
+RBAC: Final = "rbac.authorization.k8s.io"
+KINDS: Final = {
+    resource.kind: resource
+    for resource in (
+        FRAMEWORKS,
+        CONFIGMAPS,
+        SERVICES,
+        SERVICEACCOUNTS,
+        Resource(RBAC, "v1", "roles", "Role"),
+        Resource(RBAC, "v1", "rolebindings", "RoleBinding"),
+    )
 }
 
+WORK: Final = {"run-seconds": "1"}
+SERVE: Final = {"run-seconds": "forever"}
 
-async def run_example(name: str, cluster: Cluster, client: KubeClient) -> Any:
-    """Create the example and wait until it has completed and is cleaned up; what it then is."""
-    framework = yaml.safe_load((EXAMPLES / f"{name}.yaml").read_text())
+
+@dataclass(frozen=True)
+class Run:
+    """What the commands of each role do, for Pods that run none, and how the Framework must end by that."""
+
+    does: dict[str, dict[str, str]]
+    phrase: str
+    codes: dict[str, list[int]]
+    retries: dict[str, list[int]] = field(default_factory=dict)
+    framework_retries: int = 0
+    trigger: str | None = None
+
+
+def failing(code: int) -> dict[str, str]:
+    return {"run-seconds": "1", "exit-code": str(code)}
+
+
+RUNS: Final = {
+    "batchsucceeded": Run({"worker": WORK}, "Succeeded", {"worker": [0]}),
+    "batchretried": Run(
+        {"worker": {"run-seconds": "1", "exit-code": "200, 0"}},
+        "Succeeded",
+        {"worker": [0, 0, 0]},
+        retries={"worker": [1, 1, 1]},
+    ),
+    "batchfailedpermanent": Run(
+        {"worker": failing(210)}, "ContainerPermanentFailed", {"worker": [210]}, retries={"worker": [0]}
+    ),
+    "batchfailedunknown": Run(
+        {"worker": failing(1)}, "ContainerUnrecognizedFailed", {"worker": [1]}, retries={"worker": [1]}
+    ),
+    "batchstatefulfailed": Run(
+        {"worker": failing(1)},
+        "ContainerUnrecognizedFailed",
+        {"worker": [1, 1, 1]},
+        retries={"worker": [1, 1, 1]},
+        framework_retries=1,
+        trigger="FailedTaskCount 3 has reached MinFailedTaskCount 3 in the TaskRole",
+    ),
+    "batchwithservicesucceeded": Run(
+        {"server": SERVE, "worker": WORK},
+        "Succeeded",
+        {"server": [-220, -220], "worker": [0, 0, 0]},
+        trigger="SucceededTaskCount 3 has reached MinSucceededTaskCount 3 in the TaskRole",
+    ),
+    "serverworkers": Run(
+        {"server": SERVE, "worker": WORK},
+        "Succeeded",
+        {"server": [-220], "worker": [0, 0, 0]},
+        trigger="SucceededTaskCount 3 has reached MinSucceededTaskCount 3 in the TaskRole",
+    ),
+}
+
+ENDING: Final = {
+    "batchsucceeded": "Succeeded",
+    "batchretried": "Succeeded",
+    "batchfailedpermanent": "Failed",
+    "batchfailedunknown": "Failed",
+    "batchstatefulfailed": "Failed",
+    "batchwithservicesucceeded": "Succeeded",
+    "serverworkers": "Succeeded",
+}
+"""Those that run to their end by themselves on any machine with sh and python3, and how they end."""
+
+
+async def started(name: str, does: dict[str, dict[str, str]], cluster: Cluster, client: KubeClient) -> None:
+    """Create the example, its Pods simulated."""
+    framework = framework_of(find(name))
     for role in framework["spec"]["taskRoles"]:
         annotations = role["task"]["pod"].setdefault("metadata", {}).setdefault("annotations", {})
-        annotations |= {PREFIX + key: value for key, value in BEHAVIOUR[name][role["name"]].items()}
+        annotations |= {PREFIX + key: value for key, value in does[role["name"]].items()}
     await client.create(FRAMEWORKS, orjson.dumps(framework), cluster.namespace)
-    return await eventually(partial(completed, name, cluster, client), within=60)
 
 
-async def completed(name: str, cluster: Cluster, client: KubeClient) -> Any:
-    framework = orjson.loads(await client.get(FRAMEWORKS, name, cluster.namespace))
-    assert framework.get("status", {}).get("state") == "Completed", framework.get("status")
-    return framework
+async def test_they_end_as_they_say_and_leave_nothing_behind(
+    cluster: Cluster, pods: SimulatedRuntime, controller: Controller
+) -> None:
+    """All at the same time, to save time."""
+    client = await cluster.client()
+    frameworks = Frameworks(client, cluster.namespace)
+    for name, run in RUNS.items():
+        await started(name, run.does, cluster, client)
+    for name, run in RUNS.items():
+        status = await frameworks.until_state(name, "Completed")
+        completion = status["attemptStatus"]["completionStatus"]
+        assert completion["phrase"] == run.phrase, name
+        assert {role: codes(tasks(status, role)) for role in run.codes} == run.codes, name
+        for role, retries in run.retries.items():
+            assert [task["retryPolicyStatus"]["totalRetriedCount"] for task in tasks(status, role)] == retries, name
+        assert status["retryPolicyStatus"]["totalRetriedCount"] == run.framework_retries, name
+        if run.trigger is not None:
+            assert completion["trigger"]["message"] == run.trigger, name
+        await frameworks.assert_nothing_left(name)
 
 
-def roles(framework: Any) -> dict[str, list[Any]]:
-    """The Task statuses of each role."""
-    statuses = framework["status"]["attemptStatus"]["taskRoleStatuses"]
-    return {role["name"]: role["taskStatuses"] for role in statuses}
-
-
-@pytest.mark.parametrize("name", sorted(BEHAVIOUR))
-async def test_an_example_succeeds_and_leaves_nothing_behind(
-    cluster: Cluster, pods: SimulatedRuntime, controller: Controller, name: str
+async def test_a_transient_failure_is_retried_for_ever_and_for_free(
+    cluster: Cluster, pods: SimulatedRuntime, controller: Controller
 ) -> None:
     client = await cluster.client()
-    framework = await run_example(name, cluster, client)
-    assert framework["status"]["attemptStatus"]["completionStatus"]["type"]["name"] == "Succeeded"
-    left = orjson.loads(await client.list(PODS, cluster.namespace))["items"]
-    assert [pod["metadata"]["name"] for pod in left] == []
-    with pytest.raises(NotFound):
-        await client.get(CONFIGMAPS, f"{name}-attempt", cluster.namespace)
+    await started("batchfailedtransient", {"worker": {"run-seconds": "0", "exit-code": "200"}}, cluster, client)
+
+    def retried(status: Json) -> bool:
+        (task,) = tasks(status, "worker")
+        policy = task["retryPolicyStatus"]
+        assert policy["accountableRetriedCount"] == 0
+        return bool(policy["totalRetriedCount"] >= 5)
+
+    await Frameworks(client, cluster.namespace).until("batchfailedtransient", retried)
 
 
-async def test_a_transient_failure_is_retried_without_being_counted(
+async def test_a_conflict_gives_everything_back_and_waits(
     cluster: Cluster, pods: SimulatedRuntime, controller: Controller
 ) -> None:
-    framework = await run_example("batchretried", cluster, await cluster.client())
-    tasks = roles(framework)["worker"]
-    assert [task["attemptStatus"]["completionStatus"]["code"] for task in tasks] == [0, 0, 0]
-    assert [task["retryPolicyStatus"]["totalRetriedCount"] for task in tasks] == [1, 1, 1]
-    assert [task["retryPolicyStatus"]["accountableRetriedCount"] for task in tasks] == [0, 0, 0]
-    assert framework["status"]["retryPolicyStatus"]["totalRetriedCount"] == 0
+    name, client = "batchfailedtransientconflict", await cluster.client()
+    frameworks = Frameworks(client, cluster.namespace)
+    await started(name, {"worker": failing(201)}, cluster, client)
+    status = await frameworks.until(name, lambda status: status["retryPolicyStatus"]["retryDelaySec"] is not None)
+    assert status["state"] == "AttemptCompleted"
+    assert 60 <= status["retryPolicyStatus"]["retryDelaySec"] <= 900
+    await frameworks.assert_nothing_left(name)
+    if not cluster.embedded:
+        return  # nobody waits so long by a real clock
+    status = await frameworks.until(name, lambda status: bool(status["attemptStatus"]["id"] == 1), within=1000, every=5)
+    assert status["retryPolicyStatus"]["totalRetriedCount"] == 1
+    assert status["retryPolicyStatus"]["accountableRetriedCount"] == 0
 
 
-async def test_the_server_is_stopped_when_its_workers_are_done(
-    cluster: Cluster, pods: SimulatedRuntime, controller: Controller
-) -> None:
-    framework = await run_example("serverworkers", cluster, await cluster.client())
-    trigger = framework["status"]["attemptStatus"]["completionStatus"]["trigger"]
-    assert trigger["taskRoleName"] == "worker"
-    assert trigger["message"] == "SucceededTaskCount 3 has reached MinSucceededTaskCount 3 in the TaskRole"
-    (server,) = roles(framework)["server"]
-    assert server["attemptStatus"]["completionStatus"]["phrase"] == "FrameworkAttemptCompletion"
+async def test_every_api_server_takes_every_example(cluster: Cluster) -> None:
+    """All objects, and of each role a Pod, since no API server looks into the Pod template of a Framework."""
+    client = await cluster.client()
+    create = partial(dry_run, client, cluster.namespace)
+    wrong = []
+    for path in example_files():
+        for manifest in objects(path):
+            wrong += [f"{manifest}: {error}" for error in await create(KINDS[manifest.kind], manifest.body)]
+        for pod in pods_of(framework_of(path), cluster.namespace):
+            wrong += [f"{path}: Pod {pod['metadata']['name']}: {error}" for error in await create(PODS, pod)]
+    assert wrong == []
 
 
-def test_every_example_is_tested() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.yaml")} == set(BEHAVIOUR)
+async def dry_run(client: KubeClient, namespace: str, resource: Resource, body: Json) -> list[str]:
+    """What the API server has against it; a field of which it keeps nothing is one that it does not know."""
+    query = {"dryRun": "All", "fieldValidation": "Strict"}
+    try:
+        answer = await client.raw("POST", resource.path(namespace), body=orjson.dumps(body), query=query)
+    except ApiError as error:
+        return [error.message]
+    return list(lost(body, orjson.loads(answer)))
+
+
+def lost(sent: Any, kept: Any, where: str = "") -> list[str]:
+    """Fields and items that were sent and are not kept."""
+    if isinstance(sent, dict) and isinstance(kept, dict):
+        return [
+            line
+            for key, value in sent.items()
+            # A null is nothing to keep.
+            if value is not None
+            for line in (lost(value, kept[key], f"{where}.{key}") if key in kept else [f"{where}.{key} was dropped"])
+        ]
+    if isinstance(sent, list) and isinstance(kept, list):
+        if len(kept) < len(sent):
+            return [f"{where} has {len(kept)} items for {len(sent)}"]
+        return [line for number, item in enumerate(sent) for line in lost(item, kept[number], f"{where}[{number}]")]
+    return []
+
+
+def test_those_that_end_do_so_as_people_run_them(tmp_path: Path) -> None:
+    """The installed program, the files as they are, real processes and real time; all in one cluster to save time."""
+    home, scratch = tmp_path / "home", tmp_path / "scratch"
+    home.mkdir()
+    scratch.mkdir()
+    program = Path(sys.executable).with_name("frameworkcontroller")
+    ran = subprocess.run(
+        [program, "local", "run", "--timeout", "90", *(find(name).relative_to(ROOT) for name in ENDING)],
+        cwd=ROOT,
+        env={"HOME": str(home), "TMPDIR": str(scratch), "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    summary = ran.stdout.partition("\n\n")[2]
+    assert dict(re.findall(r"^(\w+): (\w+) after", summary, re.MULTILINE)) == ENDING, ran.stdout + ran.stderr
+    # Some of them fail, as they should.
+    assert (ran.returncode, ran.stderr) == (1, "")
+    assert [path for folder in (home, scratch) for path in folder.iterdir()] == []
+
+
+@pytest.mark.parametrize("path", example_files(), ids=lambda path: path.stem)
+def test_is_named_like_its_file_and_says_what_it_shows(path: Path) -> None:
+    text, framework = path.read_text(), framework_of(path)
+    assert text.startswith("# ")
+    assert framework["metadata"]["name"] == path.stem
+    assert framework["apiVersion"] == names.API_VERSION
+    readme = next(folder / "README.md" for folder in path.parents if (folder / "README.md").exists())
+    assert readme.is_relative_to(EXAMPLES)
+    assert f"({path.relative_to(readme.parent)})" in readme.read_text(), f"{readme} does not tell of {path.name}"

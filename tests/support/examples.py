@@ -1,0 +1,53 @@
+"""The example manifests, as people find them: which there are, what is in them, and the Pods that they make."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import yaml
+
+from frameworkcontroller.api.names import KIND
+from frameworkcontroller.api.objects import Framework
+from frameworkcontroller.api.spec import parse_spec
+from frameworkcontroller.api.status import FrameworkAttemptStatus, State, TaskAttemptStatus, TaskStatus
+from frameworkcontroller.local.manifests import Manifest, read_manifests
+from frameworkcontroller.machine.manifests import PodTemplate
+
+Json = dict[str, Any]
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+EXAMPLES: Final = ROOT / "examples"
+
+
+def example_files() -> list[Path]:
+    """Every manifest below examples/."""
+    return sorted(EXAMPLES.rglob("*.yaml"))
+
+
+def find(name: str) -> Path:
+    """The manifest ``name``.yaml, whichever folder it is in."""
+    (path,) = EXAMPLES.rglob(f"{name}.yaml")
+    return path
+
+
+def framework_of(path: Path) -> Json:
+    """The one Framework of a file, as it is written there."""
+    (framework,) = (document for document in yaml.safe_load_all(path.read_text()) if document["kind"] == KIND)
+    body: Json = framework
+    return body
+
+
+def objects(path: Path) -> list[Manifest]:
+    """Everything in the file."""
+    return read_manifests([path])
+
+
+def pods_of(framework: Json, namespace: str) -> Iterator[Json]:
+    """The first Pod of each role, as the controller would create it in that namespace."""
+    spec = parse_spec(framework["spec"])
+    subject = Framework(namespace, framework["metadata"]["name"], "framework-uid", 1, False, spec)
+    attempt = FrameworkAttemptStatus(id=0, start_time=0, configmap_uid="configmap-uid")
+    task = TaskStatus(0, "task-uid", 0, 0, TaskAttemptStatus(0, 0), State.CREATION_PENDING)
+    for role in spec.task_roles:
+        yield orjson.loads(PodTemplate(subject, attempt, role, "role-uid").render(task))
