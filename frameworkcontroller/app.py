@@ -122,12 +122,17 @@ class Controller:
                 ledger=self.ledger,
                 limiter=limiter,
                 workers=self.workers,
-                informers=(self.frameworks, self.configmaps, self.pods),
+                informers=self.informers,
                 worker_number=config.worker_number,
             )
         )
 
     # --- use ---
+
+    @property
+    def informers(self) -> tuple[Informer[Any], ...]:
+        """Of everything that it watches."""
+        return self.frameworks, self.configmaps, self.pods
 
     @property
     def ready(self) -> bool:
@@ -196,20 +201,19 @@ class Controller:
 
     async def _serve(self) -> None:
         await self._install_crd()
-        informers: list[Informer[Any]] = [self.frameworks, self.configmaps, self.pods]
         try:
             async with asyncio.TaskGroup() as group:
-                for informer in informers:
+                for informer in self.informers:
                     group.create_task(informer.run(), name=f"informer of {informer.resource.qualified}")
                 # Before all three are there, what exists would look as if it did not.
-                for informer in informers:
+                for informer in self.informers:
                     await informer.wait_synced()
                 group.create_task(self.workers.run(), name="workers")
                 group.create_task(self._audit(), name="audit")
                 self._ready.set()
                 _log.info(
                     "Ready: %d Frameworks, %d ConfigMaps and %d Pods are known",
-                    *(len(informer.store) for informer in informers),
+                    *(len(informer.store) for informer in self.informers),
                 )
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from errors

@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
 from frameworkcontroller.api.completion import CONFLICT, PERMANENT, TRANSIENT
+from frameworkcontroller.bindaddress import BindAddress, parse_bind_address
 from frameworkcontroller.configfile import (
     ConfigError,
     ConfigFile,
@@ -43,6 +44,9 @@ SHIPPED_CONFIG_FILE: Final = Path(__file__).with_name("default-config.yaml")
 DEFAULT_QPS: Final = 80.0
 DEFAULT_BURST: Final = 120
 """The original's. Users with many Frameworks raise them."""
+
+DEFAULT_WEB_ADDRESS: Final = ":10280"
+"""Every address of the machine: a Prometheus elsewhere in the cluster, and the kubelet, must get at it."""
 
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
@@ -92,6 +96,8 @@ class Config(Section):
     kube_client_burst: Annotated[int, Field(ge=0, le=10000)] = DEFAULT_BURST
     worker_number: Annotated[int, Field(gt=0, le=_INT32_MAX)] = 200
     large_framework_compression: bool = False
+    web_address: str = DEFAULT_WEB_ADDRESS
+    web_debug: bool = False
     crd_established_check_interval_sec: Annotated[int, Field(ge=1, le=_INT64_MAX)] = 1
     crd_established_check_timeout_sec: Annotated[int, Field(ge=10, le=_INT64_MAX)] = 60
     object_local_cache_creation_timeout_sec: Annotated[int, Field(ge=60, le=_INT64_MAX)] = 300
@@ -121,6 +127,16 @@ class Config(Section):
                 raise ValueError("must be http[s]://host:port") from error
         return value
 
+    @field_validator("web_address", mode="before")
+    @classmethod
+    def _is_a_bind_address(cls, value: Any) -> Any:
+        # YAML makes a number of 0 without quotes.
+        if type(value) is int and value == 0:
+            return ""
+        if isinstance(value, str):
+            parse_bind_address(value)
+        return value
+
     @field_validator("framework_max_retry_delay_sec_for_transient_conflict_failed")
     @classmethod
     def _not_below_min(cls, value: int, info: ValidationInfo) -> int:
@@ -129,6 +145,11 @@ class Config(Section):
         if lowest is not None and value < lowest:
             raise ValueError(f"must not be below {to_camel(name)} ({lowest})")
         return value
+
+    @property
+    def web(self) -> BindAddress | None:
+        """Where metrics and health are served; None for nowhere."""
+        return parse_bind_address(self.web_address)
 
     def snapshot_triggers(self) -> frozenset[Trigger]:
         """What makes a snapshot part of the history."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +15,7 @@ from frameworkcontroller.app import Controller
 from frameworkcontroller.config import DEFAULT_CONFIG_FILE, Config, ConfigError, load_config
 from frameworkcontroller.kube.connection import connect
 from frameworkcontroller.kube.errors import ConnectionConfigError, KubeError
+from frameworkcontroller.web import WebError, WebServer
 
 _log: Final = logging.getLogger(__name__)
 
@@ -35,7 +38,10 @@ async def _run_controller(config: Config) -> int:
     settling = asyncio.create_task(_settle(controller), name="settling")
     process.stop_on_signals(lambda _number: controller.stop())
     try:
-        await controller.run()
+        async with _web(controller, config):
+            await controller.run()
+    except WebError as error:
+        return process.fail(f"webAddress: {error}", process.EXIT_USAGE)
     except KubeError as error:
         _log.error("Cannot go on with %s (%s): %s", connection.server, connection.origin, error)
         return process.EXIT_FAILED
@@ -45,6 +51,25 @@ async def _run_controller(config: Config) -> int:
     finally:
         settling.cancel()
     return process.EXIT_OK
+
+
+@asynccontextmanager
+async def _web(controller: Controller, config: Config) -> AsyncIterator[None]:
+    """Metrics and health, for as long as it is within, if they are wanted.
+
+    Raises:
+        WebError: they cannot be served where the configuration says.
+    """
+    async with AsyncExitStack() as stack:
+        if config.web is not None:
+            try:
+                await stack.enter_async_context(WebServer(controller, config.web, debug=config.web_debug))
+            except WebError as error:
+                if "web_address" in config.model_fields_set:
+                    raise
+                # Nobody asked for it there: a controller that ran well without it must do so after an upgrade.
+                _log.warning("Neither metrics nor health are served: %s; set webAddress to have them elsewhere", error)
+        yield
 
 
 async def _settle(controller: Controller) -> None:

@@ -19,6 +19,7 @@ from rich.console import Console
 from frameworkcontroller import process
 from frameworkcontroller.api import names
 from frameworkcontroller.app import Controller
+from frameworkcontroller.bindaddress import BindAddress
 from frameworkcontroller.commands.following import Follower
 from frameworkcontroller.commands.progress import draw_for_ever, ending, progress_on
 from frameworkcontroller.config import Config, ConfigError, load_config, shipped_config
@@ -26,12 +27,15 @@ from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.local.cluster import ClusterError, LocalCluster
 from frameworkcontroller.local.manifests import Manifest, ManifestError, create_all, read_manifests
 from frameworkcontroller.local.scratch import scratch_directory
+from frameworkcontroller.web import WebError, WebServer
 
 T = TypeVar("T")
 
 _HINT_AFTER_SEC: Final = 3.0
 
 _OF_A_PORT: Final = frozenset({errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL})
+
+_ANY_PORT: Final = BindAddress("127.0.0.1", 0)
 
 _HOW_TO_USE: Final = """\
 A cluster runs at {url}: an API server, one node, and the controller.
@@ -40,6 +44,8 @@ A cluster runs at {url}: an API server, one node, and the controller.
     export KUBECONFIG={kubeconfig}
     kubectl apply -f examples/batch/batchsucceeded.yaml
     kubectl get frameworks --watch
+
+The controller's metrics: {web}/metrics
 
 Ctrl-C stops it, and all that runs on it."""
 
@@ -81,11 +87,22 @@ async def _up(options: argparse.Namespace) -> int:
     config = _config(options)
     async with _cluster(options, options.data, options.port) as (cluster, directory):
         with _kubeconfig(cluster, options.kubeconfig or directory / "kubeconfig") as kubeconfig:
-            async with Controller(config, cluster.connect()) as controller:
+            async with Controller(config, cluster.connect()) as controller, _web(controller, config) as web:
                 runtime = _RUNTIMES[options.runtime]
-                _say(_HOW_TO_USE.format(url=cluster.url, runtime=runtime, kubeconfig=kubeconfig))
+                _say(_HOW_TO_USE.format(url=cluster.url, runtime=runtime, kubeconfig=kubeconfig, web=web.url))
                 await _unless_it_breaks(asyncio.Event().wait(), controller, cluster)
     return process.EXIT_OK
+
+
+@asynccontextmanager
+async def _web(controller: Controller, config: Config) -> AsyncIterator[WebServer]:
+    """Metrics and health where the configuration says, if it does; else for this machine alone, on any free port."""
+    address = config.web if "web_address" in config.model_fields_set else None
+    try:
+        async with WebServer(controller, address or _ANY_PORT, debug=config.web_debug) as web:
+            yield web
+    except WebError as error:
+        raise _Unusable(f"webAddress: {error}") from None
 
 
 @contextmanager

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import itertools
 import random
 from collections import deque
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from frameworkcontroller.kube.backoff import Backoff
 
@@ -118,6 +119,23 @@ class QueueCore(Generic[K]):
     def failures(self, key: K) -> int:
         """How often the key has failed in a row."""
         return self._failures.get(key, 0)
+
+    def snapshot(self, most: int) -> dict[str, Any]:
+        """What is in the queue, for people: at most so many keys of each kind, and seconds from now."""
+        now = self._clock()
+        delays = sorted((due[0], key) for key, due in self._due.items())
+        return {
+            "ready": list(itertools.islice(self._ready, most)),
+            "processing": {str(key): now - since for key, since in itertools.islice(self._processing.items(), most)},
+            "delayed": {str(key): when - now for when, key in delays[:most]},
+            "failures": {str(key): failures for key, failures in itertools.islice(self._failures.items(), most)},
+            "counts": {
+                "ready": len(self._ready),
+                "processing": len(self._processing),
+                "delayed": len(self._due),
+                "failing": len(self._failures),
+            },
+        }
 
     # --- intake ---
 

@@ -53,6 +53,11 @@ class InformerCounters:
     failures: dict[Failure, int] = field(default_factory=lambda: dict.fromkeys(Failure, 0))
     """Ends of watches and failed requests, by kind; CLOSED and RELIST are no trouble."""
 
+    @property
+    def total(self) -> int:
+        """Grows with whatever happens: one that stays the same tells of an informer that does nothing."""
+        return self.pages + self.watches + self.events + self.bookmarks + sum(self.failures.values())
+
 
 class Informer(Generic[T]):
     """Lists and watches one collection, keeps ``store`` current and tells handlers what changed.
@@ -123,6 +128,16 @@ class Informer(Generic[T]):
     def synced(self) -> bool:
         """Whether a whole list has been in the store, and handlers been told of it, at least once."""
         return self._synced.is_set()
+
+    @property
+    def running(self) -> bool:
+        """Whether `run` is under way."""
+        return self._running
+
+    @property
+    def pausing(self) -> bool:
+        """Whether it waits, on purpose, before it asks the server again."""
+        return isinstance(self._machine.state, Pausing)
 
     async def wait_synced(self) -> None:
         """Wait until `synced`."""

@@ -19,7 +19,7 @@ from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatu
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.machine.invariants import check_status, check_step
 from frameworkcontroller.machine.model import Action, Cleanup, Confirm, Delete, InvariantError, Kind, Limits, Target
-from frameworkcontroller.machine.tracker import Tracker
+from frameworkcontroller.machine.tracker import STATES, Tracker
 from tests.support.world import Body, World, controller_of, is_deleting, mark_of, name_of, uid_of
 
 _OVER: Final = (State.ATTEMPT_COMPLETED, State.COMPLETED)
@@ -113,6 +113,8 @@ class Guarantees:
         if after is None:
             raise self.world.violation("a plan left no status")
         encoded = encode_status(name, after)
+        counted = [sum(task.state is state for _, task in tracker.tasks()) for state in STATES]
+        self._require(tracker.task_states == counted, f"Tasks by state: {tracker.task_states}, but there are {counted}")
         for _, task in tracker.tasks():
             task.encoded = None
         if encode_status(name, after) != encoded:

@@ -35,6 +35,8 @@ DEFAULTS: dict[str, Any] = {
     "kube_client_burst": 120,
     "worker_number": 200,
     "large_framework_compression": False,
+    "web_address": ":10280",
+    "web_debug": False,
     "crd_established_check_interval_sec": 1,
     "crd_established_check_timeout_sec": 60,
     "object_local_cache_creation_timeout_sec": 300,
@@ -72,6 +74,8 @@ def test_every_key(tmp_path: Path) -> None:
         kubeClientBurst: 300
         workerNumber: 500
         largeFrameworkCompression: true
+        webAddress: 127.0.0.1:9999
+        webDebug: true
         crdEstablishedCheckIntervalSec: 2
         crdEstablishedCheckTimeoutSec: 10
         objectLocalCacheCreationTimeoutSec: 60
@@ -92,6 +96,8 @@ def test_every_key(tmp_path: Path) -> None:
         "kube_client_burst": 300,
         "worker_number": 500,
         "large_framework_compression": True,
+        "web_address": "127.0.0.1:9999",
+        "web_debug": True,
         "crd_established_check_interval_sec": 2,
         "crd_established_check_timeout_sec": 10,
         "object_local_cache_creation_timeout_sec": 60,
@@ -122,6 +128,9 @@ def test_every_key(tmp_path: Path) -> None:
         ("workerNumber: 1", 1),
         ("frameworkCompletedRetainSec: -1", -1),
         ('kubeApiServerAddress: ""', ""),
+        ('webAddress: ""', ""),
+        ("webAddress: 0", ""),
+        ('webAddress: "0"', "0"),
         ("kubeApiServerAddress: http://localhost:8080/", "http://localhost:8080/"),
     ],
 )
@@ -130,6 +139,7 @@ def test_bounds_are_within(tmp_path: Path, text: str, value: object) -> None:
 
 
 ADDRESS = "must be http[s]://host:port"
+BIND = 'must be host:port, :port for every address of this machine, or "" for none'
 
 
 @pytest.mark.parametrize(
@@ -148,6 +158,12 @@ ADDRESS = "must be http[s]://host:port"
         ("kubeClientBurst: -1", "1: kubeClientBurst: -1: must be at least 0"),
         ("kubeClientBurst: 10001", "1: kubeClientBurst: 10001: must be at most 10000"),
         ("kubeClientBurst: 1.5", "1: kubeClientBurst: 1.5: must be a whole number"),
+        ("webAddress: 8080", "1: webAddress: 8080: must be text (put it in quotes)"),
+        ("webAddress: true", "1: webAddress: true: must be text (put it in quotes)"),
+        ("webAddress: localhost", f"1: webAddress: 'localhost': {BIND}"),
+        ("webAddress: 'http://localhost:80'", f"1: webAddress: 'http://localhost:80': {BIND}"),
+        ("webAddress: ':70000'", "1: webAddress: ':70000': must have a port of at most 65535"),
+        ("webDebug: 1", "1: webDebug: 1: must be true or false"),
         ("workerNumber: 0", "1: workerNumber: 0: must be above 0"),
         ("workerNumber: ten", "1: workerNumber: 'ten': must be a whole number"),
         ("workerNumber: true", "1: workerNumber: true: must be a whole number"),

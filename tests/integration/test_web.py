@@ -1,0 +1,243 @@
+"""The controller's web server as those who ask it see it; real sockets, in real time."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+
+import aiohttp
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from frameworkcontroller import web as product
+from frameworkcontroller.app import Controller
+from frameworkcontroller.bindaddress import BindAddress
+from frameworkcontroller.config import Config
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.connection import Connection
+from frameworkcontroller.local.apiserver.server import ApiServer
+from frameworkcontroller.web import MAX_CONNECTIONS, WebError, WebServer
+from tests.support.eventually import eventually
+from tests.support.frameworks import Frameworks, role
+
+LOOPBACK = BindAddress("127.0.0.1", 0)
+NOBODY = "http://127.0.0.1:1"
+SECRET = "c2VjcmV0LW9mLXRoZS11c2Vy"
+
+
+@asynccontextmanager
+async def serving(*, debug: bool = False, url: str = NOBODY) -> AsyncIterator[WebServer]:
+    """The web server of a controller that does not run."""
+    async with WebServer(Controller(Config(), Connection.to_address(url)), LOOPBACK, debug=debug) as web:
+        yield web
+
+
+async def ask(web: WebServer, path: str, method: str = "GET", **headers: str) -> tuple[int, str, Mapping[str, str]]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(method, web.url + path, headers=headers, allow_redirects=False) as answer,
+    ):
+        return answer.status, await answer.text(), answer.headers
+
+
+async def raw(web: WebServer, sent: bytes) -> bytes:
+    """What is answered to these bytes until the connection is closed."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", web.port)
+    writer.write(sent)
+    try:
+        return await reader.read()
+    except ConnectionResetError:
+        return b""
+    finally:
+        await close(writer)
+
+
+async def close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+
+
+async def test_metrics_in_both_formats() -> None:
+    async with serving() as web:
+        code, text, headers = await ask(web, "/metrics")
+        assert (code, headers["Content-Type"].partition(";")[0]) == (200, "text/plain")
+        plain = {family.name for family in parse_text(text)}
+        code, text, headers = await ask(web, "/metrics", Accept="application/openmetrics-text; version=1.0.0")
+        assert (code, headers["Content-Type"].partition(";")[0]) == (200, "application/openmetrics-text")
+        openmetrics = parse_openmetrics(text)  # type: ignore[no-untyped-call]
+        assert {family.name for family in openmetrics} == plain
+        assert "workqueue_depth" in plain
+        assert "_created" not in text
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/healthz", "/readyz"])
+async def test_head_is_get_without_the_body(path: str) -> None:
+    async with serving() as web:
+        code, _, _ = await ask(web, path)
+        assert (await ask(web, path, "HEAD"))[:2] == (code, "")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/metrics/",
+        "/metrics/x",
+        "/healthz/x",
+        "/../etc/passwd",
+        "/%2e%2e/etc/passwd",
+        "/static/",
+        "/debug",
+        "/debug/",
+        "/debug/tasks",
+        "/debug/queue",
+        "/debug/frameworks/default/f",
+        "/debug/pprof/",
+        "//metrics",
+    ],
+)
+async def test_nothing_else_is_served(path: str) -> None:
+    async with serving() as web:
+        answer = await raw(web, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        assert answer.startswith(b"HTTP/1.1 404 ")
+        assert answer.endswith(b"\r\n\r\n404: Not Found")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+@pytest.mark.parametrize("path", ["/metrics", "/healthz", "/readyz"])
+async def test_nothing_can_be_changed(path: str, method: str) -> None:
+    async with serving() as web:
+        code, _, headers = await ask(web, path, method)
+        assert (code, headers["Allow"]) == (405, "GET, HEAD")
+
+
+async def test_no_answer_tells_what_it_runs_on() -> None:
+    async with serving() as web:
+        for path in ("/metrics", "/nothing"):
+            _, _, headers = await ask(web, path)
+            assert headers["Server"] == "frameworkcontroller"
+            assert headers["X-Content-Type-Options"] == "nosniff"
+            assert headers["Connection"] == "close"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"nonsense\r\n\r\n",
+    ],
+)
+async def test_what_is_no_request_is_refused_and_leaves_no_trace(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async with serving() as web:
+        caplog.clear()
+        answer = await raw(web, sent)
+        assert answer == b"" or answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.0 400 "))
+        assert b"Traceback" not in answer
+        assert caplog.records == []
+        assert (await ask(web, "/healthz"))[0] == 200
+
+
+async def test_who_says_nothing_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(product, "CONNECTION_SEC", 0.2)
+    async with serving() as web:
+        assert await asyncio.wait_for(raw(web, b"GET /metrics HT"), 10) == b""
+
+
+async def test_idle_connections_do_not_keep_others_out() -> None:
+    async with serving() as web:
+        idle = [await asyncio.open_connection("127.0.0.1", web.port) for _ in range(MAX_CONNECTIONS + 10)]
+        assert (await ask(web, "/healthz"))[0] == 200
+        assert await asyncio.wait_for(idle[0][0].read(), 10) == b""
+        for _, writer in idle:
+            await close(writer)
+
+
+async def test_a_port_in_use_is_said_with_its_address() -> None:
+    async with serving() as web:
+        taken = BindAddress("127.0.0.1", web.port)
+        controller = Controller(Config(), Connection.to_address(NOBODY))
+        with pytest.raises(WebError, match=f"^{taken}: another program listens there already$"):
+            async with WebServer(controller, taken):
+                raise AssertionError("it listens")
+
+
+async def test_an_address_of_another_machine_is_said() -> None:
+    controller = Controller(Config(), Connection.to_address(NOBODY))
+    with pytest.raises(WebError, match=r"^192\.0\.2\.1:8080: "):
+        async with WebServer(controller, BindAddress("192.0.2.1", 8080)):
+            raise AssertionError("it listens")
+
+
+async def test_it_listens_where_it_is_told_to_and_no_longer_than_that() -> None:
+    async with serving() as web:
+        port = web.port
+        for family in (("127.0.0.2", port), ("::1", port)):
+            with pytest.raises(OSError, match=r"(?i)refused|cannot assign|connect call failed"):
+                await asyncio.open_connection(*family)
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+
+
+async def test_probes_and_metrics_while_the_api_server_comes_and_goes() -> None:
+    server = ApiServer()
+    await server.start()
+    controller = Controller(Config(), Connection.to_address(server.url))
+    async with WebServer(controller, LOOPBACK) as web:
+        code, text, _ = await ask(web, "/readyz")
+        assert (code, text.splitlines()[0]) == (503, "[-]cache-frameworks is not filled yet")
+        assert text.endswith("\nfailed\n")
+        assert (await ask(web, "/healthz"))[0] == 200
+        async with controller:
+            code, text, _ = await ask(web, "/readyz")
+            assert (code, text) == (
+                200,
+                "[+]cache-frameworks ok\n[+]cache-configmaps ok\n[+]cache-pods ok\n[+]running ok\nok\n",
+            )
+            await server.stop()
+
+            async def noticed() -> None:
+                _, text, _ = await ask(web, "/metrics")
+                assert 'watch_restarts_total{reason="broken",resource="pods"} 0.0' not in text
+
+            await eventually(noticed)
+            assert (await ask(web, "/healthz"))[0] == 200
+            assert (await ask(web, "/readyz"))[0] == 200
+            assert (await ask(web, "/metrics"))[0] == 200
+        assert (await ask(web, "/readyz"))[0] == 503
+
+
+async def test_debug_tells_of_tasks_queue_and_a_framework_but_no_secret() -> None:
+    async with ApiServer() as server, KubeClient(Connection.to_address(server.url)) as client:
+        controller = Controller(Config(), Connection.to_address(server.url))
+        async with controller, WebServer(controller, LOOPBACK, debug=True) as web:
+            frameworks = Frameworks(client, "default")
+            worker = role("w", 2)
+            worker["task"]["pod"]["spec"]["containers"][0]["env"] = [{"name": "PASSWORD", "value": SECRET}]
+            await frameworks.create("f", worker)
+            await frameworks.until_state("f", "AttemptPreparing")
+
+            async def settled() -> None:
+                code, text, headers = await ask(web, "/debug/frameworks/default/f")
+                assert (code, headers["Content-Type"]) == (200, "application/json")
+                told = json.loads(text)
+                assert told["tasks"] == {"AttemptPreparing": 2} or told["tasks"] == {"AttemptCreationRequested": 2}
+                assert told["persisted"]
+
+            await eventually(settled)
+            code, tasks, _ = await ask(web, "/debug/tasks")
+            assert code == 200
+            assert "informer of pods" in tasks
+            assert "informer.py" in tasks
+            code, queue, _ = await ask(web, "/debug/queue")
+            assert code == 200
+            assert json.loads(queue)["counts"] == {"ready": 0, "processing": 0, "delayed": 0, "failing": 0}
+            _, framework, _ = await ask(web, "/debug/frameworks/default/f")
+            _, metrics, _ = await ask(web, "/metrics")
+            for text in (tasks, queue, framework, metrics):
+                assert SECRET not in text
+            code, text, _ = await ask(web, "/debug/frameworks/default/other")
+            assert (code, text) == (404, "no Framework default/other is known here\n")

@@ -1,0 +1,54 @@
+"""The totals over all Frameworks are what counting all of them anew would find."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State, TaskAttemptStatus, TaskStatus
+from frameworkcontroller.api.status import TaskRoleStatus as RoleStatus
+from frameworkcontroller.controller.census import Census
+from frameworkcontroller.controller.ledger import Entry
+from frameworkcontroller.machine.tracker import Stall, Tracker
+
+states = st.sampled_from(State)
+changes = st.lists(
+    st.tuples(
+        st.sampled_from(["default/a", "default/b", "other/a"]),
+        st.none() | st.tuples(st.none() | states, st.lists(states, max_size=4), st.booleans(), st.booleans()),
+    ),
+    max_size=30,
+)
+
+
+def entry(state: State | None, tasks: list[State], stalled: bool, quarantined: bool) -> Entry:
+    if state is None:
+        tracker = Tracker()
+        tasks = []
+    else:
+        found = [
+            TaskStatus(number, f"t{number}", 0, 0, TaskAttemptStatus(0, 0), state=one)
+            for number, one in enumerate(tasks)
+        ]
+        attempt = FrameworkAttemptStatus(id=0, start_time=0, roles=[RoleStatus("r", "u", None, found)])
+        tracker = Tracker(FrameworkStatus(start_time=0, transition_time=0, state=state, attempt=attempt))
+    if stalled:
+        tracker.stalls[None] = Stall("Reason", "message")
+    made = Entry("uid", tracker, "1", b"")
+    made.quarantine = "why" if quarantined else None
+    return made
+
+
+@given(changes)
+def test_totals(history: list[tuple[str, tuple[State | None, list[State], bool, bool] | None]]) -> None:
+    census = Census()
+    known: dict[str, tuple[State | None, list[State], bool, bool]] = {}
+    for key, how in history:
+        if how is None:
+            known.pop(key, None)
+            census.count(key, None)
+        else:
+            known[key] = (how[0], how[1] if how[0] is not None else [], how[2], how[3])
+            census.count(key, entry(*how))
+        assert census.frameworks == {state: sum(one[0] is state for one in known.values()) for state in State}
+        assert census.tasks == {state: sum(one[1].count(state) for one in known.values()) for state in State}
+        assert census.stalled == sum(one[2] for one in known.values())
+        assert census.quarantined == sum(one[3] for one in known.values())

@@ -1,0 +1,117 @@
+"""What the probes find, and what is no reason for a restart."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from frameworkcontroller.api.objects import pod_record
+from frameworkcontroller.controller.queue import WorkQueue
+from frameworkcontroller.health import INFORMER_STUCK_SEC, SYNC_STUCK_SEC, Health
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.connection import Connection
+from frameworkcontroller.kube.informer import Informer
+from frameworkcontroller.kube.resources import PODS
+from frameworkcontroller.local.apiserver.server import ApiServer
+from tests.support.virtual_clock import VirtualClockLoop, wall
+
+pytestmark = pytest.mark.virtual_clock
+
+NOBODY = "http://127.0.0.1:1"
+
+
+class Hanging(KubeClient):
+    """Asks, and waits for ever."""
+
+    async def list(self, *args: Any, **kwargs: Any) -> bytes:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+@asynccontextmanager
+async def informing(client: KubeClient) -> AsyncIterator[Informer[Any]]:
+    informer = Informer(client, PODS, pod_record, rng=random.Random(1))
+    running = asyncio.create_task(informer.run())
+    try:
+        yield informer
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        await client.close()
+
+
+def problems(health: Health) -> list[str]:
+    return [f"{check.name} {check.problem}" for check in health.live() if check.problem is not None]
+
+
+async def test_an_api_server_that_is_away_for_hours_is_no_reason(clock: VirtualClockLoop) -> None:
+    async with informing(KubeClient(Connection.to_address(NOBODY))) as informer:
+        health = Health([informer], WorkQueue[str]().core, clock=clock.time)
+        for _ in range(360):
+            assert problems(health) == []
+            await asyncio.sleep(30)
+
+
+async def test_a_cluster_in_which_nothing_happens_for_hours_is_no_reason(clock: VirtualClockLoop) -> None:
+    async with (
+        ApiServer(wall=wall) as server,
+        informing(KubeClient(Connection.to_address(server.url))) as informer,
+    ):
+        health = Health([informer], WorkQueue[str]().core, clock=clock.time)
+        for _ in range(120):
+            await asyncio.sleep(60)
+            assert problems(health) == []
+
+
+async def test_an_informer_that_hangs_is_one(clock: VirtualClockLoop) -> None:
+    async with informing(Hanging(Connection.to_address(NOBODY))) as informer:
+        health = Health([informer], WorkQueue[str]().core, clock=clock.time)
+        await asyncio.sleep(1)
+        assert problems(health) == []
+        await asyncio.sleep(INFORMER_STUCK_SEC)
+        assert problems(health) == []
+        await asyncio.sleep(5)
+        assert problems(health) == ["informer-pods has done nothing for 605 s"]
+
+
+async def test_an_informer_that_does_not_run_does_not_hang(clock: VirtualClockLoop) -> None:
+    client = KubeClient(Connection.to_address(NOBODY))
+    health = Health([Informer(client, PODS, pod_record)], WorkQueue[str]().core, clock=clock.time)
+    for _ in range(10):
+        assert problems(health) == []
+        await asyncio.sleep(INFORMER_STUCK_SEC)
+    assert [check.problem for check in health.ready()] == ["is not filled yet", None]
+
+
+async def test_a_sync_that_hangs_is_one(clock: VirtualClockLoop) -> None:
+    queue = WorkQueue[str]()
+    health = Health([], queue.core, clock=clock.time)
+    queue.add("default/a")
+    await asyncio.sleep(2 * SYNC_STUCK_SEC)
+    assert problems(health) == []
+    await queue.get()
+    await asyncio.sleep(SYNC_STUCK_SEC - 1)
+    assert problems(health) == []
+    await asyncio.sleep(2)
+    assert problems(health) == ["workers a sync has been under way for 1801 s"]
+    queue.done("default/a")
+    assert problems(health) == []
+
+
+async def test_ready_is_who_has_its_caches_and_is_not_stopping(clock: VirtualClockLoop) -> None:
+    queue = WorkQueue[str]()
+    async with (
+        ApiServer(wall=wall) as server,
+        informing(KubeClient(Connection.to_address(server.url))) as informer,
+    ):
+        health = Health([informer], queue.core, clock=clock.time)
+        assert [check.problem for check in health.ready()] == ["is not filled yet", None]
+        await informer.wait_synced()
+        assert [check.problem for check in health.ready()] == [None, None]
+    # Who has caches can act as soon as the API server is back.
+    assert [check.problem for check in health.ready()] == [None, None]
+    queue.shut_down()
+    assert [check.problem for check in health.ready()] == [None, "is stopping"]
