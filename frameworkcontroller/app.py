@@ -9,9 +9,11 @@ import asyncio
 import importlib.resources
 import logging
 import random
+import socket
 import time
+import uuid
 from collections.abc import Callable
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVarTuple
 
 import yaml
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random
@@ -29,11 +31,15 @@ from frameworkcontroller.controller.workers import Workers
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.crd import ensure_crd
+from frameworkcontroller.kube.election import Election
 from frameworkcontroller.kube.errors import ServerError, TooManyRequests, TransportError
 from frameworkcontroller.kube.informer import Informer
+from frameworkcontroller.kube.lease import Instant
 from frameworkcontroller.kube.limiter import Limiter
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
 from frameworkcontroller.telemetry import Sources, Telemetry
+
+Ts = TypeVarTuple("Ts")
 
 _log: Final = logging.getLogger(__name__)
 
@@ -57,11 +63,18 @@ class Controller:
         connection: Connection,
         *,
         wall: Callable[[], float] = time.time,
+        instant: Callable[[], Instant] = Instant.now,
         rng: random.Random | None = None,
         drain_sec: float = DRAIN_SEC,
         audit_sec: float = AUDIT_SEC,
     ) -> None:
-        """``wall`` gives seconds since the epoch. Create it on the loop it is to run on."""
+        """``wall`` gives seconds since the epoch, ``instant`` those by which a leader's lease runs out.
+
+        Create it on the loop it is to run on.
+
+        Raises:
+            ConfigError: there is to be a leader election, and nothing says in which namespace.
+        """
         loop = asyncio.get_running_loop()
         self._config = config
         self._origin = connection.origin
@@ -74,30 +87,62 @@ class Controller:
         self._running: asyncio.Task[None] | None = None
         self.telemetry = Telemetry(failure.code for failure in config.pod_failure_spec)
         limiter = Limiter(config.kube_client_qps, config.kube_client_burst)
-        self._client = KubeClient(connection, limiter=limiter, observe=self.telemetry.exchanged, wall=wall)
+
+        def client(**more: Any) -> KubeClient:
+            return KubeClient(connection, observe=self.telemetry.exchanged, wall=wall, **more)
+
+        self._watcher = client(limiter=limiter)
+        self.election: Election | None = None
+        self._elector: KubeClient | None = None
+        if config.leader_election.enabled:
+            # Its requests must not wait behind those that they permit.
+            self._elector = client()
+            self.election = Election(
+                self._elector,
+                namespace=config.lease_namespace(connection.access.namespace),
+                name=config.leader_election.lease_name,
+                identity=f"{socket.gethostname()}_{uuid.uuid4()}",
+                timing=config.leader_election.timing(),
+                rng=self._rng,
+                instant=instant,
+                wall=wall,
+            )
+            self.telemetry.leading = lambda: self.leading
+        self._acting = self.election is None
+        self._client = client(limiter=limiter, fence=self.election)
         self.queue: WorkQueue[str] = WorkQueue(rng=self._rng)
         self.ledger = Ledger(compress=config.large_framework_compression)
         history = History(config.snapshot_triggers())
         routing = Routing(self.queue, self.ledger, history)
         ours = names.FRAMEWORK_NAME
-        self.frameworks = Informer(self._client, FRAMEWORKS, framework_record, rng=self._rng)
-        self.configmaps = Informer(self._client, CONFIGMAPS, configmap_record, label_selector=ours, rng=self._rng)
+        where = config.namespace
+        self.frameworks = Informer(self._watcher, FRAMEWORKS, framework_record, namespace=where, rng=self._rng)
+        self.configmaps = Informer(
+            self._watcher, CONFIGMAPS, configmap_record, namespace=where, label_selector=ours, rng=self._rng
+        )
         self.pods = Informer(
-            self._client,
+            self._watcher,
             PODS,
             pod_record,
+            namespace=where,
             label_selector=ours,
             indexers={BY_FRAMEWORK: lambda pod: (framework_key(pod),)},
             rng=self._rng,
-            on_deleted_object=routing.pod_object_deleted,
+            on_deleted_object=self._if_acting(routing.pod_object_deleted),
         )
         self.frameworks.add_handler(
             on_add=routing.framework_added, on_update=routing.framework_updated, on_delete=routing.framework_deleted
         )
         self.configmaps.add_handler(
-            on_add=routing.configmap_added, on_update=routing.configmap_updated, on_delete=routing.configmap_deleted
+            on_add=self._if_acting(routing.configmap_added),
+            on_update=self._if_acting(routing.configmap_updated),
+            on_delete=self._if_acting(routing.configmap_deleted),
         )
-        self.pods.add_handler(on_add=routing.pod_added, on_update=routing.pod_updated, on_delete=routing.pod_deleted)
+        self.pods.add_handler(
+            on_add=self._if_acting(routing.pod_added),
+            on_update=self._if_acting(routing.pod_updated),
+            on_delete=self._if_acting(routing.pod_deleted),
+        )
         syncer = Syncer(
             self._client,
             Executor(self._client, clock=loop.time),
@@ -135,9 +180,19 @@ class Controller:
         return self.frameworks, self.configmaps, self.pods
 
     @property
+    def warm_informers(self) -> tuple[Informer[Any], ...]:
+        """Those whose caches it fills in any case. Frameworks are listed by a leader only (see ``_lead``)."""
+        return self.informers if self.election is None else (self.configmaps, self.pods)
+
+    @property
     def ready(self) -> bool:
-        """Whether its caches are filled and syncs run."""
+        """Whether its caches are filled and syncs run, or will as soon as it leads: a standby is ready, too."""
         return self._ready.is_set()
+
+    @property
+    def leading(self) -> bool:
+        """Whether it is the one to act at this moment. Without leader election it always is."""
+        return self.election is None or self.election.leading
 
     async def wait_ready(self) -> None:
         """Wait until ``ready``."""
@@ -191,7 +246,9 @@ class Controller:
             stopping.cancel()
             serving.cancel()
             await asyncio.wait([serving, stopping])
-            await self._client.close()
+            for client in (self._client, self._watcher, self._elector):
+                if client is not None:
+                    await client.close()
         if not serving.cancelled():
             # Nothing of it ends by itself, so what it ended with is an error.
             serving.result()
@@ -203,20 +260,58 @@ class Controller:
         await self._install_crd()
         try:
             async with asyncio.TaskGroup() as group:
-                for informer in self.informers:
+                for informer in (self.configmaps, self.pods):
                     group.create_task(informer.run(), name=f"informer of {informer.resource.qualified}")
-                # Before all three are there, what exists would look as if it did not.
-                for informer in self.informers:
+                if self.election is None:
+                    await self._act()
+                    return
+                # Whoever would have to wait for its caches is no use as a leader yet.
+                for informer in self.warm_informers:
                     await informer.wait_synced()
-                group.create_task(self.workers.run(), name="workers")
-                group.create_task(self._audit(), name="audit")
                 self._ready.set()
-                _log.info(
-                    "Ready: %d Frameworks, %d ConfigMaps and %d Pods are known",
-                    *(len(informer.store) for informer in self.informers),
-                )
+                await self.election.run(self._lead)
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from errors
+
+    async def _lead(self) -> None:
+        """One leadership: from the statuses that the leader before left behind, to being cancelled.
+
+        They are read from the API server now, by consistent lists: a cache that was kept until now may be older than
+        what that leader did last, and to act on an older status is to do things twice (docs/high-availability.md).
+        """
+        self._acting = True
+        try:
+            await self._act()
+        finally:
+            self._acting = False
+            self.frameworks.reset()
+            self.ledger.clear()
+            self.telemetry.census.clear()
+
+    async def _act(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.frameworks.run(), name=f"informer of {self.frameworks.resource.qualified}")
+            # Before all three are there, what exists would look as if it did not.
+            for informer in self.informers:
+                await informer.wait_synced()
+            group.create_task(self.workers.run(), name="workers")
+            group.create_task(self._audit(), name="audit")
+            self._ready.set()
+            _log.info(
+                "Ready: %d Frameworks, %d ConfigMaps and %d Pods are known",
+                *(len(informer.store) for informer in self.informers),
+            )
+
+    def _if_acting(self, handler: Callable[[*Ts], None]) -> Callable[[*Ts], None]:
+        """What a standby sees is not its business: whoever leads next looks at everything anyway."""
+        if self.election is None:
+            return handler
+
+        def handle(*event: *Ts) -> None:
+            if self._acting:
+                handler(*event)
+
+        return handle
 
     async def _install_crd(self) -> None:
         crd = yaml.safe_load(importlib.resources.files(__package__).joinpath("crd", "frameworks.yaml").read_bytes())
@@ -228,8 +323,9 @@ class Controller:
         ):
             with attempt:
                 await ensure_crd(
-                    self._client,
+                    self._watcher,
                     crd,
+                    namespace=self._config.namespace,
                     check_interval=self._config.crd_established_check_interval_sec,
                     timeout=self._config.crd_established_check_timeout_sec,
                 )

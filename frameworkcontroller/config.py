@@ -30,6 +30,7 @@ from frameworkcontroller.configfile import (
 from frameworkcontroller.failurespec import FailureConfig
 from frameworkcontroller.kube.connection import check_address
 from frameworkcontroller.kube.errors import ConnectionConfigError
+from frameworkcontroller.kube.lease import JITTER, Timing
 from frameworkcontroller.machine.failure import Classifier
 from frameworkcontroller.machine.model import Limits, Trigger
 
@@ -52,6 +53,11 @@ _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 
 _KNOWN_ATTRIBUTES: Final = frozenset({TRANSIENT, CONFLICT, PERMANENT})
+
+_DNS_LABEL: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+_DNS_SUBDOMAIN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+
+Namespace = Annotated[str, Field(pattern=_DNS_LABEL, max_length=63)]
 
 Int64 = Annotated[int, Field(ge=-_INT64_MAX - 1, le=_INT64_MAX)]
 
@@ -84,14 +90,53 @@ class LogObjectSnapshot(Section):
     pod: PodSnapshots = PodSnapshots()
 
 
+class LeaderElection(Section):
+    """Whether several replicas agree on one that acts, and by which Lease. Times are in seconds.
+
+    Defaults and bounds of the times: client-go's. Off by default: the original runs as the one replica of a
+    StatefulSet, anywhere, and needs no Lease to be permitted, nor a namespace to be known for it. Two controllers that
+    run without it do no harm either (docs/guarantees.md), they only do everything twice.
+    """
+
+    enabled: bool = False
+    lease_name: Annotated[str, Field(pattern=_DNS_SUBDOMAIN, max_length=253)] = "frameworkcontroller"
+    lease_namespace: Namespace | None = None
+    lease_duration_sec: Annotated[int, Field(ge=1, le=_INT32_MAX)] = 15
+    renew_deadline_sec: Annotated[int, Field(ge=1, le=_INT32_MAX, validate_default=True)] = 10
+    retry_period_sec: Annotated[int, Field(ge=1, le=_INT32_MAX, validate_default=True)] = 2
+
+    @field_validator("renew_deadline_sec")
+    @classmethod
+    def _below_duration(cls, value: int, info: ValidationInfo) -> int:
+        duration = info.data.get("lease_duration_sec")
+        if duration is not None and value >= duration:
+            raise ValueError(f"must be below leaseDurationSec ({duration})")
+        return value
+
+    @field_validator("retry_period_sec")
+    @classmethod
+    def _fits_into_deadline(cls, value: int, info: ValidationInfo) -> int:
+        deadline = info.data.get("renew_deadline_sec")
+        if deadline is not None and value * JITTER >= deadline:
+            raise ValueError(f"{JITTER:g} times it must be below renewDeadlineSec ({deadline})")
+        return value
+
+    def timing(self) -> Timing:
+        """The times."""
+        return Timing(self.lease_duration_sec, self.renew_deadline_sec, self.retry_period_sec)
+
+
 class Config(Section):
     """The whole configuration. Times are in seconds.
 
     ``kube_api_server_address`` and ``kube_config_file_path`` None leave it to the environment (see kube.connection).
+    ``namespace`` None is all namespaces.
     """
 
     kube_api_server_address: str | None = None
     kube_config_file_path: str | None = None
+    namespace: Namespace | None = None
+    leader_election: LeaderElection = LeaderElection()
     kube_client_qps: Annotated[float, Field(gt=0, le=10000, allow_inf_nan=False, strict=False)] = DEFAULT_QPS
     kube_client_burst: Annotated[int, Field(ge=0, le=10000)] = DEFAULT_BURST
     worker_number: Annotated[int, Field(gt=0, le=_INT32_MAX)] = 200
@@ -150,6 +195,20 @@ class Config(Section):
     def web(self) -> BindAddress | None:
         """Where metrics and health are served; None for nowhere."""
         return parse_bind_address(self.web_address)
+
+    def lease_namespace(self, usual: str | None) -> str:
+        """The namespace of the Lease. ``usual``: that of the Pod that this runs in, or of the kubeconfig's context.
+
+        Raises:
+            ConfigError: none is given, and there is none to take instead.
+        """
+        namespace = self.leader_election.lease_namespace or usual or self.namespace
+        if namespace is None:
+            raise ConfigError(
+                "leaderElection.leaseNamespace is required, as neither a Pod that the controller runs in nor a context "
+                "of a kubeconfig names one"
+            )
+        return namespace
 
     def snapshot_triggers(self) -> frozenset[Trigger]:
         """What makes a snapshot part of the history."""
@@ -245,6 +304,8 @@ _TEXTS: Final = {
     "less_than_equal": "must be at most {le}",
     "too_short": "must have at least {min_length} item",
     "missing": "is required",
+    "string_pattern_mismatch": "must be a DNS name: lower-case letters, digits and '-'",
+    "string_too_long": "must not be longer than {max_length} characters",
     "value_error": "{error}",
 }
 

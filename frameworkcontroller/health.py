@@ -30,10 +30,16 @@ class Health:
     """Looks at the parts of one controller when it is asked."""
 
     def __init__(
-        self, informers: Sequence[Informer[Any]], queue: QueueCore[str], *, clock: Callable[[], float]
+        self,
+        informers: Sequence[Informer[Any]],
+        queue: QueueCore[str],
+        *,
+        clock: Callable[[], float],
+        needed: Sequence[Informer[Any]] | None = None,
     ) -> None:
-        """``clock``: monotonic seconds."""
+        """``clock``: monotonic seconds. ``needed``: the informers whose caches a replica fills before it leads; all."""
         self._informers = tuple(informers)
+        self._needed = self._informers if needed is None else tuple(needed)
         self._queue = queue
         self._clock = clock
         self._active: dict[str, tuple[int, float]] = {}
@@ -48,8 +54,7 @@ class Health:
     def ready(self) -> list[Check]:
         """Whether the caches are filled, and the controller has not been told to stop."""
         checks = [
-            Check(f"cache-{one.resource.plural}", None if one.synced else "is not filled yet")
-            for one in self._informers
+            Check(f"cache-{one.resource.plural}", None if one.synced else "is not filled yet") for one in self._needed
         ]
         return [*checks, Check("running", "is stopping" if self._queue.is_shut_down else None)]
 

@@ -71,7 +71,9 @@ class WebServer:
         self._controller = controller
         self._address = address
         self._loop = asyncio.get_running_loop()
-        self._health = Health(controller.informers, controller.queue.core, clock=self._loop.time)
+        self._health = Health(
+            controller.informers, controller.queue.core, clock=self._loop.time, needed=controller.warm_informers
+        )
         app = web.Application(client_max_size=_MAX_LINE_BYTES, middlewares=[_plainly])
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/healthz", self._healthz)

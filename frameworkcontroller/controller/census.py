@@ -37,6 +37,11 @@ class Census:
         """Frameworks that nothing is done for any more, as they, or what was found in them, can never be."""
         self._counted: dict[str, _Figures] = {}
 
+    def clear(self) -> None:
+        """Nothing is known of any Framework any more."""
+        for key in list(self._counted):
+            self.count(key, None)
+
     def count(self, key: str, entry: Entry | None) -> None:
         """Take in how that Framework is now; None: it is gone."""
         before = self._counted.get(key, _NOTHING)

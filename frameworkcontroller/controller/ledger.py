@@ -126,6 +126,10 @@ class Ledger:
         entry.quarantine, entry.quarantined_generation = why, record.generation
         self._entries[record.key] = entry
 
+    def clear(self) -> None:
+        """Forget all Frameworks: from now on somebody else writes their statuses."""
+        self._entries.clear()
+
     def forget(self, key: str) -> None:
         """The Framework is gone."""
         self._entries.pop(key, None)

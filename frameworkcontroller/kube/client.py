@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 import orjson
 
@@ -34,6 +34,16 @@ _ACCEPT_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.
 _ACCEPT_METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, application/json"
 
 
+class Fence(Protocol):
+    """Says when requests may be sent, such as while this process leads."""
+
+    async def wait_leading(self) -> None:
+        """Wait until they may."""
+
+    def check(self) -> None:
+        """Raise a KubeError, which the request then fails with, unless they may at this moment."""
+
+
 class KubeClient:
     """Talks to one API server. Use it as an async context manager, or call `close`. Belongs to one event loop.
 
@@ -42,7 +52,8 @@ class KubeClient:
     decides what a request that may have been executed means; a 401 alone is answered with renewed credentials, once.
 
     ``owner`` is on whose behalf a request is sent; the ``limiter`` is fair between owners. ``observe`` is called after
-    each request, successful or not, and must not raise.
+    each request, successful or not, and must not raise. Requests wait at a ``fence``, and are held up to it once more
+    when they have a connection to be written to.
     """
 
     def __init__(
@@ -50,6 +61,7 @@ class KubeClient:
         connection: Connection,
         *,
         limiter: Limiter | None = None,
+        fence: Fence | None = None,
         observe: Callable[[Exchange], None] | None = None,
         user_agent: str = USER_AGENT,
         max_connections: int = 100,
@@ -58,6 +70,7 @@ class KubeClient:
     ) -> None:
         """``read_timeout``: for how many seconds a server may leave a request without an answer."""
         self._limiter = limiter
+        self._fence = fence
         self._transport = Transport(
             connection,
             observe=observe,
@@ -65,6 +78,7 @@ class KubeClient:
             max_connections=max_connections,
             read_timeout=read_timeout,
             wall=wall,
+            check=None if fence is None else fence.check,
         )
 
     async def __aenter__(self) -> Self:
@@ -172,8 +186,7 @@ class KubeClient:
     async def _watch(
         self, resource: Resource, path: str, query: Mapping[str, str], accept: str, silence: float, owner: str
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        if self._limiter is not None:
-            await self._limiter.acquire(owner)
+        await self._admit(owner)
         async with self._transport.stream(
             path, resource=_label(resource, None), query=query, headers={"Accept": accept}, silence=silence
         ) as lines:
@@ -345,11 +358,16 @@ class KubeClient:
         headers: Mapping[str, str],
         body: bytes | None = None,
     ) -> bytes:
-        if self._limiter is not None:
-            await self._limiter.acquire(owner)
+        await self._admit(owner)
         return await self._transport.exchange(
             method, path, verb=verb, resource=resource, query=query, headers=headers, body=body
         )
+
+    async def _admit(self, owner: str) -> None:
+        if self._limiter is not None:
+            await self._limiter.acquire(owner)
+        if self._fence is not None:
+            await self._fence.wait_leading()
 
 
 def _label(resource: Resource, subresource: str | None) -> str:

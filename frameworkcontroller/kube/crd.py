@@ -21,7 +21,7 @@ from frameworkcontroller.kube.errors import (
     TooManyRequests,
     TransportError,
 )
-from frameworkcontroller.kube.resources import CRDS
+from frameworkcontroller.kube.resources import CRDS, Resource
 
 _log: Final = logging.getLogger(__name__)
 
@@ -33,7 +33,12 @@ class CrdError(KubeError):
 
 
 async def ensure_crd(
-    client: KubeClient, manifest: Mapping[str, Any], *, check_interval: float = 1.0, timeout: float = 60.0
+    client: KubeClient,
+    manifest: Mapping[str, Any],
+    *,
+    namespace: str | None = None,
+    check_interval: float = 1.0,
+    timeout: float = 60.0,
 ) -> dict[str, Any]:
     """Create the CRD, or update it if it differs from ``manifest``, and return it once it is established.
 
@@ -42,13 +47,14 @@ async def ensure_crd(
     One that is established and up to date costs a single request.
 
     Whoever may not write CRDs goes on with the one that is there, with a warning if it differs; if CRDs may not even be
-    read, it is enough that the resource type is served. A server that cannot be reached, or is overloaded, is asked
-    again until ``timeout`` seconds have passed; checks are ``check_interval`` seconds apart, the first ones less.
+    read, it is enough that the resource type is served or, if that cannot be told either, that its objects can be
+    listed (those of ``namespace``, if it is given). A server that cannot be reached, or is overloaded, is asked again
+    until ``timeout`` seconds have passed; checks are ``check_interval`` seconds apart, the first ones less.
 
     Raises CrdError: not established in time; its names are taken by another CRD; it is not there and may not be
     created; the server refuses the manifest. Raises another KubeError if that is how it stood at the end of the time.
     """
-    task = _Installation(client, manifest)
+    task = _Installation(client, manifest, namespace)
     try:
         async with asyncio.timeout(timeout):
             return await task.run(check_interval)
@@ -61,7 +67,7 @@ async def ensure_crd(
 
 
 class _Installation:
-    def __init__(self, client: KubeClient, manifest: Mapping[str, Any]) -> None:
+    def __init__(self, client: KubeClient, manifest: Mapping[str, Any], namespace: str | None) -> None:
         self.name: str = manifest["metadata"]["name"]
         self.stands = "it was not answered"
         """How it stood when last looked at."""
@@ -69,6 +75,7 @@ class _Installation:
         """Why the last request failed, if it did."""
         self._client = client
         self._manifest = manifest
+        self._namespace = namespace
         # Not what was just written either: a server that drops what it does not know would be asked to no end.
         self._is_to_be_updated = True
 
@@ -178,6 +185,10 @@ class _Installation:
                 listing = orjson.loads(await self._client.raw("GET", f"/apis/{spec['group']}/{version['name']}"))
             except NotFound:
                 continue
+            except Forbidden:
+                # Nearly everybody: but what is permitted by a Role alone may be all that is permitted.
+                await self._list(version["name"])
+                return dict(self._manifest)
             if any(resource.get("name") == spec["names"]["plural"] for resource in listing.get("resources") or ()):
                 _log.info("CustomResourceDefinition %s is served; it may not be read from here", self.name)
                 return dict(self._manifest)
@@ -185,6 +196,14 @@ class _Installation:
             f"CustomResourceDefinition {self.name} may not be read from here, and its resource type is not served, so "
             f"install it, for example with kubectl apply: {refused}"
         ) from refused
+
+    async def _list(self, version: str) -> None:
+        spec = self._manifest["spec"]
+        resource = Resource(spec["group"], version, spec["names"]["plural"], spec["names"]["kind"])
+        try:
+            await self._client.list(resource, self._namespace, limit=1)
+        except (Forbidden, NotFound) as refused:
+            raise CrdError(f"{self.name} cannot be listed: install its CRD, and permit its use: {refused}") from refused
 
 
 def updated(existing: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -170,6 +170,16 @@ class Informer(Generic[T]):
         if self._watching is not None and not self._watching.expired():
             self._watching.reschedule(asyncio.get_running_loop().time())
 
+    def reset(self) -> None:
+        """Forget everything, telling no handler: the next ``run`` starts as if it were the first.
+
+        Raises RuntimeError if it is running.
+        """
+        if self._running:
+            raise RuntimeError(f"the informer of {self.resource.qualified} is running")
+        self._replica.clear()
+        self._synced.clear()
+
     async def run(self) -> None:
         """Keep the store current until cancelled. Trouble with the server is logged and waited out, never raised.
 

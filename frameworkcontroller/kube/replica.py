@@ -131,6 +131,11 @@ class Replica(Generic[T]):
             self._readable_or_gone(key)
         return len(gone)
 
+    def clear(self) -> None:
+        """Forget everything, telling nobody."""
+        self.store.clear()
+        self._unreadable.clear()
+
     def _same(self, key: str, uid: str) -> T | None:
         """What is known of this very object. If another one of its name is known, that one is gone."""
         known = self.store.get(key)

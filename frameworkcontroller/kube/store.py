@@ -102,6 +102,13 @@ class MutableStore(Store[T]):
             del self._filed[key]
         return old
 
+    def clear(self) -> None:
+        """Take out everything."""
+        self._items.clear()
+        self._filed.clear()
+        for buckets in self._buckets.values():
+            buckets.clear()
+
     def _unfile(self, key: str) -> None:
         for buckets, values in zip(self._buckets.values(), self._filed.get(key, ()), strict=False):
             for value in values:

@@ -71,7 +71,10 @@ class Transport:
         max_connections: int,
         read_timeout: float,
         wall: Callable[[], float],
+        check: Callable[[], None] | None = None,
     ) -> None:
+        """``check`` is called when there is a connection to write a request to; if it raises, nothing is written."""
+        self._check = check
         self._connection = connection
         self._observe = observe
         self._max_connections = max_connections
@@ -240,6 +243,7 @@ class Transport:
             read_bufsize=_WATCH_BUFFER_BYTES if watch else _READ_BUFFER_BYTES,
             trust_env=False,
             proxy=self._connection.proxy,
+            trace_configs=None if self._check is None else [_checking(self._check)],
         )
         pool = self._pools[watch] = _Pool(session)
         return pool
@@ -319,6 +323,18 @@ class _Pool:
 
     session: aiohttp.ClientSession
     users: int = 0
+
+
+def _checking(check: Callable[[], None]) -> aiohttp.TraceConfig:
+    """Calls ``check`` as late as aiohttp lets us: what comes before, such as a TLS handshake, may take seconds."""
+
+    async def connected(*_: object) -> None:
+        check()
+
+    tracing = aiohttp.TraceConfig()
+    tracing.on_connection_create_end.append(connected)
+    tracing.on_connection_reuseconn.append(connected)
+    return tracing
 
 
 def _timeout(silence: float) -> aiohttp.ClientTimeout:

@@ -8,7 +8,7 @@ import pytest
 
 from frameworkcontroller.api.completion import ContainerCompletion
 from frameworkcontroller.api.objects import ContainerRecord, Identity, PodRecord
-from frameworkcontroller.config import Config, ConfigError, load_config, shipped_config
+from frameworkcontroller.config import Config, ConfigError, LeaderElection, load_config, shipped_config
 from frameworkcontroller.machine.failure import Range
 
 
@@ -33,6 +33,15 @@ DEFAULTS: dict[str, Any] = {
     "kube_config_file_path": None,
     "kube_client_qps": 80.0,
     "kube_client_burst": 120,
+    "namespace": None,
+    "leader_election": {
+        "enabled": False,
+        "lease_name": "frameworkcontroller",
+        "lease_namespace": None,
+        "lease_duration_sec": 15,
+        "renew_deadline_sec": 10,
+        "retry_period_sec": 2,
+    },
     "worker_number": 200,
     "large_framework_compression": False,
     "web_address": ":10280",
@@ -72,6 +81,14 @@ def test_every_key(tmp_path: Path) -> None:
         kubeConfigFilePath: ~/.kube/other
         kubeClientQps: 200
         kubeClientBurst: 300
+        namespace: jobs
+        leaderElection:
+          enabled: true
+          leaseName: fc.example
+          leaseNamespace: kube-system
+          leaseDurationSec: 60
+          renewDeadlineSec: 40
+          retryPeriodSec: 5
         workerNumber: 500
         largeFrameworkCompression: true
         webAddress: 127.0.0.1:9999
@@ -94,6 +111,15 @@ def test_every_key(tmp_path: Path) -> None:
         "kube_config_file_path": "~/.kube/other",
         "kube_client_qps": 200.0,
         "kube_client_burst": 300,
+        "namespace": "jobs",
+        "leader_election": {
+            "enabled": True,
+            "lease_name": "fc.example",
+            "lease_namespace": "kube-system",
+            "lease_duration_sec": 60,
+            "renew_deadline_sec": 40,
+            "retry_period_sec": 5,
+        },
         "worker_number": 500,
         "large_framework_compression": True,
         "web_address": "127.0.0.1:9999",
@@ -181,6 +207,23 @@ BIND = 'must be host:port, :port for every address of this machine, or "" for no
             "1: frameworkMaxRetryDelaySecForTransientConflictFailed: 59: "
             "must not be below frameworkMinRetryDelaySecForTransientConflictFailed (60)",
         ),
+        ("namespace: Jobs", "1: namespace: 'Jobs': must be a DNS name: lower-case letters, digits and '-'"),
+        (f"namespace: {'n' * 64}", f"1: namespace: '{'n' * 64}': must not be longer than 63 characters"),
+        ("leaderElection: on", "1: leaderElection: true: must be a mapping"),
+        ("leaderElection:\n  enable: true", "2: leaderElection.enable: unknown key; did you mean enabled?"),
+        (
+            "leaderElection:\n  leaseName: a_b",
+            "2: leaderElection.leaseName: 'a_b': must be a DNS name: lower-case letters, digits and '-'",
+        ),
+        (
+            "leaderElection:\n  renewDeadlineSec: 15",
+            "2: leaderElection.renewDeadlineSec: 15: must be below leaseDurationSec (15)",
+        ),
+        (
+            "leaderElection:\n  retryPeriodSec: 9",
+            "2: leaderElection.retryPeriodSec: 9: 1.2 times it must be below renewDeadlineSec (10)",
+        ),
+        ("leaderElection:\n  retryPeriodSec: 0", "2: leaderElection.retryPeriodSec: 0: must be at least 1"),
         ("logObjectSnapshot: true", "1: logObjectSnapshot: true: must be a mapping"),
         (
             "logObjectSnapshot:\n  framework:\n    onFrameworkRetry: 'no'",
@@ -216,6 +259,20 @@ def test_default_maximum_is_checked_against_a_given_minimum(tmp_path: Path) -> N
         "frameworkMaxRetryDelaySecForTransientConflictFailed: 900: "
         "must not be below frameworkMinRetryDelaySecForTransientConflictFailed (901)"
     )
+
+
+def test_default_deadline_is_checked_against_a_given_duration(tmp_path: Path) -> None:
+    (error,) = errors_anywhere(tmp_path, "leaderElection: {leaseDurationSec: 10}")
+    assert error == "leaderElection.renewDeadlineSec: 10: must be below leaseDurationSec (10)"
+
+
+def test_where_the_lease_is() -> None:
+    given = Config(leader_election=LeaderElection(lease_namespace="a"), namespace="c")
+    assert given.lease_namespace("b") == "a"
+    assert Config(namespace="c").lease_namespace("b") == "b"
+    assert Config(namespace="c").lease_namespace(None) == "c"
+    with pytest.raises(ConfigError, match=r"leaderElection\.leaseNamespace is required"):
+        Config().lease_namespace(None)
 
 
 def errors_anywhere(tmp_path: Path, text: str) -> list[str]:

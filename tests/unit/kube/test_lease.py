@@ -1,0 +1,232 @@
+"""The elector, one transition at a time."""
+
+import random
+from typing import Any
+
+import pytest
+
+from frameworkcontroller.kube.lease import Claim, Elector, Held, Instant, Look, Rest, Timing
+
+TIMING = Timing()
+
+
+def at(seconds: float, **other: float) -> Instant:
+    """A moment at which all clocks agree but those that are given."""
+    return Instant(**{"monotonic": seconds, "boottime": seconds, "wall": seconds, **other})
+
+
+def lease(holder: str, version: int = 1, transitions: int = 0, duration: Any = 15) -> Held:
+    spec = {
+        "holderIdentity": holder,
+        "leaseDurationSeconds": duration,
+        "acquireTime": "2026-01-01T00:00:00.000000Z",
+        "renewTime": f"2026-01-01T00:00:{version:02}.000000Z",
+        "leaseTransitions": transitions,
+    }
+    return Held.of({"metadata": {"resourceVersion": str(version)}, "spec": spec}, TIMING)
+
+
+def elector() -> Elector:
+    return Elector("me", TIMING, random.Random(1))
+
+
+def leader(sent: float = 100.0) -> Elector:
+    one = elector()
+    one.on_look(None, at(sent))
+    one.on_claimed(lease("me", 5), at(sent))
+    return one
+
+
+def claimed(one: Elector) -> Claim:
+    instruction = one.instruction(1_767_225_600.0)
+    assert isinstance(instruction, Claim)
+    return instruction
+
+
+def rest(one: Elector) -> float:
+    instruction = one.instruction(0.0)
+    assert isinstance(instruction, Rest)
+    return instruction.seconds
+
+
+def test_it_looks_before_it_claims() -> None:
+    assert elector().instruction(0.0) == Look()
+
+
+def test_what_nobody_ever_held_is_created() -> None:
+    one = elector()
+    one.on_look(None, at(100))
+    claim = claimed(one)
+    assert claim.document is None
+    assert claim.spec == {
+        "holderIdentity": "me",
+        "leaseDurationSeconds": 15,
+        "acquireTime": "2026-01-01T00:00:00.000000Z",
+        "renewTime": "2026-01-01T00:00:00.000000Z",
+        "leaseTransitions": 0,
+    }
+    assert one.term is None
+
+
+def test_what_was_given_up_is_claimed_at_once_under_its_version() -> None:
+    one = elector()
+    found = lease("", transitions=3)
+    one.on_look(found, at(100))
+    claim = claimed(one)
+    assert claim.document is found.document
+    assert claim.spec["leaseTransitions"] == 4
+
+
+@pytest.mark.parametrize("duration", [15, None, 0, -1, "long", True])
+def test_what_somebody_holds_is_respected_for_its_duration_since_it_was_first_seen(duration: object) -> None:
+    one = elector()
+    if duration is True:
+        duration = 1
+    lasts = duration if duration == 1 else 15
+    for now in (100.0, 100.0 + lasts - 0.01):
+        one.on_look(lease("other", duration=duration), at(now))
+        assert 0 < rest(one) <= 2.4
+        one.on_rest_over()
+        assert one.instruction(0.0) == Look()
+    one.on_look(lease("other", duration=duration), at(100.0 + lasts))
+    assert claimed(one).spec["leaseTransitions"] == 1
+
+
+def test_a_follower_looks_again_when_the_lease_would_expire_and_not_later() -> None:
+    one = elector()
+    one.on_look(lease("other"), at(100))
+    one.on_look(lease("other"), at(114))
+    assert rest(one) == pytest.approx(1.0)
+
+
+def test_every_sign_of_life_begins_it_anew() -> None:
+    one = elector()
+    for version, now in enumerate((100, 110, 120, 130)):
+        one.on_look(lease("other", version), at(now))
+        assert rest(one) > 0
+
+
+def test_no_clock_that_is_set_makes_a_follower_claim() -> None:
+    one = elector()
+    one.on_look(lease("other"), at(100))
+    one.on_look(lease("other"), at(101, wall=10_000, boottime=10_000))
+    assert rest(one) > 0
+
+
+def test_a_lease_that_somebody_removed_is_respected_all_the_same() -> None:
+    one = elector()
+    one.on_look(lease("other"), at(100))
+    one.on_look(None, at(110))
+    assert rest(one) > 0
+    one.on_look(None, at(115))
+    assert claimed(one).document is None
+
+
+def test_a_leader_acts_until_its_deadline_counted_from_when_it_sent_its_claim() -> None:
+    one = leader(sent=100)
+    assert one.term == 0
+    assert one.holds(at(109.99))
+    assert not one.holds(at(110))
+    # Not deposed: perhaps nobody else has come.
+    assert one.term == 0
+    one.on_rest_over()
+    assert claimed(one).document == lease("me", 5).document
+    one.on_claimed(lease("me", 6), at(200))
+    assert one.holds(at(209))
+
+
+@pytest.mark.parametrize("clock", ["monotonic", "boottime", "wall"])
+def test_any_clock_that_has_moved_on_halts_a_leader(clock: str) -> None:
+    assert not leader(sent=100).holds(at(101, **{clock: 110}))
+
+
+def test_a_wall_clock_that_is_put_back_gains_it_nothing() -> None:
+    one = leader(sent=100)
+    assert one.holds(at(109, wall=0))
+    assert not one.holds(at(110, wall=0))
+
+
+def test_a_lost_answer_to_a_renewal_costs_a_look() -> None:
+    one = leader(sent=100)
+    one.on_failure()
+    assert rest(one) == 2
+    one.on_rest_over()
+    assert claimed(one).document == lease("me", 5).document
+    one.on_conflict()
+    assert one.instruction(0.0) == Look()
+    one.on_look(lease("me", 6), at(105))
+    assert one.term == 0
+    assert claimed(one).document == lease("me", 6).document
+
+
+@pytest.mark.parametrize("found", [lease("other", 9, 1), lease("", 9), None, lease("me", 9, transitions=1)])
+def test_a_leader_that_finds_anything_else_is_deposed(found: Held | None) -> None:
+    one = leader(sent=100)
+    one.on_conflict()
+    one.on_look(found, at(101))
+    assert one.term is None
+    assert not one.holds(at(101))
+
+
+def test_a_lost_answer_to_the_first_claim_is_found_out() -> None:
+    one = elector()
+    one.on_look(None, at(100))
+    one.on_failure()
+    one.on_rest_over()
+    assert one.instruction(0.0) == Look()
+    one.on_look(lease("me", 5), at(103))
+    assert one.term is None, "when it was accepted is not known"
+    one.on_claimed(lease("me", 6), at(103))
+    assert one.term == 0
+
+
+def test_conflicts_in_a_row_are_not_hot() -> None:
+    one = elector()
+    one.on_look(lease(""), at(100))
+    one.on_conflict()
+    assert one.instruction(0.0) == Look()
+    one.on_look(lease("", 2), at(100))
+    one.on_conflict()
+    assert rest(one) >= 2
+
+
+def test_a_server_that_throttles_is_obeyed_but_not_at_the_price_of_the_lease() -> None:
+    one = leader(sent=100)
+    one.on_failure(retry_after=3)
+    assert rest(one) == 3
+    one.on_failure(retry_after=600)
+    assert rest(one) == 5
+
+
+def test_a_leader_gives_its_lease_up_once() -> None:
+    one = leader(sent=100)
+    claim = one.release(1_767_225_600.0)
+    assert claim is not None
+    assert claim.spec["holderIdentity"] == ""
+    assert claim.spec["leaseDurationSeconds"] == 1
+    assert claim.document == lease("me", 5).document
+    assert not one.holds(at(100))
+    assert one.release(0.0) is None
+    assert elector().release(0.0) is None
+
+
+def test_what_others_wrote_is_read_whatever_it_is() -> None:
+    specs: tuple[Any, ...] = (None, [], {"holderIdentity": 5, "leaseTransitions": "x"}, {})
+    for spec in specs:
+        held = Held.of({"metadata": {"resourceVersion": "1"}, "spec": spec}, TIMING)
+        assert (held.holder, held.duration, held.transitions) == ("", 15, 0)
+    for document in ({}, {"metadata": None}, {"metadata": {"resourceVersion": 1}}):
+        with pytest.raises(ValueError, match="resourceVersion"):
+            Held.of(document, TIMING)
+
+
+@pytest.mark.parametrize("times", [(10, 10, 2), (15, 10, 8.4), (15, 10, 0), (15, 2, 2)])
+def test_times_out_of_proportion(times: tuple[int, float, float]) -> None:
+    with pytest.raises(ValueError, match="not in proportion"):
+        Timing(*times)
+
+
+def test_this_moment() -> None:
+    before = Instant.now()
+    after = Instant.now()
+    assert 0 <= after.since(before) < 60
