@@ -95,7 +95,7 @@ class ControlPlane:
         """`crds` are installed before the garbage collector starts: it learns of later ones only every 30 s."""
         self._assets = assets
         self._crds = crds
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._folder = Path()
         self.url = ""
         self.tokens: Mapping[str, str] = {}
@@ -134,7 +134,7 @@ class ControlPlane:
 
     def stop(self) -> None:
         """Kill everything and remove its files. Nothing of it is worth an orderly end."""
-        for process in reversed(self._processes):
+        for process in reversed(self._processes.values()):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -142,6 +142,10 @@ class ControlPlane:
         if self._folder != Path():
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = Path()
+
+    def pid(self, program: str) -> int:
+        """The process of one of the three programs."""
+        return self._processes[program].pid
 
     def user_kubeconfig(self, user: str) -> Path:
         """A kubeconfig file for `admin` or one of USERS."""
@@ -250,7 +254,7 @@ class ControlPlane:
                 stderr=log,
                 start_new_session=True,
             )
-        self._processes.append(process)
+        self._processes[program] = process
 
     def _wait(self, program: str | None, probe: Any) -> None:
         """Call `probe` until it raises no OSError (urllib's errors are some); give up if a program has ended."""
@@ -259,7 +263,7 @@ class ControlPlane:
             try:
                 probe()
             except OSError as error:
-                ended = [process for process in self._processes if process.poll() is not None]
+                ended = [process for process in self._processes.values() if process.poll() is not None]
                 if ended or time.monotonic() > deadline:
                     fate = (
                         f"ended with {ended[0].returncode}" if ended else f"not ready in {_START_UP_SECONDS} s: {error}"

@@ -1,0 +1,248 @@
+"""What every scenario runs on: a real control plane, a simulated node, the null client, and the controller.
+
+Each is a process of its own. The benchmark itself only asks for Frameworks and watches them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import yaml
+
+from benchmarks.jobs import framework
+from benchmarks.rpc import Child
+from benchmarks.usage import Usage
+from frameworkcontroller.api.codec import decompress_roles
+from frameworkcontroller.controller.executor import FRAMEWORKS
+from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
+from frameworkcontroller.kube.connection import connect
+from frameworkcontroller.kube.informer import Informer
+from frameworkcontroller.kube.resources import NAMESPACES, PODS
+from tests.support.realcluster import ControlPlane
+
+_START_UP_SEC: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A Framework as the watch showed it. ``states``: how many of its Tasks are in which state."""
+
+    key: str
+    uid: str
+    resource_version: str
+    at: float
+    state: str
+    states: Mapping[str, int]
+    spec_tasks: int
+
+
+def _decode(body: dict[str, Any]) -> Seen:
+    metadata = body["metadata"]
+    status = body.get("status") or {}
+    attempt = status.get("attemptStatus") or {}
+    roles = attempt.get("taskRoleStatuses")
+    if roles is None and attempt.get("taskRoleStatusesCompressed"):
+        roles = decompress_roles(attempt["taskRoleStatusesCompressed"])
+    return Seen(
+        f"{metadata['namespace']}/{metadata['name']}",
+        metadata["uid"],
+        metadata["resourceVersion"],
+        time.monotonic(),
+        status.get("state", ""),
+        Counter(task["state"] for role in roles or () for task in role["taskStatuses"]),
+        sum(role.get("taskNumber", 1) for role in body["spec"].get("taskRoles", ())),
+    )
+
+
+class Observer:
+    """The Frameworks as a watching client sees them, and when."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._informer = Informer(client, FRAMEWORKS, _decode)
+        self._informer.add_handler(on_add=self._seen, on_update=lambda _, new: self._seen(new))
+        self._waiting: list[tuple[Callable[[Seen], bool], asyncio.Future[float]]] = []
+        self.listeners: list[Callable[[Seen], None]] = []
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        await self._informer.run()
+
+    async def when(self, key: str, holds: Callable[[Seen], bool]) -> float:
+        """Wait until the Framework is such; since when."""
+        known = self._informer.store.get(key)
+        if known is not None and holds(known):
+            return known.at
+        future: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        self._waiting.append((lambda seen: seen.key == key and holds(seen), future))
+        return await future
+
+    def _seen(self, seen: Seen) -> None:
+        for listener in self.listeners:
+            listener(seen)
+        for waiter in [one for one in self._waiting if one[0](seen)]:
+            self._waiting.remove(waiter)
+            if not waiter[1].done():
+                waiter[1].set_result(seen.at)
+
+
+@dataclass
+class Running:
+    """A controller that runs. ``started``: when its process was started (monotonic seconds)."""
+
+    process: subprocess.Popen[bytes]
+    counts_file: Path
+    log_file: Path
+    started: float
+    usage: Usage = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.usage = Usage(self.process.pid)
+
+    async def counts(self) -> dict[str, Any]:
+        """Requests and bytes sent so far, and CPU seconds used."""
+        self.counts_file.unlink(missing_ok=True)
+        self.process.send_signal(signal.SIGUSR1)
+        while not self.counts_file.exists():
+            if self.process.poll() is not None:
+                raise RuntimeError(f"the controller has ended:\n{self.log_file.read_text()[-2000:]}")
+            await asyncio.sleep(0.01)
+        counts: dict[str, Any] = json.loads(self.counts_file.read_text())
+        return counts
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.process.kill()
+        self.process.wait()
+
+
+class World:
+    """Everything but the controller, which comes and goes."""
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        folder: Path,
+        client: KubeClient,
+        node: Child,
+        null: Child,
+        config: Mapping[str, Any],
+    ) -> None:
+        """``config``: of the controller."""
+        self.plane = plane
+        self._config = config
+        self.client = client
+        self.node = node
+        self.null = null
+        self.observer = Observer(client)
+        self._folder = folder
+        self._server = [Usage(plane.pid(program)) for program in ("etcd", "kube-apiserver")]
+        self._numbers = itertools.count(1)
+
+    async def namespace(self) -> str:
+        """A new namespace."""
+        name = f"bench-{next(self._numbers)}"
+        await self.client.create(NAMESPACES, orjson.dumps({"metadata": {"name": name}}))
+        return name
+
+    async def create(self, namespace: str, name: str, tasks: int, *, execution: str = "Start") -> dict[str, Any]:
+        """Create a Framework; it as the API server answers."""
+        body = orjson.dumps(framework(name, tasks, execution=execution))
+        created: dict[str, Any] = orjson.loads(await self.client.create(FRAMEWORKS, body, namespace))
+        return created
+
+    async def scale(self, namespace: str, name: str, tasks: int) -> float:
+        """Change the Framework's taskNumber; when that was accepted."""
+        body = orjson.dumps([{"op": "replace", "path": "/spec/taskRoles/0/taskNumber", "value": tasks}])
+        await self.client.patch(FRAMEWORKS, name, body, namespace, content_type=JSON_PATCH, metadata_only=True)
+        return time.monotonic()
+
+    async def clear(self, namespace: str) -> None:
+        """Remove everything from a namespace, and wait until it is gone."""
+        await self.client.delete_collection(FRAMEWORKS, namespace, propagation="Background")
+        await self.client.delete_collection(PODS, namespace, grace_period_seconds=0)
+        while orjson.loads(await self.client.list(PODS, namespace, limit=1, metadata_only=True))["items"]:
+            await asyncio.sleep(0.1)
+            await self.client.delete_collection(PODS, namespace, grace_period_seconds=0)
+        await self.client.delete(NAMESPACES, namespace)
+        await self.node.call("forget", namespace=namespace)
+
+    @asynccontextmanager
+    async def controller(self, *, ready: bool = True) -> AsyncIterator[Running]:
+        """The controller, killed at the end. ``ready``: only once it has synced a Framework."""
+        number = next(self._numbers)
+        config_file = self._folder / f"controller-{number}.yaml"
+        config_file.write_text(yaml.safe_dump(dict(self._config)))
+        counts = self._folder / f"controller-{number}.json"
+        log_file = self._folder / f"controller-{number}.log"
+        with log_file.open("wb") as log:
+            process = subprocess.Popen(  # noqa: ASYNC220 - a few milliseconds, and nothing else goes on
+                [sys.executable, "-m", "benchmarks.counted", str(counts), "--config", str(config_file)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "KUBECONFIG": str(self.plane.kubeconfig)},
+            )
+        running = Running(process, counts, log_file, time.monotonic())
+        try:
+            if ready:
+                await self.synced()
+            yield running
+        finally:
+            running.kill()
+            if os.environ.get("BENCH_LOGS"):
+                print(f"log of the controller: {log_file}", file=sys.stderr)
+            else:
+                log_file.unlink()
+
+    @property
+    def server_cpu_seconds(self) -> float:
+        """CPU time of the API server and its etcd so far: what a client costs them, however busy the machine is."""
+        return sum(usage.cpu_seconds for usage in self._server)
+
+    async def synced(self) -> float:
+        """Have the controller sync a new Framework; when its status was seen."""
+        namespace = await self.namespace()
+        await self.create(namespace, "probe", 0, execution="Create")
+        async with asyncio.timeout(_START_UP_SEC):
+            at = await self.observer.when(f"{namespace}/probe", lambda seen: bool(seen.state))
+        await self.clear(namespace)
+        return at
+
+
+@asynccontextmanager
+async def world(plane: ControlPlane, config: Mapping[str, Any]) -> AsyncIterator[World]:
+    """Start the processes, and end them."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        access = (plane.url, plane.token, str(plane.ca_file))
+        node = await Child.start("benchmarks.node", str(plane.kubeconfig), *access)
+        null = await Child.start("benchmarks.null_client", *access)
+        async with KubeClient(await connect(kubeconfig=str(plane.kubeconfig), environ={})) as client:
+            here = World(plane, Path(folder), client, node, null, config)
+            observing = asyncio.create_task(here.observer.run())
+            try:
+                # So that the node's Pods can name it.
+                body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bench"}}
+                await client.raw("POST", "/api/v1/nodes", body=orjson.dumps(body))
+                await node.call("synced")
+                yield here
+            finally:
+                observing.cancel()
+                with suppress(asyncio.CancelledError):
+                    await observing
+                await null.close()
+                await node.close()
