@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import orjson
 
-from benchmarks.world import Running, Seen, World
+from benchmarks.world import Counts, Running, Seen, World
 from frameworkcontroller.kube.resources import PODS
 
 Figures = dict[str, float]
@@ -42,7 +42,7 @@ class _Meter:
     def __init__(self, world: World, controller: Running) -> None:
         self._world = world
         self._controller = controller
-        self._before: dict[str, Any] = {}
+        self._before = Counts(Counter(), 0.0, 0.0)
         self._server = 0.0
 
     async def begin(self) -> None:
@@ -52,17 +52,14 @@ class _Meter:
     async def end(self, prefix: str) -> Figures:
         now = await self._controller.counts()
         server = self._world.server_cpu_seconds - self._server
-        requests = Counter(now["requests"])
-        requests.subtract(self._before["requests"])
-        sent = sum(now["bytes"].values()) - sum(self._before["bytes"].values())
+        requests = now.requests - self._before.requests
         figures = {
-            f"{prefix}: controller CPU": now["cpu"] - self._before["cpu"],
+            f"{prefix}: controller CPU": now.cpu_seconds - self._before.cpu_seconds,
             f"{prefix}: API server CPU": server,
         }
         for what, number in sorted(requests.items()):
-            if number:
-                figures[f"{prefix}: requests: {what}"] = number
-        figures[f"{prefix}: MB sent"] = sent / 1e6
+            figures[f"{prefix}: requests: {what}"] = number
+        figures[f"{prefix}: MB sent"] = (now.sent_bytes - self._before.sent_bytes) / 1e6
         return figures
 
 
@@ -322,7 +319,7 @@ async def task_event(world: World, tasks: int) -> Figures:
         await asyncio.sleep(0.5)
         used, after = controller.usage.cpu_seconds - before, await controller.counts()
     await world.clear(namespace)
-    writes = after["requests"]["patch frameworks/status"] - counts["requests"]["patch frameworks/status"]
+    writes = after.requests["patch frameworks/status"] - counts.requests["patch frameworks/status"]
     return {"CPU ms per event": used * 1000 / number, "events": number, "status writes": writes}
 
 
@@ -372,7 +369,7 @@ async def restart(world: World, frameworks: int) -> Figures:
             figures[f"{when}: MiB"] = controller.usage.memory_bytes / 2**20
             figures[f"{when}: peak MiB"] = controller.usage.peak_memory_bytes / 2**20
             counts = await controller.counts()
-            figures[f"{when}: status writes"] = counts["requests"].get("patch frameworks/status", 0)
+            figures[f"{when}: status writes"] = counts.requests["patch frameworks/status"]
     await world.clear(namespace)
     return figures
 

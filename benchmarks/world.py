@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import os
-import signal
+import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -21,8 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import aiohttp
 import orjson
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.jobs import framework
 from benchmarks.rpc import Child
@@ -100,29 +102,43 @@ class Observer:
                 waiter[1].set_result(seen.at)
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a controller has done so far: requests by verb and resource, bytes of bodies sent, CPU seconds used."""
+
+    requests: Counter[str]
+    sent_bytes: float
+    cpu_seconds: float
+
+
 @dataclass
 class Running:
     """A controller that runs. ``started``: when its process was started (monotonic seconds)."""
 
     process: subprocess.Popen[bytes]
-    counts_file: Path
-    log_file: Path
+    metrics_url: str
     started: float
     usage: Usage = field(init=False)
 
     def __post_init__(self) -> None:
         self.usage = Usage(self.process.pid)
 
-    async def counts(self) -> dict[str, Any]:
-        """Requests and bytes sent so far, and CPU seconds used."""
-        self.counts_file.unlink(missing_ok=True)
-        self.process.send_signal(signal.SIGUSR1)
-        while not self.counts_file.exists():
-            if self.process.poll() is not None:
-                raise RuntimeError(f"the controller has ended:\n{self.log_file.read_text()[-2000:]}")
-            await asyncio.sleep(0.01)
-        counts: dict[str, Any] = json.loads(self.counts_file.read_text())
-        return counts
+    async def counts(self) -> Counts:
+        """What it says of itself in its metrics."""
+        cpu_seconds = self.usage.cpu_seconds
+        async with aiohttp.ClientSession() as session, session.get(self.metrics_url) as response:
+            text = await response.text()
+        requests: Counter[str] = Counter()
+        sent = 0.0
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if sample.name == "frameworkcontroller_api_requests_total":
+                    resource, _, subresource = sample.labels["resource"].partition("/")
+                    what = f"{sample.labels['verb']} {resource.partition('.')[0]}"
+                    requests[f"{what}/{subresource}" if subresource else what] += int(sample.value)
+                elif sample.name == "frameworkcontroller_api_transferred_bytes_total":
+                    sent += sample.value if sample.labels["direction"] == "sent" else 0
+        return Counts(requests, sent, cpu_seconds)
 
     def kill(self) -> None:
         """End it at once."""
@@ -185,19 +201,20 @@ class World:
     async def controller(self, *, ready: bool = True) -> AsyncIterator[Running]:
         """The controller, killed at the end. ``ready``: only once it has synced a Framework."""
         number = next(self._numbers)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            address = f"127.0.0.1:{free.getsockname()[1]}"
         config_file = self._folder / f"controller-{number}.yaml"
-        config_file.write_text(yaml.safe_dump(dict(self._config)))
-        counts = self._folder / f"controller-{number}.json"
+        config_file.write_text(yaml.safe_dump({"webAddress": address, **self._config}))
         log_file = self._folder / f"controller-{number}.log"
         with log_file.open("wb") as log:
             process = subprocess.Popen(  # noqa: ASYNC220 - a few milliseconds, and nothing else goes on
-                [sys.executable, "-m", "benchmarks.counted", str(counts), "--config", str(config_file)],
+                [sys.executable, "-m", "frameworkcontroller", "--config", str(config_file)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env={**os.environ, "KUBECONFIG": str(self.plane.kubeconfig)},
             )
-        running = Running(process, counts, log_file, time.monotonic())
+        running = Running(process, f"http://{address}/metrics", time.monotonic())
         try:
             if ready:
                 await self.synced()
@@ -205,9 +222,7 @@ class World:
         finally:
             running.kill()
             if os.environ.get("BENCH_LOGS"):
-                print(f"log of the controller: {log_file}", file=sys.stderr)
-            else:
-                log_file.unlink()
+                shutil.copy(log_file, os.environ["BENCH_LOGS"])
 
     @property
     def server_cpu_seconds(self) -> float:
