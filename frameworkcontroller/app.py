@@ -49,6 +49,10 @@ DRAIN_SEC: Final = 10.0
 AUDIT_SEC: Final = 600.0
 """How often every Framework that is not completed is looked at whole, whatever events said."""
 
+RELIST_SEC: Final = 3600.0
+"""How often the caches are compared with a list: the way back from a watch that has lost an event, which no later one
+need make up for (a Pod's last, say). It costs what a restart does: 11 us for a Pod here, and 7 KB of the API server."""
+
 
 class Controller:
     """A controller of all Frameworks that one API server holds.
@@ -116,9 +120,22 @@ class Controller:
         routing = Routing(self.queue, self.ledger, history)
         ours = names.FRAMEWORK_NAME
         where = config.namespace
-        self.frameworks = Informer(self._watcher, FRAMEWORKS, framework_record, namespace=where, rng=self._rng)
+        self.frameworks = Informer(
+            self._watcher,
+            FRAMEWORKS,
+            framework_record,
+            namespace=where,
+            rng=self._rng,
+            relist_seconds=RELIST_SEC,
+        )
         self.configmaps = Informer(
-            self._watcher, CONFIGMAPS, configmap_record, namespace=where, label_selector=ours, rng=self._rng
+            self._watcher,
+            CONFIGMAPS,
+            configmap_record,
+            namespace=where,
+            label_selector=ours,
+            rng=self._rng,
+            relist_seconds=RELIST_SEC,
         )
         self.pods = Informer(
             self._watcher,
@@ -128,6 +145,7 @@ class Controller:
             label_selector=ours,
             indexers={BY_FRAMEWORK: lambda pod: (framework_key(pod),)},
             rng=self._rng,
+            relist_seconds=RELIST_SEC,
             on_deleted_object=self._if_acting(routing.pod_object_deleted),
         )
         self.frameworks.add_handler(

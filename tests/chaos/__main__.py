@@ -1,0 +1,66 @@
+"""`make chaos`: plays as many histories as asked for, and says what was injected and what was found.
+
+    python -m tests.chaos --histories 1000
+    python -m tests.chaos --minutes 30 --seed 5000
+    python -m tests.chaos --seed 17 --histories 1
+
+Exit code 1: something was found. Each finding is printed with its seed and the shortest story that shows it.
+"""
+
+import argparse
+import logging
+import resource
+import sys
+import time
+from collections import Counter
+from itertools import count
+
+from tests.chaos.player import failure_of, play
+from tests.chaos.shrink import shrink
+from tests.chaos.story import make_story
+
+
+def main() -> None:
+    """Run as asked."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__.partition("\n")[0])
+    parser.add_argument("--seed", type=int, default=0, help="the first history's (default: 0)")
+    parser.add_argument("--histories", type=int, help="how many (default: 100, or as fit into --minutes)")
+    parser.add_argument("--minutes", type=float, help="stop after so long")
+    parser.add_argument("--no-shrink", action="store_true", help="do not shorten what fails")
+    options = parser.parse_args()
+    logging.lastResort = None  # what a controller logs is looked at in its story, not here
+    number = options.histories or (sys.maxsize if options.minutes else 100)
+    end = time.monotonic() + (options.minutes * 60 if options.minutes else 10**9)
+    injected: Counter[str] = Counter()
+    failed: list[int] = []
+    played = writes = 0
+    recoveries: list[tuple[float, int]] = []
+    began = time.monotonic()
+    for seed in count(options.seed):
+        if played >= number or time.monotonic() > end:
+            break
+        story = make_story(seed)
+        outcome = play(story)
+        played += 1
+        writes += outcome.writes
+        injected += outcome.injected
+        recoveries.append((outcome.recovery, seed))
+        if outcome.error is not None:
+            failed.append(seed)
+            print(f"seed {seed}: {outcome.error}\n", flush=True)
+            if not options.no_shrink:
+                short, runs = shrink(story, failure_of)
+                print(f"in short (found in {runs} runs):\n{short}\n{play(short).error}\n", flush=True)
+        if played % 50 == 0:
+            print(f"{played} histories, {len(failed)} failed, {time.monotonic() - began:.0f} s", flush=True)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{played} histories from seed {options.seed} in {time.monotonic() - began:.0f} s, {writes} writes checked")
+    print("faults met: " + ", ".join(f"{kind} {times}" for kind, times in injected.most_common()))
+    slowest = ", ".join(f"{seconds:.0f} s (seed {seed})" for seconds, seed in sorted(recoveries, reverse=True)[:5])
+    print(f"longest recoveries: {slowest}; memory at most {peak:.0f} MiB")
+    print(f"failed: {failed or 'none'}")
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()

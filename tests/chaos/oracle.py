@@ -1,0 +1,109 @@
+"""Where a Framework must be once nothing stands in its way any more: read from the contract, not from the code.
+
+Sources: behaviour, "Sync" (completion policy) and "Retry"; framework-api, "spec". It knows the spec, the status and
+what the Pods were told to do, as plain JSON, and nothing of the machine.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from frameworkcontroller.local.kubelet.simulation import PREFIX
+from tests.support.frameworks import Json
+
+_NEVER_RETRIED: Final = (-210, -220, -230)
+
+
+def why_not_at_end(framework: Json, pods: Mapping[str, Json], before: Json | None) -> str | None:
+    """None if the Framework is where its policies let it come to rest, else what is still to happen.
+
+    ``pods``: those there are, by UID. ``before``: its status when the faults stopped. A policy that retries for ever
+    has no end but to go on, so there it is enough that it went on since.
+    """
+    spec, status = framework["spec"], framework.get("status")
+    if not status:
+        return "it has no status"
+    if status.get("observedGeneration") != framework["metadata"]["generation"]:
+        return "the newest spec is not observed"
+    state, execution = status["state"], spec.get("executionType", "Start")
+    if state == "Completed":
+        completion = status["attemptStatus"]["completionStatus"]
+        again = execution != "Stop" and _is_due(spec, status["retryPolicyStatus"], completion)
+        return "it is Completed, and was to be retried" if again else None
+    if execution == "Stop":
+        return f"it was to be stopped, and is {state}"
+    if execution == "Create":
+        return None if state == "AttemptCreationPending" else f"it was not to be started, and is {state}"
+    if before and _moves_for_ever(spec) and _progress(status) > _progress(before):
+        return None
+    if state not in ("AttemptPreparing", "AttemptRunning"):
+        return f"it is {state}"
+    return _why_attempt_not_at_end(spec, status, pods)
+
+
+def _why_attempt_not_at_end(spec: Json, status: Json, pods: Mapping[str, Json]) -> str | None:
+    found = {role["name"]: role["taskStatuses"] for role in status["attemptStatus"]["taskRoleStatuses"]}
+    wanted = {role["name"]: role for role in spec["taskRoles"]}
+    if set(found) != set(wanted):
+        return f"its TaskRoles are {sorted(found)}"
+    left = 0
+    for name, role in wanted.items():
+        tasks = found[name]
+        if len(tasks) != role["taskNumber"] or any(task["deletionPending"] for task in tasks):
+            return f"{name} has {len(tasks)} Tasks, some of them to be deleted"
+        ended = [task for task in tasks if task["state"] == "Completed"]
+        for task in ended:
+            completion = task["attemptStatus"]["completionStatus"]
+            if _is_due(role["task"], task["retryPolicyStatus"], completion):
+                return f"{name}[{task['index']}] is Completed with {completion['code']}, and was to be retried"
+        good = sum(task["attemptStatus"]["completionStatus"]["type"]["name"] == "Succeeded" for task in ended)
+        limits = role["frameworkAttemptCompletionPolicy"]
+        if 1 <= limits["minFailedTaskCount"] <= len(ended) - good:
+            return f"enough Tasks of {name} have failed"
+        if 1 <= limits["minSucceededTaskCount"] <= good:
+            return f"enough Tasks of {name} have succeeded"
+        left += len(tasks) - len(ended)
+        for task in tasks:
+            pod = pods.get(task["attemptStatus"]["podUID"])
+            if task["state"] != "Completed" and (task["state"] != "AttemptRunning" or not _runs_for_ever(pod)):
+                return f"{name}[{task['index']}] is {task['state']}"
+    total = sum(role["taskNumber"] for role in wanted.values())
+    return "all Tasks are completed" if total and not left else None
+
+
+def _is_due(owner: Json, retries: Json, completion: Json) -> bool:
+    """Rules 1 to 3 of Retry."""
+    policy = {"fancyRetryPolicy": False, "maxRetryCount": 0, **(owner.get("retryPolicy") or {})}
+    failed = completion["type"]["name"] == "Failed"
+    attributes = completion["type"]["attributes"] or []
+    if completion["code"] in _NEVER_RETRIED:
+        return False
+    if policy["fancyRetryPolicy"] and failed and "Transient" in attributes:
+        return True
+    if policy["fancyRetryPolicy"] and failed and "Permanent" in attributes:
+        return False
+    limit = policy["maxRetryCount"]
+    return bool(limit == -2 or (failed and (limit == -1 or retries["accountableRetriedCount"] < limit)))
+
+
+def _moves_for_ever(spec: Json) -> bool:
+    """Whether some policy may retry without end."""
+    owners = [spec, *(role["task"] for role in spec["taskRoles"])]
+    policies = [owner.get("retryPolicy") or {} for owner in owners]
+    return any(policy.get("fancyRetryPolicy") or policy.get("maxRetryCount", 0) < 0 for policy in policies)
+
+
+def _progress(status: Json) -> tuple[int, int]:
+    """How often it was retried: as Framework, and its Tasks since."""
+    tasks = [task for role in status["attemptStatus"]["taskRoleStatuses"] for task in role["taskStatuses"]]
+    return (
+        status["retryPolicyStatus"]["totalRetriedCount"],
+        sum(task["retryPolicyStatus"]["totalRetriedCount"] for task in tasks),
+    )
+
+
+def _runs_for_ever(pod: Json | None) -> bool:
+    """Whether the Pod is there, is well, and was told to run without end."""
+    if pod is None or pod["status"]["phase"] != "Running" or "deletionTimestamp" in pod["metadata"]:
+        return False
+    annotations = pod["metadata"].get("annotations") or {}
+    return "forever" in annotations.get(PREFIX + "run-seconds", "forever")

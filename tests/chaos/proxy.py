@@ -1,0 +1,388 @@
+"""What stands between a controller and its API server on a bad day: a proxy that loses, delays, refuses and lies.
+
+It forwards to any API server, embedded or real, and works by the running loop's clock, virtual or not. It does nothing
+by itself: a fault is *armed* (`FaultProxy.arm`) and then met by the next requests that it fits, so that a list of
+faults with their times, made from one seed, replays itself. ``injected`` counts what was really met.
+"""
+
+import asyncio
+import ssl
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final
+
+import aiohttp
+import orjson
+from aiohttp import web
+from yarl import URL
+
+MAX_BODY: Final = 64 << 20
+_HOP_BY_HOP: Final = frozenset({"connection", "host", "transfer-encoding", "content-length", "keep-alive"})
+
+
+class Kind(StrEnum):
+    """What a request meets."""
+
+    DROP = "is lost on its way"
+    DELAY = "is delayed"
+    SLOW = "is answered slowly"
+    CUT = "is executed, its answer cut in the middle"
+    LOST = "is executed, and answered with 504"
+    GARBLED = "is executed, its answer is no JSON"
+    LATE = "is answered with 504, and executed later"
+    THROTTLED = "is answered with 429 and Retry-After"
+    FAILED = "is answered with 500"
+    UNAVAILABLE = "is answered with 503"
+    CONFLICT = "is answered with 409"
+    UNAUTHORIZED = "is answered with 401"
+    EXPIRED = "is answered with 410"
+    STALE = "is answered with a list of before"
+    MUTED = "is a watch that says nothing more"
+    SKIPPED = "is a watch that leaves out an event"
+    REPLAYED = "is a watch that says an event of before again"
+    HELD = "is a watch that is held up"
+
+
+OF_WATCHES: Final = frozenset({Kind.MUTED, Kind.SKIPPED, Kind.REPLAYED, Kind.HELD})
+_WRITES: Final = ("create", "patch", "update", "delete")
+_VERBS: Final = {
+    Kind.STALE: ("list",),
+    Kind.EXPIRED: ("list", "watch"),
+    Kind.CONFLICT: _WRITES,
+    Kind.LATE: _WRITES,
+    Kind.LOST: _WRITES,
+}
+"""Requests that meet these; all others meet all requests."""
+_REFUSALS: Final = {
+    Kind.THROTTLED: (429, "TooManyRequests"),
+    Kind.FAILED: (500, "InternalError"),
+    Kind.UNAVAILABLE: (503, "ServiceUnavailable"),
+    Kind.CONFLICT: (409, "Conflict"),
+    Kind.UNAUTHORIZED: (401, "Unauthorized"),
+    Kind.EXPIRED: (410, "Expired"),
+    Kind.LATE: (504, "Timeout"),
+    Kind.LOST: (504, "Timeout"),
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What the next ``times`` requests of ``verb`` and ``resource`` ("" fits all) meet; ``seconds`` as `kind` needs.
+
+    Of those of watches, ``times`` is the number of events; what `HELD` holds up, it does for all events of so long.
+    """
+
+    kind: Kind
+    verb: str = ""
+    resource: str = ""
+    times: int = 1
+    seconds: float = 1.0
+
+    def fits(self, verb: str, resource: str) -> bool:
+        """Whether such a request meets it."""
+        if self.verb not in ("", verb) or self.resource not in ("", resource):
+            return False
+        if self.kind in _VERBS:
+            return verb in _VERBS[self.kind]
+        # A watch that is delayed or answered slowly is one that is held up.
+        return verb != "watch" or self.kind is not Kind.SLOW
+
+
+class _Dead(Exception):
+    """The connection is to be dropped without (more of) an answer."""
+
+
+class FaultProxy:
+    """Listens on a port of loopback; ``async with``. Its answers are those of ``upstream`` where no fault is armed."""
+
+    def __init__(self, upstream: str, *, tls: ssl.SSLContext | None = None) -> None:
+        """``upstream``: ``http[s]://host:port``, with ``tls`` if it is https."""
+        self._upstream = upstream
+        self._tls = tls
+        self._armed: list[Fault] = []
+        self._streams: list[_Stream] = []
+        self._lists: dict[str, bytes] = {}
+        self._late: set[asyncio.Task[None]] = set()
+        self._port = 0
+        self._server: web.Server | None = None
+        self._listener: asyncio.Server | None = None
+        self._session: aiohttp.ClientSession | None = None
+        self._fatal: tuple[int, bool, Callable[[], None]] | None = None
+        self.injected: Counter[Kind] = Counter()
+
+    @property
+    def url(self) -> str:
+        """``http://127.0.0.1:PORT``."""
+        return f"http://127.0.0.1:{self._port}"
+
+    async def __aenter__(self) -> "FaultProxy":
+        # No keep-alive: nothing may be sent twice by anybody but the controller.
+        connector = aiohttp.TCPConnector(ssl=self._tls or True, limit=0, force_close=True)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
+        self._session = aiohttp.ClientSession(
+            connector=connector, timeout=timeout, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
+        )
+        await self.accept()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.refuse()
+        for task in list(self._late):
+            task.cancel()
+        await asyncio.gather(*self._late, return_exceptions=True)
+        if self._session is not None:
+            await self._session.close()
+
+    # --- what can be armed ------------------------------------------------------------------------------------------
+
+    def arm(self, fault: Fault) -> None:
+        """The next requests that it fits meet it; of faults of watches, also those that are open."""
+        if fault.kind in OF_WATCHES:
+            for stream in self._streams:
+                if fault.resource in ("", stream.resource):
+                    self._count(fault.kind)
+                    stream.meet(fault)
+        else:
+            self._armed.append(fault)
+
+    def kill_at(self, number: int, *, executed: bool, strike: Callable[[], None]) -> None:
+        """Call ``strike`` at that write from now on; it gets no answer, but is executed if so told."""
+        self._fatal = (number, executed, strike)
+
+    async def refuse(self) -> None:
+        """Refuse connections, and break off those that are there, as if nobody listened."""
+        self._fatal = None
+        listener, self._listener = self._listener, None
+        server, self._server = self._server, None
+        if listener is not None:
+            listener.close()
+        if server is not None:
+            for connection in list(server.connections):
+                if connection.transport is not None:
+                    connection.transport.abort()
+            await server.shutdown(0.001)
+
+    async def accept(self) -> None:
+        """Listen (again)."""
+        if self._listener is None:
+            self._server = web.Server(
+                self._handle, access_log=None, handler_cancellation=True, keepalive_timeout=3600.0, tcp_keepalive=False
+            )
+            loop = asyncio.get_running_loop()
+            self._listener = await loop.create_server(self._server, "127.0.0.1", self._port, reuse_address=True)
+            self._port = self._listener.sockets[0].getsockname()[1]
+
+    async def calm(self) -> None:
+        """Nothing is armed any more, and no watch is kept from anything; what is late is late no longer."""
+        self._armed.clear()
+        self._fatal = None
+        for stream in self._streams:
+            stream.calm()
+        if self._late:
+            await asyncio.wait(self._late)
+        await self.accept()
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        verb, resource = _what(request)
+        body = await request.content.read()
+        try:
+            if request.method != "GET":
+                await self._count_down(request, body)
+            fault = self._take(verb, resource)
+            return await self._meet(request, body, verb, resource, fault)
+        except (TimeoutError, _Dead, aiohttp.ClientError, OSError):
+            if request.transport is not None:
+                request.transport.abort()
+            raise ConnectionResetError from None
+
+    async def _meet(
+        self, request: web.BaseRequest, body: bytes, verb: str, resource: str, fault: Fault | None
+    ) -> web.StreamResponse:
+        kind = None if fault is None else fault.kind
+        seconds = 0.0 if fault is None else fault.seconds
+        if kind is Kind.DROP:
+            raise _Dead
+        if kind is Kind.DELAY:
+            # Who hangs up meanwhile has this cancelled: it is not executed then.
+            await asyncio.sleep(seconds)
+        elif kind is Kind.LATE:
+            task = asyncio.create_task(self._execute_late(request, body, seconds))
+            self._late.add(task)
+            task.add_done_callback(self._late.discard)
+            return _refusal(Kind.LATE, seconds)
+        elif kind in _REFUSALS and kind is not Kind.LOST:
+            return _refusal(kind, seconds)
+        if verb == "watch":
+            return await self._watch(request, resource)
+        status, headers, answer = await self._forward(request, body)
+        if verb == "list" and status == 200 and "continue" not in request.query:
+            before, self._lists[request.path_qs] = self._lists.get(request.path_qs), answer
+            if kind is Kind.STALE and before is not None:
+                # The list before this one, as from an API server that lags behind; and the next lag likewise.
+                answer, self._lists[request.path_qs] = before, before
+        if kind is Kind.LOST:
+            return _refusal(Kind.LOST, seconds)
+        if kind is Kind.GARBLED:
+            answer = answer[: len(answer) // 2] + b"\x00<html>"
+        if kind not in (Kind.CUT, Kind.SLOW):
+            return web.Response(status=status, headers=headers, body=answer)
+        response = web.StreamResponse(status=status, headers={**headers, "Content-Length": str(len(answer))})
+        await response.prepare(request)
+        if kind is Kind.CUT:
+            await response.write(answer[: len(answer) // 2])
+            raise _Dead
+        for start in range(0, len(answer), max(1, len(answer) // 4)):
+            await asyncio.sleep(seconds / 4)
+            await response.write(answer[start : start + max(1, len(answer) // 4)])
+        return response
+
+    async def _count_down(self, request: web.BaseRequest, body: bytes) -> None:
+        if self._fatal is None:
+            return
+        number, executed, strike = self._fatal
+        self._fatal = (number - 1, executed, strike)
+        if number == 1 and executed:
+            await self._forward(request, body)
+        if number == 1:
+            strike()
+        if number <= 1:
+            # Whatever else it sends: it is as good as dead.
+            raise _Dead
+
+    async def _forward(self, request: web.BaseRequest, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        assert self._session is not None
+        async with self._session.request(
+            request.method, self._url(request), data=body or None, headers=_passed_on(request.headers)
+        ) as response:
+            return response.status, _passed_on(response.headers), await response.read()
+
+    async def _execute_late(self, request: web.BaseRequest, body: bytes, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        # Late, and lost as well.
+        with suppress(aiohttp.ClientError, OSError):
+            await self._forward(request, body)
+
+    async def _watch(self, request: web.BaseRequest, resource: str) -> web.StreamResponse:
+        assert self._session is not None
+        async with self._session.get(self._url(request), headers=_passed_on(request.headers)) as upstream:
+            if upstream.status != 200:
+                answer = await upstream.read()
+                return web.Response(status=upstream.status, headers=_passed_on(upstream.headers), body=answer)
+            response = web.StreamResponse(headers=_passed_on(upstream.headers))
+            response.enable_chunked_encoding()
+            await response.prepare(request)
+            stream = _Stream(resource)
+            self._streams.append(stream)
+            try:
+                async for line in _lines(upstream.content):
+                    for passed in await stream.pass_on(line):
+                        await response.write(passed)
+            finally:
+                self._streams.remove(stream)
+            return response
+
+    def _url(self, request: web.BaseRequest) -> URL:
+        return URL(self._upstream + request.raw_path, encoded=True)
+
+    def _take(self, verb: str, resource: str) -> Fault | None:
+        for position, fault in enumerate(self._armed):
+            if fault.fits(verb, resource):
+                if fault.times > 1:
+                    self._armed[position] = replace(fault, times=fault.times - 1)
+                else:
+                    del self._armed[position]
+                self._count(fault.kind)
+                return fault
+        return None
+
+    def _count(self, kind: Kind) -> None:
+        self.injected[kind] += 1
+
+
+class _Stream:
+    """One watch that is open."""
+
+    def __init__(self, resource: str) -> None:
+        self.resource = resource
+        self._muted = False
+        self._skip = 0
+        self._replay = 0
+        self._held_until = 0.0
+        self._freed = asyncio.Event()
+        self._told: list[bytes] = []
+
+    def meet(self, fault: Fault) -> None:
+        match fault.kind:
+            case Kind.MUTED:
+                self._muted = True
+            case Kind.SKIPPED:
+                self._skip += fault.times
+            case Kind.REPLAYED:
+                self._replay += 1
+            case Kind.HELD:
+                self._held_until = asyncio.get_running_loop().time() + fault.seconds
+                self._freed.clear()
+
+    def calm(self) -> None:
+        """What it left out stays left out, and a watch that says nothing goes on doing so: nobody mends those."""
+        self._skip = self._replay = 0
+        self._held_until = 0.0
+        self._freed.set()
+
+    async def pass_on(self, line: bytes) -> list[bytes]:
+        """What to say for this event."""
+        if (wait := self._held_until - asyncio.get_running_loop().time()) > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._freed.wait()
+        if self._muted:
+            return []
+        if b'"BOOKMARK"' in line[:40]:
+            return [line]
+        if self._skip:
+            self._skip -= 1
+            return []
+        self._told = [*self._told[-9:], line]
+        if self._replay:
+            self._replay -= 1
+            return [line, self._told[0]]
+        return [line]
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    rest = b""
+    async for chunk in content.iter_any():
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            yield line + b"\n"
+
+
+def _what(request: web.BaseRequest) -> tuple[str, str]:
+    """The verb, as in RBAC rules, and the plural that a request is about."""
+    parts = [part for part in request.path.split("/") if part]
+    at = 2 if parts[:1] == ["api"] else 3
+    if parts[at : at + 1] == ["namespaces"] and len(parts) > at + 2:
+        at += 2
+    resource, named = (parts[at], len(parts) > at + 1) if len(parts) > at else ("", False)
+    if request.method == "GET":
+        watching = request.query.get("watch") in ("true", "1")
+        return ("watch" if watching else "get" if named else "list"), resource
+    verbs = {"POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}
+    return verbs.get(request.method, request.method.lower()), resource
+
+
+def _passed_on(headers: Any) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() not in _HOP_BY_HOP}
+
+
+def _refusal(kind: Kind, seconds: float) -> web.Response:
+    code, reason = _REFUSALS[kind]
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
+    headers = {"Retry-After": str(max(1, round(seconds)))} if kind is Kind.THROTTLED else {}
+    answer = orjson.dumps({**body, "message": f"chaos: this request {kind}"})
+    return web.Response(status=code, headers=headers, body=answer, content_type="application/json")

@@ -1,0 +1,166 @@
+"""A story: what users, nodes, networks, clocks and killers do to some Frameworks. All of it is made from one seed.
+
+A story is data: a list of steps, each with the moment at which it is taken. So it can be printed, played again, and
+shortened by leaving steps out. What the steps do is said by `tests.chaos.player`.
+"""
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.chaos.proxy import Fault, Kind
+from tests.support.frameworks import Json, policy, role
+
+NAMES: Final = ("f0", "f1", "f2")
+ROLES: Final = ("a", "b", "c")
+LENGTH: Final = 120.0
+"""Seconds in which a story takes its steps; then comes its fair end."""
+
+_VERBS: Final = ("create", "create", "patch", "patch", "delete", "get", "list", "")
+_RESOURCES: Final = ("pods", "configmaps", "frameworks", "")
+_CODES: Final = ("0", "0", "1", "200, 0", "201, 0", "210", "1, 0", "200, 210", "0, 1", "137")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that happens. ``at``: seconds since the beginning."""
+
+    at: float
+    act: str
+    args: tuple[Any, ...] = ()
+
+    def __str__(self) -> str:
+        said = ", ".join(str(item) for item in self.args)
+        return f"{self.at:7.1f}s  {self.act.replace('_', ' ')}{': ' * bool(said)}{said}"
+
+
+@dataclass(frozen=True)
+class Story:
+    """What happens, in the order of time."""
+
+    seed: int
+    steps: tuple[Step, ...]
+
+    def without(self, dropped: Iterable[int]) -> "Story":
+        """The story without the steps at these positions."""
+        gone = set(dropped)
+        return Story(self.seed, tuple(step for at, step in enumerate(self.steps) if at not in gone))
+
+    def __str__(self) -> str:
+        return "\n".join([f"seed {self.seed}:", *map(str, self.steps)])
+
+
+def make_story(seed: int, *, length: float = LENGTH, virtual: bool = True) -> Story:
+    """The story of that seed. ``virtual`` False leaves out what only a controller in this process can meet."""
+    rng = random.Random(seed)
+    steps = [_create(rng, name, length) for name in NAMES[: rng.choice([1, 1, 2, 3])]]
+    steps += [_users(rng, length) for _ in range(rng.randint(0, 6))]
+    steps += [_others(rng, length) for _ in range(rng.randint(0, 4))]
+    steps += [_killers(rng, length, virtual=virtual) for _ in range(rng.randint(0, 4))]
+    steps += [_faults(rng, length) for _ in range(rng.randint(0, 16))]
+    return Story(seed, tuple(sorted(steps, key=lambda step: step.at)))
+
+
+def _at(rng: random.Random, length: float) -> float:
+    # Most of what goes wrong does so while something is under way, which is early on.
+    return round(rng.choice([rng.uniform(0, 10), rng.uniform(0, 30), rng.uniform(0, length)]) * length / LENGTH, 1)
+
+
+def _create(rng: random.Random, name: str, length: float) -> Step:
+    roles = [_role(rng, item) for item in ROLES[: rng.choice([1, 1, 2, 3])]]
+    spec: Json = {"retryPolicy": _retry(rng, endless=0.15)}
+    if rng.random() < 0.1:
+        spec["executionType"] = "Create"
+    return Step(round(rng.uniform(0, 5) * length / LENGTH, 1), "create", (name, roles, spec))
+
+
+def _role(rng: random.Random, name: str) -> Json:
+    simulate = {
+        "run-seconds": rng.choice(["0", "0.5", "3", "1, 20", "forever", "forever"]),
+        "exit-code": rng.choice(_CODES),
+        "stop-seconds": rng.choice(["0", "0", "2"]),
+        "prepare-seconds": rng.choice(["0", "1"]),
+    }
+    task: Json = {"retryPolicy": _retry(rng, endless=0.2)}
+    if rng.random() < 0.3:
+        task["podGracefulDeletionTimeoutSec"] = rng.choice([0, 5, 60])
+    ends = rng.choice([policy(), policy(1), policy(-1, 1), policy(2, 2), policy(1, 1)])
+    number = rng.choice([0, 1, 1, 2, 3, 4])
+    return role(name, number, simulate=simulate, task=task, frameworkAttemptCompletionPolicy=ends)
+
+
+def _retry(rng: random.Random, endless: float) -> Json:
+    limit = rng.choice([-1, -2]) if rng.random() < endless else rng.choice([0, 0, 1, 2])
+    return {"fancyRetryPolicy": rng.random() < 0.4, "maxRetryCount": limit}
+
+
+def _users(rng: random.Random, length: float) -> Step:
+    name, item = rng.choice(NAMES), rng.choice(ROLES)
+    args: tuple[Any, ...]
+    match rng.choice(["rescale", "rescale", "rescale", "drop_role", "add_role", "stop", "start", "delete", "set"]):
+        case "rescale":
+            act, args = "rescale", (name, item, rng.randint(0, 5))
+        case "drop_role":
+            act, args = "drop_role", (name, item)
+        case "add_role":
+            act, args = "add_role", (name, _role(rng, item))
+        case "stop":
+            act, args = "execute", (name, "Stop")
+        case "start":
+            act, args = "execute", (name, "Start")
+        case "delete":
+            act, args = "delete", (name, rng.choice(["Foreground", "Foreground", "Background"]))
+        case _:
+            act, args = "set_completion", (name, item, policy(rng.choice([-1, 1, 2]), rng.choice([-1, 1, 2])))
+    return Step(_at(rng, length), act, args)
+
+
+def _others(rng: random.Random, length: float) -> Step:
+    act = rng.choice(["fail_pod", "evict_pod", "delete_pod", "delete_pod", "delete_configmap", "lose_node", "annotate"])
+    args: tuple[Any, ...] = (rng.randint(0, 9),)
+    if act == "fail_pod":
+        args = (rng.randint(0, 9), rng.choice([1, 137, 200, 210]))
+    elif act == "lose_node":
+        args = (round(rng.choice([3, 30, 200]) * length / LENGTH, 1),)
+    elif act in ("delete_configmap", "annotate"):
+        args = (rng.choice(NAMES),)
+    return Step(_at(rng, length), act, args)
+
+
+def _killers(rng: random.Random, length: float, *, virtual: bool) -> Step:
+    acts = (
+        ["kill_controller"] * 4 + ["kill_at_write"] * 3 + ["restart_server"] * 2 + ["refuse_connections", "fill_disk"]
+    )
+    acts += ["second_controller", "step_clock", "compact"] if virtual else []
+    act = rng.choice(acts)
+    seconds = round(rng.choice([0.5, 2, 10]) * length / LENGTH, 1)
+    args: tuple[Any, ...] = (seconds,)
+    if act == "kill_at_write":
+        args = (rng.randint(1, 12), rng.random() < 0.5, seconds)
+    elif act == "refuse_connections":
+        args = (round(rng.choice([3, 60]) * length / LENGTH, 1),)
+    elif act == "second_controller":
+        args = (rng.choice([5.0, 60.0]),)
+    elif act == "step_clock":
+        args = (rng.choice([-3600.0, -30.0, 30.0, 400.0, 3600.0]),)
+    elif act == "fill_disk":
+        args = (rng.choice([5.0, 60.0]) * length / LENGTH,)
+    elif act == "compact":
+        args = ()
+    return Step(_at(rng, length), act, args)
+
+
+def _faults(rng: random.Random, length: float) -> Step:
+    kind = rng.choice([kind for kind in Kind if kind is not Kind.LATE] * 4 + [Kind.LATE])
+    seconds = rng.choice([0.5, 2.0, 10.0, 70.0])
+    if kind is Kind.HELD:
+        seconds = rng.choice([2.0, 20.0, 80.0])
+    verb = rng.choice(_VERBS)
+    if kind is Kind.STALE:
+        verb = "list"
+    elif kind is Kind.EXPIRED:
+        verb = rng.choice(("list", "watch"))
+    resource = rng.choice(_RESOURCES)
+    fault = Fault(kind, verb, resource, rng.choice([1, 1, 1, 2, 5]), round(seconds * length / LENGTH, 2))
+    return Step(_at(rng, length), "fault", (fault,))
