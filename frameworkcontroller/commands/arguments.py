@@ -56,6 +56,13 @@ def add_commands(commands: Any) -> None:
     """Add the commands for people. Each sets ``command``, as `cli.build_parser` says, and ``work``, for clusters."""
     _add_list(commands)
     _add_status(commands)
+    _add_wait(commands)
+    _add_start_and_stop(commands)
+    _add_scale(commands)
+    _add_logs(commands)
+    _add_events(commands)
+    _add_lint(commands)
+    _add_decompress(commands)
 
 
 def seconds(text: str) -> float:
@@ -85,6 +92,14 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _role_and_number(text: str) -> tuple[str, int]:
+    role, equals, number = text.partition("=")
+    # How many it may be, the API server says.
+    if not role or not equals or not re.fullmatch(r"\d{1,9}", number, re.ASCII):
+        raise argparse.ArgumentTypeError(f"not ROLE=NUMBER: {text!r}")
+    return role, int(number)
+
+
 # --- what many of them have ---
 
 
@@ -111,8 +126,12 @@ def _on_cluster(commands: Any, name: str, help: str, description: str, **more: A
     return added
 
 
-def _add_name(parser: argparse.ArgumentParser, **more: Any) -> None:
+def _add_name(parser: argparse._ActionsContainer, **more: Any) -> None:
     parser.add_argument("name", metavar="NAME", help="of the Framework", **more)
+
+
+def _add_names(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", metavar="NAME", nargs="+", help="of a Framework")
 
 
 def _run_on_cluster(options: argparse.Namespace) -> int:
@@ -160,3 +179,189 @@ def _status() -> Work:
     from frameworkcontroller.commands import status
 
     return status.run
+
+
+def _add_wait(commands: Any) -> None:
+    parser = _on_cluster(
+        commands,
+        "wait",
+        "wait until Frameworks run, have completed or have succeeded",
+        "Waits, and says how they stand then. Exit code 0: all are as was asked; 1: that cannot be any more (one has "
+        "failed, say, or was deleted), or the time is up.",
+    )
+    _add_names(parser)
+    parser.add_argument(
+        "--for",
+        dest="wanted",
+        choices=("running", "completed", "succeeded"),
+        default="completed",
+        help="running: any Task of it runs; completed (the default): it has ended, whichever way; succeeded",
+    )
+    parser.add_argument("--timeout", metavar="SPAN", type=_span, help="give up after so long, such as 90s or 2h")
+    parser.set_defaults(work=_wait)
+
+
+def _wait() -> Work:
+    from frameworkcontroller.commands import waiting
+
+    return waiting.run
+
+
+def _add_start_and_stop(commands: Any) -> None:
+    start = _on_cluster(
+        commands,
+        "start",
+        "start Frameworks that were only created",
+        "Starts Frameworks whose executionType is Create. One that was stopped cannot be started again.",
+    )
+    stop = _on_cluster(
+        commands,
+        "stop",
+        "stop Frameworks for good",
+        "Stops Frameworks: their Pods are deleted, they complete with code -210, and their status stays to be looked "
+        "at. It cannot be undone.",
+    )
+    for parser, wanted in ((start, "Start"), (stop, "Stop")):
+        _add_names(parser)
+        parser.set_defaults(work=_execution, wanted=wanted)
+
+
+def _execution() -> Work:
+    from frameworkcontroller.commands import execution
+
+    return execution.run
+
+
+def _add_scale(commands: Any) -> None:
+    parser = _on_cluster(
+        commands,
+        "scale",
+        "change how many Tasks roles have, while they run",
+        "Sets the number of Tasks of one or several roles in one step, safe against others who change the Framework "
+        "meanwhile. Tasks with the highest indexes are the ones that come and go.",
+    )
+    _add_name(parser)
+    parser.add_argument(
+        "roles", metavar="ROLE=N", type=_role_and_number, nargs="+", help="the role, and its new number"
+    )
+    parser.add_argument(
+        "--adjust-policy",
+        action="store_true",
+        help="change the role's completion policy along: a minimum that was all Tasks becomes all of the new number, "
+        "one between 1 and all keeps its share (rounded up), and 1, 0 and -1 stay; what was changed is said",
+    )
+    parser.set_defaults(work=_scale)
+
+
+def _scale() -> Work:
+    from frameworkcontroller.commands import scaling
+
+    return scaling.run
+
+
+def _add_events(commands: Any) -> None:
+    parser = _on_cluster(
+        commands,
+        "events",
+        "show what was told of a Framework and its Pods",
+        "Shows the Events of a Framework, of its attempt's ConfigMap and of its Pods, the newest last; without a name, "
+        "those of all Frameworks themselves.",
+    )
+    _add_name(parser, nargs="?")
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="those of all namespaces")
+    parser.add_argument("-w", "--watch", action="store_true", help="go on showing them as they come")
+    parser.set_defaults(work=_events)
+
+
+def _events() -> Work:
+    from frameworkcontroller.commands import events
+
+    return events.run
+
+
+def _add_decompress(commands: Any) -> None:
+    parser = _on_cluster(
+        commands,
+        "decompress",
+        "show a Framework's object with its status readable",
+        "Prints a Framework with taskRoleStatuses in place of taskRoleStatusesCompressed, which the controller stores "
+        "of large ones.",
+    )
+    source = parser.add_mutually_exclusive_group(required=True)
+    _add_name(source, nargs="?")
+    source.add_argument("-f", "--file", metavar="FILE", type=Path, help="a file in its place, JSON or YAML; - is stdin")
+    parser.add_argument("-o", "--output", choices=("json", "yaml"), default="json", help="default: json")
+    parser.set_defaults(command=_run_decompress, work=_decompress)
+
+
+def _run_decompress(options: argparse.Namespace) -> int:
+    if options.file is None:
+        return _run_on_cluster(options)
+    from frameworkcontroller.commands import decompressing
+
+    return decompressing.run_on_file(options)
+
+
+def _decompress() -> Work:
+    from frameworkcontroller.commands import decompressing
+
+    return decompressing.run
+
+
+def _add_logs(commands: Any) -> None:
+    parser = _on_cluster(
+        commands,
+        "logs",
+        "print what the containers of a Framework write, merged over its Tasks",
+        "Prints the logs of all Tasks of a Framework, of a role or of one Task, merged by time, each line with its "
+        "Task (worker[3], and worker[3]#1 in the Task's second attempt). With -f it goes on with the Pods of attempts "
+        "to come, until the Framework has completed. The logs of a Pod are gone with it, soon after it has ended.",
+    )
+    _add_name(parser)
+    parser.add_argument("target", metavar="ROLE[/INDEX]", type=_target, nargs="?", default=(None, None))
+    parser.add_argument("-f", "--follow", action="store_true", help="go on with what is written from now on")
+    parser.add_argument(
+        "--tail",
+        metavar="N",
+        type=_count,
+        help="only the last lines of each Task (default: all of one Task, 100 of many)",
+    )
+    parser.add_argument("--since", metavar="SPAN", type=_span, help="nothing older, such as 90s or 2h")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("-c", "--container", metavar="NAME", help="container (default: the Pod's default, or its first)")
+    which.add_argument("--all-containers", action="store_true", help="all of them, init containers too")
+    parser.add_argument("-p", "--previous", action="store_true", help="of the container before its last restart")
+    parser.set_defaults(work=_logs)
+
+
+def _target(text: str) -> tuple[str, int | None]:
+    found = re.fullmatch(r"([a-z0-9]{1,63})(?:/(\d{1,9})|\[(\d{1,9})\])?", text, re.ASCII)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"not ROLE or ROLE/INDEX: {text!r}")
+    index = found[2] or found[3]
+    return found[1], None if index is None else int(index)
+
+
+def _logs() -> Work:
+    from frameworkcontroller.commands import logs
+
+    return logs.run
+
+
+def _add_lint(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "lint",
+        "check the Frameworks in files, without a cluster",
+        "Checks Frameworks before they are submitted and says, line by line, what an API server or the controller "
+        "would refuse (errors), and what would not do what was likely meant (warnings). Exit code 1: there are errors.",
+    )
+    parser.add_argument("files", metavar="FILE", type=Path, nargs="+", help="YAML or JSON; - is standard input")
+    parser.add_argument("--strict", action="store_true", help="exit code 1 for warnings, too")
+    parser.set_defaults(command=_lint)
+
+
+def _lint(options: argparse.Namespace) -> int:
+    from frameworkcontroller.commands.lint import command
+
+    return command.run(options)

@@ -1,4 +1,4 @@
-"""Follows some Frameworks until the last of them has completed."""
+"""Follows some Frameworks until the last of them has completed, or is as far as was waited for."""
 
 from __future__ import annotations
 
@@ -22,16 +22,32 @@ class _Seen:
 
 
 class Follower:
-    """Watches the Frameworks of these UIDs (by ``namespace/name``); tells ``changed(key, object)`` of each change."""
+    """Watches the Frameworks of these UIDs (by ``namespace/name``); tells ``changed(key, object)`` of each change.
+
+    ``until`` says of an object whether that Framework is as far as is waited for; to have completed always is.
+    """
 
     def __init__(
-        self, client: KubeClient, uids: Mapping[str, str], changed: Callable[[str, Mapping[str, Any]], None]
+        self,
+        client: KubeClient,
+        uids: Mapping[str, str],
+        changed: Callable[[str, Mapping[str, Any]], None],
+        *,
+        until: Callable[[Mapping[str, Any]], bool] = lambda _body: False,
     ) -> None:
         self._uids = dict(uids)
         self._changed = changed
+        self._until = until
         self._unfinished = set(uids)
         self._all_ended = asyncio.Event()
-        self._informer: Informer[_Seen] = Informer(client, FRAMEWORKS, _seen)
+        namespaces = {key.partition("/")[0] for key in uids}
+        self._informer: Informer[_Seen] = Informer(
+            client,
+            FRAMEWORKS,
+            _seen,
+            namespace=namespaces.pop() if len(namespaces) == 1 else None,
+            field_selector=f"metadata.name={next(iter(uids)).partition('/')[2]}" if len(uids) == 1 else None,
+        )
         self._informer.add_handler(
             on_add=self._on_present,
             on_update=lambda _old, new: self._on_present(new),
@@ -41,7 +57,7 @@ class Follower:
         """Each Framework as it was seen last; None once it is gone without having completed."""
 
     async def run(self) -> None:
-        """Follow until all have completed, or are gone."""
+        """Follow until all have completed, are as far as is waited for, or are gone."""
         watching = asyncio.create_task(self._informer.run(), name="following Frameworks")
         ended = asyncio.create_task(self._wait_for_all(), name="all Frameworks have ended")
         try:
@@ -65,7 +81,7 @@ class Follower:
         if self._uids.get(seen.key) == seen.uid:
             self.last[seen.key] = seen.body
             self._changed(seen.key, seen.body)
-            if (seen.body.get("status") or {}).get("state") == State.COMPLETED:
+            if (seen.body.get("status") or {}).get("state") == State.COMPLETED or self._until(seen.body):
                 self._end(seen.key)
 
     def _on_gone(self, seen: _Seen) -> None:

@@ -11,7 +11,7 @@ import orjson
 
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.limiter import Limiter
-from frameworkcontroller.kube.resources import Resource
+from frameworkcontroller.kube.resources import PODS, Resource
 from frameworkcontroller.kube.transport import (
     READ_TIMEOUT_SECONDS,
     USER_AGENT,
@@ -191,6 +191,21 @@ class KubeClient:
             path, resource=_label(resource, None), query=query, headers={"Accept": accept}, silence=silence
         ) as lines:
             yield lines
+
+    def log(
+        self, pod: str, namespace: str, container: str, **options: str | int
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """What a container has written, in chunks as they come. ``options`` are the API's: ``follow="true"`` etc.
+
+        Raises as `watch` does.
+        """
+        return self._transport.chunks(
+            PODS.path(namespace, pod, "log"),
+            resource=_label(PODS, "log"),
+            query=_query(container=container, **options),
+            headers={"Accept": _ACCEPT},
+            silence=WATCH_SILENCE_SECONDS,
+        )
 
     async def create(
         self,

@@ -151,6 +151,34 @@ class Transport:
                 received = 0 if lines is None else lines.received_bytes
                 self._observe(Exchange("watch", resource, code, clock() - began, 0, received))
 
+    @asynccontextmanager
+    async def chunks(
+        self, path: str, *, resource: str, query: Mapping[str, str], headers: Mapping[str, str], silence: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """A GET whose answer may go on for ever, as it comes: a log. Until its first byte a server may say nothing."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        code = 0
+        try:
+            pool, response = await self._open("GET", path, query, headers, None, silence=silence, begins_late=True)
+            try:
+                code = response.status
+                if code != 200:
+                    raise self._refusal(response, "GET", path, await self._read(response, "GET", path))
+                yield self._each_chunk(response, path)
+            finally:
+                await self._leave(pool, response)
+        finally:
+            if self._observe is not None:
+                self._observe(Exchange("get", resource, code, clock() - began, 0, 0))
+
+    async def _each_chunk(self, response: aiohttp.ClientResponse, path: str) -> AsyncIterator[bytes]:
+        try:
+            while chunk := await response.content.readany():
+                yield chunk
+        except _BROKEN as error:
+            raise self._failure(error, "GET", path) from error
+
     async def _open(
         self,
         method: str,
@@ -160,6 +188,7 @@ class Transport:
         body: bytes | None,
         *,
         silence: float | None = None,
+        begins_late: bool = False,
     ) -> tuple[_Pool, aiohttp.ClientResponse]:
         """The beginning of an answer: its status and headers; `_leave` must follow. With ``silence`` it is a watch."""
         text = f"{self._connection.server}{path}"
@@ -184,7 +213,7 @@ class Transport:
                     response = await request
                 else:
                     # A watch may say nothing for long, but that it has begun a server must say as soon as ever.
-                    async with asyncio.timeout(self._read_timeout):
+                    async with asyncio.timeout(None if begins_late else self._read_timeout):
                         response = await request
             except BaseException as error:
                 pool.users -= 1

@@ -17,7 +17,7 @@ LAYERS = {
     "kube": {"api", "kube"},
     "controller": {"api", "machine", "kube", "controller"},
     "local": {"api", "kube", "local"},
-    "commands": {"api", "machine", "kube", "commands", "process"},
+    "commands": {"api", "machine", "kube", "commands", "process", "yamlplaces"},
 }
 """What each package may import of ours. Modules at the top may import all of it, but `local` only those that follow."""
 

@@ -1,0 +1,83 @@
+"""The fields of a Pod template and their types, by the models of the Kubernetes API that kubernetes-asyncio has.
+
+What they do not know, a newer cluster may: that is a warning. A wrong type, every cluster refuses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any, Final
+
+from frameworkcontroller.commands.lint.findings import Finding, KeyPath, error, warning
+from frameworkcontroller.yamlplaces import shown, suggestion
+
+_ROOT: Final = "V1PodTemplateSpec"
+_COLLECTION: Final = re.compile(r"(list|dict)[\[(](?:str, ?)?(.+)[\])]")
+_QUANTITIES: Final = frozenset({"capacity", "divisor", "limits", "overhead", "requests", "sizeLimit"})
+"""Fields that hold quantities, which may be numbers: the models call them text."""
+
+_SCALARS: Final = {
+    "str": ((str,), "must be text (put it in quotes)"),
+    "bool": ((bool,), "must be true or false"),
+    "int": ((int,), "must be a whole number"),
+    "float": ((int, float), "must be a number"),
+}
+
+
+def check_fields(pod: Mapping[Any, Any], path: KeyPath) -> Iterator[Finding]:
+    """Fields of the template that the API does not have, and values of the wrong type."""
+    yield from _check(_ROOT, pod, path, last="")
+
+
+def _check(kind: str, value: Any, path: KeyPath, *, last: str) -> Iterator[Finding]:
+    """``last``: the field that ``value`` is in, however deep."""
+    if value is None:
+        return
+    if kind in _SCALARS:
+        types, text = _SCALARS[kind]
+        wrong = not isinstance(value, types) or (isinstance(value, bool) and kind != "bool")
+        if wrong and not (last in _QUANTITIES and isinstance(value, int | float)):
+            yield error(path, text, value=value)
+        return
+    collection = _COLLECTION.fullmatch(kind)
+    if collection is not None:
+        if collection[1] == "list" and isinstance(value, list):
+            items: Iterable[tuple[Any, Any]] = enumerate(value)
+        elif collection[1] == "dict" and isinstance(value, dict):
+            items = value.items()
+        else:
+            yield error(path, f"must be a {'list' if collection[1] == 'list' else 'mapping'}", value=value)
+            return
+        for key, item in items:
+            yield from _check(collection[2], item, (*path, key), last=last)
+        return
+    fields = _fields_of(kind)
+    if fields is None:
+        return
+    if not isinstance(value, dict):
+        yield error(path, "must be a mapping", value=value)
+        return
+    for key, inner in value.items():
+        if key not in fields:
+            yield warning((*path, key), f"is no field of a {_plain(kind)} that is known{suggestion(str(key), fields)}")
+        else:
+            yield from _check(fields[key], inner, (*path, key), last=key)
+
+
+def _plain(kind: str) -> str:
+    return shown(kind.removeprefix("V1")).strip("'")
+
+
+@cache
+def _fields_of(kind: str) -> dict[str, str] | None:
+    """The fields of a model, as JSON names them, with their types; None if it is none (a time, or anything at all)."""
+    # Only when it is needed: it brings hundreds of modules along.
+    from kubernetes_asyncio.client import models
+
+    model = getattr(models, kind, None)
+    if model is None:
+        return None
+    types: dict[str, str] = model.openapi_types
+    return {model.attribute_map[name]: inner for name, inner in types.items()}

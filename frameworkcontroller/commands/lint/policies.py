@@ -1,0 +1,112 @@
+"""Retry and completion policies that cannot do what they seem to be for.
+
+Source: behaviour, "Retry" and "Completion policy".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from frameworkcontroller.api.spec import RETRY_ALWAYS, RETRY_ON_FAILURE, FrameworkSpec, RetryPolicy, TaskRoleSpec
+from frameworkcontroller.commands.lint.findings import Finding, KeyPath, warning
+
+_RESTARTS = ("Always", None)
+
+
+def check_policies(spec: FrameworkSpec) -> Iterator[Finding]:
+    """All that is to be said of the policies of a spec that is valid."""
+    for position, role in enumerate(spec.task_roles):
+        yield from _role(role, ("spec", "taskRoles", position))
+    yield from _whole(spec)
+
+
+def _role(role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:
+    policy, retry = role.framework_attempt_completion_policy, role.task.retry_policy
+    place: KeyPath = (*path, "frameworkAttemptCompletionPolicy")
+    failed, succeeded = policy.min_failed_task_count, policy.min_succeeded_task_count
+    for field, minimum in (("minFailedTaskCount", failed), ("minSucceededTaskCount", succeeded)):
+        if minimum > role.task_number:
+            yield warning(
+                (*place, field), f"can never be reached: the role has {role.task_number} Tasks", value=minimum
+            )
+    if failed >= 1 and not _can_fail(retry):
+        yield warning(
+            (*place, "minFailedTaskCount"),
+            f"can never be reached: with task.retryPolicy.maxRetryCount {retry.max_retry_count} "
+            "a Task that fails is retried and never counts as failed",
+            value=failed,
+        )
+    if succeeded >= 1 and retry.max_retry_count == RETRY_ALWAYS:
+        yield warning(
+            (*place, "minSucceededTaskCount"),
+            "can never be reached: with task.retryPolicy.maxRetryCount -2 a Task that succeeds is run again",
+            value=succeeded,
+        )
+    restart = _restart_policy(role)
+    if restart in _RESTARTS and retry.max_retry_count != RETRY_ALWAYS and role.task_number > 0:
+        said = "is Always" if restart else "is missing, which is Always"
+        yield warning(
+            (*path, "task", "pod", "spec", "restartPolicy"),
+            f"{said}: containers that end are started again in place, so that no Task ever completes; "
+            "retries and completion policies are for Never (or OnFailure)",
+        )
+
+
+def _whole(spec: FrameworkSpec) -> Iterator[Finding]:
+    roles = [role for role in spec.task_roles if role.task_number > 0]
+    ending = [role for role in roles if role.task.retry_policy.max_retry_count != RETRY_ALWAYS]
+    failing = [role for role in roles if _fails_the_attempt(role)]
+    succeeding = [role for role in roles if _succeeds_the_attempt(role)]
+    path: KeyPath = ("spec", "taskRoles")
+    if not ending:
+        return  # a service, which is to run for ever
+    if len(ending) < len(roles) and not failing and not succeeding:
+        endless = ", ".join(role.name for role in roles if role not in ending)
+        yield warning(
+            path,
+            f"can never complete: {endless} is retried for ever (maxRetryCount -2), and no other role has a completion "
+            "policy that completes the attempt without it",
+        )
+    elif not failing and not succeeding and any(_says_nothing(role) for role in ending):
+        yield warning(
+            path,
+            "have no completion policy: the Framework succeeds once all Tasks have ended, even if "
+            "all of them failed; minFailedTaskCount: 1 lets it fail",
+        )
+    if not failing and (
+        spec.retry_policy.max_retry_count >= 1 or spec.retry_policy.max_retry_count == RETRY_ON_FAILURE
+    ):
+        yield warning(
+            ("spec", "retryPolicy", "maxRetryCount"),
+            "is of use only if an attempt fails, and no role's minFailedTaskCount can make it fail",
+            value=spec.retry_policy.max_retry_count,
+        )
+
+
+def _says_nothing(role: TaskRoleSpec) -> bool:
+    """Whether it has no completion policy at all; -1 is one: somebody has thought of it, and wants it so."""
+    policy = role.framework_attempt_completion_policy
+    return policy.min_failed_task_count == 0 and policy.min_succeeded_task_count == 0
+
+
+def _can_fail(retry: RetryPolicy) -> bool:
+    """Whether a Task can complete as failed. With the fancy policy a permanent failure always can."""
+    return retry.fancy_retry_policy or retry.max_retry_count not in (RETRY_ALWAYS, RETRY_ON_FAILURE)
+
+
+def _fails_the_attempt(role: TaskRoleSpec) -> bool:
+    minimum = role.framework_attempt_completion_policy.min_failed_task_count
+    return 1 <= minimum <= role.task_number and _can_fail(role.task.retry_policy)
+
+
+def _succeeds_the_attempt(role: TaskRoleSpec) -> bool:
+    minimum = role.framework_attempt_completion_policy.min_succeeded_task_count
+    return 1 <= minimum <= role.task_number and role.task.retry_policy.max_retry_count != RETRY_ALWAYS
+
+
+def _restart_policy(role: TaskRoleSpec) -> str | None:
+    spec = role.task.pod.get("spec")
+    if not isinstance(spec, dict):
+        return "Never"  # told as an error elsewhere
+    found = spec.get("restartPolicy")
+    return found if isinstance(found, str) else None

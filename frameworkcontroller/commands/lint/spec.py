@@ -1,0 +1,194 @@
+"""The Framework itself: names, fields, types and bounds, as the API server and the controller take them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.spec import FrameworkSpec
+from frameworkcontroller.commands.lint.findings import Finding, KeyPath, error, warning
+from frameworkcontroller.commands.lint.pods import check_pod
+from frameworkcontroller.commands.lint.policies import check_policies
+from frameworkcontroller.yamlplaces import shown, suggestion
+
+_TOP: Final = ("apiVersion", "kind", "metadata", "spec", "status")
+_METADATA: Final = ("annotations", "finalizers", "generateName", "labels", "name", "namespace", "ownerReferences")
+_SERVER_SET: Final = frozenset(
+    {"creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "managedFields",
+     "resourceVersion", "selfLink", "uid"}
+)  # fmt: skip
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_LONGEST_HOST_NAME: Final = 63
+_GENERATED: Final = 5
+_NAME_RULE: Final = (
+    "must be lower case letters and digits only, at most 63 of them (a dash separates the parts of a Pod)"
+)
+_TASKS_THAT_FIT: Final = 300
+"""The status of so many fits into an API object in any case, says the API's reference."""
+
+# pydantic's words for a person who writes YAML.
+_WORDS: Final = {
+    "bool_type": "must be true or false",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "string_type": "must be text (put it in quotes)",
+    "dict_type": "must be a mapping",
+    "model_type": "must be a mapping",
+    "model_attributes_type": "must be a mapping",
+    "tuple_type": "must be a list",
+    "missing": "is required",
+}
+
+
+def check_framework(body: Mapping[Any, Any]) -> Iterator[Finding]:
+    """All that is to be said of an object of kind Framework."""
+    yield from _unknown(body, _TOP, ())
+    if body.get("apiVersion") != names.API_VERSION:
+        yield error(("apiVersion",), f"must be {names.API_VERSION}", value=body.get("apiVersion"))
+    if "status" in body:
+        yield warning(("status",), "is the controller's to write, and ignored when a Framework is created")
+    yield from _metadata(body.get("metadata"))
+    if "spec" not in body:
+        yield error(("spec",), "is required: without one there is nothing to run")
+        return
+    spec = body["spec"]
+    refused = list(_fields(spec))
+    yield from refused
+    roles = spec.get("taskRoles") if isinstance(spec, dict) else None
+    if not isinstance(roles, list) or not all(isinstance(role, dict) for role in roles):
+        if roles in (None, []):
+            yield warning(
+                ("spec", "taskRoles"), "has no role: the Framework runs nothing, and never completes by itself"
+            )
+        return
+    yield from _role_names(body.get("metadata"), roles)
+    for position, role in enumerate(roles):
+        yield from check_pod(role, ("spec", "taskRoles", position))
+    if not refused:
+        parsed = FrameworkSpec.model_validate(spec, by_name=False, by_alias=True)
+        yield from _sizes(parsed)
+        yield from check_policies(parsed)
+
+
+def _metadata(metadata: Any) -> Iterator[Finding]:
+    path: KeyPath = ("metadata",)
+    if not isinstance(metadata, dict):
+        yield error(path, "is required" if metadata is None else "must be a mapping")
+        return
+    known = (*_METADATA, *_SERVER_SET)
+    yield from _unknown(metadata, known, path)
+    name, prefix = metadata.get("name"), metadata.get("generateName")
+    if name is None and prefix is None:
+        yield error((*path, "name"), "is required")
+    elif name is not None and not (isinstance(name, str) and names.is_valid_name(name)):
+        yield error((*path, "name"), _NAME_RULE, value=name)
+    elif name is None and not (isinstance(prefix, str) and names.is_valid_name(prefix + "x" * _GENERATED)):
+        yield error((*path, "generateName"), f"and {_GENERATED} characters more {_NAME_RULE}", value=prefix)
+    namespace = metadata.get("namespace")
+    if namespace is not None and not (isinstance(namespace, str) and _NAMESPACE.fullmatch(namespace)):
+        yield error((*path, "namespace"), "is not the name of a namespace", value=namespace)
+    for field in ("labels", "annotations"):
+        texts = metadata.get(field)
+        if texts is not None and not isinstance(texts, dict):
+            yield error((*path, field), "must be a mapping", value=texts)
+            continue
+        for key, value in (texts or {}).items():
+            if not isinstance(value, str):
+                yield error((*path, field, key), "must be text (put it in quotes)", value=value)
+
+
+def _fields(spec: Any) -> Iterator[Finding]:
+    """What is unknown in the spec, of the wrong type, or out of bounds."""
+    try:
+        FrameworkSpec.model_validate(spec, by_name=False, by_alias=True)
+    except ValidationError as refused:
+        for detail in refused.errors():
+            # A role's name that is there twice is told with both places elsewhere.
+            if detail["type"] != "value_error":
+                yield _refusal(detail)
+    yield from _unknown_below(FrameworkSpec, spec, ("spec",))
+
+
+def _refusal(detail: Any) -> Finding:
+    path: KeyPath = ("spec", *detail["loc"])
+    kind = detail["type"]
+    if kind == "missing":
+        return error(path, "is required")
+    if kind == "string_pattern_mismatch":
+        return error(path, _NAME_RULE, value=detail["input"])
+    bounds = detail.get("ctx") or {}
+    if kind == "greater_than_equal":
+        return error(path, f"must be at least {bounds['ge']}", value=detail["input"])
+    if kind == "less_than_equal":
+        return error(path, f"must be at most {bounds['le']}", value=detail["input"])
+    if kind == "enum":
+        return error(path, f"must be {bounds['expected'].replace(chr(39), '')}", value=detail["input"])
+    return error(path, _WORDS.get(kind, detail["msg"]), value=detail["input"])
+
+
+def _unknown_below(model: type[BaseModel], value: Any, path: KeyPath) -> Iterator[Finding]:
+    """Fields that the API does not have, in this mapping and in those that it is made of."""
+    if not isinstance(value, dict):
+        return
+    fields = {info.alias or name: info.annotation for name, info in model.model_fields.items()}
+    yield from _unknown(value, fields, path)
+    for key, annotation in fields.items():
+        inner, here = value.get(key), (*path, key)
+        below = _model_in(annotation)
+        if below is None:
+            continue
+        if isinstance(inner, list):
+            for position, item in enumerate(inner):
+                yield from _unknown_below(below, item, (*here, position))
+        else:
+            yield from _unknown_below(below, inner, here)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _model_in(part))), None)
+
+
+def _unknown(mapping: Mapping[Any, Any], known: Any, path: KeyPath) -> Iterator[Finding]:
+    for key in mapping:
+        if key not in known:
+            yield error((*path, key), f"unknown field{suggestion(str(key), known)}")
+
+
+def _role_names(metadata: Any, roles: list[dict[Any, Any]]) -> Iterator[Finding]:
+    framework = metadata.get("name") if isinstance(metadata, dict) else None
+    seen: dict[str, int] = {}
+    for position, role in enumerate(roles):
+        path: KeyPath = ("spec", "taskRoles", position, "name")
+        name, number = role.get("name"), role.get("taskNumber", 1)
+        if not isinstance(name, str):
+            continue
+        if name in seen:
+            yield error(path, f"is the name of taskRoles[{seen[name]}] already", value=name)
+        seen.setdefault(name, position)
+        if isinstance(framework, str) and type(number) is int and number > 0:
+            longest = names.pod_name(framework, name, number - 1)
+            if len(longest) > _LONGEST_HOST_NAME:
+                yield warning(
+                    path,
+                    f"makes Pod names of up to {len(longest)} characters ({shown(longest)}): as host names they are "
+                    f"cut after {_LONGEST_HOST_NAME}, and several Pods may get the same",
+                )
+
+
+def _sizes(spec: FrameworkSpec) -> Iterator[Finding]:
+    if spec.task_count == 0:
+        yield warning(("spec", "taskRoles"), "have no Task: the Framework runs nothing, and never completes by itself")
+    if spec.task_count > _TASKS_THAT_FIT:
+        yield warning(
+            ("spec", "taskRoles"),
+            f"have {spec.task_count:,} Tasks: beyond {_TASKS_THAT_FIT} or so a controller needs "
+            "largeFrameworkCompression: true, or their status may not fit into an API object",
+        )
+    if spec.execution_type == "Stop":
+        yield warning(("spec", "executionType"), "is Stop: a Framework that is created so completes without running")

@@ -1,0 +1,129 @@
+"""The logs of a Framework's containers: which there are, and their lines one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from frameworkcontroller.api import names
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.errors import TransportError
+
+DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
+
+_AGAIN_AFTER_SEC: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One life of one container of the Pod of one attempt of a Task."""
+
+    role: str
+    index: int
+    attempt: int
+    namespace: str
+    pod: str
+    pod_uid: str
+    container: str
+    restarts: int
+
+    @property
+    def label(self) -> str:
+        """``worker[3]``; ``worker[3]#1`` in the Task's second attempt."""
+        return f"{self.role}[{self.index}]{f'#{self.attempt}' if self.attempt else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a log. ``stamp``: when it was written, as RFC 3339 text; texts of one container compare as times do."""
+
+    source: Source
+    stamp: str
+    text: bytes
+
+
+def selector(framework: str, role: str | None, index: int | None) -> str:
+    """The label selector of the Pods that are meant."""
+    text = f"{names.FRAMEWORK_NAME}={framework}"
+    if role is not None:
+        text += f",{names.TASKROLE_NAME}={role}"
+    return text if index is None else f"{text},{names.TASK_INDEX}={index}"
+
+
+def sources_of(pod: Mapping[str, Any], container: str | None, *, every: bool = False) -> list[Source]:
+    """The containers of the Pod that have begun to run: the one that is asked for, or every one of them.
+
+    Which one is meant if none is named, the Pod's annotation says, as for kubectl; else it is the first.
+    """
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    annotations = metadata.get("annotations") or {}
+    place = names.split_pod_name(metadata["name"])
+    if place is None:
+        return []
+    spec = pod.get("spec") or {}
+    listed = [one["name"] for one in spec.get("containers") or ()]
+    wanted = container or annotations.get(DEFAULT_CONTAINER)
+    if wanted is None and listed:
+        wanted = listed[0]
+    attempt = annotations.get(names.TASK_ATTEMPT_ID, "0")
+    found = []
+    for one in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
+        state = one.get("state") or {}
+        begun = "running" in state or "terminated" in state or one.get("restartCount")
+        if begun and (every or one["name"] == wanted):
+            found.append(
+                Source(
+                    place[1],
+                    place[2],
+                    int(attempt) if attempt.isdigit() else 0,
+                    metadata["namespace"],
+                    metadata["name"],
+                    metadata["uid"],
+                    one["name"],
+                    one.get("restartCount") or 0,
+                )
+            )
+    return found
+
+
+async def read_lines(client: KubeClient, source: Source, *, follow: bool, **options: str | int) -> AsyncIterator[Line]:
+    """Its lines. With ``follow`` until the container has ended, across connections that break.
+
+    Raises:
+        KubeError: there is no such log, or it cannot be read.
+    """
+    last = ""
+    while True:
+        asked: dict[str, str | int] = {"timestamps": "true", **options}
+        if follow:
+            asked["follow"] = "true"
+        if last:
+            # Whole seconds are all that the API knows here: what was seen is left out below.
+            asked.pop("tailLines", None)
+            asked.pop("sinceSeconds", None)
+            asked["sinceTime"] = f"{last[:19]}Z"
+        try:
+            async with client.log(source.pod, source.namespace, source.container, **asked) as chunks:
+                async for raw in _lines(chunks):
+                    stamp, _, text = raw.partition(b" ")
+                    line = Line(source, stamp.decode("ascii", "replace"), text)
+                    if line.stamp > last:
+                        yield line
+                        last = line.stamp
+            return
+        except TransportError:
+            if not follow:
+                raise
+        await asyncio.sleep(_AGAIN_AFTER_SEC)
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    rest = b""
+    async for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            yield line
+    if rest:
+        yield rest

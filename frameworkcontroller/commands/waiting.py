@@ -1,0 +1,51 @@
+"""``wait``: until Frameworks run, have completed, or have succeeded."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from frameworkcontroller import process
+from frameworkcontroller.api.status import State
+from frameworkcontroller.commands.following import Follower
+from frameworkcontroller.commands.progress import ending
+from frameworkcontroller.commands.session import Session
+
+
+async def run(session: Session, options: argparse.Namespace) -> int:
+    """Wait. Returns the exit code: 0 once all are as was asked, 1 as soon as that can no longer be."""
+    frameworks = [await session.framework(name) for name in options.names]
+    uids = {f"{session.namespace}/{body['metadata']['name']}": body["metadata"]["uid"] for body in frameworks}
+    wanted = options.wanted
+    follower = Follower(
+        session.client, uids, lambda _key, _body: None, until=_runs if wanted == "running" else lambda _body: False
+    )
+    try:
+        async with asyncio.timeout(options.timeout):
+            await follower.run()
+    except TimeoutError:
+        late = ", ".join(key.partition("/")[2] for key, body in follower.last.items() if not _is_met(wanted, body))
+        raise process.CommandError(f"not {wanted} within {options.timeout:g} s: {late}") from None
+    for key, body in follower.last.items():
+        session.say(f"{key.partition('/')[2]}: running" if body and _runs(body) else ending(key, body).text)
+    met = all(_is_met(wanted, body) for body in follower.last.values())
+    return process.EXIT_OK if met else process.EXIT_FAILED
+
+
+def _is_met(wanted: str, body: Mapping[str, Any] | None) -> bool:
+    if body is None:
+        return False
+    if wanted == "running":
+        return _runs(body)
+    return ending("", body).succeeded if wanted == "succeeded" else _state(body) == State.COMPLETED
+
+
+def _runs(body: Mapping[str, Any]) -> bool:
+    return _state(body) == State.RUNNING
+
+
+def _state(body: Mapping[str, Any]) -> str | None:
+    state: str | None = (body.get("status") or {}).get("state")
+    return state
