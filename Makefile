@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint types unit format docs lock clean
+.PHONY: help venv demo test lint types unit format docs images lock clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -27,9 +27,10 @@ demo: venv ## Run the example Frameworks on a cluster in one process
 
 test: lint types unit ## Lint, types and every test
 
-lint: venv ## Lint and formatting
+lint: venv ## Lint and formatting, of the Dockerfile too
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --quiet --check .
+	$(BIN)/hadolint Dockerfile
 
 types: venv ## Types
 	$(BIN)/mypy
@@ -44,6 +45,9 @@ format: venv ## Format the code and mend what lint can mend
 docs: venv ## Write the generated pages of docs/ anew
 	$(BIN)/python scripts/failure_codes.py > docs/failure-codes.md
 	$(BIN)/python scripts/states.py > docs/states.md
+
+images: ## Build both images with docker, podman or buildah
+	scripts/build-images
 
 lock: ## Bring the lock files up to the newest versions that pyproject.toml allows
 	scripts/lock $(PYTHON)

@@ -13,7 +13,7 @@ import yaml
 import frameworkcontroller
 
 ROOT = Path(__file__).resolve().parents[2]
-LOCKS = ("requirements.lock", "requirements-dev.lock")
+LOCKS = ("requirements.lock", "requirements-build.lock", "requirements-dev.lock")
 
 
 def locked(lock: str) -> dict[str, str]:
@@ -31,13 +31,15 @@ def test_a_lock_holds_hashes_and_names_no_registry(lock: str) -> None:
 
 
 def test_the_locks_agree() -> None:
-    runtime, everything = (locked(lock) for lock in LOCKS)
-    assert runtime.items() <= everything.items()
+    runtime, build, everything = (locked(lock) for lock in LOCKS)
+    assert runtime.items() | build.items() <= everything.items()
 
 
 def test_every_dependency_is_locked() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    wanted = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
+    groups = project["dependency-groups"]
+    dev = [one for one in groups["dev"] if isinstance(one, str)]
+    wanted = [*project["project"]["dependencies"], *groups["build"], *dev]
     names = {re.split(r"[<>=;\[ ]", requirement, maxsplit=1)[0].lower().replace("_", "-") for requirement in wanted}
     assert names <= locked("requirements-dev.lock").keys()
 

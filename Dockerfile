@@ -1,0 +1,63 @@
+# Two images: `frameworkcontroller`, and `frameworkbarrier`, an init container (docs/barrier.md).
+#
+#   docker build --target frameworkcontroller --tag frameworkcontroller:0.1.0 .
+#   docker build --target frameworkbarrier    --tag frameworkbarrier:0.1.0 .
+#
+# Paths, working directories and start.sh are those of the original's images, which manifests in the world rely on.
+# Every Python package comes from requirements*.lock with its hash, and bytecode carries no time stamps; for an image that is the
+# same byte by byte, name the base by digest as well: --build-arg BASE=debian@sha256:…
+
+ARG BASE=debian:bookworm-slim
+
+# hadolint ignore=DL3006
+FROM ${BASE} AS runtime
+# hadolint ignore=DL3008
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends ca-certificates python3 \
+ && rm -rf /var/lib/apt/lists/* /var/log/* /var/cache/debconf/*-old \
+ && groupadd --gid 65532 nonroot \
+ && useradd --uid 65532 --gid 65532 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin nonroot
+
+
+FROM runtime AS builder
+# hadolint ignore=DL3008
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends python3-venv \
+ && rm -rf /var/lib/apt/lists/*
+WORKDIR /src
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 SOURCE_DATE_EPOCH=315532800
+# What the controller needs, before its source: a change of the source leaves this layer as it is.
+COPY requirements.lock requirements-build.lock ./
+RUN python3 -m venv /build \
+ && /build/bin/pip install --quiet --require-hashes --only-binary :all: --requirement requirements-build.lock \
+ && python3 -m venv --without-pip /opt/frameworkcontroller/venv \
+ && /build/bin/pip --python /opt/frameworkcontroller/venv/bin/python install --quiet --require-hashes --only-binary :all: --requirement requirements.lock
+COPY pyproject.toml README.md LICENSE ./
+COPY crd crd
+COPY frameworkcontroller frameworkcontroller
+RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist . \
+ && /build/bin/pip --python /opt/frameworkcontroller/venv/bin/python install --quiet --no-deps dist/*.whl
+
+
+FROM runtime AS frameworkbarrier
+COPY --chmod=755 frameworkcontroller/barrier.py /opt/frameworkcontroller/frameworkbarrier/frameworkbarrier
+COPY --chmod=755 image/frameworkbarrier/start.sh /opt/frameworkcontroller/frameworkbarrier/start.sh
+# Where a Pod mounts no volume, the files go here.
+RUN install --directory --owner=65532 --group=65532 /mnt/frameworkbarrier
+ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+WORKDIR /opt/frameworkcontroller/frameworkbarrier
+USER 65532:65532
+ENTRYPOINT ["./start.sh"]
+
+
+# The last one, so that a build without --target makes it.
+FROM runtime AS frameworkcontroller
+COPY --from=builder /opt/frameworkcontroller/venv /opt/frameworkcontroller/venv
+COPY --chmod=755 image/frameworkcontroller/start.sh /opt/frameworkcontroller/frameworkcontroller/start.sh
+# A configuration that is there without being mounted; whoever mounts one copies it over this (`cp … . && ./start.sh`), as any user.
+COPY --chmod=666 frameworkcontroller/default-config.yaml /opt/frameworkcontroller/frameworkcontroller/frameworkcontroller.yaml
+RUN ln -s /opt/frameworkcontroller/venv/bin/frameworkcontroller /opt/frameworkcontroller/venv/bin/kubectl-framework /usr/local/bin/
+ENV PYTHONDONTWRITEBYTECODE=1
+WORKDIR /opt/frameworkcontroller/frameworkcontroller
+USER 65532:65532
+ENTRYPOINT ["./start.sh"]

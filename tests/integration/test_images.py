@@ -1,0 +1,183 @@
+"""The images, built from the Dockerfile and started as manifests in the world start them."""
+
+import asyncio
+import re
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+
+from frameworkcontroller import __version__
+from frameworkcontroller.controller.executor import FRAMEWORKS
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.connection import Connection
+from frameworkcontroller.kube.errors import NotFound
+from frameworkcontroller.local.apiserver.callers import Callers
+from frameworkcontroller.local.apiserver.server import ApiServer
+from frameworkcontroller.local.kubelet.agent import NodeAgent
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from tests.support.eventually import eventually
+from tests.support.images import Container, Images, why_not
+
+ROOT = Path(__file__).resolve().parents[2]
+USER = 65532
+
+pytestmark = [
+    pytest.mark.skipif(why_not() is not None, reason=why_not() or ""),
+    # A Debian is made, packages are fetched, and the image is built.
+    pytest.mark.timeout(900),
+]
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Images]:
+    images = Images(tmp_path_factory.mktemp("images"))
+    try:
+        images.make_base()
+        for target in ("frameworkcontroller", "frameworkbarrier"):
+            images.build(target)
+        yield images
+    finally:
+        images.close()
+
+
+@asynccontextmanager
+async def cluster() -> AsyncIterator[tuple[ApiServer, KubeClient]]:
+    """An API server that answers the images' user too, with a node for its Pods; in real time, as the images are."""
+    async with (
+        ApiServer(callers=Callers(users=[0, USER])) as server,
+        KubeClient(Connection.to_address(server.url)) as client,
+    ):
+        node = asyncio.create_task(NodeAgent(client, SimulatedRuntime()).run())
+        yield server, client
+        node.cancel()
+        with suppress(asyncio.CancelledError):
+            await node
+
+
+def framework(name: str, run_time: str) -> bytes:
+    document = yaml.safe_load((ROOT / "examples" / "batch" / "batchsucceeded.yaml").read_text())
+    document["metadata"]["name"] = name
+    pod = document["spec"]["taskRoles"][0]["task"]["pod"]
+    pod["metadata"] = {"annotations": {"sim.frameworkcontroller.dev/run-seconds": run_time}}
+    return orjson.dumps(document)
+
+
+@asynccontextmanager
+async def running(container: Container, *command: str, **options: Any) -> AsyncIterator[list[str]]:
+    """A program in a container, terminated as a kubelet does it; what it said is in the list in the end."""
+    process = container.start(*command, **options)
+    log: list[str] = []
+    reading = asyncio.create_task(asyncio.to_thread(process.communicate))
+    try:
+        yield log
+    finally:
+        # buildah passes no signal on, nor does the shell that may have started it.
+        await asyncio.to_thread(subprocess.run, ["pkill", "-U", str(USER), "-f", "venv/bin/frameworkcontroller"])
+        out, _ = await asyncio.wait_for(reading, 60)
+        log.append(out)
+        print(out)
+
+
+async def succeeded(client: KubeClient, name: str) -> None:
+    status = orjson.loads(await client.get(FRAMEWORKS, name, "default")).get("status", {})
+    assert status.get("state") == "Completed"
+    assert status["attemptStatus"]["completionStatus"]["code"] == 0
+
+
+async def served(client: KubeClient) -> None:
+    with suppress(NotFound):
+        await client.list(FRAMEWORKS, "default")
+        return
+    raise AssertionError("Frameworks are not served yet")
+
+
+def test_the_controller_is_in_its_image(images: Images) -> None:
+    container = images.container("frameworkcontroller")
+    assert images.entrypoint("frameworkcontroller") == "[./start.sh]"
+    for command in (["./start.sh", "--version"], ["frameworkcontroller", "--version"]):
+        out, _ = container.start(*command).communicate(timeout=60)
+        assert out == f"frameworkcontroller {__version__}\n"
+    out, _ = container.start("id", "-u").communicate(timeout=60)
+    assert out == f"{USER}\n"
+
+
+async def test_the_controller_runs_as_the_original_is_run(images: Images, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "frameworkcontroller.yaml").write_text("workerNumber: 7\n")
+    container = images.container("frameworkcontroller")
+    async with cluster() as (server, client):
+        command = ["bash", "-c", "cp /frameworkcontroller-config/frameworkcontroller.yaml . && ./start.sh"]
+        environment = {"KUBE_APISERVER_ADDRESS": server.url}
+        async with running(
+            container, *command, environment=environment, volumes={tmp_path: "/frameworkcontroller-config"}
+        ) as said:
+            await eventually(lambda: served(client), within=30)
+            await client.create(FRAMEWORKS, framework("b", "1"), "default")
+            await eventually(lambda: succeeded(client, "b"), within=30)
+    (log,) = said
+    assert re.search(r"^I\d{4} \S+ +\d+ \S+\] \[default/b\]: .*Completed", log, re.MULTILINE)
+    assert "Stopped" in log
+    assert (container.root / "opt/frameworkcontroller/frameworkcontroller/frameworkcontroller.yaml").read_text() == (
+        "workerNumber: 7\n"
+    )
+
+
+async def test_the_controller_writes_no_file(images: Images) -> None:
+    """So that its root file system can be read-only."""
+    container = images.container("frameworkcontroller")
+    before = container.files()
+    async with (
+        cluster() as (server, client),
+        running(container, "./start.sh", environment={"KUBE_APISERVER_ADDRESS": server.url}),
+    ):
+        await eventually(lambda: served(client), within=30)
+        await client.create(FRAMEWORKS, framework("b", "1"), "default")
+        await eventually(lambda: succeeded(client, "b"), within=30)
+    changed = {name for name, _ in container.files() ^ before}
+    # What the builder of containers itself puts there.
+    assert changed <= {"etc/hosts", "etc/resolv.conf", "etc/hostname", "run/.containerenv"}
+
+
+async def test_the_barrier_leaves_its_files_in_the_volume(images: Images, tmp_path: Path) -> None:
+    container = images.container("frameworkbarrier")
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    volume.chmod(0o777)
+    controller = images.container("frameworkcontroller")
+    async with (
+        cluster() as (server, client),
+        running(controller, "./start.sh", environment={"KUBE_APISERVER_ADDRESS": server.url}),
+    ):
+        await eventually(lambda: served(client), within=30)
+        await client.create(FRAMEWORKS, framework("b", "600"), "default")
+        environment = {
+            "KUBE_APISERVER_ADDRESS": server.url,
+            "FC_FRAMEWORK_NAMESPACE": "default",
+            "FC_FRAMEWORK_NAME": "b",
+            "BARRIER_CHECK_INTERVAL_SEC": "5",
+        }
+        process = container.start("./start.sh", environment=environment, volumes={volume: "/mnt/frameworkbarrier"})
+        out, _ = await asyncio.to_thread(process.communicate, timeout=60)
+        assert process.returncode == 0, out
+    assert orjson.loads((volume / "framework.json").read_bytes())["metadata"]["name"] == "b"
+    assert "FB_WORKER_IPS" in (volume / "injector.sh").read_text()
+
+
+def test_the_barrier_is_one_file(images: Images, tmp_path: Path) -> None:
+    """Others copy it out of the image and run it with a Python of theirs."""
+    container = images.container("frameworkbarrier")
+    file = container.root / "opt/frameworkcontroller/frameworkbarrier/frameworkbarrier"
+    assert file.stat().st_mode & 0o111 == 0o111
+    assert file.read_bytes() == (ROOT / "frameworkcontroller" / "barrier.py").read_bytes()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    yield
+    assert subprocess.run(["pgrep", "-U", str(USER)], capture_output=True, check=False).stdout == b""

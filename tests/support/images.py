@@ -1,0 +1,117 @@
+"""The project's images, built from its Dockerfile by buildah, and run, on a machine that reaches no image registry.
+
+In place of the base image stands a Debian of the same release, made by debootstrap, as that image is too. Builds and
+containers run in a chroot: no daemon and no namespaces are needed, but root is.
+"""
+
+import os
+import shutil
+import ssl
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+RELEASE: Final = "bookworm"
+
+
+def why_not() -> str | None:
+    """Why no image can be built here; None if one can."""
+    if os.geteuid() != 0:
+        return "images are built in a chroot, which takes root"
+    missing = [program for program in ("buildah", "debootstrap") if shutil.which(program) is None]
+    return f"not installed: {', '.join(missing)}" if missing else None
+
+
+class Images:
+    """A store of images in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        driver = "overlay" if "\toverlay\n" in Path("/proc/filesystems").read_text() else "vfs"
+        self._buildah = ["buildah", f"--storage-driver={driver}", f"--root={folder}/store", f"--runroot={folder}/run"]
+
+    def make_base(self) -> None:
+        """Make the stand-in for the Dockerfile's base image, under that one's name."""
+        root = self._folder / "base"
+        _run("debootstrap", "--variant=minbase", RELEASE, str(root))
+        for unwanted in ("var/cache/apt/archives", "usr/share/doc", "usr/share/locale", "usr/share/man"):
+            shutil.rmtree(root / unwanted)
+        # As this machine reaches the registry, so does the build: by its name service, and its certificates.
+        shutil.copyfile("/etc/resolv.conf", root / "etc/resolv.conf")
+        authorities = os.environ.get("PIP_CERT") or ssl.get_default_verify_paths().cafile
+        if authorities and Path(authorities).exists():
+            (root / "etc/ssl").mkdir(exist_ok=True)
+            shutil.copyfile(authorities, root / "etc/ssl/of-this-machine.pem")
+            (root / "etc/pip.conf").write_text("[global]\ncert = /etc/ssl/of-this-machine.pem\n")
+        _run("tar", "--directory", str(root), "--create", "--file", str(self._folder / "base.tar"), ".")
+        shutil.rmtree(root)
+        dockerfile = self._folder / "Dockerfile"
+        dockerfile.write_text("FROM scratch\nADD base.tar /\n")
+        self._run("bud", "--isolation=chroot", f"--tag=debian:{RELEASE}-slim", str(self._folder))
+        (self._folder / "base.tar").unlink()
+
+    def build(self, target: str) -> None:
+        """Build one of the Dockerfile's targets from the files of this checkout."""
+        self._run("bud", "--isolation=chroot", "--pull-never", f"--target={target}", f"--tag={target}", str(ROOT))
+
+    def container(self, image: str) -> "Container":
+        """A container of an image, which runs nothing yet."""
+        return Container(self._buildah, self._run("from", "--pull-never", image).strip())
+
+    def close(self) -> None:
+        """Remove it all, containers first: their files are mounted."""
+        self._run("rm", "--all")
+        store = self._folder / "store" / "overlay"
+        if store.is_mount():
+            # buildah mounts the folder of its layers on itself, and leaves it so.
+            _run("umount", str(store))
+        shutil.rmtree(self._folder)
+
+    def entrypoint(self, image: str) -> str:
+        """What it runs by itself."""
+        return self._run("inspect", "--format={{.OCIv1.Config.Entrypoint}}", image).strip()
+
+    def _run(self, *args: str) -> str:
+        return _run(*self._buildah, *args)
+
+
+class Container:
+    """A container's files, and programs run on them as the image's user, in its working directory."""
+
+    def __init__(self, buildah: list[str], name: str) -> None:
+        self._buildah = buildah
+        self._name = name
+        self.root = Path(_run(*buildah, "mount", name).strip())
+
+    def start(
+        self, *command: str, environment: Mapping[str, str] | None = None, volumes: Mapping[Path, str] | None = None
+    ) -> "subprocess.Popen[str]":
+        """Start a program in it; `volumes` are folders of this machine and where the container has them."""
+        options = [f"--env={name}={value}" for name, value in (environment or {}).items()]
+        options += [f"--volume={folder}:{where}" for folder, where in (volumes or {}).items()]
+        return subprocess.Popen(
+            [*self._buildah, "run", "--isolation=chroot", *options, self._name, "--", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def files(self) -> set[tuple[str, int]]:
+        """Every file it has, with the time of its last change."""
+        found = set()
+        for folder, _, names in os.walk(self.root):
+            for name in names:
+                path = Path(folder) / name
+                found.add((str(path.relative_to(self.root)), path.lstat().st_mtime_ns))
+        return found
+
+
+def _run(*command: str) -> str:
+    ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, (
+        f"{' '.join(command)} ended with {ran.returncode}:\n{ran.stdout[-3000:]}{ran.stderr[-3000:]}"
+    )
+    return ran.stdout
