@@ -21,9 +21,12 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import configmap_record, framework_record, pod_record
 from frameworkcontroller.config import Config
+from frameworkcontroller.controller import events
+from frameworkcontroller.controller.events import EventRecorder
 from frameworkcontroller.controller.executor import FRAMEWORKS, Executor
 from frameworkcontroller.controller.history import History
 from frameworkcontroller.controller.ledger import Ledger
+from frameworkcontroller.controller.narrator import Narrator
 from frameworkcontroller.controller.queue import WorkQueue
 from frameworkcontroller.controller.routing import Routing, framework_key
 from frameworkcontroller.controller.sync import BY_FRAMEWORK, Syncer
@@ -45,6 +48,9 @@ _log: Final = logging.getLogger(__name__)
 
 DRAIN_SEC: Final = 10.0
 """For so long a stopping controller waits for the syncs under way: well within the 30 s that Pods get by default."""
+
+EVENTS_DRAIN_SEC: Final = 2.0
+"""And for so long then until the Events of what they did are sent."""
 
 AUDIT_SEC: Final = 600.0
 """How often every Framework that is not completed is looked at whole, whatever events said."""
@@ -161,6 +167,8 @@ class Controller:
             on_update=self._if_acting(routing.pod_updated),
             on_delete=self._if_acting(routing.pod_deleted),
         )
+        self._events_client = client(limiter=Limiter(events.QPS, events.BURST), max_connections=2)
+        self.events = EventRecorder(self._events_client, wall=wall, rng=self._rng, instance=socket.gethostname())
         syncer = Syncer(
             self._client,
             Executor(self._client, clock=loop.time),
@@ -172,7 +180,7 @@ class Controller:
             wall=wall,
             clock=loop.time,
             rng=self._rng,
-            history=history,
+            narrator=Narrator(self.frameworks.store, history, events=self.events if config.record_events else None),
             wrote=self.telemetry.wrote_status,
             tallied=self.telemetry.tallied,
         )
@@ -259,12 +267,13 @@ class Controller:
             await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
             if not serving.done():
                 await self.workers.stop(self._drain_sec)
+                await self.events.drain(EVENTS_DRAIN_SEC)
         finally:
             self._ready.clear()
             stopping.cancel()
             serving.cancel()
             await asyncio.wait([serving, stopping])
-            for client in (self._client, self._watcher, self._elector):
+            for client in (self._client, self._watcher, self._elector, self._events_client):
                 if client is not None:
                     await client.close()
         if not serving.cancelled():
@@ -280,6 +289,7 @@ class Controller:
             async with asyncio.TaskGroup() as group:
                 for informer in (self.configmaps, self.pods):
                     group.create_task(informer.run(), name=f"informer of {informer.resource.qualified}")
+                group.create_task(self.events.run(), name="events")
                 if self.election is None:
                     await self._act()
                     return

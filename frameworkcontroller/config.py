@@ -144,6 +144,7 @@ class Config(Section):
         int, Field(ge=0, le=_INT64_MAX, validate_default=True)
     ] = 900
     log_object_snapshot: LogObjectSnapshot = LogObjectSnapshot()
+    record_events: bool = True
     pod_failure_spec: list[FailureConfig] = Field(default_factory=list)
 
     @field_validator("kube_client_qps", mode="before")

@@ -1,8 +1,9 @@
 """Carries out the machine's actions against the API server, and says what became of each.
 
 Actions of one sync run concurrently. Creations start with one in flight and gain one more with each that succeeds, so
-that a namespace that refuses is asked once and not a thousand times; at the first refusal no more are started. All
-syncs together keep a bounded number in flight: more only makes the API server slower (see docs/performance).
+that a namespace that refuses is asked once and not a thousand times; at the first refusal no more are started, unless
+it is one that completes its Task. All syncs together keep a bounded number in flight: more only makes the API server
+slower (see docs/performance).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from frameworkcontroller.api.objects import Framework, Identity, identity_of
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, ServerError, TransportError
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, Resource
+from frameworkcontroller.machine.failure import classify_creation_refusal
 from frameworkcontroller.machine.model import (
     Accepted,
     Action,
@@ -107,7 +109,7 @@ class Executor:
                 for task in done:
                     outcome = task.result()
                     outcomes.append(outcome)
-                    if isinstance(outcome.result, Refused | Unanswered):
+                    if _holds_back_others(outcome):
                         refused = True
                     else:
                         window = min(window + 1, self._max_in_flight)
@@ -211,6 +213,18 @@ class Executor:
         except NotFound:
             return None
         return identity_of(_metadata(answer), api.marks)
+
+
+def _holds_back_others(outcome: Outcome) -> bool:
+    """Whether the actions that follow would fare no better. A final refusal of one Pod says nothing of the next Task's,
+    which has to hear its own.
+    """
+    match outcome:
+        case Outcome(Create(target=Target(kind=Kind.POD)), Refused() as refusal):
+            return classify_creation_refusal(refusal) is None
+        case Outcome(_, Refused() | Unanswered()):
+            return True
+    return False
 
 
 def _refused(error: ApiError) -> Refused:

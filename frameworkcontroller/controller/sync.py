@@ -31,14 +31,15 @@ from frameworkcontroller.api.objects import (
 from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.api.status import State
 from frameworkcontroller.controller.executor import FRAMEWORKS, Executor
-from frameworkcontroller.controller.history import History, tell_apart
 from frameworkcontroller.controller.ledger import Encoded, Entry, Ledger
+from frameworkcontroller.controller.narrator import Narrator
 from frameworkcontroller.controller.retry import Retry
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.kube.errors import Conflict, Invalid, KubeError, NotFound, TransportError, is_too_large
 from frameworkcontroller.kube.store import Store
-from frameworkcontroller.machine.model import Created, Env, Exists, Limits, Observed, Plan, Record, Tally, Urgency
-from frameworkcontroller.machine.plan import STATUS_TOO_LARGE, fold, plan, reject
+from frameworkcontroller.machine.model import Created, Env, Exists, Limits, Observed, Plan, Tally, Urgency
+from frameworkcontroller.machine.plan import fold, plan, reject
+from frameworkcontroller.machine.reasons import Reason
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ class Syncer:
         wall: Callable[[], float],
         clock: Callable[[], float],
         rng: random.Random,
-        history: History,
+        narrator: Narrator,
         wrote: Callable[[WriteResult, int], None] | None = None,
         tallied: Callable[[Tally], None] | None = None,
     ) -> None:
@@ -107,7 +108,7 @@ class Syncer:
         self._wall = wall
         self._clock = clock
         self._rng = rng
-        self._history = history
+        self._narrator = narrator
         self._wrote = wrote
         self._tallied = tallied
 
@@ -287,7 +288,7 @@ class Syncer:
             f"The status, {len(encoded.body)} bytes, does not fit into the API server ({refusal}): "
             f"{_FEWER if self._ledger.compress else _COMPRESS}. Until then nothing more is done for this Framework",
             self._env(),
-            reason=STATUS_TOO_LARGE,
+            reason=Reason.STATUS_TOO_LARGE,
         )
         if stored.tracker.urgency is not Urgency.NONE:
             said = await self._ledger.encode(framework.name, stored)
@@ -302,8 +303,7 @@ class Syncer:
             else:
                 entry.digest = said.digest
         entry.not_before = self._clock() + TOO_LARGE_RETRY_SEC
-        for record in step.records:
-            self._tell(key, entry, entry.resource_version, record)
+        self._narrator.tell(key, entry.uid, entry.resource_version, step.records)
         return False
 
     def _accepted(self, key: str, entry: Entry, resource_version: str, digest: bytes) -> None:
@@ -401,17 +401,7 @@ class Syncer:
 
     def _tell_all(self, key: str, entry: Entry, resource_version: str) -> None:
         records, entry.records = entry.records, []
-        for record in records:
-            self._tell(key, entry, resource_version, record)
-
-    def _tell(self, key: str, entry: Entry, resource_version: str, record: Record) -> None:
-        where = "" if record.role is None else f"[{record.role}][{record.index}]"
-        level = logging.WARNING if record.warning else logging.INFO
-        tail = ""
-        framework = self._frameworks.get(key)
-        if record.snapshot is not None and framework is not None and framework.uid == entry.uid:
-            tail = self._history.of_record(framework, resource_version, record)
-        _log.log(level, "[%s]%s: %s: %s%s", key, where, record.reason, tell_apart(record.message), tail)
+        self._narrator.tell(key, entry.uid, resource_version, records)
 
     def _env(self) -> Env:
         return Env(self._wall(), self._rng, self._limits)

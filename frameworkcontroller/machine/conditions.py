@@ -11,12 +11,15 @@ from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.status import Condition, State
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.model import Urgency
+from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.tracker import Tracker
 
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _MAX_REASON = 1024
 _MAX_MESSAGE = 32768
 _STALLS_TOLD = 3
+_OVER_WHEN_NOT_FOUND = frozenset({Reason.INVALID_SPEC, Reason.STATUS_TOO_LARGE, Reason.QUARANTINED})
+"""Stalls that each sync would find again before a status could be written."""
 
 
 def refresh(ctx: Context) -> None:
@@ -32,12 +35,13 @@ def refresh(ctx: Context) -> None:
     if completed and completion is not None:
         kind = "Succeeded" if completion.succeeded else "Failed"
         now[kind] = (True, _reason(completion), completion.diagnostics)
+    kept = {condition.type: condition for condition in status.conditions}
     stalled = _stalled(ctx.tracker)
+    _tell(ctx, kept.get("Stalled"), stalled)
     if stalled is not None:
         now["Stalled"] = (True, *stalled)
-    elif any(condition.type == "Stalled" for condition in status.conditions):
-        now["Stalled"] = (False, "Progressing", "")
-    kept = {condition.type: condition for condition in status.conditions}
+    elif "Stalled" in kept:
+        now["Stalled"] = (False, Reason.PROGRESSING.value, "")
     fresh = []
     for kind, (value, reason, message) in now.items():
         text = "True" if value else "False"
@@ -56,7 +60,22 @@ def _reason(completion: CompletionStatus) -> str:
     return completion.phrase if _REASON.fullmatch(completion.phrase) else completion.type_name
 
 
-def _stalled(tracker: Tracker) -> tuple[str, str] | None:
+def _tell(ctx: Context, before: Condition | None, stalled: tuple[Reason, str] | None) -> None:
+    """Note that the Framework came to be stalled by something (else), or is not any more."""
+    reason_before = before.reason if before is not None and before.status == "True" else None
+    if stalled is not None:
+        reason, text = stalled
+        ctx.tracker.stall_told = reason
+        if reason != reason_before:
+            ctx.record(reason, text, warning=True)
+    elif reason_before is not None:
+        # A new process has yet to find out what stands in the way; the condition is then from before its time.
+        if ctx.tracker.stall_told is not None or reason_before in _OVER_WHEN_NOT_FOUND:
+            ctx.record(Reason.PROGRESSING, f"No longer stalled by {reason_before}")
+        ctx.tracker.stall_told = None
+
+
+def _stalled(tracker: Tracker) -> tuple[Reason, str] | None:
     if not tracker.stalls:
         return None
     stalls = list(tracker.stalls.values())

@@ -8,6 +8,7 @@ from typing import Final
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import encode_task
+from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, TaskStatus
 from frameworkcontroller.machine.manifests import pod_annotations
@@ -24,6 +25,7 @@ from frameworkcontroller.machine.model import (
     Trigger,
     known,
 )
+from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.tracker import CREATIONS, TrackedRole, Tracker
 
 POD_CREATIONS_PER_PLAN: Final = 500
@@ -59,16 +61,21 @@ class Context:
 
     def record(
         self,
-        reason: str,
+        reason: Reason,
         message: str,
         task: tuple[TrackedRole, TaskStatus] | None = None,
         *,
-        warning: bool = False,
+        warning: bool | None = None,
+        completion: CompletionStatus | None = None,
         snapshot: Snapshot | None = None,
     ) -> None:
-        """Note what happened to the Framework, or to one Task."""
+        """Note what happened to the Framework, or to one Task. It is a warning if told so or, by default, if
+        ``completion`` is an unexpected failure.
+        """
         role, index = (None, None) if task is None else (task[0].status.name, task[1].index)
-        self.plan.records.append(Record(reason, message, role, index, warning, snapshot))
+        if warning is None:
+            warning = completion is not None and completion.unexpected
+        self.plan.records.append(Record(reason, message, role, index, warning, completion, snapshot))
 
     def task_snapshot(self, trigger: Trigger, role: TrackedRole, task: TaskStatus) -> Snapshot:
         """The Task as it stands, which the caller knows to be persisted."""

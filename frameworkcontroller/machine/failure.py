@@ -126,6 +126,12 @@ class Classifier:
         return CompletionStatus.of(code, text, pod=pod.completion)
 
 
+_FINAL_CODES = {
+    400: POD_CREATION_UNKNOWN_ERROR,
+    403: POD_CREATION_UNKNOWN_ERROR,
+    413: POD_CREATION_PERMANENT_ERROR,
+    422: POD_CREATION_PERMANENT_ERROR,
+}
 _TRANSIENT_TEXTS = ("object provided is unrecognized", "exceeded quota")
 
 
@@ -136,13 +142,8 @@ def is_quota_refusal(refusal: Refused) -> bool:
 
 def classify_creation_refusal(refusal: Refused) -> CompletionStatus | None:
     """The completion status of a Task whose Pod the API server refused to create; None: transient, try again."""
-    if any(text in refusal.message for text in _TRANSIENT_TEXTS):
-        return None
-    if refusal.code in (400, 403):
-        code = POD_CREATION_UNKNOWN_ERROR
-    elif refusal.code in (413, 422):
-        code = POD_CREATION_PERMANENT_ERROR
-    else:
+    code = _FINAL_CODES.get(refusal.code)
+    if code is None or any(text in refusal.message for text in _TRANSIENT_TEXTS):
         return None
     return CompletionStatus.of(code, f"Failed to create Pod: {_escape(refusal.status_json)}")
 

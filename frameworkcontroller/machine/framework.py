@@ -17,7 +17,9 @@ from frameworkcontroller.api.completion import (
 from frameworkcontroller.api.objects import ConfigMapRecord, Framework
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State
+from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine import task as task_machine
+from frameworkcontroller.machine import wording
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.manifests import configmap_body, configmap_marks
 from frameworkcontroller.machine.model import (
@@ -33,6 +35,7 @@ from frameworkcontroller.machine.model import (
     known,
 )
 from frameworkcontroller.machine.policy import decide_retry, evaluate_completion
+from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.scale import new_role
 from frameworkcontroller.machine.states import ENDED
 
@@ -93,9 +96,9 @@ def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
     ctx.tracker.move_framework(State.DELETION_PENDING, ctx.env.second, Urgency.NOW)
     final = known(ctx.attempt.completion_status, "completionStatus of the attempt")
     ctx.record(
-        "FrameworkAttemptCompleting",
-        f"FrameworkAttempt {ctx.attempt.id} is completing: {describe(final)}",
-        warning=final.unexpected,
+        Reason.FRAMEWORK_ATTEMPT_COMPLETING,
+        f"FrameworkAttempt {ctx.attempt.id} is completing with {wording.describe(final)}",
+        completion=final,
     )
 
 
@@ -115,9 +118,9 @@ def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
     tracker.move_framework(State.ATTEMPT_COMPLETED, now, Urgency.SOON)
     final = known(ctx.attempt.completion_status, "completionStatus of the attempt")
     ctx.record(
-        "FrameworkAttemptCompleted",
-        f"FrameworkAttempt {ctx.attempt.id} completed: {describe(final)}",
-        warning=final.unexpected,
+        Reason.FRAMEWORK_ATTEMPT_COMPLETED,
+        f"FrameworkAttempt {ctx.attempt.id} completed with {wording.describe(final)}",
+        completion=final,
     )
 
 
@@ -126,16 +129,11 @@ def created(ctx: Context, uid: str) -> None:
     ctx.attempt.configmap_uid = uid
     ctx.tracker.release(None)
     ctx.tracker.move_framework(State.CREATION_REQUESTED, ctx.env.second, Urgency.SOON)
-    ctx.record("ConfigMapCreated", f"ConfigMap {uid} was created for FrameworkAttempt {ctx.attempt.id}")
-
-
-def describe(completion: CompletionStatus) -> str:
-    """A completion status in one line for people."""
-    text = f"{completion.code} {completion.phrase}: {completion.diagnostics}"
-    trigger = completion.trigger
-    if trigger is None:
-        return text
-    return f"{text} (Task {trigger.task_role_name}[{trigger.task_index}]: {trigger.message})"
+    count = sum(len(role.tasks) for role in ctx.attempt.roles)
+    ctx.record(
+        Reason.FRAMEWORK_ATTEMPT_STARTED,
+        f"FrameworkAttempt {ctx.attempt.id} started with {wording.tasks(count)}: ConfigMap {uid} was created",
+    )
 
 
 # --- no ConfigMap is recorded -----------------------------------------------------------------------------------
@@ -231,7 +229,7 @@ def _with_deleting_configmap(ctx: Context) -> None:
     if not ctx.completing:
         text = "ConfigMap is being deleted by others"
         _set_completion(ctx, CompletionStatus.of(CONFIGMAP_EXTERNAL_DELETED, text))
-        ctx.record("ConfigMapDeleting", text, warning=True)
+        ctx.record(Reason.CONFIGMAP_DELETING, text, completion=ctx.attempt.completion_status)
     ctx.tracker.move_framework(State.DELETING, ctx.env.second, Urgency.SOON)
 
 
@@ -263,7 +261,7 @@ def _step_alive(ctx: Context) -> None:
             task_machine.delete_unlisted(ctx, key)
     if ctx.status.state is State.PREPARING and any(role.counts.running for role in tracker.roles.values()):
         tracker.move_framework(State.RUNNING, ctx.env.second, Urgency.SOON)
-        ctx.record("FrameworkAttemptRunning", f"FrameworkAttempt {ctx.attempt.id} is running")
+        ctx.record(Reason.FRAMEWORK_ATTEMPT_RUNNING, f"FrameworkAttempt {ctx.attempt.id} is running")
     if not ctx.completing:
         completion = evaluate_completion(ctx.framework.spec, tracker)
         if completion is not None:
@@ -287,9 +285,9 @@ def _decide_retry(ctx: Context) -> None:
     if status.retry.retry_delay_sec is None and not decision.retry:
         ctx.tracker.move_framework(State.COMPLETED, ctx.env.second, Urgency.NOW)
         ctx.record(
-            "FrameworkCompleted",
-            f"Framework completed with {describe(completion)}, not retried: {decision.reason}",
-            warning=completion.unexpected,
+            Reason.FRAMEWORK_SUCCEEDED if completion.succeeded else Reason.FRAMEWORK_FAILED,
+            f"Framework completed, not retried as {decision.reason}, with {wording.describe(completion)}",
+            completion=completion,
         )
         return
     if not ctx.tracker.is_clean:
@@ -300,8 +298,15 @@ def _decide_retry(ctx: Context) -> None:
     if status.retry.retry_delay_sec is None:
         status.retry.retry_delay_sec = decision.delay_sec
         ctx.tracker.change_head(Urgency.SOON)
-        if decision.delay_sec:
-            ctx.record("FrameworkRetryScheduled", f"Will be retried in {decision.delay_sec}s: {decision.reason}")
+        due = status.transition_time + decision.delay_sec
+        when = f"in {decision.delay_sec}s, at {format_time(due)}" if decision.delay_sec else "at once"
+        ctx.record(
+            Reason.FRAMEWORK_RETRY_SCHEDULED,
+            f"FrameworkAttempt {status.attempt.id + 1} starts {when}, as {decision.reason}, "
+            f"after {wording.brief(completion)}",
+            completion=completion,
+            warning=False,
+        )
     due = status.transition_time + status.retry.retry_delay_sec
     if ctx.env.now < due and ctx.framework.spec.execution_type is not ExecutionType.STOP:
         ctx.wake_at(due)
@@ -316,8 +321,8 @@ def _decide_retry(ctx: Context) -> None:
     status.attempt = new_attempt(ctx.framework, status.retry.total_retried_count, ctx.env)
     ctx.tracker.begin(status, dirty=True)
     ctx.tracker.move_framework(State.CREATION_PENDING, ctx.env.second, Urgency.NOW)
-    text = f"Retried with FrameworkAttempt {status.attempt.id}: {decision.reason}"
-    ctx.record("FrameworkRetried", text, snapshot=snapshot)
+    text = f"Retried with FrameworkAttempt {status.attempt.id}, as {decision.reason}"
+    ctx.record(Reason.FRAMEWORK_RETRIED, text, completion=completion, warning=False, snapshot=snapshot)
 
 
 def _retain(ctx: Context) -> None:

@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import ConfigMapRecord, Identity, PodRecord
+from frameworkcontroller.machine.reasons import Reason
 
 
 class InvariantError(Exception):
@@ -284,14 +285,15 @@ class Snapshot:
 class Record:
     """One thing that happened to the Framework (``role`` None) or to one of its Tasks: for logs, Events, metrics.
 
-    Emitted only once the status that shows it was accepted. ``reason`` is one CamelCase word of a fixed set.
+    Emitted only once the status that shows it was accepted. ``completion``: how the attempt ended that it is about.
     """
 
-    reason: str
+    reason: Reason
     message: str
     role: str | None = None
     index: int | None = None
     warning: bool = False
+    completion: CompletionStatus | None = None
     snapshot: Snapshot | None = None
 
 

@@ -32,10 +32,14 @@ from frameworkcontroller.machine.model import (
     Unanswered,
     Urgency,
 )
+from frameworkcontroller.machine.reasons import Reason, not_answered
 from frameworkcontroller.machine.tracker import CREATIONS, Stall, TaskKey, TrackedRole
 
 _FAILURES_TO_STALL = 3
 """Failures in a row after which a Framework says that it is stalled, when the reason may yet pass by itself."""
+
+_FAILURES_TO_STALL_WHILE_DELETED = 8
+"""And when it will, unless somebody keeps it from being deleted: about a minute."""
 
 
 def take(ctx: Context, outcome: Outcome) -> None:
@@ -52,7 +56,7 @@ def take(ctx: Context, outcome: Outcome) -> None:
     elif target.kind is Kind.FRAMEWORK:
         if isinstance(outcome.result, Accepted | Gone):
             ctx.tracker.release(None)
-            ctx.record("FrameworkDeleted", "Deleted, as it has been completed for as long as it was to be retained")
+            ctx.record(Reason.FRAMEWORK_DELETED, "Deleted, as it has been completed for as long as it is retained")
         else:
             _hold(ctx, None, target, outcome.result, "delete")
     elif ctx.attempt.id == target.attempt_id:
@@ -138,7 +142,7 @@ def _take_pod_creation(ctx: Context, role: TrackedRole, task: TaskStatus, action
                 task_machine.complete_attempt(ctx, role, task, completion)
                 return
             if is_quota_refusal(refusal):
-                ctx.tracker.stalls[key] = Stall("QuotaExceeded", refusal.message)
+                _stall_by_quota(ctx, key, refusal)
             _hold_creations(ctx, key, action.target, result)
         case _:
             _hold_creations(ctx, key, action.target, result)
@@ -217,7 +221,7 @@ def _take_configmap_creation(ctx: Context, action: Create, result: Result) -> No
         case Exists(found=Identity() as found):
             _conflict(ctx, None, action.target, found)
         case Refused() as refusal if is_quota_refusal(refusal):
-            ctx.tracker.stalls[None] = Stall("QuotaExceeded", refusal.message)
+            _stall_by_quota(ctx, None, refusal)
             _hold(ctx, None, action.target, result, "create")
         case _:
             _hold(ctx, None, action.target, result, "create")
@@ -231,8 +235,17 @@ def _conflict(ctx: Context, key: TaskKey | None, target: Target, found: Identity
     text = (
         f"{target.kind} {target.name} ({found.uid}) is there already, {owner}: it is in the way and will not be touched"
     )
-    ctx.tracker.stalls[key] = Stall("NamingConflict", text)
-    _wait(ctx, key, target, text)
+    # It may be of a Framework of the same name that was there before, and on its way out.
+    patience = _FAILURES_TO_STALL_WHILE_DELETED if found.deleting else _FAILURES_TO_STALL
+    if _wait(ctx, key, text) >= patience:
+        ctx.tracker.stalls[key] = Stall(Reason.NAMING_CONFLICT, text)
+
+
+def _stall_by_quota(ctx: Context, key: TaskKey | None, refusal: Refused) -> None:
+    """In the words of the first refusal: those that follow differ only in what is used at the time."""
+    stall = ctx.tracker.stalls.get(key)
+    if stall is None or stall.reason is not Reason.QUOTA_EXCEEDED:
+        ctx.tracker.stalls[key] = Stall(Reason.QUOTA_EXCEEDED, refusal.message)
 
 
 def _hold_creations(ctx: Context, key: TaskKey, target: Target, result: Result) -> None:
@@ -242,20 +255,22 @@ def _hold_creations(ctx: Context, key: TaskKey, target: Target, result: Result) 
 
 
 def _hold(ctx: Context, key: TaskKey | None, target: Target, result: Result, verb: str) -> None:
-    _wait(ctx, key, target, f"Cannot {verb} {target.kind} {target.name}: {_why(result)}", _retry_after(result))
+    text = f"Cannot {verb} {target.kind} {target.name}: {_why(result)}"
+    if _wait(ctx, key, text, _retry_after(result)) >= _FAILURES_TO_STALL:
+        ctx.tracker.stalls.setdefault(key, Stall(not_answered(target.kind), text))
 
 
 def _retry_after(result: Result) -> float:
     return result.retry_after_sec if isinstance(result, Refused) else 0.0
 
 
-def _wait(ctx: Context, key: TaskKey | None, target: Target, text: str, at_least_sec: float = 0.0) -> None:
+def _wait(ctx: Context, key: TaskKey | None, text: str, at_least_sec: float = 0.0) -> int:
+    """Look again later; how often in a row that was so."""
     failures = _look_later(ctx, key, at_least_sec)
-    if failures >= _FAILURES_TO_STALL:
-        ctx.tracker.stalls.setdefault(key, Stall(f"{target.kind}NotAnswered", text))
     if failures == 1:
         found = None if key is None else ctx.tracker.task(key)
-        ctx.record("Waiting", text, found, warning=True)
+        ctx.record(Reason.WAITING, text, found, warning=True)
+    return failures
 
 
 def _look_later(ctx: Context, key: TaskKey | None, at_least_sec: float = 0.0) -> int:

@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from frameworkcontroller.api.objects import Framework
-from frameworkcontroller.machine import conditions, framework, scale
+from frameworkcontroller.machine import conditions, framework, scale, wording
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.model import Env, Fold, Observed, Outcome, Plan, Urgency
 from frameworkcontroller.machine.outcome import take
+from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.tracker import Stall, Tracker
-
-INVALID_SPEC = "InvalidSpec"
-STATUS_TOO_LARGE = "StatusTooLarge"
 
 
 def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> Plan:
@@ -34,7 +32,7 @@ def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> 
     fresh = tracker.status is None
     if fresh:
         tracker.begin(framework.new_status(subject, env), dirty=True)
-        ctx.record("FrameworkAccepted", f"Framework was accepted with {subject.spec.task_count} Tasks")
+        ctx.record(Reason.FRAMEWORK_ACCEPTED, f"Framework was accepted with {wording.tasks(subject.spec.task_count)}")
     _observe_generation(ctx)
     if not fresh and not scale.rescale(ctx) and not scale.copy_deletion_timeouts(ctx):
         ctx.plan.actions, tracker.follow_ups = tracker.follow_ups, []
@@ -58,16 +56,14 @@ def fold(subject: Framework, tracker: Tracker, outcomes: Sequence[Outcome], env:
     return Fold(done.wake_after, done.urgency, done.records)
 
 
-def reject(subject: Framework, tracker: Tracker, why: str, env: Env, *, reason: str = INVALID_SPEC) -> Plan:
+def reject(subject: Framework, tracker: Tracker, why: str, env: Env, *, reason: Reason = Reason.INVALID_SPEC) -> Plan:
     """The Framework cannot be run as it is: decide nothing, touch nothing, and say why until that is mended."""
     ctx = Context(subject, tracker, Observed(None, {}), env)
     tracker.ring(env.now)
     if tracker.status is None:
         tracker.begin(framework.new_status(subject, env), dirty=True)
     _observe_generation(ctx)
-    if tracker.stalls.get(None) != Stall(reason, why):
-        tracker.stalls[None] = Stall(reason, why)
-        ctx.record(reason, why, warning=True)
+    tracker.stalls[None] = Stall(reason, why)
     return _finish(ctx)
 
 
@@ -76,7 +72,7 @@ def _observe_generation(ctx: Context) -> None:
     if tracker.generation != generation:
         tracker.generation = generation
         tracker.rescale_due = True
-        if None in tracker.stalls and tracker.stalls[None].reason == INVALID_SPEC:
+        if None in tracker.stalls and tracker.stalls[None].reason is Reason.INVALID_SPEC:
             del tracker.stalls[None]
         tracker.templates.clear()
         tracker.touch_all()

@@ -9,8 +9,10 @@ from __future__ import annotations
 from frameworkcontroller.api.completion import DELETE_TASK_REQUESTED, CompletionStatus
 from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskRoleStatus, TaskStatus
+from frameworkcontroller.machine import wording
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.model import Env, Trigger, Urgency
+from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.states import ENDED
 from frameworkcontroller.machine.tracker import TrackedRole
 
@@ -55,14 +57,16 @@ def rescale(ctx: Context) -> bool:
         unsettled |= role_unsettled
         if spec is None and not role.status.tasks:
             ctx.attempt.roles.remove(role.status)
-            ctx.record("TaskRoleDeleted", f"TaskRole {role.status.name} and its last Task are gone")
+            ctx.record(Reason.TASK_ROLE_DELETED, f"TaskRole {role.status.name} and its last Task are gone")
             changed = True
     for spec in ctx.framework.spec.task_roles:
         if spec.name not in tracker.roles:
             added = new_role(spec, ctx.env)
             ctx.attempt.roles.append(added)
             _added(ctx, spec.name, added.tasks)
-            ctx.record("TaskRoleAdded", f"TaskRole {spec.name} was added with {spec.task_number} Tasks")
+            ctx.record(
+                Reason.TASK_ROLE_SCALED, f"TaskRole {spec.name} was added with {wording.tasks(spec.task_number)}"
+            )
             changed = True
     if changed:
         tracker.index()
@@ -105,7 +109,7 @@ def _rescale_role(ctx: Context, role: TrackedRole, wanted: int) -> tuple[bool, b
         task = tasks.pop()
         text = f"Task instance {task.instance_uid} is gone by ScaleDown"
         snapshot = ctx.task_snapshot(Trigger.TASK_DELETION, role, task)
-        ctx.record("TaskDeleted", text, (role, task), snapshot=snapshot)
+        ctx.record(Reason.TASK_DELETED, text, (role, task), snapshot=snapshot)
         changed = True
     for position, task in enumerate(tasks[:wanted]):
         if not _has_left(task):
@@ -117,23 +121,27 @@ def _rescale_role(ctx: Context, role: TrackedRole, wanted: int) -> tuple[bool, b
         tasks[position] = replacement
         _added(ctx, role.status.name, [replacement])
         ctx.record(
-            "TaskReplaced",
+            Reason.TASK_REPLACED,
             f"Task instance {task.instance_uid}, gone by ScaleDown, is replaced by {replacement.instance_uid}",
             (role, replacement),
             snapshot=ctx.task_snapshot(Trigger.TASK_DELETION, role, task),
         )
         changed = True
-    for task in reversed(tasks[wanted:]):
-        if not task.deletion_pending:
-            tracker.mark_leaving(role, task, SCALED_DOWN)
-            tracker.agenda.add((role.status.name, task.index))
-            ctx.record("TaskDeletionPending", SCALED_DOWN.diagnostics, (role, task))
-            changed = True
+    leaving = [task for task in reversed(tasks[wanted:]) if not task.deletion_pending]
+    for task in leaving:
+        tracker.mark_leaving(role, task, SCALED_DOWN)
+        tracker.agenda.add((role.status.name, task.index))
+        ctx.record(Reason.TASK_DELETION_PENDING, SCALED_DOWN.diagnostics, (role, task))
+    if leaving:
+        text = f"TaskRole {role.status.name} is scaled down by {len(leaving)} to {wording.tasks(wanted)}"
+        ctx.record(Reason.TASK_ROLE_SCALED, text)
+        changed = True
     if len(tasks) < wanted:
         added = [new_task(index, ctx.env) for index in range(len(tasks), wanted)]
         tasks.extend(added)
         _added(ctx, role.status.name, added)
-        ctx.record("TasksAdded", f"TaskRole {role.status.name} was scaled up by {len(added)} to {wanted} Tasks")
+        text = f"TaskRole {role.status.name} is scaled up by {len(added)} to {wording.tasks(wanted)}"
+        ctx.record(Reason.TASK_ROLE_SCALED, text)
         changed = True
     return changed, unsettled
 

@@ -23,17 +23,18 @@ from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.manifests import PodTemplate, pod_marks
 from frameworkcontroller.machine.model import Cleanup, Confirm, Delete, Kind, Level, Target, Trigger, Urgency, known
 from frameworkcontroller.machine.policy import decide_retry
+from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.scale import SCALED_DOWN
 from frameworkcontroller.machine.tracker import Stall, TaskKey, TrackedRole
+from frameworkcontroller.machine.wording import brief
 
 _ALIVE = frozenset({State.CREATION_REQUESTED, State.PREPARING, State.RUNNING})
-STUCK_REASON = "PodNotGone"
 
 
 def step(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
     """Bring one Task forward."""
     pod = ctx.observed.pods.get(pod_name(ctx.framework.name, role.status.name, task.index))
-    if task.deletion_pending and _set_completion(task, SCALED_DOWN):
+    if task.deletion_pending and _decide(ctx, role, task, SCALED_DOWN):
         # A status of another controller, which marks first and says why later.
         ctx.tracker.change(task, Urgency.NOW)
     if task.state is State.ATTEMPT_COMPLETED:
@@ -57,17 +58,17 @@ def step(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
 
 def complete_attempt(ctx: Context, role: TrackedRole, task: TaskStatus, completion: CompletionStatus | None) -> None:
     """The Task's Pod is gone for good, or never was: its attempt is complete."""
-    _set_completion(task, completion)
+    _decide(ctx, role, task, completion)
     ctx.tracker.forget(task.attempt.pod_uid)
     ctx.tracker.release((role.status.name, task.index))
     ctx.tracker.move(role, task, State.ATTEMPT_COMPLETED, ctx.env.second, Urgency.SOON)
     ctx.tracker.agenda.add((role.status.name, task.index))
     final = known(task.attempt.completion_status, "completionStatus of the Task")
     ctx.record(
-        "TaskAttemptCompleted",
-        f"TaskAttempt {task.attempt.id} completed: {final.code} {final.phrase}: {final.diagnostics}",
+        Reason.TASK_ATTEMPT_COMPLETED,
+        f"TaskAttempt {task.attempt.id} completed with {final.code} {final.phrase}",
         (role, task),
-        warning=final.unexpected,
+        completion=final,
     )
 
 
@@ -92,7 +93,7 @@ def created(ctx: Context, role: TrackedRole, task: TaskStatus, uid: str) -> None
     ctx.tracker.release((role.status.name, task.index))
     ctx.tracker.move(role, task, State.CREATION_REQUESTED, ctx.env.second, Urgency.SOON)
     ctx.tracker.agenda.add((role.status.name, task.index))
-    ctx.record("PodCreated", f"Pod {uid} was created for TaskAttempt {task.attempt.id}", (role, task))
+    ctx.record(Reason.POD_CREATED, f"Pod {uid} was created for TaskAttempt {task.attempt.id}", (role, task))
 
 
 def _create(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord | None) -> None:
@@ -197,14 +198,13 @@ def _with_deleting_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: P
     tracker = ctx.tracker
     key = (role.status.name, task.index)
     if task.state is not State.DELETING:
-        if _set_completion(task, CompletionStatus.of(POD_EXTERNAL_DELETED, "Pod is being deleted by others")):
-            ctx.record("PodDeleting", "Pod is being deleted by others", (role, task), warning=True)
+        _decide(ctx, role, task, CompletionStatus.of(POD_EXTERNAL_DELETED, "Pod is being deleted by others"))
         tracker.move(role, task, State.DELETING, ctx.env.second, Urgency.SOON)
     deletion_time = known(pod.deletion_time, "deletionTimestamp")
     due = deletion_time + ctx.env.limits.pod_stuck_deleting_sec
     if ctx.env.now >= due:
         tracker.stalls[key] = Stall(
-            STUCK_REASON,
+            Reason.POD_NOT_GONE,
             f"Pod {pod.name} was to be gone by {format_time(deletion_time)} and is still there "
             f"(node {pod.node_name or 'none'})",
         )
@@ -245,21 +245,15 @@ def _with_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord)
         _finish(ctx, role, task, None)
     elif pod.phase == "Running" and task.state is State.PREPARING:
         tracker.move(role, task, State.RUNNING, now, Urgency.SOON)
-        ctx.record("TaskRunning", f"TaskAttempt {task.attempt.id} is running on {pod.node_name or '?'}", (role, task))
+        text = f"TaskAttempt {task.attempt.id} is running on {pod.node_name or '?'}"
+        ctx.record(Reason.TASK_RUNNING, text, (role, task))
 
 
 def _finish(ctx: Context, role: TrackedRole, task: TaskStatus, completion: CompletionStatus | None) -> None:
     """The attempt is decided complete: that is persisted, and only then is its Pod deleted."""
-    _set_completion(task, completion)
-    final = known(task.attempt.completion_status, "completionStatus of the Task")
+    _decide(ctx, role, task, completion)
     ctx.tracker.move(role, task, State.DELETION_PENDING, ctx.env.second, Urgency.SOON)
     ctx.tracker.block((role.status.name, task.index))
-    ctx.record(
-        "TaskAttemptCompleting",
-        f"TaskAttempt {task.attempt.id} is completing: {final.code} {final.phrase}: {final.diagnostics}",
-        (role, task),
-        warning=final.unexpected,
-    )
 
 
 def _copy_placement(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
@@ -307,8 +301,8 @@ def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
     task.attempt = TaskAttemptStatus(id=task.retry.total_retried_count, start_time=now)
     ctx.tracker.move(role, task, State.CREATION_PENDING, now, Urgency.SOON)
     ctx.tracker.block(key)
-    text = f"Retried with TaskAttempt {task.attempt.id}: {decision.reason}"
-    ctx.record("TaskRetried", text, (role, task), snapshot=snapshot)
+    text = f"TaskAttempt {task.attempt.id} follows at once, as {decision.reason}, after {brief(completion)}"
+    ctx.record(Reason.TASK_RETRIED, text, (role, task), completion=completion, warning=False, snapshot=snapshot)
 
 
 def _complete(ctx: Context, role: TrackedRole, task: TaskStatus, why: str) -> None:
@@ -318,16 +312,24 @@ def _complete(ctx: Context, role: TrackedRole, task: TaskStatus, why: str) -> No
         # The rescale step removes or replaces it, once that is persisted.
         ctx.tracker.again = True
     ctx.record(
-        "TaskCompleted",
-        f"Task completed with {completion.code} {completion.phrase}, not retried: {why}",
+        Reason.TASK_COMPLETED,
+        f"Task completed, not retried as {why}, with {brief(completion)}",
         (role, task),
-        warning=completion.unexpected,
+        completion=completion,
     )
 
 
-def _set_completion(task: TaskStatus, completion: CompletionStatus | None) -> bool:
-    """Set the attempt's completion status, unless it has one: it never changes once set."""
+def _decide(ctx: Context, role: TrackedRole, task: TaskStatus, completion: CompletionStatus | None) -> bool:
+    """Set the attempt's completion status, unless it has one: it never changes once set. Whether it was set now."""
     if task.attempt.completion_status is not None or completion is None:
         return False
     task.attempt.completion_status = completion
+    if completion.succeeded:
+        reason, verb = Reason.TASK_SUCCEEDED, "succeeded"
+    elif completion.unexpected:
+        reason, verb = Reason.TASK_FAILED, "failed"
+    else:
+        reason, verb = Reason.TASK_STOPPED, "is stopped"
+    text = f"TaskAttempt {task.attempt.id} {verb} with {brief(completion)}: {completion.diagnostics}"
+    ctx.record(reason, text, (role, task), completion=completion)
     return True

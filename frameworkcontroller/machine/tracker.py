@@ -19,6 +19,7 @@ from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskCounts, TaskRoleStatus, TaskStatus
 from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import Action, Env, Level, Tally, Urgency, known
+from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.states import check_edge
 
 TaskKey = tuple[str, int]
@@ -39,7 +40,7 @@ HOLD_MAX_SEC = 15.0
 class Stall:
     """Why something waits for a person or another component."""
 
-    reason: str
+    reason: Reason
     message: str
 
 
@@ -93,6 +94,7 @@ class Tracker:
         "rescale_due",
         "roles",
         "scan",
+        "stall_told",
         "stalls",
         "status",
         "tally",
@@ -115,6 +117,8 @@ class Tracker:
         """Actions that outcomes made necessary, for the next plan."""
         self.stalls: dict[TaskKey | None, Stall] = {}
         """What each Task, or the Framework itself (None), is stalled by."""
+        self.stall_told: Reason | None = None
+        """What this process has found the Framework as a whole to be stalled by."""
         self.generation: int | None = None
         """Spec generation that the last plan has seen."""
         self.rescale_due = True

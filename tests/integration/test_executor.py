@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
+from aiohttp import web
 
 from frameworkcontroller.api.objects import Framework, Identity
 from frameworkcontroller.api.spec import parse_spec
@@ -191,3 +192,17 @@ async def test_nothing_more_is_started_after_the_first_refusal(server: FaultySer
     assert 1 <= kinds.count(Refused) <= 5
     assert kinds.count(NotAttempted) == 20 - 3 - kinds.count(Refused)
     assert len(server.seen) == 20 - kinds.count(NotAttempted)
+
+
+async def test_a_refusal_that_completes_one_task_does_not_hold_back_the_others(
+    server: FaultyServer, executor: Executor
+) -> None:
+    """A large role with a bad template would else be tried one Task per sync."""
+
+    async def invalid(request: web.BaseRequest) -> web.StreamResponse:
+        return await (status(422, "Invalid") if request.method == "POST" else NOT_FOUND)(request)
+
+    actions = [Create(Target(Kind.POD, f"f-a-{index}", 0, "a", index), b"{}", "cm-uid") for index in range(20)]
+    server.otherwise = invalid
+    outcomes = await executor.execute(SUBJECT, actions)
+    assert [type(outcome.result) for outcome in outcomes] == [Refused] * 20

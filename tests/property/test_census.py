@@ -7,6 +7,7 @@ from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStat
 from frameworkcontroller.api.status import TaskRoleStatus as RoleStatus
 from frameworkcontroller.controller.census import Census
 from frameworkcontroller.controller.ledger import Entry
+from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.tracker import Stall, Tracker
 
 states = st.sampled_from(State)
@@ -31,7 +32,7 @@ def entry(state: State | None, tasks: list[State], stalled: bool, quarantined: b
         attempt = FrameworkAttemptStatus(id=0, start_time=0, roles=[RoleStatus("r", "u", None, found)])
         tracker = Tracker(FrameworkStatus(start_time=0, transition_time=0, state=state, attempt=attempt))
     if stalled:
-        tracker.stalls[None] = Stall("Reason", "message")
+        tracker.stalls[None] = Stall(Reason.WAITING, "message")
     made = Entry("uid", tracker, "1", b"")
     made.quarantine = "why" if quarantined else None
     return made

@@ -186,6 +186,13 @@ class Bench:
             made = self.plan()
         return made
 
+    def refuse(self, action: Action, result: Result, times: int = 3) -> None:
+        """So many times in a row that is what becomes of the action, each time as soon as it is tried again."""
+        for number in range(times):
+            self.fold(action, result)
+            if number + 1 < times:
+                assert action in self.wait(60).actions
+
     def created(self, action: Action, *, show: bool = True) -> str:
         """A creation succeeds, and (``show``) the cache sees the object; its UID."""
         assert isinstance(action, Create)

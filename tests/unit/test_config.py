@@ -57,6 +57,7 @@ DEFAULTS: dict[str, Any] = {
         "task": {"on_task_retry": True, "on_task_deletion": True},
         "pod": {"on_pod_deletion": True},
     },
+    "record_events": True,
     "pod_failure_spec": [],
 }
 
@@ -103,6 +104,7 @@ def test_every_key(tmp_path: Path) -> None:
           framework: {onFrameworkRetry: false, onFrameworkDeletion: false}
           task: {onTaskRetry: false, onTaskDeletion: false}
           pod: {onPodDeletion: false}
+        recordEvents: false
         podFailureSpec: []
         """,
     )
@@ -135,6 +137,7 @@ def test_every_key(tmp_path: Path) -> None:
             "task": {"on_task_retry": False, "on_task_deletion": False},
             "pod": {"on_pod_deletion": False},
         },
+        "record_events": False,
         "pod_failure_spec": [],
     }
     limits = config.plan_limits()

@@ -7,6 +7,7 @@ from types import ModuleType
 import pytest
 
 from frameworkcontroller.api.completion import PREDEFINED
+from frameworkcontroller.machine.reasons import ABOUT, Reason
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -21,7 +22,9 @@ def generator(name: str) -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize(("page", "script"), [("failure-codes.md", "failure_codes"), ("states.md", "states")])
+@pytest.mark.parametrize(
+    ("page", "script"), [("failure-codes.md", "failure_codes"), ("states.md", "states"), ("events.md", "events")]
+)
 def test_a_page_is_current(page: str, script: str) -> None:
     assert (ROOT / "docs" / page).read_text() == generator(script).document(), "run `make docs`"
 
@@ -32,3 +35,7 @@ def test_every_code_of_the_contract_is_explained() -> None:
 
 def test_every_code_of_the_configuration_has_a_remark() -> None:
     assert all(generator("failure_codes").remarks().values())
+
+
+def test_every_reason_is_explained() -> None:
+    assert list(ABOUT) == list(Reason)

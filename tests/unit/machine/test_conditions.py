@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from frameworkcontroller.api.completion import Code
 from frameworkcontroller.api.status import Condition
 from frameworkcontroller.machine.failure import FailureClass, PodPattern
-from frameworkcontroller.machine.model import Accepted, Exists, Unanswered, Urgency
+from frameworkcontroller.machine.model import Accepted, Created, Exists, Unanswered, Urgency
+from frameworkcontroller.machine.reasons import Reason
 from tests.support.bench import NOW, Bench, foreign, limits, refused, role
 
 
@@ -102,19 +105,39 @@ def test_stalled_by_a_naming_conflict_until_it_is_over() -> None:
     bench = Bench(role(number=2))
     bench.attempt()
     first, second = bench.plan().actions
+    bench.created(second)
+    in_the_way = Exists(foreign("f-a-0", "theirs"))
+    bench.refuse(first, in_the_way, 2)
+    # One of a Framework of that name that was there before goes by itself.
     assert status(bench, "Stalled") is None
-    bench.fold(first, Exists(foreign("f-a-0", "theirs")), write=False)
+    bench.wait(60)
+    told = bench.fold(first, in_the_way, write=False).records
+    assert [(item.reason, item.warning) for item in told] == [(Reason.NAMING_CONFLICT, True)]
     assert bench.tracker.urgency >= Urgency.SOON
     bench.write()
-    bench.created(second)
     bench.plan()
     found = condition(bench, "Stalled")
     assert found is not None
-    assert (found.status, found.reason, found.last_transition_time) == ("True", "NamingConflict", NOW)
+    assert (found.status, found.reason, found.last_transition_time) == ("True", "NamingConflict", bench.now // 1)
     assert "f-a-0" in found.message
-    bench.created(bench.only(bench.wait(60)))
-    bench.plan()
+    bench.refuse(bench.only(bench.wait(60)), in_the_way)
+    assert condition(bench, "Stalled") == found
+    bench.wait(60)
+    bench.created(first)
     assert status(bench, "Stalled") == "False"
+
+
+def test_what_is_on_its_way_out_is_in_the_way_for_a_minute_before_that_is_told() -> None:
+    bench = Bench(role())
+    bench.plan()
+    action = bench.only(bench.plan())
+    in_the_way = Exists(replace(foreign("f-attempt", "theirs"), deleting=True))
+    bench.refuse(action, in_the_way, 7)
+    assert status(bench, "Stalled") is None
+    bench.wait(60)
+    assert 30 < bench.now - NOW < 90
+    bench.fold(action, in_the_way)
+    assert status(bench, "Stalled") == "True"
 
 
 def test_stalled_by_quota_with_the_api_servers_own_words() -> None:
@@ -126,8 +149,36 @@ def test_stalled_by_quota_with_the_api_servers_own_words() -> None:
     found = condition(bench, "Stalled")
     assert found is not None
     assert (found.status, found.reason, found.message) == ("True", "QuotaExceeded", text)
+    assert bench.only(bench.wait(60)) == action
+    # What is used at the time is in each refusal: no reason to write the status each time.
+    assert bench.fold(action, refused(403, text.replace("used: pods=5", "used: pods=6"))).urgency is Urgency.NONE
     bench.created(bench.only(bench.wait(60)))
     assert status(bench, "Stalled") == "False"
+
+
+def test_that_it_is_stalled_and_that_it_is_not_any_more_is_told_once() -> None:
+    bench = Bench(role())
+    bench.plan()
+    action = bench.only(bench.plan())
+    told = []
+    for _ in range(5):
+        told += bench.fold(action, refused(403, "exceeded quota: q")).records
+        bench.wait(60)
+    told += bench.fold(action, Created("cm")).records
+    assert [(item.reason, item.warning) for item in told if item.reason is not Reason.WAITING] == [
+        (Reason.QUOTA_EXCEEDED, True),
+        (Reason.FRAMEWORK_ATTEMPT_STARTED, False),
+        (Reason.PROGRESSING, False),
+    ]
+
+
+def test_a_new_process_does_not_tell_that_a_stall_is_over_before_it_has_looked() -> None:
+    bench = Bench(role())
+    bench.plan()
+    bench.fold(bench.only(bench.plan()), refused(403, "exceeded quota: q"))
+    assert status(bench, "Stalled") == "True"
+    bench.restart()
+    assert [item.reason for item in bench.plan().records] == []
 
 
 def test_stalled_by_quota_on_configmaps() -> None:
@@ -181,7 +232,7 @@ def test_stalled_by_a_pod_that_does_not_go_away() -> None:
 def test_the_end_of_an_attempt_ends_what_stalled_it() -> None:
     bench = Bench(role())
     bench.attempt()
-    bench.fold(bench.only(bench.plan()), Exists(foreign("f-a-0")))
+    bench.refuse(bench.only(bench.plan()), Exists(foreign("f-a-0")))
     assert status(bench, "Stalled") == "True"
     bench.edit(executionType="Stop")
     bench.plan()
@@ -197,7 +248,7 @@ def test_many_stalls_are_told_in_a_few_words() -> None:
     bench = Bench(role(number=50))
     bench.attempt()
     for action in bench.plan().actions:
-        bench.fold(action, Exists(foreign(action.target.name)))
+        bench.fold(action, refused(403, f"{action.target.name}: exceeded quota: q"))
     found = condition(bench, "Stalled")
     assert found is not None
     assert "47 more" in found.message

@@ -298,7 +298,7 @@ def test_a_configmap_that_is_not_ours_is_never_touched_and_told(controller: str 
     bench = Bench(role())
     bench.plan()
     action = bench.only(bench.plan())
-    bench.fold(action, Exists(foreign("f-attempt", "theirs", controller=controller)))
+    bench.refuse(action, Exists(foreign("f-attempt", "theirs", controller=controller)))
     assert not bench.plan().actions
     stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
     assert (stalled.status, stalled.reason) == ("True", "NamingConflict")

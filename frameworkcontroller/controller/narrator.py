@@ -1,0 +1,49 @@
+"""Tells what happened, once it is certain: as a log line, with its snapshot, and as an Event. One story for all."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from frameworkcontroller.api.objects import FrameworkRecord
+from frameworkcontroller.controller.events import EventRecorder
+from frameworkcontroller.controller.history import History, tell_apart
+from frameworkcontroller.kube.store import Store
+from frameworkcontroller.machine.model import Record
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Narrator:
+    """Tells records of Frameworks."""
+
+    def __init__(
+        self,
+        frameworks: Store[FrameworkRecord],
+        history: History,
+        *,
+        events: EventRecorder | None = None,
+    ) -> None:
+        """``events`` None: none are made."""
+        self._frameworks = frameworks
+        self._history = history
+        self._events = events
+
+    def tell(self, key: str, uid: str, resource_version: str, records: Iterable[Record]) -> None:
+        """What happened to that Framework. ``resource_version``: of the object that held what snapshots show."""
+        records = list(records)
+        for record in records:
+            where = "" if record.role is None else f"[{record.role}][{record.index}]"
+            level = logging.WARNING if record.warning else logging.INFO
+            tail = self._snapshot(key, uid, resource_version, record)
+            _log.log(level, "[%s]%s: %s: %s%s", key, where, record.reason, tell_apart(record.message), tail)
+        if self._events is not None:
+            namespace, _, name = key.partition("/")
+            self._events.tell(namespace, name, uid, records)
+
+    def _snapshot(self, key: str, uid: str, resource_version: str, record: Record) -> str:
+        framework = self._frameworks.get(key)
+        if record.snapshot is None or framework is None or framework.uid != uid:
+            return ""
+        return self._history.of_record(framework, resource_version, record)

@@ -1,0 +1,127 @@
+"""What a record tells of, as one CamelCase word each, and which of them become Kubernetes Events of the Framework.
+
+The words are an interface: log lines, Events and the Stalled condition bear them. docs/events.md is made from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Reason(StrEnum):
+    """Everything that a record may tell of."""
+
+    FRAMEWORK_ACCEPTED = "FrameworkAccepted"
+    FRAMEWORK_ATTEMPT_STARTED = "FrameworkAttemptStarted"
+    FRAMEWORK_ATTEMPT_RUNNING = "FrameworkAttemptRunning"
+    FRAMEWORK_ATTEMPT_COMPLETING = "FrameworkAttemptCompleting"
+    FRAMEWORK_ATTEMPT_COMPLETED = "FrameworkAttemptCompleted"
+    FRAMEWORK_RETRY_SCHEDULED = "FrameworkRetryScheduled"
+    FRAMEWORK_RETRIED = "FrameworkRetried"
+    FRAMEWORK_SUCCEEDED = "FrameworkSucceeded"
+    FRAMEWORK_FAILED = "FrameworkFailed"
+    FRAMEWORK_DELETED = "FrameworkDeleted"
+    CONFIGMAP_DELETING = "ConfigMapDeleting"
+    TASK_ROLE_SCALED = "TaskRoleScaled"
+    TASK_ROLE_DELETED = "TaskRoleDeleted"
+    POD_CREATED = "PodCreated"
+    TASK_RUNNING = "TaskRunning"
+    TASK_FAILED = "TaskFailed"
+    TASK_SUCCEEDED = "TaskSucceeded"
+    TASK_STOPPED = "TaskStopped"
+    TASK_ATTEMPT_COMPLETED = "TaskAttemptCompleted"
+    TASK_RETRIED = "TaskRetried"
+    TASK_COMPLETED = "TaskCompleted"
+    TASK_DELETION_PENDING = "TaskDeletionPending"
+    TASK_DELETED = "TaskDeleted"
+    TASK_REPLACED = "TaskReplaced"
+    WAITING = "Waiting"
+    INVALID_SPEC = "InvalidSpec"
+    NAMING_CONFLICT = "NamingConflict"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    POD_NOT_GONE = "PodNotGone"
+    POD_NOT_ANSWERED = "PodNotAnswered"
+    CONFIGMAP_NOT_ANSWERED = "ConfigMapNotAnswered"
+    FRAMEWORK_NOT_ANSWERED = "FrameworkNotAnswered"
+    STATUS_TOO_LARGE = "StatusTooLarge"
+    QUARANTINED = "Quarantined"
+    PROGRESSING = "Progressing"
+
+
+class Told(StrEnum):
+    """How far a record goes: everything is logged, and some of it becomes an Event."""
+
+    LOG = "no"
+    EVENT = "yes"
+    TROUBLE = "if it is a warning"
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a reason means, and whether it becomes an Event.
+
+    ``many``: what several Tasks did, for reasons of single Tasks, which are told of together.
+    """
+
+    meaning: str
+    told: Told = Told.LOG
+    many: str = ""
+    stall: bool = False
+    """Whether it may be the reason of the Stalled condition."""
+
+
+ABOUT: Final[Mapping[Reason, About]] = {
+    Reason.FRAMEWORK_ACCEPTED: About("the controller has taken it up"),
+    Reason.FRAMEWORK_ATTEMPT_STARTED: About("an attempt begins: its ConfigMap was created", Told.EVENT),
+    Reason.FRAMEWORK_ATTEMPT_RUNNING: About("the first Task of the attempt runs", Told.EVENT),
+    Reason.FRAMEWORK_ATTEMPT_COMPLETING: About(
+        "a completion policy, or its user, has ended the attempt, and why; what still runs is stopped", Told.TROUBLE
+    ),
+    Reason.FRAMEWORK_ATTEMPT_COMPLETED: About("nothing of the attempt runs any more"),
+    Reason.FRAMEWORK_RETRY_SCHEDULED: About("there will be another attempt, and when", Told.EVENT),
+    Reason.FRAMEWORK_RETRIED: About("that attempt takes the place of the last one"),
+    Reason.FRAMEWORK_SUCCEEDED: About("it is completed, and did what it was for", Told.EVENT),
+    Reason.FRAMEWORK_FAILED: About("it is completed otherwise, with which code, and why it is not retried", Told.EVENT),
+    Reason.FRAMEWORK_DELETED: About("it was kept for as long as a completed one is, and is deleted now"),
+    Reason.CONFIGMAP_DELETING: About("somebody deletes the attempt's ConfigMap, which ends the attempt", Told.EVENT),
+    Reason.TASK_ROLE_SCALED: About("Tasks were added, or are to be deleted, as the spec now says", Told.EVENT),
+    Reason.TASK_ROLE_DELETED: About("the last Task of a TaskRole that left the spec is gone"),
+    Reason.POD_CREATED: About("a Task's Pod was created"),
+    Reason.TASK_RUNNING: About("a Task's Pod runs"),
+    Reason.TASK_FAILED: About("an attempt of a Task failed, with which code and why", Told.EVENT, "failed with"),
+    Reason.TASK_SUCCEEDED: About("an attempt of a Task succeeded"),
+    Reason.TASK_STOPPED: About("a Task is stopped, because somebody asked for it or its FrameworkAttempt is over"),
+    Reason.TASK_ATTEMPT_COMPLETED: About("the Pod of a Task's attempt is gone"),
+    Reason.TASK_RETRIED: About("another attempt of a Task begins at once", Told.EVENT, "are retried after"),
+    Reason.TASK_COMPLETED: About(
+        "a Task is not retried any more, and why", Told.TROUBLE, "are not retried any more after"
+    ),
+    Reason.TASK_DELETION_PENDING: About("a Task is to be deleted by ScaleDown"),
+    Reason.TASK_DELETED: About("a Task that was to be deleted by ScaleDown is gone"),
+    Reason.TASK_REPLACED: About("a new instance takes the place of a Task that went by ScaleDown"),
+    Reason.WAITING: About("a request for an object failed; it is tried again"),
+    Reason.INVALID_SPEC: About("the spec cannot be run; nothing is done until it changes", Told.EVENT, stall=True),
+    Reason.NAMING_CONFLICT: About(
+        "an object that the Framework does not control bears a name that it needs", Told.EVENT, stall=True
+    ),
+    Reason.QUOTA_EXCEEDED: About("a quota of the namespace leaves no room", Told.EVENT, stall=True),
+    Reason.POD_NOT_GONE: About("a Pod is still there long after it was to be gone", Told.EVENT, stall=True),
+    Reason.POD_NOT_ANSWERED: About("a request for a Pod has failed several times in a row", Told.EVENT, stall=True),
+    Reason.CONFIGMAP_NOT_ANSWERED: About("so has one for the attempt's ConfigMap", Told.EVENT, stall=True),
+    Reason.FRAMEWORK_NOT_ANSWERED: About("so has one for the Framework itself", Told.EVENT, stall=True),
+    Reason.STATUS_TOO_LARGE: About(
+        "the API server does not take a status of that size, and what to switch on", Told.EVENT, stall=True
+    ),
+    Reason.QUARANTINED: About(
+        "the controller cannot go on with it, and why; others are not touched by that", Told.EVENT, stall=True
+    ),
+    Reason.PROGRESSING: About("what stalled it is over", Told.EVENT),
+}
+
+
+def not_answered(kind: str) -> Reason:
+    """The reason of a Framework that waits for the answer to a request for an object of that kind."""
+    return Reason(f"{kind}NotAnswered")

@@ -1,0 +1,222 @@
+"""The story of a Framework as its Events tell it."""
+
+import asyncio
+from collections.abc import Callable
+
+import orjson
+import pytest
+
+from frameworkcontroller.app import Controller
+from frameworkcontroller.config import Config
+from frameworkcontroller.kube.resources import EVENTS, PODS
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from tests.support.clusters import Cluster
+from tests.support.eventually import eventually
+from tests.support.frameworks import Frameworks, Json, condition, policy, role
+from tests.support.kubectl import Kubectl
+from tests.support.pods import pod_manifest
+
+
+class Story:
+    """The Events of a namespace."""
+
+    def __init__(self, frameworks: Frameworks) -> None:
+        self._frameworks = frameworks
+
+    async def events(self, name: str = "f") -> list[Json]:
+        """Those about that Framework, in the order in which they began."""
+        selector = f"involvedObject.kind=Framework,involvedObject.name={name}"
+        client, namespace = self._frameworks.client, self._frameworks.namespace
+        body = orjson.loads(await client.list(EVENTS, namespace, field_selector=selector))
+        found: list[Json] = sorted(body["items"], key=lambda one: int(one["metadata"]["resourceVersion"]))
+        return found
+
+    async def told(self, *reasons: str, name: str = "f") -> list[Json]:
+        """Wait until exactly that has been told; the Events then."""
+
+        async def probe() -> list[Json]:
+            events = await self.events(name)
+            assert sorted(event["reason"] for event in events) == sorted(reasons)
+            return events
+
+        return await eventually(probe, within=20)
+
+    async def until(self, holds: Callable[[Json], bool], name: str = "f") -> Json:
+        """Wait for an Event that is such."""
+
+        async def probe() -> Json:
+            events = await self.events(name)
+            found = [event for event in events if holds(event)]
+            assert found, [(event["reason"], event["message"]) for event in events]
+            return found[0]
+
+        return await eventually(probe, within=20)
+
+
+@pytest.fixture
+async def frameworks(cluster: Cluster, pods: SimulatedRuntime, controller: Controller) -> Frameworks:
+    return Frameworks(await cluster.client(), cluster.namespace)
+
+
+@pytest.fixture
+def story(frameworks: Frameworks) -> Story:
+    return Story(frameworks)
+
+
+async def test_a_framework_that_succeeds(frameworks: Frameworks, story: Story) -> None:
+    made = await frameworks.create("f", role("a", 3, simulate={"run-seconds": 0.5}))
+    await frameworks.until_state("f", "Completed")
+    started, _, succeeded = await story.told("FrameworkAttemptStarted", "FrameworkAttemptRunning", "FrameworkSucceeded")
+    assert started["message"].startswith("FrameworkAttempt 0 started with 3 Tasks: ConfigMap ")
+    assert started["type"] == "Normal"
+    assert succeeded["message"].startswith("Framework completed, not retried as it succeeded, with 0 Succeeded")
+    assert succeeded["involvedObject"] == {
+        "apiVersion": "frameworkcontroller.microsoft.com/v1",
+        "kind": "Framework",
+        "namespace": frameworks.namespace,
+        "name": "f",
+        "uid": made["metadata"]["uid"],
+    }
+    assert (succeeded["source"]["component"], succeeded["count"]) == ("frameworkcontroller", 1)
+    assert succeeded["reportingComponent"] == "frameworkcontroller"
+    assert succeeded["reportingInstance"]
+    assert succeeded["firstTimestamp"] == succeeded["lastTimestamp"]
+
+
+async def test_a_framework_that_fails_and_is_retried(frameworks: Frameworks, story: Story) -> None:
+    simulate = {"run-seconds": "0.2", "exit-code": 7, "message": "no more disk"}
+    await frameworks.create(
+        "f",
+        role("a", 1, simulate=simulate, frameworkAttemptCompletionPolicy=policy(failed=1)),
+        retryPolicy={"maxRetryCount": 1},
+    )
+    await frameworks.until_state("f", "Completed")
+    attempt = ["FrameworkAttemptStarted", "FrameworkAttemptRunning", "TaskCompleted", "FrameworkAttemptCompleting"]
+    events = await story.told(
+        *attempt, *attempt[:2], attempt[3], "TaskFailed", "FrameworkRetryScheduled", "FrameworkFailed"
+    )
+    by_reason: dict[str, list[Json]] = {}
+    for event in events:
+        by_reason.setdefault(event["reason"], []).append(event)
+    (failed,) = by_reason["TaskFailed"]
+    # Word for word the same in both attempts, so that it is counted.
+    assert failed["count"] == 2
+    assert failed["type"] == "Warning"
+    assert failed["message"].startswith(
+        "Task a[0]: TaskAttempt 0 failed with 7 ContainerUnrecognizedFailed: Pod failed"
+    )
+    assert "no more disk" in failed["message"]
+    (scheduled,) = by_reason["FrameworkRetryScheduled"]
+    assert scheduled["message"] == (
+        "FrameworkAttempt 1 starts at once, as 0 of 1 retries were used, after 7 ContainerUnrecognizedFailed"
+    )
+    assert scheduled["type"] == "Normal"
+    completing = by_reason["FrameworkAttemptCompleting"][1]["message"]
+    assert completing.startswith(
+        "FrameworkAttempt 1 is completing with 7 ContainerUnrecognizedFailed "
+        "(Task a[0]: FailedTaskCount 1 has reached MinFailedTaskCount 1 in the TaskRole): "
+    )
+    (last,) = by_reason["FrameworkFailed"]
+    assert last["type"] == "Warning"
+    assert last["message"].startswith("Framework completed, not retried as all of its 1 retries were used, with 7 ")
+
+
+async def test_what_many_tasks_do_is_told_at_once(
+    cluster: Cluster, pods: SimulatedRuntime, frameworks: Frameworks, story: Story
+) -> None:
+    count = 150 if cluster.embedded else 40
+    simulate = {"run-seconds": "1", "exit-code": 7}
+    await frameworks.create("f", role("worker", count, simulate=simulate))
+    await frameworks.until_state("f", "Completed")
+
+    async def all_are_told() -> list[Json]:
+        found = [event for event in await story.events() if event["reason"] == "TaskFailed"]
+        assert sum(how_many(event) for event in found) == count
+        return found
+
+    found = await eventually(all_are_told, within=30)
+    assert len(found) <= 10
+    largest = max(found, key=how_many)
+    assert " Tasks of TaskRole worker failed with 7 ContainerUnrecognizedFailed: worker[" in largest["message"]
+    assert " more; worker[" in largest["message"]
+    assert len(await story.events()) <= 25
+
+
+def how_many(event: Json) -> int:
+    """How many Tasks it is about."""
+    first = event["message"].split()[0]
+    return int(first) if first.isdigit() else int(event["count"])
+
+
+async def test_a_rescale_is_told(frameworks: Frameworks, story: Story) -> None:
+    await frameworks.create("f", role("a", 1))
+    await frameworks.until_running("f", 1)
+    await frameworks.set("f", taskRoles__0__taskNumber=3)
+    await frameworks.until_running("f", 3)
+    await frameworks.set("f", taskRoles__0__taskNumber=1)
+    await frameworks.until_running("f", 1)
+    events = await story.told("FrameworkAttemptStarted", "FrameworkAttemptRunning", "TaskRoleScaled", "TaskRoleScaled")
+    assert [event["message"] for event in events if event["reason"] == "TaskRoleScaled"] == [
+        "TaskRole a is scaled up by 2 to 3 Tasks",
+        "TaskRole a is scaled down by 2 to 1 Task",
+    ]
+
+
+async def test_what_stalls_it_is_told_and_that_it_is_over(frameworks: Frameworks, story: Story) -> None:
+    other = pod_manifest(name="f-a-0", namespace=frameworks.namespace)
+    await frameworks.client.create(PODS, orjson.dumps(other), frameworks.namespace)
+    await frameworks.create("f", role("a", 1))
+    stalled = await story.until(lambda event: event["reason"] == "NamingConflict")
+    status = await frameworks.status("f")
+    assert stalled["message"] == condition(status, "Stalled")["message"]
+    assert stalled["type"] == "Warning"
+    await frameworks.delete_pod("f-a-0", grace=0)
+    await frameworks.until_running("f", 1)
+    over = await story.until(lambda event: event["reason"] == "Progressing")
+    assert over["message"] == "No longer stalled by NamingConflict"
+
+
+async def test_no_event_is_about_a_pod(frameworks: Frameworks, story: Story) -> None:
+    """A client keeps those whose object is named like a Task's Pod, for its own story of it."""
+    await frameworks.create("f", role("a", 2, simulate={"run-seconds": "0.2", "exit-code": "1"}))
+    await frameworks.until_state("f", "Completed")
+    await story.until(lambda event: event["reason"] == "FrameworkSucceeded")
+    body = orjson.loads(await frameworks.client.list(EVENTS, frameworks.namespace))
+    ours = [one for one in body["items"] if one["source"].get("component") == "frameworkcontroller"]
+    assert {one["involvedObject"]["kind"] for one in ours} == {"Framework"}
+
+
+async def test_events_can_be_switched_off(cluster: Cluster, pods: SimulatedRuntime) -> None:
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    async with Controller(Config(record_events=False), await cluster.connection(), wall=cluster.wall):
+        await frameworks.create("f", role("a", 1, simulate={"run-seconds": 0.1}))
+        await frameworks.until_state("f", "Completed")
+        await asyncio.sleep(2)
+    assert await Story(frameworks).events() == []
+
+
+async def test_what_happened_last_is_told_by_a_controller_that_stops(cluster: Cluster, pods: SimulatedRuntime) -> None:
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
+        await frameworks.create("f", role("a", 1, simulate={"exit-code": 7, "run-seconds": 0.1}))
+        await frameworks.until("f", lambda status: "completionStatus" in str(status) and "7" in str(status))
+        await frameworks.until_state("f", "Completed")
+    assert "FrameworkSucceeded" in [event["reason"] for event in await Story(frameworks).events()]
+
+
+async def test_describe_reads_like_a_story(
+    cluster: Cluster, frameworks: Frameworks, story: Story, kubectl: Kubectl
+) -> None:
+    simulate = {"run-seconds": "0.2, 0.2", "exit-code": "200, 0"}
+    await frameworks.create("f", role("a", 2, simulate=simulate, task={"retryPolicy": {"fancyRetryPolicy": True}}))
+    await frameworks.until_state("f", "Completed")
+    await story.until(lambda event: event["reason"] == "FrameworkSucceeded")
+    told = (await kubectl.ok("describe", "framework", "f")).split("Events:")[1]
+    lines = [line.split() for line in told.splitlines() if " frameworkcontroller " in line]
+    assert [line[1] for line in lines] == [
+        "FrameworkAttemptStarted",
+        "FrameworkAttemptRunning",
+        "TaskFailed",
+        "TaskRetried",
+        "FrameworkSucceeded",
+    ]
