@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import orjson
@@ -18,6 +19,7 @@ from frameworkcontroller.kube.errors import (
     KubeError,
     NotFound,
     ServerError,
+    SilenceError,
     TooManyRequests,
     TransportError,
 )
@@ -61,6 +63,8 @@ async def ensure_crd(
     except TimeoutError:
         if task.trouble is not None:
             raise task.trouble from None
+        if task.stands is None:
+            raise SilenceError(f"CustomResourceDefinition {task.name}: no answer came within {timeout:g} s") from None
         raise CrdError(
             f"CustomResourceDefinition {task.name} was not established within {timeout:g} s: {task.stands}"
         ) from None
@@ -69,8 +73,8 @@ async def ensure_crd(
 class _Installation:
     def __init__(self, client: KubeClient, manifest: Mapping[str, Any], namespace: str | None) -> None:
         self.name: str = manifest["metadata"]["name"]
-        self.stands = "it was not answered"
-        """How it stood when last looked at."""
+        self.stands: str | None = None
+        """How it stood when last looked at; None if no answer has come yet."""
         self.trouble: KubeError | None = None
         """Why the last request failed, if it did."""
         self._client = client
@@ -100,7 +104,7 @@ class _Installation:
     async def _step(self) -> dict[str, Any] | None:
         """Do the next thing that is to be done; the CRD, if that was all."""
         try:
-            crd = orjson.loads(await self._client.get(CRDS, self.name))
+            crd = _object(await self._client.get(CRDS, self.name))
         except NotFound:
             crd = await self._create()
         except Forbidden as refused:
@@ -149,7 +153,7 @@ class _Installation:
             raise CrdError(f"CustomResourceDefinition {self.name} was refused: {refused}") from refused
         self._is_to_be_updated = False
         _log.info("Created CustomResourceDefinition %s", self.name)
-        return dict(orjson.loads(body))
+        return _object(body)
 
     async def _update(self, crd: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any] | None:
         try:
@@ -171,7 +175,7 @@ class _Installation:
                 f"CustomResourceDefinition {self.name} could not be brought up to date: {refused}"
             ) from refused
         self._is_to_be_updated = False
-        after = dict(orjson.loads(body))
+        after = _object(body)
         # An old server drops the parts of the schema that it does not know; then this changes nothing each time.
         if after["metadata"].get("resourceVersion") != crd["metadata"].get("resourceVersion"):
             _log.info("Brought CustomResourceDefinition %s up to date", self.name)
@@ -182,7 +186,7 @@ class _Installation:
         spec = self._manifest["spec"]
         for version in spec["versions"]:
             try:
-                listing = orjson.loads(await self._client.raw("GET", f"/apis/{spec['group']}/{version['name']}"))
+                listing = _object(await self._client.raw("GET", f"/apis/{spec['group']}/{version['name']}"))
             except NotFound:
                 continue
             except Forbidden:
@@ -204,6 +208,15 @@ class _Installation:
             await self._client.list(resource, self._namespace, limit=1)
         except (Forbidden, NotFound) as refused:
             raise CrdError(f"{self.name} cannot be listed: install its CRD, and permit its use: {refused}") from refused
+
+
+def _object(answer: bytes) -> dict[str, Any]:
+    """The object that was answered. Raises TransportError if it is none: a proxy's page, or what a bad line left."""
+    with suppress(ValueError):
+        body = orjson.loads(answer)
+        if isinstance(body, dict) and (isinstance(body.get("metadata"), dict) or "resources" in body):
+            return body
+    raise TransportError(f"the API server's answer is not an object: {answer[:100]!r}")
 
 
 def updated(existing: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any] | None:

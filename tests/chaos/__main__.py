@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from itertools import count
 
-from tests.chaos.player import failure_of, play
+from tests.chaos.embedded import failure_of, play
 from tests.chaos.shrink import shrink
 from tests.chaos.story import make_story
 

@@ -2,13 +2,13 @@
 
 It forwards to any API server, embedded or real, and works by the running loop's clock, virtual or not. It does nothing
 by itself: a fault is *armed* (`FaultProxy.arm`) and then met by the next requests that it fits, so that a list of
-faults with their times, made from one seed, replays itself. ``injected`` counts what was really met.
+faults with their times, made from one seed, replays itself. ``met`` tells what was really met.
 """
 
 import asyncio
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -111,7 +111,7 @@ class FaultProxy:
         self._listener: asyncio.Server | None = None
         self._session: aiohttp.ClientSession | None = None
         self._fatal: tuple[int, bool, Callable[[], None]] | None = None
-        self.injected: Counter[Kind] = Counter()
+        self._injected: Counter[Kind] = Counter()
 
     @property
     def url(self) -> str:
@@ -135,6 +135,10 @@ class FaultProxy:
         await asyncio.gather(*self._late, return_exceptions=True)
         if self._session is not None:
             await self._session.close()
+
+    def met(self) -> Iterable[tuple[Kind, int]]:
+        """How often which fault was met."""
+        return self._injected.items()
 
     # --- what can be armed ------------------------------------------------------------------------------------------
 
@@ -301,7 +305,7 @@ class FaultProxy:
         return None
 
     def _count(self, kind: Kind) -> None:
-        self.injected[kind] += 1
+        self._injected[kind] += 1
 
 
 class _Stream:

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.chaos.player import failure_of, play
+from tests.chaos.embedded import failure_of, play
 from tests.chaos.proxy import Fault, Kind
 from tests.chaos.shrink import shrink
 from tests.chaos.story import Step, Story, make_story

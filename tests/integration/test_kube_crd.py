@@ -15,7 +15,7 @@ from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.crd import CrdError, ensure_crd, updated
 from frameworkcontroller.kube.errors import SilenceError, TransportError
-from tests.support.faulty_server import FaultyServer, drop, faulty_server, silence, status
+from tests.support.faulty_server import FaultyServer, answer, drop, faulty_server, silence, status
 from tests.support.realcluster import CRD
 from tests.support.virtual_clock import VirtualClockLoop
 
@@ -243,10 +243,19 @@ async def test_a_server_that_cannot_be_reached_is_named(clock: VirtualClockLoop)
 
 async def test_a_server_that_only_hangs(server: CrdServer, client: KubeClient) -> None:
     server.faulty.otherwise = silence()
-    with pytest.raises(CrdError, match="it was not answered"):
+    with pytest.raises(SilenceError, match="no answer came within 30 s"):
         await ensure_crd(client, MANIFEST, timeout=30)
     with pytest.raises(SilenceError):
         await ensure_crd(client, MANIFEST, timeout=100)
+
+
+@pytest.mark.parametrize("page", [b"<html>", b'{"metadata": {"na\x00', b"[]", b"{}"])
+async def test_an_answer_that_is_no_object_is_no_answer(server: CrdServer, client: KubeClient, page: bytes) -> None:
+    server.faulty.then(answer(page), answer(page))
+    assert (await ensure_crd(client, MANIFEST))["metadata"]["name"] == NAME
+    server.faulty.otherwise = answer(page)
+    with pytest.raises(TransportError, match="is not an object"):
+        await ensure_crd(client, MANIFEST, timeout=10)
 
 
 def test_what_counts_as_a_difference() -> None:

@@ -91,13 +91,19 @@ class _Ports:
 class ControlPlane:
     """A running control plane. `start` it, use `url` and `token`, `stop` it; or use it as a context manager."""
 
-    def __init__(self, assets: Path, crds: Sequence[Path] = (CRD,)) -> None:
-        """`crds` are installed before the garbage collector starts: it learns of later ones only every 30 s."""
+    def __init__(self, assets: Path, crds: Sequence[Path] = (CRD,), *, api_args: Sequence[str] = ()) -> None:
+        """`crds` are installed before the garbage collector starts: it learns of later ones only every 30 s.
+
+        `api_args` are further arguments for kube-apiserver.
+        """
         self._assets = assets
         self._crds = crds
+        self._api_args = api_args
+        self._commands: dict[str, tuple[str, ...]] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._folder = Path()
         self.url = ""
+        self.etcd_url = ""
         self.tokens: Mapping[str, str] = {}
         self.ca_file = Path()
         self.kubeconfig = Path()
@@ -147,6 +153,19 @@ class ControlPlane:
         """The process of one of the three programs."""
         return self._processes[program].pid
 
+    def kill(self, program: str) -> None:
+        """Kill one of the three programs, as `kill -9` does."""
+        process = self._processes[program]
+        process.kill()
+        process.wait()
+
+    def start_again(self, program: str) -> None:
+        """Start a program that was killed, on what it left behind, without waiting until it is ready.
+
+        To be called in the main thread: the kernel kills a program together with the thread that started it.
+        """
+        self._spawn(program, *self._commands[program])
+
     def user_kubeconfig(self, user: str) -> Path:
         """A kubeconfig file for `admin` or one of USERS."""
         path = self._folder / f"kubeconfig-{user}.yaml"
@@ -181,6 +200,7 @@ class ControlPlane:
         folder = self._folder = Path(tempfile.mkdtemp(prefix="control-plane-"))
         ports = _Ports.free()
         self.url = f"https://127.0.0.1:{ports.api}"
+        self.etcd_url = f"http://127.0.0.1:{ports.etcd}"
         self.tokens = {user: secrets.token_hex(16) for user in ("admin", *USERS)}
         # A self-signed certificate that the API server makes on its first start, and the authority that signed it.
         self.ca_file = folder / "certs" / "apiserver.crt"
@@ -194,15 +214,16 @@ class ControlPlane:
             "--initial-advertise-peer-urls", f"http://127.0.0.1:{ports.peer}",
             "--initial-cluster", f"default=http://127.0.0.1:{ports.peer}",
         )  # fmt: skip
-        self._wait("etcd", lambda: _plain_get(f"http://127.0.0.1:{ports.etcd}/health"))
+        self._wait("etcd", lambda: _plain_get(f"{self.etcd_url}/health"))
         self._spawn(
-            "kube-apiserver", "--etcd-servers", f"http://127.0.0.1:{ports.etcd}",
+            "kube-apiserver", "--etcd-servers", self.etcd_url,
             "--secure-port", str(ports.api), "--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1",
             "--cert-dir", f"{folder}/certs", "--token-auth-file", f"{folder}/tokens.csv",
             "--authorization-mode", "RBAC",
             "--service-account-key-file", f"{folder}/sa.key", "--service-account-signing-key-file", f"{folder}/sa.key",
             "--service-account-issuer", "https://kubernetes.default.svc", "--service-cluster-ip-range", "10.0.0.0/24",
             "--allow-privileged", "--disable-admission-plugins", "ServiceAccount",
+            *self._api_args,
         )  # fmt: skip
         self._wait("kube-apiserver", lambda: self.request("GET", "/readyz"))
         # kube-apiserver writes its certificate before it listens, so it is there by now.
@@ -246,7 +267,8 @@ class ControlPlane:
         self._wait(None, established)
 
     def _spawn(self, program: str, *args: str) -> None:
-        with (self._folder / f"{program}.log").open("wb") as log:
+        self._commands[program] = args
+        with (self._folder / f"{program}.log").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-S", "-E", "-c", _WRAPPER, str(os.getpid()), str(self._assets / program), *args],
                 stdin=subprocess.DEVNULL,

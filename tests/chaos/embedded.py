@@ -1,0 +1,246 @@
+"""Plays a story on an embedded cluster, by virtual time: an hour takes a second, and always goes the same way."""
+
+import asyncio
+import gc
+import io
+import logging
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import orjson
+import yaml
+
+from frameworkcontroller.app import Controller
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.connection import Connection
+from frameworkcontroller.kube.kubeconfig import Access
+from frameworkcontroller.kube.resources import CRDS
+from frameworkcontroller.local.apiserver.records import Change
+from frameworkcontroller.local.apiserver.server import ApiServer
+from frameworkcontroller.local.kubelet.agent import NodeAgent
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.logs import KlogFormatter, LineHandler
+from tests.chaos.player import CONFIG, Outcome, Player, Unfinished
+from tests.chaos.proxy import FaultProxy
+from tests.chaos.record import KINDS, Write
+from tests.chaos.story import Story
+from tests.support.realcluster import CRD
+from tests.support.virtual_clock import run, wall
+
+_PRODUCT: Final = "frameworkcontroller"
+
+
+def play(story: Story) -> Outcome:
+    """Play it on a cluster and a loop of its own. What was found wrong is the outcome's ``error``."""
+    gc.collect()
+    files = _open_files()
+    outcome = run(_play(story))
+    gc.collect()
+    if outcome.error is None and (now := _open_files()) > files:
+        outcome.error = Unfinished(f"{now - files} files or sockets are left open")
+    return outcome
+
+
+def failure_of(story: Story) -> str | None:
+    """What kind of error the story ends in: its class and the first words that name no object."""
+    error = play(story).error
+    if error is None:
+        return None
+    words = str(error).partition("\n")[0].split()
+    return " ".join([type(error).__name__, *(word for word in words[:6] if word.isalpha())])
+
+
+def _open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+async def _play(story: Story) -> Outcome:
+    outcome = Outcome(story)
+    server = ApiServer(wall=wall, rng=random.Random(story.seed))
+    await server.start()
+    async with KubeClient(Connection.to_address(server.url)) as client:
+        await client.create(CRDS, _crd())
+        player = EmbeddedPlayer(story, server, client)
+        try:
+            async with player.at_work():
+                await player.play()
+                await player.mend()
+                outcome.recovery = await player.finish()
+            player.check_record(player.writes)
+        except AssertionError as error:
+            outcome.error = error
+    await player.server.stop()
+    outcome.writes = len(player.writes)
+    outcome.injected = player.injected
+    left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    if left and outcome.error is None:
+        outcome.error = Unfinished(f"tasks are left: {left}")
+    return outcome
+
+
+class _Disk(io.StringIO):
+    """Where the log goes; it can be full."""
+
+    full = False
+
+    def write(self, text: str) -> int:
+        if self.full:
+            raise OSError(28, "No space left on device")
+        return len(text)
+
+
+class _Replica:
+    """A controller in this process. Its wall clock is ``offset`` seconds ahead of the cluster's."""
+
+    def __init__(self, name: str, seed: int, server: ApiServer) -> None:
+        self.name = name
+        self.proxy = FaultProxy(server.url)
+        self.offset = 0.0
+        self._seed = seed
+        self._lives = 0
+        self._running: asyncio.Task[None] | None = None
+        self._controller: Controller | None = None
+
+    def start(self) -> None:
+        if self._running is None:
+            self._lives += 1
+            access = Access(server=self.proxy.url)
+
+            async def renew() -> Access:
+                return access
+
+            self._controller = Controller(
+                CONFIG,
+                Connection(access, origin="chaos", renew=renew),
+                wall=lambda: wall() + self.offset,
+                rng=random.Random(f"{self._seed} {self.name} {self._lives}"),
+            )
+            self._running = asyncio.create_task(self._controller.run(), name=f"controller {self.name}")
+
+    async def kill(self) -> None:
+        if self._running is not None:
+            await self.proxy.refuse()
+            why = self.why_ended()
+            running, self._running = self._running, None
+            running.cancel()
+            await asyncio.wait([running])
+            if why:
+                raise Unfinished(why)
+
+    async def stop(self) -> None:
+        if self._running is not None and self._controller is not None:
+            running, self._running = self._running, None
+            self._controller.stop()
+            await running
+
+    def why_ended(self) -> str:
+        if self._running is None or not self._running.done() or self._running.cancelled():
+            return ""
+        return f"controller {self.name} ended with {self._running.exception()!r}"
+
+
+class EmbeddedPlayer(Player):
+    """A story on a cluster of its own. ``writes`` is the API server's record."""
+
+    a: _Replica
+    # An event that a watch lost is made up for within an hour or so.
+    patience = 20_000.0
+    glance = 5.0
+
+    def __init__(self, story: Story, server: ApiServer, client: KubeClient) -> None:
+        runtime = SimulatedRuntime(wall=wall)
+        super().__init__(story, client, "default", runtime, wall)
+        self.writes: list[Write] = []
+        self.server = server
+        self.server.storage.observe(self._stored)
+        self._rng = random.Random(story.seed)
+        self._agent = NodeAgent(client, runtime, wall=wall, rng=self._rng)
+        self.a, self.b = (_Replica(name, story.seed, server) for name in "AB")
+        self._disk = _Disk()
+        self._server_is_down = False
+
+    @asynccontextmanager
+    async def at_work(self) -> AsyncIterator[None]:
+        """A node and a controller are there within; nothing is afterwards."""
+        handler = LineHandler(self._disk, KlogFormatter())
+        logging.getLogger(_PRODUCT).addHandler(handler)
+        self._node = asyncio.create_task(self._agent.run(), name="node")
+        try:
+            async with self.a.proxy, self.b.proxy:
+                await self._agent.wait_ready()
+                self.a.start()
+                try:
+                    yield
+                finally:
+                    await self.forget_what_was_to_come()
+                    for replica in (self.a, self.b):
+                        self.injected.update({kind.name.lower(): number for kind, number in replica.proxy.met()})
+                        with suppress(Unfinished):
+                            await replica.kill()
+        finally:
+            self._node.cancel()
+            await asyncio.wait([self._node])
+            # Formatted as ever, so that what cannot be logged shows.
+            logging.getLogger(_PRODUCT).removeHandler(handler)
+
+    def _stored(self, change: Change) -> None:
+        kind = KINDS.get(change.record.resource.partition(".")[0])
+        if kind is not None:
+            new = None if change.new is None else change.new.document()
+            self.writes.append(Write(change.revision, kind, change.record.name, new, wall()))
+
+    async def mend(self) -> None:
+        self._disk.full = False
+        await self.b.kill()
+        await super().mend()
+
+    def _alive(self) -> None:
+        super()._alive()
+        if why := self.b.why_ended():
+            raise Unfinished(why)
+        if self._node.done():
+            self._node.result()
+
+    async def kill_server(self) -> None:
+        if not self._server_is_down:
+            self._server_is_down = True
+            await self.server.stop(abort=True)
+
+    async def serve(self) -> None:
+        if self._server_is_down:
+            self._server_is_down = False
+            old, port = self.server, int(self.server.url.rpartition(":")[2])
+            rng = random.Random(self._rng.getrandbits(64))
+            self.server = ApiServer(wall=wall, rng=rng, storage=old.storage, callers=old.callers, port=port)
+            await self.server.start()
+
+    async def second_controller(self, seconds: float) -> None:
+        self.circumstances.loose = True
+        await self.b.proxy.accept()
+        self.b.start()
+        self.spawn(seconds, self.b.kill())
+
+    async def compact(self) -> None:
+        self.server.storage.compact()
+
+    async def step_clock(self, seconds: float) -> None:
+        self.circumstances.clock_stepped = True
+        self.a.offset += seconds
+
+    async def fill_disk(self, seconds: float) -> None:
+        self._disk.full = True
+        self.injected["disk_full"] += 1
+
+        async def space() -> None:
+            self._disk.full = False
+
+        self.spawn(seconds, space())
+
+
+@cache
+def _crd() -> bytes:
+    return orjson.dumps(yaml.safe_load(CRD.read_text()))
