@@ -4,12 +4,14 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+# The PyTorch that PyPI has for Linux brings CUDA with it, several GB: name one for CPUs here if your index has it.
+TORCH ?= torch==2.13.0 numpy
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint types unit format docs images lock clean
+.PHONY: help venv demo example-torch test lint types unit format docs images lock clean
 
 help: ## Show this list
-	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
 
 venv: $(VENV)/.project ## Make .venv: the locked dependencies and .venv/bin/frameworkcontroller
 
@@ -24,6 +26,11 @@ $(VENV)/.project: $(VENV)/.locked pyproject.toml
 
 demo: venv ## Run the example Frameworks on a cluster in one process
 	$(BIN)/frameworkcontroller local run examples/batch/batchsucceeded.yaml examples/batch/batchretried.yaml examples/batch/serverworkers.yaml
+
+example-torch: venv ## Elastic training with PyTorch, through rescale and deaths; fetches PyTorch once
+	test -x $(VENV)/torch/bin/python || $(PYTHON) -m venv $(VENV)/torch
+	$(VENV)/torch/bin/python -m pip --disable-pip-version-check install --quiet $(TORCH)
+	$(BIN)/python examples/training/elastic/walkthrough.py $(VENV)/torch/bin/python
 
 test: lint types unit ## Lint, types and every test
 
@@ -46,6 +53,7 @@ docs: venv ## Write the generated pages of docs/ anew
 	$(BIN)/python scripts/failure_codes.py > docs/failure-codes.md
 	$(BIN)/python scripts/states.py > docs/states.md
 	$(BIN)/python scripts/events.py > docs/events.md
+	$(BIN)/python scripts/inline_programs.py
 
 images: ## Build both images with docker, podman or buildah
 	scripts/build-images

@@ -39,3 +39,8 @@ def test_every_code_of_the_configuration_has_a_remark() -> None:
 
 def test_every_reason_is_explained() -> None:
     assert list(ABOUT) == list(Reason)
+
+
+@pytest.mark.parametrize("manifest", sorted((ROOT / "examples").rglob("*.yaml")), ids=lambda path: path.name)
+def test_copies_of_programs_are_current(manifest: Path) -> None:
+    assert manifest.read_text() == generator("inline_programs").renewed(manifest), "run `make docs`"
