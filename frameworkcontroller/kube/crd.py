@@ -104,7 +104,7 @@ class _Installation:
     async def _step(self) -> dict[str, Any] | None:
         """Do the next thing that is to be done; the CRD, if that was all."""
         try:
-            crd = _object(await self._client.get(CRDS, self.name))
+            crd: dict[str, Any] | None = _object(await self._client.get(CRDS, self.name))
         except NotFound:
             crd = await self._create()
         except Forbidden as refused:
@@ -121,7 +121,7 @@ class _Installation:
                 return None
         conditions = {condition.get("type"): condition for condition in crd.get("status", {}).get("conditions") or ()}
         if conditions.get("Established", {}).get("status") == "True":
-            return dict(crd)
+            return crd
         names = conditions.get("NamesAccepted", {})
         if names.get("status") == "False":
             raise CrdError(

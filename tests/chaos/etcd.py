@@ -1,6 +1,7 @@
 """A real API server's own record: the history of its etcd, read by etcd's JSON gateway.
 
-kube-apiserver must have been told to store JSON and to forget nothing: `KEEPING_THE_RECORD`. Whatever became of watches and of kube-apiserver itself, every write is in there, in order.
+kube-apiserver must have been told to store JSON and to forget nothing: `KEEPING_THE_RECORD`. Whatever became of watches
+and of kube-apiserver itself, every write is in there, in order.
 """
 
 import base64
