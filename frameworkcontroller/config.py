@@ -34,6 +34,9 @@ DEFAULT_CONFIG_FILE: Final = "frameworkcontroller.yaml"
 
 SHIPPED_CONFIG_FILE: Final = Path(__file__).with_name("default-config.yaml")
 
+SHIPPED: Final = "shipped"
+"""As ``podFailureSpec``: the one of the shipped configuration, whatever it becomes in later versions."""
+
 DEFAULT_QPS: Final = 80.0
 DEFAULT_BURST: Final = 120
 """The original's. Users with many Frameworks raise them."""
@@ -174,6 +177,11 @@ class Config(Section):
         if isinstance(value, str):
             parse_bind_address(value)
         return value
+
+    @field_validator("pod_failure_spec", mode="before")
+    @classmethod
+    def _is_the_shipped_one(cls, value: Any) -> Any:
+        return read_config_file(SHIPPED_CONFIG_FILE).content["podFailureSpec"] if value == SHIPPED else value
 
     @field_validator("framework_max_retry_delay_sec_for_transient_conflict_failed")
     @classmethod

@@ -324,6 +324,12 @@ def test_file_without_a_bottom(tmp_path: Path, text: str) -> None:
 # --- podFailureSpec ---
 
 
+def test_the_shipped_list_can_be_kept(tmp_path: Path) -> None:
+    config = load(tmp_path, "workerNumber: 3\npodFailureSpec: shipped")
+    assert config.pod_failure_spec == shipped_config().pod_failure_spec
+    assert config.worker_number == 3
+
+
 def entry(rest: str, code: str = "-1000", patterns: str = "podPatterns: [{}]") -> str:
     lines = "".join(f"  {line}\n" for line in (rest, patterns) if line)
     return f"podFailureSpec:\n- code: {code}\n{lines}"
