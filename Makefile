@@ -54,6 +54,7 @@ docs: venv ## Write the generated pages of docs/ anew
 	$(BIN)/python scripts/states.py > docs/states.md
 	$(BIN)/python scripts/events.py > docs/events.md
 	$(BIN)/python scripts/inline_programs.py
+	$(BIN)/python scripts/metrics.py > docs/metrics.md
 
 images: ## Build both images with docker, podman or buildah
 	scripts/build-images

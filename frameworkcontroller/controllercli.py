@@ -38,7 +38,7 @@ async def _run_controller(config: Config) -> int:
     settling = asyncio.create_task(_settle(controller), name="settling")
     process.stop_on_signals(lambda _number: controller.stop())
     try:
-        async with _web(controller, config):
+        async with web_of(controller, config):
             await controller.run()
     except WebError as error:
         return process.fail(f"webAddress: {error}", process.EXIT_USAGE)
@@ -54,7 +54,7 @@ async def _run_controller(config: Config) -> int:
 
 
 @asynccontextmanager
-async def _web(controller: Controller, config: Config) -> AsyncIterator[None]:
+async def web_of(controller: Controller, config: Config) -> AsyncIterator[None]:
     """Metrics and health, for as long as it is within, if they are wanted.
 
     Raises:

@@ -18,6 +18,11 @@ _WORTH_A_WARNING: Final = 3
 """Failures in a row: a conflict or a lost connection is an everyday thing, one that stays is not."""
 
 
+_SHORTEST_SEC: Final = 0.001
+"""Timers fire early by a hair, and a sync that is a hair too early asks for that hair: it would come in a tight circle
+until the clock has moved on."""
+
+
 SyncResult = Literal["done", "retry", "failed", "cancelled"]
 """How a sync ended: as it should, to be tried again, by an error nobody foresaw, by being stopped."""
 
@@ -122,7 +127,7 @@ class Workers:
             result = "done"
             self._queue.forget(key)
             if delay is not None:
-                self._queue.add_after(key, delay)
+                self._queue.add_after(key, max(delay, _SHORTEST_SEC) if delay > 0 else 0.0)
         except (Retry, KubeError) as transient:
             result = "retry"
             self._queue.add_rate_limited(key, at_least=_asked_to_wait(transient))

@@ -2,14 +2,22 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import aiohttp
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from frameworkcontroller import controllercli
 from frameworkcontroller import web as product
 from frameworkcontroller.app import Controller
 from frameworkcontroller.bindaddress import BindAddress
@@ -241,3 +249,90 @@ async def test_debug_tells_of_tasks_queue_and_a_framework_but_no_secret() -> Non
                 assert SECRET not in text
             code, text, _ = await ask(web, "/debug/frameworks/default/other")
             assert (code, text) == (404, "no Framework default/other is known here\n")
+
+
+# --- the command ----------------------------------------------------------------------------------------------------
+
+
+def write_config(folder: Path, **keys: object) -> Path:
+    file = folder / "config.yaml"
+    file.write_text(json.dumps({"kubeApiServerAddress": NOBODY, **keys}))
+    return file
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+@contextmanager
+def command(config: Path) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-m", "frameworkcontroller", "--config", str(config)], stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def said(process: subprocess.Popen[str], part: str) -> str:
+    """The line of its log that has ``part``."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if part in line:
+            return line
+    raise AssertionError(f"it ended and never said {part!r}")
+
+
+def test_the_command_serves_without_an_api_server_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    port = free_port()
+    with command(write_config(tmp_path, webAddress=f"127.0.0.1:{port}")) as process:
+        assert f"Serving metrics and health on 127.0.0.1:{port}\n" in said(process, "Serving metrics")
+        said(process, "Starting for the API server")
+        with urlopen(f"http://127.0.0.1:{port}/healthz") as answer:
+            assert answer.status == 200
+        with pytest.raises(HTTPError, match="503"):
+            urlopen(f"http://127.0.0.1:{port}/readyz")
+        with pytest.raises(HTTPError, match="404"):
+            urlopen(f"http://127.0.0.1:{port}/debug/tasks")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+
+
+def test_the_command_does_not_start_where_its_address_is_taken(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with command(write_config(tmp_path, webAddress=address)) as process:
+            line = said(process, "webAddress")
+            assert line == f"frameworkcontroller: webAddress: {address}: another program listens there already\n"
+            assert process.wait(timeout=30) == 2
+
+
+def test_the_command_serves_nothing_where_that_is_switched_off(tmp_path: Path) -> None:
+    with command(write_config(tmp_path, webAddress="")) as process:
+        assert process.stderr is not None
+        before = []
+        for line in process.stderr:
+            before.append(line)
+            if "Starting for the API server" in line:
+                break
+        assert not [line for line in before if "metrics" in line]
+
+
+async def test_the_default_address_being_taken_keeps_nobody_from_working(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving() as web:
+        config = Config()
+        assert "web_address" not in config.model_fields_set
+        monkeypatch.setattr(Config, "web", BindAddress("127.0.0.1", web.port))
+        async with controllercli.web_of(Controller(config, Connection.to_address(NOBODY)), config):
+            pass
+    assert "another program listens there already; set webAddress to have them elsewhere" in caplog.text

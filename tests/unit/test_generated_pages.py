@@ -23,7 +23,13 @@ def generator(name: str) -> ModuleType:
 
 
 @pytest.mark.parametrize(
-    ("page", "script"), [("failure-codes.md", "failure_codes"), ("states.md", "states"), ("events.md", "events")]
+    ("page", "script"),
+    [
+        ("failure-codes.md", "failure_codes"),
+        ("states.md", "states"),
+        ("events.md", "events"),
+        ("metrics.md", "metrics"),
+    ],
 )
 def test_a_page_is_current(page: str, script: str) -> None:
     assert (ROOT / "docs" / page).read_text() == generator(script).document(), "run `make docs`"

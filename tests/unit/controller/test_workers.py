@@ -230,3 +230,25 @@ async def test_cancelled_pool_cancels_its_syncs(clock: VirtualClockLoop) -> None
     with pytest.raises(asyncio.CancelledError):
         await running
     assert workers.busy == 0
+
+
+async def test_a_sync_that_is_due_within_less_than_the_clock_can_tell_does_not_circle(clock: VirtualClockLoop) -> None:
+    """Found as a circle without end: timers fire early by up to a clock tick, and the sync asks for that tick again."""
+    due = clock.time() + 1.0
+
+    async def work(_key: str, time: int) -> float | None:
+        if time == 1:
+            return 1.0 - 1e-12
+        assert time < 10, "it circles"
+        left = due - clock.time()
+        return left if left > 0 else None
+
+    queue: WorkQueue[str] = WorkQueue()
+    workers = Workers(queue, Syncer(work), number=1)
+    running = asyncio.create_task(workers.run())
+    queue.add("f")
+    await asyncio.sleep(2)
+    assert len(queue) == queue.core.delayed == queue.core.processing == 0
+    await workers.stop(1)
+    await running
+    assert clock.time() >= due

@@ -1,0 +1,97 @@
+"""Prints docs/metrics.md: every metric of a controller, as one that has just started serves it.
+
+Run as `.venv/bin/python scripts/metrics.py > docs/metrics.md`; a test says when that is due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final
+
+from prometheus_client import Metric
+
+from frameworkcontroller.app import Controller
+from frameworkcontroller.config import shipped_config
+from frameworkcontroller.kube.connection import Connection
+
+HEAD: Final = """\
+# Metrics
+
+What `/metrics` serves ([monitoring](monitoring.md)). Counters and gauges are one time series for each combination of
+their labels; a histogram has `_bucket`, `_sum` and `_count`. All but some HTTP codes are there from the start, at zero.
+
+No label holds a name of a namespace, a Framework, a role or a Pod, or a text of a user: however much runs, a controller
+has some hundreds of time series. To learn which Framework it is, read the log, the Events, or the conditions of the
+Frameworks.
+
+`workqueue_*` and `leader_election_master_status` are named as every controller made with client-go names them, so that
+dashboards made for those show this one too.
+"""
+
+SECTIONS: Final = {
+    "workqueue_": "Work queue and syncs",
+    "frameworkcontroller_reconcile": "Work queue and syncs",
+    "frameworkcontroller_work": "Work queue and syncs",
+    "frameworkcontroller_api": "API server",
+    "frameworkcontroller_status": "API server",
+    "frameworkcontroller_cache": "Caches",
+    "frameworkcontroller_lists": "Caches",
+    "frameworkcontroller_watch": "Caches",
+    "frameworkcontroller_unreadable": "Caches",
+    "frameworkcontroller_frameworks": "Frameworks and Tasks",
+    "frameworkcontroller_tasks": "Frameworks and Tasks",
+    "frameworkcontroller_attempts": "Frameworks and Tasks",
+    "frameworkcontroller_retries": "Frameworks and Tasks",
+    "": "Process",
+}
+"""Where a metric stands, by the beginning of its name; the first that fits."""
+
+ORDER: Final = ("Frameworks and Tasks", "Work queue and syncs", "API server", "Caches", "Process")
+
+
+def families() -> list[Metric]:
+    """Every metric there is."""
+
+    async def collect() -> list[Metric]:
+        controller = Controller(shipped_config(), Connection.to_address("http://127.0.0.1:1"))
+        return list(controller.telemetry.registry.collect())
+
+    return asyncio.run(collect())
+
+
+def name_of(family: Metric) -> str:
+    """The name that one asks Prometheus for."""
+    return f"{family.name}_total" if family.type == "counter" else family.name
+
+
+def labels_of(family: Metric) -> list[str]:
+    """Its labels, without the one that a histogram has anyway."""
+    found = dict.fromkeys(label for sample in family.samples for label in sample.labels)
+    return [label for label in found if label != "le"]
+
+
+def document() -> str:
+    """The whole page."""
+    return "".join(f"{line}\n" for line in page())
+
+
+def page() -> Iterator[str]:
+    """The lines of the page."""
+    yield HEAD.rstrip("\n")
+    sections: dict[str, list[Metric]] = {title: [] for title in ORDER}
+    for family in families():
+        sections[next(title for start, title in SECTIONS.items() if family.name.startswith(start))].append(family)
+    for title, members in sections.items():
+        yield ""
+        yield f"## {title}"
+        yield ""
+        yield "| metric | type | labels | meaning |"
+        yield "|---|---|---|---|"
+        for family in members:
+            labels = ", ".join(f"`{label}`" for label in labels_of(family))
+            yield f"| `{name_of(family)}` | {family.type} | {labels} | {family.documentation} |"
+
+
+if __name__ == "__main__":
+    print(document(), end="")
