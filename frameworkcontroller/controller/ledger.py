@@ -47,6 +47,8 @@ class Entry:
     """What happened since then: told once the status that shows it, if it shows in there, is accepted."""
     persist_first: bool = False
     """A write failed, or something was learnt that must not be lost: write before anything else is decided."""
+    unwritten_since: float | None = None
+    """Since when (monotonic seconds) the status has had changes that could wait."""
     next_write: float = 0.0
     """Not before when (monotonic seconds) a status that can wait is written again."""
     not_before: float = 0.0

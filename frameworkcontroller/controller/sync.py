@@ -51,6 +51,12 @@ BREATH_MAX_SEC: Final = 2.0
 """A status that can wait is not written again before this many times as long as its last write took has passed, so
 that a large one cannot keep the API server busy."""
 
+RIDE_SEC: Final = 1.0
+"""For so long a step that the next one is expected to follow at once waits to be written together with that."""
+
+_EARLY_SEC: Final = 0.001
+"""By so much timers may ring early: what is due by that is due."""
+
 TOO_LARGE_RETRY_SEC: Final = 300.0
 """A status that was too large is sent again, unchanged, only in case that the API server's limit was raised: each try
 costs it seconds."""
@@ -162,10 +168,10 @@ class Syncer:
         else:
             wake_after = await self._step(record, entry, framework, env)
         if tracker.urgency is not Urgency.NONE:
-            breath = entry.next_write - self._clock()
-            if tracker.urgency is Urgency.SOON and breath > 0:
+            early = self._write_due(entry) - self._clock()
+            if early > _EARLY_SEC:
                 # What is settled need not wait for what is not: Pods that are still to be created, say.
-                return 0.0 if tracker.is_busy else min(breath, breath if wake_after is None else wake_after)
+                return 0.0 if tracker.is_busy else min(early, early if wake_after is None else wake_after)
             if not await self._write(key, entry):
                 return 0.0
         else:
@@ -200,6 +206,16 @@ class Syncer:
         return min(waits, default=None)
 
     # --- the status write ---
+
+    def _write_due(self, entry: Entry) -> float:
+        """Not before when (monotonic seconds) the status as it is now is to be written."""
+        urgency = entry.tracker.urgency
+        if urgency is Urgency.NOW:
+            return 0.0
+        if entry.unwritten_since is None:
+            entry.unwritten_since = self._clock()
+        ride = RIDE_SEC if urgency is Urgency.LATER else 0.0
+        return max(entry.next_write, entry.unwritten_since + ride)
 
     async def _write(self, key: str, entry: Entry) -> bool:
         """Write the tracked status; False if a guard failed and the entry was brought up to date instead.
@@ -309,6 +325,7 @@ class Syncer:
     def _accepted(self, key: str, entry: Entry, resource_version: str, digest: bytes) -> None:
         before, entry.resource_version = entry.resource_version, resource_version
         entry.digest = digest
+        entry.unwritten_since = None
         entry.persist_first = False
         entry.guards_failed = 0
         entry.not_before = 0.0

@@ -52,7 +52,8 @@ def refresh(ctx: Context) -> None:
         )
     if fresh != status.conditions:
         status.conditions = fresh
-        ctx.tracker.change_head(Urgency.SOON)
+        # The others only follow a state, which has asked for what it needs.
+        ctx.tracker.change_head(Urgency.SOON if "Stalled" in now else Urgency.LATER)
 
 
 def _reason(completion: CompletionStatus) -> str:

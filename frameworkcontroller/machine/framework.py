@@ -128,7 +128,7 @@ def created(ctx: Context, uid: str) -> None:
     """The ConfigMap of the current attempt exists, with that UID."""
     ctx.attempt.configmap_uid = uid
     ctx.tracker.release(None)
-    ctx.tracker.move_framework(State.CREATION_REQUESTED, ctx.env.second, Urgency.SOON)
+    ctx.tracker.move_framework(State.CREATION_REQUESTED, ctx.env.second, Urgency.LATER)
     count = sum(len(role.tasks) for role in ctx.attempt.roles)
     ctx.record(
         Reason.FRAMEWORK_ATTEMPT_STARTED,
@@ -230,13 +230,13 @@ def _with_deleting_configmap(ctx: Context) -> None:
         text = "ConfigMap is being deleted by others"
         _set_completion(ctx, CompletionStatus.of(CONFIGMAP_EXTERNAL_DELETED, text))
         ctx.record(Reason.CONFIGMAP_DELETING, text, completion=ctx.attempt.completion_status)
-    ctx.tracker.move_framework(State.DELETING, ctx.env.second, Urgency.SOON)
+    ctx.tracker.move_framework(State.DELETING, ctx.env.second, Urgency.LATER)
 
 
 def _with_configmap(ctx: Context) -> None:
     state = ctx.status.state
     if state is State.CREATION_REQUESTED:
-        ctx.tracker.move_framework(State.PREPARING, ctx.env.second, Urgency.SOON)
+        ctx.tracker.move_framework(State.PREPARING, ctx.env.second, Urgency.LATER)
     elif state is State.DELETION_PENDING:
         uid = known(ctx.attempt.configmap_uid, "configMapUID")
         if ctx.tracker.is_clean:

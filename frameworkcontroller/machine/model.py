@@ -253,9 +253,11 @@ class Urgency(IntEnum):
 
     NONE = 0
     """Nothing changed."""
-    SOON = 1
+    LATER = 1
+    """A step on a way on which the next one is expected at once (requested, being deleted): rides with that."""
+    SOON = 2
     """Clients want to see it; it may wait to be written together with what comes next."""
-    NOW = 2
+    NOW = 3
     """An action waits for it, or the contract wants it exposed before anything else is decided."""
 
 

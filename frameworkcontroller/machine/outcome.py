@@ -150,7 +150,7 @@ def _take_pod_creation(ctx: Context, role: TrackedRole, task: TaskStatus, action
 
 def _take_pod_deletion(ctx: Context, role: TrackedRole, task: TaskStatus, action: Delete, result: Result) -> None:
     if task.state is State.DELETION_PENDING:
-        ctx.tracker.move(role, task, State.DELETION_REQUESTED, ctx.env.second, Urgency.SOON)
+        ctx.tracker.move(role, task, State.DELETION_REQUESTED, ctx.env.second, Urgency.LATER)
         ctx.tracker.agenda.add((role.status.name, task.index))
     elif not isinstance(result, Gone) or not action.confirm:
         return
@@ -184,7 +184,7 @@ def _take_configmap(ctx: Context, outcome: Outcome) -> None:
             tracker.release(None)
             tracker.again = True
             if state is State.DELETION_PENDING:
-                tracker.move_framework(State.DELETION_REQUESTED, ctx.env.second, Urgency.SOON)
+                tracker.move_framework(State.DELETION_REQUESTED, ctx.env.second, Urgency.LATER)
             elif state is State.CREATION_REQUESTED and confirm and isinstance(result, Gone):
                 framework_machine.configmap_never_seen(ctx)
         case Cleanup():

@@ -91,7 +91,7 @@ def created(ctx: Context, role: TrackedRole, task: TaskStatus, uid: str) -> None
     """The Pod of the Task's current attempt exists, with that UID."""
     task.attempt.pod_uid = uid
     ctx.tracker.release((role.status.name, task.index))
-    ctx.tracker.move(role, task, State.CREATION_REQUESTED, ctx.env.second, Urgency.SOON)
+    ctx.tracker.move(role, task, State.CREATION_REQUESTED, ctx.env.second, Urgency.LATER)
     ctx.tracker.agenda.add((role.status.name, task.index))
     ctx.record(Reason.POD_CREATED, f"Pod {uid} was created for TaskAttempt {task.attempt.id}", (role, task))
 
@@ -198,8 +198,9 @@ def _with_deleting_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: P
     tracker = ctx.tracker
     key = (role.status.name, task.index)
     if task.state is not State.DELETING:
-        _decide(ctx, role, task, CompletionStatus.of(POD_EXTERNAL_DELETED, "Pod is being deleted by others"))
-        tracker.move(role, task, State.DELETING, ctx.env.second, Urgency.SOON)
+        by_others = CompletionStatus.of(POD_EXTERNAL_DELETED, "Pod is being deleted by others")
+        urgency = Urgency.SOON if _decide(ctx, role, task, by_others) else Urgency.LATER
+        tracker.move(role, task, State.DELETING, ctx.env.second, urgency)
     deletion_time = known(pod.deletion_time, "deletionTimestamp")
     due = deletion_time + ctx.env.limits.pod_stuck_deleting_sec
     if ctx.env.now >= due:
@@ -235,7 +236,7 @@ def _with_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord)
         return
     now = ctx.env.second
     if task.state is State.CREATION_REQUESTED:
-        tracker.move(role, task, State.PREPARING, now, Urgency.SOON)
+        tracker.move(role, task, State.PREPARING, now, Urgency.LATER)
     _copy_placement(ctx, task, pod)
     if pod.phase == "Succeeded":
         _finish(ctx, role, task, CompletionStatus.of(POD_SUCCEEDED, "Pod succeeded"))
@@ -264,7 +265,8 @@ def _copy_placement(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
     merged = tuple(new or old or "" for new, old in zip(seen, kept, strict=True))
     if pod.phase != "Unknown" and merged != kept:
         attempt.pod_node_name, attempt.pod_ip, attempt.pod_host_ip = merged
-        ctx.tracker.change(task, Urgency.SOON)
+        # Gangs wait for the addresses of all their Tasks.
+        ctx.tracker.change(task, Urgency.SOON if pod.pod_ip else Urgency.LATER)
 
 
 # --- the attempt is over --------------------------------------------------------------------------------------------
