@@ -1,9 +1,9 @@
 """Carries out the machine's actions against the API server, and says what became of each.
 
-Actions of one sync run concurrently. Creations start with one in flight and gain one more with each that succeeds, so
-that a namespace that refuses is asked once and not a thousand times; at the first refusal no more are started, unless
-it is one that completes its Task. All syncs together keep a bounded number in flight: more only makes the API server
-slower (see docs/performance).
+Actions of one sync run concurrently. Creations start with one in flight and gain one more with each that succeeds (1,
+2, 4, ... a round trip later), so that a namespace that refuses is asked once and not a thousand times; at the first
+refusal no more are started, unless it is one that completes its Task. All syncs together keep a bounded number in
+flight, in which Frameworks take turns: more only makes the API server slower (docs/performance.md).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Framework, Identity, identity_of
+from frameworkcontroller.controller.slots import Slots
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, ServerError, TransportError
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, Resource
@@ -47,7 +48,7 @@ MAX_IN_FLIGHT: Final = 50
 """Requests in flight over all Frameworks: the most that still raised the rate when it was measured."""
 
 SLICE_SEC: Final = 1.0
-"""A sync starts no more actions after so long, so that what it did is persisted and new wishes are seen."""
+"""A sync starts no more actions after so long, so that what it did is persisted and exposed."""
 
 _FINAL_CODES: Final = frozenset({400, 403, 413, 422})
 """Refusals that may complete a Task: it is made sure that an earlier, lost request did not create the Pod after all."""
@@ -68,60 +69,70 @@ _APIS: Final = {
 }
 
 
+@dataclass(slots=True)
+class Ramp:
+    """How many creations of one Framework may be in flight, from slice to slice."""
+
+    width: int = 1
+
+
 class Executor:
     """Carries out actions. One for the whole controller: it holds the bound on requests in flight."""
 
-    def __init__(
-        self,
-        client: KubeClient,
-        *,
-        clock: Callable[[], float],
-        max_in_flight: int = MAX_IN_FLIGHT,
-        slice_sec: float = SLICE_SEC,
-    ) -> None:
+    def __init__(self, client: KubeClient, *, clock: Callable[[], float], max_in_flight: int = MAX_IN_FLIGHT) -> None:
         """``clock``: monotonic seconds."""
         self._client = client
         self._clock = clock
         self._max_in_flight = max_in_flight
-        self._slice_sec = slice_sec
-        self._free = asyncio.Semaphore(max_in_flight)
+        self._slots = Slots(max_in_flight)
 
-    async def execute(self, framework: Framework, actions: Sequence[Action]) -> list[Outcome]:
-        """What became of each action, in the order in which it became known."""
-        outcomes: list[Outcome] = []
+    async def execute(
+        self,
+        framework: Framework,
+        actions: Sequence[Action],
+        *,
+        ramp: Ramp | None = None,
+        slice_sec: float = SLICE_SEC,
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> list[Outcome]:
+        """What became of each action, in the order in which it became known.
+
+        After ``slice_sec``, or once ``interrupted``, no more are started; those are told as not attempted.
+        """
         if len(actions) == 1:
             return [await self._carry_out(framework, actions[0])]
-        end = self._clock() + self._slice_sec
-        window = 1 if any(isinstance(action, Create) for action in actions) else self._max_in_flight
+        ramp = Ramp() if ramp is None else ramp
+        creates = any(isinstance(action, Create) for action in actions)
+        width = ramp.width if creates else self._max_in_flight
+        end = self._clock() + slice_sec
         todo = list(reversed(actions))
-        running: set[asyncio.Task[Outcome]] = set()
+        outcomes: list[Outcome] = []
         refused = False
-        try:
-            while running or (todo and not refused):
-                while todo and len(running) < window and not refused:
-                    if outcomes and self._clock() >= end:
-                        refused = True
-                        break
-                    running.add(asyncio.create_task(self._carry_out(framework, todo.pop())))
-                if not running:
-                    break
-                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    outcome = task.result()
-                    outcomes.append(outcome)
-                    if _holds_back_others(outcome):
-                        refused = True
-                    else:
-                        window = min(window + 1, self._max_in_flight)
-        finally:
-            # Cancelled in the middle: what was sent may be done all the same; adoption finds it later.
-            for task in running:
-                task.cancel()
+
+        async def work() -> None:
+            nonlocal width, refused
+            while todo and not refused:
+                if outcomes and (self._clock() >= end or interrupted()):
+                    return
+                outcome = await self._carry_out(framework, todo.pop())
+                outcomes.append(outcome)
+                if _holds_back_others(outcome):
+                    refused = True
+                elif width < self._max_in_flight:
+                    width += 1
+                    group.create_task(work())
+
+        # Cancelled in the middle: what was sent may be done all the same; adoption finds it later.
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(width, len(actions))):
+                group.create_task(work())
+        if creates:
+            ramp.width = width if todo and not refused else 1
         outcomes.extend(Outcome(action, NotAttempted()) for action in reversed(todo))
         return outcomes
 
     async def _carry_out(self, framework: Framework, action: Action) -> Outcome:
-        async with self._free:
+        async with self._slots.taken(framework.key):
             try:
                 result = await self._request(framework, action)
             except TransportError as error:

@@ -22,6 +22,7 @@ from frameworkcontroller.api.codec import (
 from frameworkcontroller.api.names import split_pod_name
 from frameworkcontroller.api.objects import Framework, FrameworkRecord
 from frameworkcontroller.api.status import State
+from frameworkcontroller.controller.executor import Ramp
 from frameworkcontroller.machine.model import Outcome, Record
 from frameworkcontroller.machine.tracker import Tracker
 
@@ -49,6 +50,9 @@ class Entry:
     """A write failed, or something was learnt that must not be lost: write before anything else is decided."""
     unwritten_since: float | None = None
     """Since when (monotonic seconds) the status has had changes that could wait."""
+    write_sec: float = 0.0
+    """How long the last write of the status took."""
+    ramp: Ramp = field(default_factory=Ramp)
     next_write: float = 0.0
     """Not before when (monotonic seconds) a status that can wait is written again."""
     not_before: float = 0.0

@@ -30,7 +30,7 @@ from frameworkcontroller.api.objects import (
 )
 from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.api.status import State
-from frameworkcontroller.controller.executor import FRAMEWORKS, Executor
+from frameworkcontroller.controller.executor import FRAMEWORKS, SLICE_SEC, Executor
 from frameworkcontroller.controller.ledger import Encoded, Entry, Ledger
 from frameworkcontroller.controller.narrator import Narrator
 from frameworkcontroller.controller.retry import Retry
@@ -50,6 +50,10 @@ BREATH_FACTOR: Final = 2.0
 BREATH_MAX_SEC: Final = 2.0
 """A status that can wait is not written again before this many times as long as its last write took has passed, so
 that a large one cannot keep the API server busy."""
+
+_SLICE_FACTOR: Final = 10.0
+_SLICE_MAX_SEC: Final = 5.0
+"""Actions go on for this many times as long as a write of the status, during which they pause, takes."""
 
 RIDE_SEC: Final = 1.0
 """For so long a step that the next one is expected to follow at once waits to be written together with that."""
@@ -198,7 +202,14 @@ class Syncer:
                 break
         if not step.actions:
             return step.wake_after
-        outcomes = await self._executor.execute(framework, step.actions)
+        outcomes = await self._executor.execute(
+            framework,
+            step.actions,
+            ramp=entry.ramp,
+            # As long as writing costs little of it.
+            slice_sec=min(_SLICE_MAX_SEC, max(SLICE_SEC, _SLICE_FACTOR * entry.write_sec)),
+            interrupted=lambda: self._is_outdated(framework),
+        )
         entry.outcomes.extend(outcome for outcome in outcomes if isinstance(outcome.result, Created | Exists))
         folded = fold(framework, tracker, outcomes, self._env())
         entry.records.extend(folded.records)
@@ -254,7 +265,8 @@ class Syncer:
             raise Retry(f"cannot write the status: {error}") from error
         self._count_write("accepted", encoded)
         self._accepted(key, entry, resource_version, encoded.digest)
-        entry.next_write = self._clock() + min(BREATH_MAX_SEC, BREATH_FACTOR * (self._clock() - began))
+        entry.write_sec = self._clock() - began
+        entry.next_write = self._clock() + min(BREATH_MAX_SEC, BREATH_FACTOR * entry.write_sec)
         return True
 
     def _count_write(self, result: WriteResult, encoded: Encoded) -> None:
@@ -377,6 +389,13 @@ class Syncer:
         return False
 
     # --- the Framework itself ---
+
+    def _is_outdated(self, framework: Framework) -> bool:
+        """Whether the Framework is gone, or its user wants something else by now."""
+        record = self._frameworks.get(framework.key)
+        if record is None or record.uid != framework.uid:
+            return True
+        return record.generation > framework.generation or (record.deletion_time is not None) > framework.deleting
 
     def _read(self, record: FrameworkRecord, entry: Entry) -> Framework:
         """The Framework at the newest generation known, and whether its spec can be run (``entry.spec_error``)."""
