@@ -1,0 +1,239 @@
+"""Several replicas of which one acts: who does, how it changes, and that nothing is done twice by that.
+
+What was sent is read off a front door before the API server, not asked of the controllers.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import pytest
+
+from frameworkcontroller.app import Controller
+from frameworkcontroller.config import Config, LeaderElection
+from frameworkcontroller.kube.lease import Instant
+from frameworkcontroller.kube.resources import LEASES
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from tests.support.clusters import Cluster
+from tests.support.eventually import eventually
+from tests.support.frameworks import Frameworks, codes, role, tasks
+from tests.support.frontdoor import FrontDoor, front_door, refusal
+
+LEASE = "fc"
+
+
+@dataclass
+class Replica:
+    """A controller that takes part in the election, and the door through which it goes to the API server."""
+
+    controller: Controller
+    door: FrontDoor
+    namespace: str
+
+    @property
+    def identity(self) -> str:
+        assert self.controller.election is not None
+        return self.controller.election.identity
+
+    def acted(self, since: float) -> list[str]:
+        """What it sent from that moment on that only a leader may send."""
+        return [
+            str(request)
+            for request in self.door.since(since)
+            if request.verb in ("create", "update", "patch", "delete")
+            and request.namespace == self.namespace
+            and request.resource != "leases"
+        ]
+
+    async def until_leading(self, *, within: float = 30.0) -> None:
+        async def probe() -> bool:
+            return self.controller.leading
+
+        await eventually(probe, within=within, every=0.02)
+
+
+def config(cluster: Cluster) -> Config:
+    # On real time: as short as it can be.
+    times: dict[str, Any] = {} if cluster.embedded else {"lease_duration_sec": 3, "renew_deadline_sec": 2}
+    if not cluster.embedded:
+        times["retry_period_sec"] = 1
+    return Config(
+        leader_election=LeaderElection(enabled=True, lease_name=LEASE, lease_namespace=cluster.namespace, **times)
+    )
+
+
+def duration(cluster: Cluster) -> float:
+    """How long a lease lasts, in seconds, and a standby takes at most to see that it has expired."""
+    election = config(cluster).leader_election
+    return election.lease_duration_sec + 1.2 * election.retry_period_sec
+
+
+@asynccontextmanager
+async def replica(cluster: Cluster) -> AsyncIterator[Replica]:
+    """One that runs, and is ready: it leads or stands by."""
+    loop = asyncio.get_running_loop()
+
+    def virtual() -> Instant:
+        return Instant(loop.time(), loop.time(), cluster.wall())
+
+    async with front_door(await cluster.connection()) as door:
+        controller = Controller(
+            config(cluster), door.connection, wall=cluster.wall, instant=virtual if cluster.embedded else Instant.now
+        )
+        async with controller:
+            yield Replica(controller, door, cluster.namespace)
+
+
+@pytest.fixture
+async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> Frameworks:
+    return Frameworks(await cluster.client(), cluster.namespace)
+
+
+async def holder(frameworks: Frameworks) -> str:
+    lease = orjson.loads(await frameworks.client.get(LEASES, LEASE, frameworks.namespace))
+    who: str = lease["spec"]["holderIdentity"]
+    return who
+
+
+async def test_one_acts_and_the_other_is_ready_to(cluster: Cluster, frameworks: Frameworks) -> None:
+    async with replica(cluster) as first:
+        await first.until_leading()
+        async with replica(cluster) as second:
+            assert second.controller.ready
+            await frameworks.create("f", role(number=3, simulate={"run-seconds": 0.5}))
+            assert codes(tasks(await frameworks.until_state("f", "Completed"))) == [0] * 3
+            assert await holder(frameworks) == first.identity
+            assert not second.controller.leading
+            assert second.acted(since=0) == []
+            # What it knows, it knows from watching Pods and ConfigMaps; nothing piles up meanwhile.
+            assert len(second.controller.queue) == 0
+            assert len(second.controller.ledger) == 0
+
+
+async def test_a_leader_that_ends_in_order_hands_over_at_once(cluster: Cluster, frameworks: Frameworks) -> None:
+    loop = asyncio.get_running_loop()
+    async with AsyncExitStack() as stack:
+        first_stack = await stack.enter_async_context(AsyncExitStack())
+        first = await first_stack.enter_async_context(replica(cluster))
+        await first.until_leading()
+        second = await stack.enter_async_context(replica(cluster))
+        await frameworks.create("f", role(number=2))
+        before = await frameworks.until_running("f", 2)
+        ended = loop.time()
+        await first_stack.aclose()
+        await second.until_leading()
+        assert loop.time() - ended < 1.2 * config(cluster).leader_election.retry_period_sec + 1
+        assert await holder(frameworks) == second.identity
+        await frameworks.set("f", taskRoles__0__taskNumber=3)
+        after = await frameworks.until_running("f", 3)
+    # What the first one started is the second one's.
+    assert uids(after)[:2] == uids(before)
+    assert after["attemptStatus"]["id"] == 0
+
+
+async def test_a_leader_that_is_cut_off_stops_before_the_next_begins(cluster: Cluster, frameworks: Frameworks) -> None:
+    loop = asyncio.get_running_loop()
+    async with replica(cluster) as first:
+        await first.until_leading()
+        async with replica(cluster) as second:
+            await frameworks.create("f", role(number=2))
+            before = await frameworks.until_running("f", 2)
+            cut = loop.time()
+            await first.door.shut()
+            # It has work to do that it cannot do.
+            await frameworks.set("f", taskRoles__0__taskNumber=4)
+            overlap = False
+
+            async def taken_over() -> bool:
+                nonlocal overlap
+                overlap |= first.controller.leading and second.controller.leading
+                return second.controller.leading
+
+            await eventually(taken_over, within=2 * duration(cluster), every=0.02)
+            assert not overlap
+            assert loop.time() - cut < duration(cluster) + 2
+            after = await frameworks.until_running("f", 4)
+            back = loop.time()
+            await first.door.open()
+
+            async def stands_by() -> None:
+                assert first.controller.election is not None
+                assert "leases" in {request.resource for request in first.door.since(back)}
+                assert len(first.controller.ledger) == 0
+
+            await eventually(stands_by)
+            assert not first.controller.leading
+            await frameworks.set("f", executionType="Stop")
+            await frameworks.until_state("f", "Completed")
+            assert first.acted(since=cut) == []
+            assert first.controller.ready
+    assert uids(after)[:2] == uids(before)
+    assert after["attemptStatus"]["id"] == 0
+
+
+async def test_a_lease_that_was_only_not_renewed_in_time_is_kept(cluster: Cluster, frameworks: Frameworks) -> None:
+    loop = asyncio.get_running_loop()
+    async with replica(cluster) as only:
+        await only.until_leading()
+        await frameworks.create("f", role(number=2))
+        before = await frameworks.until_running("f", 2)
+        ledger = only.controller.ledger.get(f"{cluster.namespace}/f")
+        with only.door.answering(
+            lambda request: refusal(503, "ServiceUnavailable", "etcd is away") if request.resource == "leases" else None
+        ):
+
+            async def halted() -> bool:
+                return not only.controller.leading
+
+            await eventually(halted)
+            since = loop.time()
+            await frameworks.set("f", taskRoles__0__taskNumber=3)
+            await asyncio.sleep(duration(cluster))
+            # The rest of the API server would have it.
+            assert only.acted(since=since) == []
+        after = await frameworks.until_running("f", 3)
+        # The same leadership: nothing had to be read again.
+        assert only.controller.ledger.get(f"{cluster.namespace}/f") is ledger
+        assert uids(after)[:2] == uids(before)
+
+
+async def test_a_lease_that_somebody_removed_is_made_anew(cluster: Cluster, frameworks: Frameworks) -> None:
+    async with replica(cluster) as only:
+        await only.until_leading()
+        await frameworks.create("f", role(number=1))
+        before = await frameworks.until_running("f", 1)
+        await frameworks.client.delete(LEASES, LEASE, cluster.namespace)
+
+        async def made() -> bool:
+            found = orjson.loads(await frameworks.client.list(LEASES, cluster.namespace))["items"]
+            return [item["spec"]["holderIdentity"] for item in found] == [only.identity]
+
+        await eventually(made)
+        await frameworks.set("f", taskRoles__0__taskNumber=2)
+        assert uids(await frameworks.until_running("f", 2))[:1] == uids(before)
+
+
+async def test_what_others_say_about_the_lease_is_kept(cluster: Cluster, frameworks: Frameworks) -> None:
+    body = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": LEASE, "labels": {"team": "a"}},
+        "spec": {"holderIdentity": ""},
+    }
+    await frameworks.client.create(LEASES, orjson.dumps(body), cluster.namespace)
+    async with replica(cluster) as only:
+        await only.until_leading()
+        lease = orjson.loads(await frameworks.client.get(LEASES, LEASE, cluster.namespace))
+        assert lease["metadata"]["labels"] == {"team": "a"}
+        assert lease["spec"]["leaseDurationSeconds"] == config(cluster).leader_election.lease_duration_sec
+        assert lease["spec"]["leaseTransitions"] == 1
+        assert lease["spec"]["acquireTime"].endswith("Z")
+    lease = orjson.loads(await frameworks.client.get(LEASES, LEASE, cluster.namespace))
+    assert lease["spec"]["holderIdentity"] in ("", None)
+
+
+def uids(status: dict[str, Any]) -> list[str]:
+    return [task["attemptStatus"]["podUID"] for task in tasks(status)]
