@@ -32,9 +32,9 @@ def run(options: argparse.Namespace) -> int:
 async def _run_controller(config: Config) -> int:
     try:
         connection = await connect(address=config.kube_api_server_address, kubeconfig=config.kube_config_file_path)
-    except ConnectionConfigError as error:
+        controller = Controller(config, connection)
+    except (ConnectionConfigError, ConfigError) as error:
         return process.fail(str(error), process.EXIT_USAGE)
-    controller = Controller(config, connection)
     settling = asyncio.create_task(_settle(controller), name="settling")
     process.stop_on_signals(lambda _number: controller.stop())
     try:

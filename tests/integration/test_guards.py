@@ -8,16 +8,14 @@ import orjson
 import pytest
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.codec import decode_status
 from frameworkcontroller.app import Controller
 from frameworkcontroller.config import Config
 from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import ApiError, TransportError
-from frameworkcontroller.kube.resources import PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
-from frameworkcontroller.machine.invariants import check_status, check_step
 from tests.support.clusters import Cluster
+from tests.support.exposure import Exposure
 from tests.support.frameworks import Frameworks, Json, codes, role, states, tasks
 
 Send = Callable[[], Awaitable[bytes]]
@@ -70,52 +68,9 @@ async def frameworks(
     return Frameworks(await cluster.client(), cluster.namespace)
 
 
-class History:
-    """Every status that a client could see, and every Pod there was, from a watch of its own."""
-
-    def __init__(self, client: KubeClient, namespace: str) -> None:
-        self._client = client
-        self._namespace = namespace
-        self.statuses: list[Json] = []
-        self.pods: dict[tuple[str, str, str], set[str]] = {}
-        """UIDs of the Pods of each Task attempt: Pod name, Task instance, attempt id."""
-
-    async def watch(self) -> None:
-        """Follow until cancelled."""
-        await asyncio.gather(self._follow(FRAMEWORKS, self._see_framework), self._follow(PODS, self._see_pod))
-
-    async def _follow(self, resource: Any, see: Callable[[Json], None]) -> None:
-        page = orjson.loads(await self._client.list(resource, self._namespace))
-        version = page["metadata"]["resourceVersion"]
-        async with self._client.watch(resource, self._namespace, resource_version=version, bookmarks=False) as lines:
-            async for line in lines:
-                see(orjson.loads(line)["object"])
-
-    def _see_framework(self, framework: Json) -> None:
-        if framework.get("status"):
-            self.statuses.append(framework["status"])
-
-    def _see_pod(self, pod: Json) -> None:
-        annotations = pod["metadata"]["annotations"]
-        key = (pod["metadata"]["name"], annotations[names.TASK_UID], annotations[names.TASK_ATTEMPT_ID])
-        self.pods.setdefault(key, set()).add(pod["metadata"]["uid"])
-
-    def check(self) -> None:
-        """Nothing that was seen ever went back, and no Task attempt had two Pods."""
-        before = None
-        for body in self.statuses:
-            status = decode_status(body)
-            assert status is not None
-            check_status(status)
-            if before is not None:
-                check_step(before, status)
-            before = status
-        assert {key: uids for key, uids in self.pods.items() if len(uids) > 1} == {}
-
-
 @pytest.fixture
-async def history(cluster: Cluster) -> History:
-    return History(await cluster.client(), cluster.namespace)
+async def history(cluster: Cluster) -> Exposure:
+    return Exposure(await cluster.client(), cluster.namespace)
 
 
 def running(status: Json) -> bool:
@@ -200,7 +155,7 @@ async def test_the_status_of_somebody_else_is_not_overwritten(frameworks: Framew
 
 
 async def test_two_controllers_at_once(
-    cluster: Cluster, frameworks: Frameworks, history: History, writes: StatusWrites
+    cluster: Cluster, frameworks: Frameworks, history: Exposure, writes: StatusWrites
 ) -> None:
     following = asyncio.create_task(history.watch())
     await asyncio.sleep(0.2)
@@ -216,7 +171,7 @@ async def test_two_controllers_at_once(
     following.cancel()
     assert codes(tasks(status, "a")) == [0] * 5
     assert codes(tasks(status, "b")) == [0] * 2
-    assert len(history.statuses) > 3
+    assert [len(statuses) > 3 for statuses in history.statuses.values()] == [True]
     history.check()
     await frameworks.assert_nothing_left("f")
 
