@@ -89,16 +89,27 @@ class Electing(RuleBasedStateMachine):
         for name, process in self.processes.items():
             process.pass_time(seconds, suspended=name in suspended)
 
-    @rule(seconds=st.sampled_from([2.0, 2.5, 5.0]), names=st.permutations(NAMES), turns=st.integers(1, 6))
-    def live(self, seconds: float, names: list[str], turns: int) -> None:
-        """An ordinary stretch of time: everybody runs, requests are answered."""
+    @rule(
+        seconds=st.sampled_from([0.5, 2.0, 2.5]),
+        names=st.permutations(NAMES),
+        turns=st.integers(1, 12),
+        stopped=st.sets(st.sampled_from(NAMES), max_size=2),
+        suspended=st.booleans(),
+    )
+    def live(self, seconds: float, names: list[str], turns: int, stopped: set[str], suspended: bool) -> None:
+        """Time passes, and requests are answered; some processes are stopped, or asleep with their machine."""
         for _ in range(turns):
-            self.wait(seconds, set())
+            self.wait(seconds, stopped if suspended else set())
             for name in names:
-                for _ in range(4):
-                    self.advance(self.processes[name])
-                    self.deliver(name, executed=True, answered=True)
-                    self.check()
+                if name not in stopped:
+                    self.run(name)
+
+    def run(self, name: str) -> None:
+        """Do all that there is to do at this moment, and have requests answered."""
+        for _ in range(4):
+            self.advance(self.processes[name])
+            self.deliver(name, executed=True, answered=True)
+            self.check()
 
     @rule(name=st.sampled_from(NAMES), executed=st.booleans(), answered=st.booleans())
     def deliver(self, name: str, executed: bool, answered: bool) -> None:
@@ -188,10 +199,7 @@ class Electing(RuleBasedStateMachine):
         for _ in range(60):
             self.wait(1.0, set())
             for name in NAMES:
-                for _ in range(4):
-                    self.advance(self.processes[name])
-                    self.deliver(name, executed=True, answered=True)
-                    self.check()
+                self.run(name)
         leading = {name for name, process in self.processes.items() if process.elector.holds(process.now())}
         assert len(leading) == 1
 
