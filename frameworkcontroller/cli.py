@@ -6,12 +6,15 @@ What a command needs is imported when it runs: people wait for the others, and t
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from frameworkcontroller import __version__, process
-from frameworkcontroller.commands.arguments import Parser, add_commands, build_plugin_parser, seconds
+from frameworkcontroller.commands.argtypes import Parser, seconds
+from frameworkcontroller.commands.arguments import add_commands, build_plugin_parser
 from frameworkcontroller.logs import FORMATS, LEVELS, configure_logging
 
 _DESCRIPTION: Final = """\
@@ -32,7 +35,18 @@ def kubectl_main(arguments: Sequence[str] | None = None) -> int:
     return _run(build_plugin_parser(), arguments)
 
 
+def kubectl_complete_main(arguments: Sequence[str] | None = None) -> int:
+    """What kubectl runs to complete ``kubectl framework``: the arguments are the words after that."""
+    from frameworkcontroller.commands.completion import complete_for_kubectl
+
+    return complete_for_kubectl(build_plugin_parser(), sys.argv[1:] if arguments is None else arguments)
+
+
 def _run(parser: Parser, arguments: Sequence[str] | None) -> int:
+    if "_ARGCOMPLETE" in os.environ:
+        from frameworkcontroller.commands.completion import complete
+
+        complete(parser)
     options = parser.parse_args(arguments)
     configure_logging(options.log_level or options.usual_log_level, options.log_format)
     try:

@@ -7,17 +7,16 @@ and for completion by the shell.
 from __future__ import annotations
 
 import argparse
-import math
-import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from frameworkcontroller import __version__
+from frameworkcontroller.commands.argtypes import Parser, count, role_and_number, span, target
 
 if TYPE_CHECKING:
     from frameworkcontroller.commands.session import Work
 
-EXIT_USAGE: Final = 2
 PLUGIN: Final = "kubectl framework"
 
 _PLUGIN_DESCRIPTION: Final = """\
@@ -26,17 +25,6 @@ Shows how Frameworks get on, and why, and changes what they are to do.
 The cluster is the one that kubectl would use: --kubeconfig, $KUBECONFIG or ~/.kube/config, and its current context
 and namespace unless told otherwise.
 """
-
-_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse's, with errors in a line."""
-
-    def error(self, message: str) -> NoReturn:
-        """End with the exit code for what was asked for wrongly."""
-        # The usage that argparse prints before it hides the one line that matters.
-        self.exit(EXIT_USAGE, f"{self.prog}: {message}\nTry '{self.prog} --help'.\n")
 
 
 def build_plugin_parser() -> Parser:
@@ -62,42 +50,10 @@ def add_commands(commands: Any) -> None:
     _add_logs(commands)
     _add_events(commands)
     _add_lint(commands)
+    _add_top(commands)
+    _add_timeline(commands)
     _add_decompress(commands)
-
-
-def seconds(text: str) -> float:
-    """A number of seconds, above 0."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"not a number of seconds: {text!r}")
-    return number
-
-
-def _span(text: str) -> float:
-    """A span of time: ``90``, ``90s``, ``5m``, ``1h30m``; in seconds."""
-    if not re.fullmatch(r"(\d+[smhd])+|\d+", text, re.ASCII):
-        raise argparse.ArgumentTypeError(f"not a span of time such as 90s, 5m or 1h30m: {text!r}")
-    total = sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"(\d+)([smhd]?)", text))
-    if total == 0:
-        raise argparse.ArgumentTypeError(f"must be above 0: {text!r}")
-    return float(total)
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"not a number: {text!r}")
-    return int(text)
-
-
-def _role_and_number(text: str) -> tuple[str, int]:
-    role, equals, number = text.partition("=")
-    # How many it may be, the API server says.
-    if not role or not equals or not re.fullmatch(r"\d{1,9}", number, re.ASCII):
-        raise argparse.ArgumentTypeError(f"not ROLE=NUMBER: {text!r}")
-    return role, int(number)
+    _add_completion(commands)
 
 
 # --- what many of them have ---
@@ -127,11 +83,32 @@ def _on_cluster(commands: Any, name: str, help: str, description: str, **more: A
 
 
 def _add_name(parser: argparse._ActionsContainer, **more: Any) -> None:
-    parser.add_argument("name", metavar="NAME", help="of the Framework", **more)
+    _completed_by(_names, parser.add_argument("name", metavar="NAME", help="of the Framework", **more))
 
 
 def _add_names(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", metavar="NAME", nargs="+", help="of a Framework")
+    _completed_by(_names, parser.add_argument("names", metavar="NAME", nargs="+", help="of a Framework"))
+
+
+def _completed_by(completer: Callable[..., list[str]], action: argparse.Action) -> None:
+    """argcomplete asks it for what the argument may become."""
+    action.completer = completer  # type: ignore[attr-defined]
+
+
+def _names(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:  # noqa: ARG001 - argcomplete's names
+    from frameworkcontroller.commands import completion
+
+    return completion.framework_names(parsed_args)
+
+
+def _roles(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:  # noqa: ARG001 - argcomplete's names
+    from frameworkcontroller.commands import completion
+
+    return completion.role_names(parsed_args)
+
+
+def _roles_to_scale(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
+    return [f"{role}=" for role in _roles(prefix, parsed_args)]
 
 
 def _run_on_cluster(options: argparse.Namespace) -> int:
@@ -197,7 +174,7 @@ def _add_wait(commands: Any) -> None:
         default="completed",
         help="running: any Task of it runs; completed (the default): it has ended, whichever way; succeeded",
     )
-    parser.add_argument("--timeout", metavar="SPAN", type=_span, help="give up after so long, such as 90s or 2h")
+    parser.add_argument("--timeout", metavar="SPAN", type=span, help="give up after so long, such as 90s or 2h")
     parser.set_defaults(work=_wait)
 
 
@@ -241,9 +218,9 @@ def _add_scale(commands: Any) -> None:
         "meanwhile. Tasks with the highest indexes are the ones that come and go.",
     )
     _add_name(parser)
-    parser.add_argument(
-        "roles", metavar="ROLE=N", type=_role_and_number, nargs="+", help="the role, and its new number"
-    )
+    # Not "+": what is before it would not be parsed while this is completed.
+    roles = parser.add_argument("roles", metavar="ROLE=N", type=role_and_number, nargs="*", help="role, and new number")
+    _completed_by(_roles_to_scale, roles)
     parser.add_argument(
         "--adjust-policy",
         action="store_true",
@@ -318,28 +295,21 @@ def _add_logs(commands: Any) -> None:
         "to come, until the Framework has completed. The logs of a Pod are gone with it, soon after it has ended.",
     )
     _add_name(parser)
-    parser.add_argument("target", metavar="ROLE[/INDEX]", type=_target, nargs="?", default=(None, None))
+    which_tasks = parser.add_argument("target", metavar="ROLE[/INDEX]", type=target, nargs="?", default=(None, None))
+    _completed_by(_roles, which_tasks)
     parser.add_argument("-f", "--follow", action="store_true", help="go on with what is written from now on")
     parser.add_argument(
         "--tail",
         metavar="N",
-        type=_count,
+        type=count,
         help="only the last lines of each Task (default: all of one Task, 100 of many)",
     )
-    parser.add_argument("--since", metavar="SPAN", type=_span, help="nothing older, such as 90s or 2h")
+    parser.add_argument("--since", metavar="SPAN", type=span, help="nothing older, such as 90s or 2h")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("-c", "--container", metavar="NAME", help="container (default: the Pod's default, or its first)")
     which.add_argument("--all-containers", action="store_true", help="all of them, init containers too")
     parser.add_argument("-p", "--previous", action="store_true", help="of the container before its last restart")
     parser.set_defaults(work=_logs)
-
-
-def _target(text: str) -> tuple[str, int | None]:
-    found = re.fullmatch(r"([a-z0-9]{1,63})(?:/(\d{1,9})|\[(\d{1,9})\])?", text, re.ASCII)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"not ROLE or ROLE/INDEX: {text!r}")
-    index = found[2] or found[3]
-    return found[1], None if index is None else int(index)
 
 
 def _logs() -> Work:
@@ -365,3 +335,74 @@ def _lint(options: argparse.Namespace) -> int:
     from frameworkcontroller.commands.lint import command
 
     return command.run(options)
+
+
+def _add_timeline(commands: Any) -> None:
+    parser = _on_cluster(
+        commands,
+        "timeline",
+        "draw a Framework's attempts over time",
+        "Draws when the attempts of a Framework and of its Tasks waited, ran and ended. The status knows the last "
+        "attempt of each Task; those before are drawn as well if the controller's log is given.",
+    )
+    _add_name(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=Path,
+        required=True,
+        help="what to write: FILE.svg, FILE.html, or - (SVG)",
+    )
+    parser.add_argument(
+        "--history",
+        metavar="LOG",
+        type=Path,
+        action="append",
+        default=[],
+        help="a file with log lines of the controller: the object snapshots in it tell of earlier attempts",
+    )
+    parser.set_defaults(work=_timeline)
+
+
+def _timeline() -> Work:
+    from frameworkcontroller.commands.timeline import command
+
+    return command.run
+
+
+def _add_top(commands: Any) -> None:
+    parser = _on_cluster(
+        commands,
+        "top",
+        "show all Frameworks in one view",
+        "Counts Frameworks and Tasks by state and says which are retried most, which Tasks were slowest to start, and, "
+        "where the cluster has the metrics API, what uses most CPU.",
+    )
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="those of all namespaces")
+    parser.add_argument("--most", metavar="N", type=count, default=5, help="lines of each list (default: 5)")
+    parser.set_defaults(work=_top)
+
+
+def _top() -> Work:
+    from frameworkcontroller.commands import top
+
+    return top.run
+
+
+def _add_completion(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "completion",
+        "print what makes a shell complete commands and names",
+        "Prints a script for the shell: source <(frameworkcontroller completion bash), or the same with zsh, or "
+        "frameworkcontroller completion fish | source. kubectl completes its plugin by itself.",
+    )
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
+    parser.set_defaults(command=_completion)
+
+
+def _completion(options: argparse.Namespace) -> int:
+    from frameworkcontroller.commands import completion
+
+    return completion.print_script(options)

@@ -18,6 +18,8 @@ _MINIMA: Final = ("minFailedTaskCount", "minSucceededTaskCount")
 
 async def run(session: Session, options: argparse.Namespace) -> int:
     """Scale the roles. Returns the exit code."""
+    if not options.roles:
+        raise process.CommandError("scale: say which role is to have how many Tasks: ROLE=N", process.EXIT_USAGE)
     wanted: dict[str, int] = {}
     for role, number in options.roles:
         if wanted.setdefault(role, number) != number:

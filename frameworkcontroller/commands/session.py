@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import orjson
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from frameworkcontroller import process
 from frameworkcontroller.api import names
+from frameworkcontroller.commands.terminal import console, print_whole
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import connect
 from frameworkcontroller.kube.errors import Gone, NotFound
@@ -27,7 +27,6 @@ FRAMEWORKS: Final = Resource(names.GROUP, names.VERSION, names.PLURAL, names.KIN
 FIELD_MANAGER: Final = "kubectl-framework"
 
 _PAGE_ITEMS: Final = 100
-_UNLIMITED_WIDTH: Final = 100_000
 
 Json: TypeAlias = dict[str, Any]
 
@@ -48,12 +47,7 @@ class Session:
 
     def print_table(self, table: Table) -> None:
         """Print it as wide as it is: whoever wants it narrower has a window, and a pipe has no width."""
-        width = max(self.out.width, _UNLIMITED_WIDTH)
-        lines = self.out.render_lines(table, self.out.options.update(width=width, max_width=width), pad=False)
-        for line in lines:
-            text = Text.assemble(*((part.text, part.style or "") for part in line if not part.control))
-            text.rstrip()
-            self.out.print(text, soft_wrap=True)
+        print_whole(self.out, table)
 
     def note(self, text: str) -> None:
         """Tell the user something that is not the result."""
@@ -80,6 +74,7 @@ class Session:
         label_selector: str | None = None,
         field_selector: str | None = None,
         most: int | None = None,
+        metadata_only: bool = False,
     ) -> bool:
         """Read a collection page by page, so that only what ``take`` keeps of an object stays in memory.
 
@@ -97,6 +92,7 @@ class Session:
                         field_selector=field_selector,
                         limit=_PAGE_ITEMS,
                         continue_token=token,
+                        metadata_only=metadata_only,
                     )
                 )
             except Gone as error:
@@ -132,22 +128,21 @@ def run(work: Work, options: argparse.Namespace) -> int:
 
 
 async def _on_cluster(work: Work, options: argparse.Namespace) -> int:
-    kubeconfig = options.kubeconfig
-    connection = await connect(kubeconfig=None if kubeconfig is None else str(kubeconfig), context=options.context)
-    namespace = options.namespace or connection.access.namespace or "default"
-    async with KubeClient(connection, user_agent=_user_agent()) as client:
-        code = await work(Session(client, namespace), options)
+    async with open_session(options) as session:
+        code = await work(session, options)
         # While whoever does not read any more can still be told from other trouble.
         sys.stdout.flush()
         return code
 
 
-def console(file: Any) -> Console:
-    """A console that colours on terminals only, minds NO_COLOR, and cuts nothing off for a file or a pipe."""
-    made = Console(file=file, highlight=False, emoji=False)
-    if not made.is_terminal and "COLUMNS" not in os.environ:
-        made.width = _UNLIMITED_WIDTH
-    return made
+@asynccontextmanager
+async def open_session(options: argparse.Namespace) -> AsyncIterator[Session]:
+    """A session with the cluster that the options mean, as kubectl would understand them."""
+    kubeconfig = options.kubeconfig
+    connection = await connect(kubeconfig=None if kubeconfig is None else str(kubeconfig), context=options.context)
+    namespace = options.namespace or connection.access.namespace or "default"
+    async with KubeClient(connection, user_agent=_user_agent()) as client:
+        yield Session(client, namespace)
 
 
 def checked_name(name: str) -> str:

@@ -32,7 +32,7 @@ COLOURS: Final = {
     Standing.SUCCEEDED: "cyan",
 }
 
-_BEFORE_IT_RUNS: Final = frozenset({State.CREATION_PENDING, State.CREATION_REQUESTED, State.PREPARING})
+BEFORE_IT_RUNS: Final = frozenset({State.CREATION_PENDING, State.CREATION_REQUESTED, State.PREPARING})
 
 
 def standing(task: TaskStatus) -> Standing:
@@ -41,7 +41,7 @@ def standing(task: TaskStatus) -> Standing:
         return ended_as(task.attempt.completion_status)
     if task.state is State.RUNNING:
         return Standing.RUNNING
-    return Standing.WAITING if task.state in _BEFORE_IT_RUNS else Standing.ENDING
+    return Standing.WAITING if task.state in BEFORE_IT_RUNS else Standing.ENDING
 
 
 def ended_as(completion: CompletionStatus | None) -> Standing:

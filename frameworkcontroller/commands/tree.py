@@ -27,6 +27,7 @@ _BAR: Final = {
     Standing.ENDING: "▒",
     Standing.RUNNING: "▓",
 }
+_OPEN: Final = "░"
 _LEAST_LINES: Final = 3
 
 
@@ -98,16 +99,15 @@ def _count_texts(counts: Counter[Standing]) -> list[Text]:
 
 
 def bar(counts: Counter[Standing], cells: int = _BAR_CELLS) -> Text:
-    """How many of all are how far; none that there are is without a cell, and what still waits is what is left open."""
-    total = counts.total()
+    """How many of all are how far; no standing that there is goes without a cell."""
     text = Text()
-    left = cells
+    wide = {kind: max(1, cells * number // counts.total()) for kind, number in counts.items() if number}
+    if wide:
+        greatest = max(wide, key=wide.__getitem__)
+        wide[greatest] += cells - sum(wide.values())
     for kind, cell in _BAR.items():
-        if counts[kind]:
-            wide = min(left, max(1, round(cells * counts[kind] / total)))
-            text.append(cell * wide, COLOURS[kind])
-            left -= wide
-    return text.append("░" * left, "dim")
+        text.append(cell * wide.get(kind, 0), COLOURS[kind])
+    return text.append(_OPEN * (cells - len(text)), "dim")
 
 
 def _add_tasks(node: Tree, view: View, role: TaskRoleStatus, now: float, lines: int | None) -> int:

@@ -15,7 +15,7 @@ from frameworkcontroller import process
 from frameworkcontroller.api import names
 from frameworkcontroller.commands.lint.findings import Finding, Severity, error, warning
 from frameworkcontroller.commands.lint.spec import check_framework
-from frameworkcontroller.commands.session import console
+from frameworkcontroller.commands.terminal import console
 from frameworkcontroller.commands.words import counted
 from frameworkcontroller.yamlplaces import line_of, repeated_keys, syntax_error
 

@@ -25,7 +25,7 @@ _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LONGEST_HOST_NAME: Final = 63
 _GENERATED: Final = 5
 _NAME_RULE: Final = (
-    "must be lower case letters and digits only, at most 63 of them (a dash separates the parts of a Pod)"
+    "must be lower case letters and digits only, at most 63 of them (a dash separates the parts of a Pod's name)"
 )
 _TASKS_THAT_FIT: Final = 300
 """The status of so many fits into an API object in any case, says the API's reference."""
@@ -59,11 +59,10 @@ def check_framework(body: Mapping[Any, Any]) -> Iterator[Finding]:
     refused = list(_fields(spec))
     yield from refused
     roles = spec.get("taskRoles") if isinstance(spec, dict) else None
+    if isinstance(spec, dict) and roles in (None, []):
+        yield warning(("spec", "taskRoles"), "has no role: the Framework runs nothing, and never completes by itself")
+        return
     if not isinstance(roles, list) or not all(isinstance(role, dict) for role in roles):
-        if roles in (None, []):
-            yield warning(
-                ("spec", "taskRoles"), "has no role: the Framework runs nothing, and never completes by itself"
-            )
         return
     yield from _role_names(body.get("metadata"), roles)
     for position, role in enumerate(roles):

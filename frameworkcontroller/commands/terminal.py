@@ -1,0 +1,29 @@
+"""What is written to: a terminal, with its colours and its width, or a file or pipe, which has neither."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+_UNLIMITED_WIDTH: Final = 100_000
+
+
+def console(file: Any) -> Console:
+    """A console that colours on terminals only, minds NO_COLOR, and cuts nothing off for a file or a pipe."""
+    made = Console(file=file, highlight=False, emoji=False)
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = _UNLIMITED_WIDTH
+    return made
+
+
+def print_whole(out: Console, table: Table) -> None:
+    """Print a table as wide as it is, without blanks at the ends of its lines."""
+    width = max(out.width, _UNLIMITED_WIDTH)
+    for line in out.render_lines(table, out.options.update(width=width, max_width=width), pad=False):
+        text = Text.assemble(*((part.text, part.style or "") for part in line if not part.control))
+        text.rstrip()
+        out.print(text, soft_wrap=True)

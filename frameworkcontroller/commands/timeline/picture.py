@@ -1,0 +1,184 @@
+"""Draws attempts over time as SVG, or as a page that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from html import escape
+from typing import Final
+
+from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.commands.timeline.attempts import Row, Span
+from frameworkcontroller.commands.words import counted, duration, tame
+
+MOST_ROWS: Final = 400
+
+_WIDTH: Final = 1200
+_LEFT: Final = 150
+_RIGHT: Final = 20
+_TOP: Final = 84
+_LABELLED_ROWS: Final = 120
+_TICKS: Final = 8
+_STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
+_LEAST_WIDTH: Final = 1.5
+_NARROWEST_TEXT: Final = 6.5
+_READABLE: Final = 12
+
+_COLOURS: Final = {
+    "waiting": "#f2c14e",
+    "running": "#4c9f70",
+    "succeeded": "#3d7dca",
+    "failed": "#cf4a4a",
+    "stopped": "#9a9a9a",
+    "earlier": "url(#earlier)",
+}
+_LEGEND: Final = {
+    "waiting": "waiting to run",
+    "running": "running",
+    "succeeded": "ran, and succeeded",
+    "failed": "ran, and failed",
+    "stopped": "ran, and was stopped",
+    "earlier": "earlier attempts, of which nothing more is known",
+}
+_STYLE: Final = (
+    "text{font:12px system-ui,sans-serif;fill:#333}.title{font-size:16px;font-weight:600}.small{font-size:10px}"
+    "text.in{fill:#fff;pointer-events:none}text.out{fill:#a33}.grid{stroke:#ddd}.line{stroke:#bbb}"
+)
+_HATCH: Final = (
+    '<pattern id="earlier" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<rect width="6" height="6" fill="#e4e4e4"/><rect width="2" height="6" fill="#b5b5b5"/></pattern>'
+)
+_PAGE: Final = """\
+<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<style>body{{margin:24px;background:#fff}}svg{{max-width:100%;height:auto}}rect:hover{{opacity:.75}}</style></head>
+<body>
+{svg}
+</body></html>
+"""
+
+
+def draw_page(title: str, rows: Sequence[Row], now: float) -> str:
+    """The picture as a page; over each attempt the pointer shows what is known of it."""
+    return _PAGE.format(title=escape(title), svg=draw(title, rows, now))
+
+
+def draw(title: str, rows: Sequence[Row], now: float) -> str:
+    """The picture as SVG. Of more than `MOST_ROWS` Tasks it shows those to which most has happened."""
+    shown = _chosen(rows)
+    begin = min((row.since for row in shown), default=int(now))
+    open_end = any(span.end is None for row in shown for span in row.spans.values())
+    end = max([span.end or span.start for row in shown for span in row.spans.values()], default=begin)
+    end = max(int(now) if open_end else end, begin + 1)
+    high = 18 if len(shown) <= _LABELLED_ROWS else 6
+    bottom = _TOP + high * len(shown)
+
+    def x(time: float) -> float:
+        return _LEFT + (time - begin) / (end - begin) * (_WIDTH - _LEFT - _RIGHT)
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{bottom + 24}" '
+        f'viewBox="0 0 {_WIDTH} {bottom + 24}"><style>{_STYLE}</style><defs>{_HATCH}</defs>',
+        f'<rect width="{_WIDTH}" height="{bottom + 24}" fill="#fff"/>',
+        f'<text class="title" x="12" y="24">{escape(title)}</text>',
+        f'<text x="{_WIDTH - _RIGHT}" y="24" text-anchor="end">{_period(begin, end, rows, shown)}</text>',
+        *_legend(),
+    ]
+    for time in _ticks(begin, end):
+        parts.append(f'<line class="grid" x1="{x(time):.1f}" y1="{_TOP - 8}" x2="{x(time):.1f}" y2="{bottom}"/>')
+        parts.append(
+            f'<text class="small" x="{x(time):.1f}" y="{_TOP - 12}" text-anchor="middle">{_clock(time)}</text>'
+        )
+    before = None
+    for position, row in enumerate(shown):
+        y = _TOP + high * position
+        if row.role != before:
+            parts.append(f'<line class="line" x1="0" y1="{y}" x2="{_WIDTH}" y2="{y}"/>')
+        if high >= _READABLE or row.role != before:
+            parts.append(f'<text x="{_LEFT - 8}" y="{y + min(high, 18) - 5}" text-anchor="end">{_label(row)}</text>')
+        before = row.role
+        for kind, since, until, said, span in _pieces(row, end):
+            wide = max(_LEAST_WIDTH, x(until) - x(since))
+            parts.append(
+                f'<rect x="{x(since):.1f}" y="{y + 2}" width="{wide:.1f}" height="{high - 4}" '
+                f'fill="{_COLOURS[kind]}"><title>{escape(said)}</title></rect>'
+            )
+            if high >= _READABLE and span is not None and span.outcome == "failed":
+                parts += _why(tame(span.text), x(since), wide, y + high - 5, last=span is row.ordered[-1])
+    return "\n".join([*parts, "</svg>\n"])
+
+
+def _why(text: str, x: float, wide: float, y: int, *, last: bool) -> Iterator[str]:
+    """How an attempt failed: in its bar if it fits, or else beside the last one."""
+    if wide > _NARROWEST_TEXT * len(text):
+        yield f'<text class="small in" x="{x + 4:.1f}" y="{y}">{escape(text)}</text>'
+    elif last and x + wide + _NARROWEST_TEXT * len(text) < _WIDTH:
+        yield f'<text class="small out" x="{x + wide + 4:.1f}" y="{y}">{escape(text)}</text>'
+
+
+def _chosen(rows: Sequence[Row]) -> list[Row]:
+    if len(rows) <= MOST_ROWS:
+        return list(rows)
+
+    def interest(row: Row) -> tuple[bool, int, int]:
+        spans = row.spans.values()
+        waited = max((span.run or span.end or span.start) - span.start for span in spans)
+        return not row.role, row.retried + sum(span.outcome == "failed" for span in spans), waited
+
+    chosen = sorted(rows, key=interest, reverse=True)[:MOST_ROWS]
+    places = {id(row): position for position, row in enumerate(rows)}
+    return sorted(chosen, key=lambda row: places[id(row)])
+
+
+def _pieces(row: Row, end: int) -> Iterator[tuple[str, int, int, str, Span | None]]:
+    """What is to be drawn of a row: a kind, from when to when, what is said of it, and of which attempt it is."""
+    spans = row.ordered
+    first = spans[0]
+    missing = row.retried + 1 - len(spans)
+    if missing > 0 and first.start > row.since:
+        yield "earlier", row.since, first.start, f"{counted(missing, 'earlier attempt')}", None
+    for span in spans:
+        until = span.end if span.end is not None else end
+        run = until if span.run is None else span.run
+        who = f"{_plain_label(row)} attempt {span.attempt}"
+        where = f" on {tame(span.node)}" if span.node else ""
+        if run > span.start or span.run is None:
+            yield "waiting", span.start, run, f"{who}: waited for {duration(run - span.start)}", span
+        if span.run is not None:
+            how = f", then {span.text}" if span.text else ", and goes on"
+            yield span.outcome or "running", run, until, f"{who}: ran for {duration(until - run)}{where}{how}", span
+
+
+def _legend() -> Iterator[str]:
+    x = 12
+    for kind, text in _LEGEND.items():
+        yield f'<rect x="{x}" y="36" width="14" height="12" fill="{_COLOURS[kind]}"/>'
+        yield f'<text x="{x + 20}" y="46">{text}</text>'
+        x += 44 + 7 * len(text)
+
+
+def _period(begin: int, end: int, rows: Sequence[Row], shown: Sequence[Row]) -> str:
+    tasks = sum(bool(row.role) for row in rows)
+    told = sum(bool(row.role) for row in shown)
+    many = counted(tasks, "Task") if told == tasks else f"the {told:,} most eventful of {tasks:,} Tasks"
+    return f"{format_time(begin)} to {format_time(end)}: {duration(end - begin)}, {many}"
+
+
+def _ticks(begin: int, end: int) -> Iterator[int]:
+    step = next((step for step in _STEPS if (end - begin) / step <= _TICKS), _STEPS[-1])
+    while (end - begin) / step > 2 * _TICKS:
+        step *= 2
+    yield from range(begin + -begin % step, end + 1, step)
+
+
+def _clock(time: int) -> str:
+    moment = datetime.fromtimestamp(time, UTC)
+    return moment.strftime("%H:%M:%S" if time % 60 else "%H:%M" if time % 86400 else "%b %d")
+
+
+def _label(row: Row) -> str:
+    return escape(_plain_label(row))
+
+
+def _plain_label(row: Row) -> str:
+    return f"{tame(row.role, 14)}[{row.index}]" if row.role else "Framework"

@@ -1,0 +1,343 @@
+"""What `lint` says of files, line by line."""
+
+from pathlib import Path
+
+import pytest
+
+from frameworkcontroller.commands.lint.command import lint_text
+
+ROOT = Path(__file__).resolve().parents[3]
+
+HEAD = """\
+apiVersion: frameworkcontroller.microsoft.com/v1
+kind: Framework
+metadata: {name: f}
+spec:
+"""
+POD = "{spec: {restartPolicy: Never, containers: [{name: main, image: i, command: [c]}]}}"
+FAILS = "frameworkAttemptCompletionPolicy: {minFailedTaskCount: 1}"
+
+
+def said(text: str) -> list[str]:
+    """What is said of the text, without the name of the file."""
+    return [str(report).removeprefix("f.yaml:") for report in lint_text("f.yaml", text)]
+
+
+def spec(*lines: str) -> list[str]:
+    """What is said of a Framework with these lines in its spec, of which the first is line 5."""
+    return said(HEAD + "".join(f"  {line}\n" for line in lines))
+
+
+def role(*fields: str, name: str = "w", task: str = f"{{pod: {POD}}}") -> list[str]:
+    """What is said of a Framework with one role; its fields begin on line 7, and its task is on the line after them."""
+    return spec("taskRoles:", f"- name: {name}", *(f"  {field}" for field in fields), f"  task: {task}")
+
+
+def container(text: str) -> list[str]:
+    """What is said of a container on line 8."""
+    pod = f"{{pod: {{spec: {{restartPolicy: Never, containers: [{text}]}}}}}}"
+    return role(FAILS, task=pod)
+
+
+def test_a_good_framework() -> None:
+    assert role("taskNumber: 2", FAILS) == []
+
+
+@pytest.mark.parametrize(
+    "file", sorted(path for path in (ROOT / "examples").rglob("*.yaml")), ids=lambda path: path.stem
+)
+def test_examples_have_no_errors(file: Path) -> None:
+    assert [str(one) for one in lint_text(file.name, file.read_text()) if one.severity == "error"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: [", ["1: error: is not YAML: expected the node content, but found '<stream end>'"]),
+        ("a: 1\nb: c: d\n", ["2: error: is not YAML: mapping values are not allowed here"]),
+        ("&a [*a]", [" error: is nested too deeply, or contains itself"]),
+        ("hello", ["1: error: is not an API object: must be a mapping with apiVersion, kind, metadata and spec"]),
+        ("", [" warning: holds no Framework"]),
+        ("kind: Service\napiVersion: v1\n", [" warning: holds no Framework"]),
+        ("apiVersion: v1\n", ["1: error: kind: is required"]),
+        (HEAD.replace("Framework", "Framwork"), ["2: error: kind: 'Framwork': must be Framework"]),
+        (
+            "apiVersion: v1\nkind: Job\nspec: {taskRoles: []}",
+            ["2: warning: kind: 'Job': is not Framework, though it has taskRoles"],
+        ),
+        (
+            "kind: Framework\napiVersion: v1\nmetadata: {name: f}\nspec: {taskRoles: [], tasks: []}\nspce: 1",
+            [
+                "2: error: apiVersion: 'v1': must be frameworkcontroller.microsoft.com/v1",
+                "4: error: spec.tasks: unknown field",
+                "4: warning: spec.taskRoles: has no role: the Framework runs nothing, and never completes by itself",
+                "5: error: spce: unknown field; did you mean spec?",
+            ],
+        ),
+        (
+            "kind: Framework\napiVersion: frameworkcontroller.microsoft.com/v1\nmetadata: {name: my-job}\n",
+            [
+                "1: error: spec: is required: without one there is nothing to run",
+                "3: error: metadata.name: 'my-job': must be lower case letters and digits only, at most 63 of them (a "
+                "dash separates the parts of a Pod's name)",
+            ],
+        ),
+        (
+            HEAD.replace("{name: f}", "{nmae: f, namespace: A_b, labels: {a: yes}, generateName: a-}"),
+            [
+                "3: error: metadata.nmae: unknown field; did you mean name?",
+                "3: error: metadata.generateName: 'a-': and 5 characters more must be lower case letters and digits "
+                "only, "
+                "at most 63 of them (a dash separates the parts of a Pod's name)",
+                "3: error: metadata.namespace: 'A_b': is not the name of a namespace",
+                "3: error: metadata.labels.a: true: must be text (put it in quotes)",
+                "4: error: spec: null: must be a mapping",
+            ],
+        ),
+    ],
+)
+def test_what_is_wrong_with_objects(text: str, expected: list[str]) -> None:
+    assert said(text) == expected
+
+
+def test_documents_and_lists_keep_their_lines() -> None:
+    items = "apiVersion: v1\nkind: List\nitems:\n- kind: Service\n- kind: Framework\n  metadata: {}\n"
+    assert said("# first\n---\nkind: Service\n---\n" + items) == [
+        "9: error: apiVersion: null: must be frameworkcontroller.microsoft.com/v1",
+        "9: error: spec: is required: without one there is nothing to run",
+        "10: error: metadata.name: is required",
+    ]
+
+
+def test_json_is_linted_too() -> None:
+    assert said('{"kind": "Framework",\n "metadata": {"name": 5}, "spec": {}}')[1:] == [
+        "2: error: metadata.name: 5: must be lower case letters and digits only, at most 63 of them (a dash separates "
+        "the "
+        "parts of a Pod's name)",
+        "2: warning: spec.taskRoles: has no role: the Framework runs nothing, and never completes by itself",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("field", "expected"),
+    [
+        ("executionType: Pause", "executionType: 'Pause': must be Create, Start or Stop"),
+        ("executiontype: Stop", "executiontype: unknown field; did you mean executionType?"),
+        ("retryPolicy: {maxRetryCount: -3}", "retryPolicy.maxRetryCount: -3: must be at least -2"),
+        ("retryPolicy: {maxRetryCount: 1.5}", "retryPolicy.maxRetryCount: 1.5: must be a whole number"),
+        ('retryPolicy: {fancyRetryPolicy: "true"}', "retryPolicy.fancyRetryPolicy: 'true': must be true or false"),
+        ("retryPolicy: [1]", "retryPolicy: a list: must be a mapping"),
+        ("description: 5", "description: 5: must be text (put it in quotes)"),
+    ],
+)
+def test_fields_of_the_spec(field: str, expected: str) -> None:
+    taskroles = f"taskRoles: [{{name: w, {FAILS}, task: {{pod: {POD}}}}}]"
+    assert spec(field, taskroles) == [f"5: error: spec.{expected}"]
+
+
+@pytest.mark.parametrize(
+    ("field", "expected"),
+    [
+        ("taskNumber: 10001", "error: spec.taskRoles[0].taskNumber: 10001: must be at most 10000"),
+        ("taskNumber: two", "error: spec.taskRoles[0].taskNumber: 'two': must be a whole number"),
+        ("replicas: 2", "error: spec.taskRoles[0].replicas: unknown field"),
+        ("name: w", "error: spec.taskRoles[0].name: is given again on line 7"),
+    ],
+)
+def test_fields_of_roles(field: str, expected: str) -> None:
+    line = 6 if "again" in expected else 7
+    assert role(field, FAILS) == [f"{line}: {expected}"]
+
+
+def test_names_of_roles() -> None:
+    roles = [f"- {{name: {name}, {FAILS}, task: {{pod: {POD}}}}}" for name in ("ps-1", "w", "w", "w" * 63)]
+    assert spec("taskRoles:", *roles) == [
+        "6: error: spec.taskRoles[0].name: 'ps-1': must be lower case letters and digits only, at most 63 of them (a "
+        "dash "
+        "separates the parts of a Pod's name)",
+        "8: error: spec.taskRoles[2].name: 'w': is the name of taskRoles[1] already",
+        f"9: warning: spec.taskRoles[3].name: makes Pod names of up to 67 characters ('f-{'w' * 63}-0'): as host names "
+        "they are cut after 63, and several Pods may get the same",
+    ]
+
+
+def test_many_tasks_need_compression() -> None:
+    assert role("taskNumber: 301", FAILS) == [
+        "5: warning: spec.taskRoles: have 301 Tasks: beyond 300 or so a controller needs largeFrameworkCompression: "
+        "true, "
+        "or their status may not fit into an API object"
+    ]
+    assert role("taskNumber: 300", FAILS) == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "retry", "expected"),
+    [
+        ("{minFailedTaskCount: 1, minSucceededTaskCount: 2}", "{}", []),
+        ("{minFailedTaskCount: 3}", "{}", ["minFailedTaskCount: 3: can never be reached: the role has 2 Tasks"]),
+        (
+            "{minFailedTaskCount: 1, minSucceededTaskCount: 3}",
+            "{}",
+            ["minSucceededTaskCount: 3: can never be reached: the role has 2 Tasks"],
+        ),
+        (
+            "{minFailedTaskCount: 1}",
+            "{maxRetryCount: -1}",
+            [
+                "minFailedTaskCount: 1: can never be reached: with task.retryPolicy.maxRetryCount -1 a Task that "
+                "fails is "
+                "retried and never counts as failed"
+            ],
+        ),
+        # What is permanent is not retried.
+        ("{minFailedTaskCount: 1}", "{maxRetryCount: -1, fancyRetryPolicy: true}", []),
+        (
+            "{minSucceededTaskCount: 1}",
+            "{maxRetryCount: -2, fancyRetryPolicy: true}",
+            [
+                "minSucceededTaskCount: 1: can never be reached: with task.retryPolicy.maxRetryCount -2 a Task that "
+                "succeeds is run again"
+            ],
+        ),
+        ("{minFailedTaskCount: -1, minSucceededTaskCount: -1}", "{}", []),
+    ],
+)
+def test_completion_policies_that_never_trigger(policy: str, retry: str, expected: list[str]) -> None:
+    found = role(
+        "taskNumber: 2",
+        f"frameworkAttemptCompletionPolicy: {policy}",
+        task=f"{{retryPolicy: {retry}, pod: {POD}}}",
+    )
+    place = "8: warning: spec.taskRoles[0].frameworkAttemptCompletionPolicy."
+    assert [one for one in found if one.startswith(place)] == [place + text for text in expected]
+
+
+def test_a_framework_that_cannot_fail() -> None:
+    assert spec("retryPolicy: {maxRetryCount: 3}", "taskRoles:", "- name: w", f"  task: {{pod: {POD}}}") == [
+        "5: warning: spec.retryPolicy.maxRetryCount: 3: is of use only if an attempt fails, and no role's "
+        "minFailedTaskCount can make it fail",
+        "6: warning: spec.taskRoles: have no completion policy: the Framework succeeds once all Tasks have ended, "
+        "even if "
+        "all of them failed; minFailedTaskCount: 1 lets it fail",
+    ]
+
+
+def test_a_framework_that_cannot_end_though_some_of_it_does() -> None:
+    server = f"- {{name: ps, task: {{retryPolicy: {{maxRetryCount: -2}}, pod: {POD}}}}}"
+    worker = f"- {{name: w, task: {{pod: {POD}}}}}"
+    assert spec("taskRoles:", server, worker) == [
+        "5: warning: spec.taskRoles: can never complete: ps is retried for ever (maxRetryCount -2), and no other role "
+        "has "
+        "a completion policy that completes the attempt without it"
+    ]
+    assert spec("taskRoles:", server) == []
+    assert spec("taskRoles:", server, worker.replace("task:", f"{FAILS}, task:")) == []
+
+
+def test_pods_that_never_end() -> None:
+    pod = POD.replace("restartPolicy: Never, ", "")
+    assert role(FAILS, task=f"{{pod: {pod}}}") == [
+        "8: warning: spec.taskRoles[0].task.pod.spec.restartPolicy: is missing, which is Always: containers that end "
+        "are "
+        "started again in place, so that no Task ever completes; retries and completion policies are for Never (or "
+        "OnFailure)"
+    ]
+    assert role(FAILS, task=f"{{retryPolicy: {{maxRetryCount: -2}}, pod: {pod}}}")[0].startswith(
+        "7: warning: spec.taskRoles[0].frameworkAttemptCompletionPolicy.minFailedTaskCount: 1: can never be reached"
+    )
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        ("{}", ["error: spec.taskRoles[0].task.pod: is required: without a template there is nothing to run"]),
+        ("{pod: {}}", ["error: spec.taskRoles[0].task.pod.spec: is required"]),
+        (
+            "{pod: {metadata: {name: x}, spec: {restartPolicy: Never, containers: []}}}",
+            [
+                "warning: spec.taskRoles[0].task.pod.metadata.name: 'x': is ignored: each Pod gets that of its Task",
+                "error: spec.taskRoles[0].task.pod.spec.containers: is required: a Pod has at least one",
+            ],
+        ),
+    ],
+)
+def test_pods(task: str, expected: list[str]) -> None:
+    assert sorted(role(FAILS, task=task)) == sorted(f"8: {text}" for text in expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{name: a, image: i, args: [x]}", []),
+        ("{name: a, command: [x]}", ["error: .image: is required"]),
+        ("{image: i, command: [x]}", ["error: .name: is required"]),
+        (
+            "{name: A, image: i, command: [x]}",
+            ["error: .name: 'A': must be lower case letters, digits and dashes, at most 63 of them"],
+        ),
+        (
+            "{name: a, image: i}",
+            ["warning: .command: is missing, and so is args: what runs is what the image says"],
+        ),
+        ("{name: a, image: i, command: sleep 5}", ["error: .command: 'sleep 5': must be a list"]),
+        (
+            "{name: a, image: i, comand: [x], args: [x]}",
+            ["warning: .comand: is no field of a Container that is known; did you mean command?"],
+        ),
+        (
+            "{name: a, image: i, args: [x], env: [{name: N, value: 5}]}",
+            ["error: .env[0].value: 5: must be text (put it in quotes)"],
+        ),
+        ("{name: a, image: i, args: [x], resources: {limits: {cpu: 1, memory: 1Gi}}}", []),
+        (
+            "{name: a, image: i, args: [x], resources: {limits: [1]}}",
+            ["error: .resources.limits: a list: must be a mapping"],
+        ),
+        ("{name: a, image: i, args: [x], tty: 'yes'}", ["error: .tty: 'yes': must be true or false"]),
+        (
+            "{name: a, image: i, args: [x], ports: [{containerPort: '80'}]}",
+            ["error: .ports[0].containerPort: '80': must be a whole number"],
+        ),
+        ("{name: a, image: i, args: [x], livenessProbe: {httpGet: {port: http}}}", []),
+        (
+            "{name: a, image: i, args: [x], env: [{name: FC_TASK_INDEX, value: x}]}",
+            [
+                "warning: .env[0].name: 'FC_TASK_INDEX': replaces what the controller says of the Task under this name",
+            ],
+        ),
+        ("{name: a, image: i, args: ['{{FC_TASK_INDEX}} {{FC_POD_NAME}} {{ other }}']}", []),
+        (
+            "{name: a, image: i, args: ['{{FC_TASK_INDX}}']}",
+            [
+                "warning: .args[0]: {{FC_TASK_INDX}} is no placeholder, and stays as it is; did you mean "
+                "FC_TASK_INDEX?",
+            ],
+        ),
+        (
+            "{name: a, image: i, args: ['{{ FC_TASK_INDEX }}']}",
+            [
+                "warning: .args[0]: {{ FC_TASK_INDEX }} is no placeholder, and stays as it is; write "
+                "{{FC_TASK_INDEX}}, "
+                "without blanks",
+            ],
+        ),
+        (
+            "{name: a, image: i, args: ['{{FC_POD_UID}}']}",
+            [
+                "warning: .args[0]: {{FC_POD_UID}} is no placeholder, and stays as it is; it is known only when the "
+                "Pod "
+                "runs: use its environment variable FC_POD_UID",
+            ],
+        ),
+    ],
+)
+def test_containers(text: str, expected: list[str]) -> None:
+    place = "spec.taskRoles[0].task.pod.spec.containers[0]"
+    assert container(text) == [f"8: {one.replace(': .', f': {place}.', 1)}" for one in expected]
+
+
+def test_two_containers_of_a_name() -> None:
+    found = container("{name: a, image: i, args: [x]}, {name: a, image: i, args: [x]}")
+    assert found == [
+        "8: error: spec.taskRoles[0].task.pod.spec.containers[1].name: 'a': is the name of another container already"
+    ]

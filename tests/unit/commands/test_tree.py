@@ -1,0 +1,287 @@
+"""A Framework as a tree: what is shown of which Tasks, and why they wait or failed."""
+
+import io
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pytest
+from rich.console import Console
+
+from frameworkcontroller.api.codec import encode_status
+from frameworkcontroller.api.completion import (
+    CONTAINER_PERMANENT_FAILED,
+    DELETE_TASK_REQUESTED,
+    FRAMEWORK_ATTEMPT_COMPLETION,
+    POD_SUCCEEDED,
+    STOP_FRAMEWORK_REQUESTED,
+    Code,
+    CompletionStatus,
+    ContainerCompletion,
+    PodCompletion,
+    Trigger,
+)
+from frameworkcontroller.api.status import (
+    Condition,
+    FrameworkAttemptStatus,
+    FrameworkStatus,
+    RetryPolicyStatus,
+    State,
+    TaskAttemptStatus,
+    TaskRoleStatus,
+    TaskStatus,
+)
+from frameworkcontroller.commands.podwords import waits_for
+from frameworkcontroller.commands.reasons import read_view
+from frameworkcontroller.commands.tasks import Standing, ranges
+from frameworkcontroller.commands.tree import bar, framework_tree
+
+NOW = 1000
+
+
+def task(index: int, state: State, code: Code | None = None, *, attempt: int = 0, words: str = "") -> TaskStatus:
+    pod = (
+        PodCompletion(containers=(ContainerCompletion("main", code.code, "Error", words),)) if code and words else None
+    )
+    completion = None if code is None else CompletionStatus.of(code, "as it was decided", pod=pod)
+    done = NOW - 10 if state is State.COMPLETED else None
+    last = TaskAttemptStatus(
+        attempt, NOW - 100, run_time=NOW - 60, completion_time=done, pod_ip="10.0.0.1", pod_node_name="n1",
+        completion_status=completion,
+    )  # fmt: skip
+    made = TaskStatus(index, "uid", NOW - 100, NOW - 30, last, state)
+    made.retry.total_retried_count = attempt
+    made.retry.accountable_retried_count = attempt
+    return made
+
+
+def framework(
+    state: State, *roles: tuple[str, list[TaskStatus]], spec: Mapping[str, Any] | None = None, **more: Any
+) -> dict[str, Any]:
+    attempt = FrameworkAttemptStatus(
+        more.pop("attempt", 0),
+        NOW - 200,
+        run_time=more.pop("run_time", None),
+        completion_time=more.pop("attempt_completion_time", None),
+        completion_status=more.pop("completion", None),
+        roles=[TaskRoleStatus(name, "u", None, tasks) for name, tasks in roles],
+    )
+    status = FrameworkStatus(NOW - 300, NOW - 50, attempt, state, **more)
+    return {
+        "metadata": {"name": "f", "namespace": "default"},
+        "spec": spec or {},
+        "status": orjson.loads(encode_status("f", status)),
+    }
+
+
+def shown(body: Mapping[str, Any], lines: int | None = 40, words: Mapping[str, str] | None = None) -> list[str]:
+    console = Console(file=io.StringIO(), width=150)
+    console.print(framework_tree(read_view(body, words), NOW, lines))
+    assert isinstance(console.file, io.StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def test_tasks_and_why_they_wait_and_failed() -> None:
+    policy = {"maxRetryCount": 2}
+    body = framework(
+        State.RUNNING,
+        ("ps", [task(0, State.RUNNING)]),
+        (
+            "worker",
+            [
+                task(0, State.COMPLETED, POD_SUCCEEDED),
+                task(1, State.COMPLETED, Code(7, "ContainerUnrecognizedFailed"), attempt=2, words="no such file"),
+                task(2, State.PREPARING),
+                task(3, State.DELETING, DELETE_TASK_REQUESTED),
+            ],
+        ),
+        run_time=NOW - 90,
+        spec={"taskRoles": [{"name": "worker", "task": {"retryPolicy": policy}}]},
+    )
+    words = {"f-worker-2": 'container main: ImagePullBackOff: cannot pull for "f-worker-2"', "f-worker-3": "hangs"}
+    assert shown(body, words=words) == [
+        "f  AttemptRunning  attempt 0  running for 1m30s",
+        "├── ps      ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓  1 Task: 1 running",
+        "│   └── [0]  AttemptRunning  attempt 0  30s  10.0.0.1 on n1",
+        "└── worker  █████xxxxx▒▒▒▒▒░░░░░  4 Tasks: 1 failed, 1 waiting, 1 ending, 1 succeeded; 2 retries",
+        "    ├── [0]  Completed         attempt 0  took 50s  10.0.0.1 on n1",
+        "    ├── [1]  Completed         attempt 2  took 50s  10.0.0.1 on n1",
+        "    │   7 ContainerUnrecognizedFailed: container main: exit code 7: Error: no such file; "
+        "not retried: all of its 2 retries were used",
+        "    ├── [2]  AttemptPreparing  attempt 0  30s  10.0.0.1 on n1",
+        "    │   container main: ImagePullBackOff: cannot pull for its Pod",
+        "    └── [3]  AttemptDeleting   attempt 0  30s  10.0.0.1 on n1",
+        "        -230 DeleteTaskRequested: as it was decided; its Pod hangs",
+    ]
+
+
+def test_tasks_of_which_the_same_is_to_be_said_are_one() -> None:
+    tasks = [task(index, State.PREPARING) for index in range(9)]
+    words = {f"f-a-{index}": f"Unschedulable: f-a-{index} is too big" for index in range(9) if index != 4}
+    assert shown(framework(State.PREPARING, ("a", tasks)), words=words)[2:] == [
+        "    ├── [0-3,5-8]  AttemptPreparing  8 Tasks",
+        "    │   Unschedulable: its Pod is too big",
+        "    └── [4]        AttemptPreparing  attempt 0  30s  10.0.0.1 on n1",
+    ]
+    assert len(shown(framework(State.PREPARING, ("a", tasks)), lines=None, words=words)) == 2 + 9 + 8
+
+
+def test_large_frameworks_are_summarised_the_most_interesting_first() -> None:
+    tasks = [task(index, State.RUNNING) for index in range(9000)]
+    tasks += [task(index, State.PREPARING) for index in range(9000, 9500)]
+    tasks += [task(9499 + n, State.COMPLETED, Code(n, "X"), words="w") for n in range(1, 31)]
+    found = shown(framework(State.RUNNING, ("a", tasks)), lines=10)
+    assert found[1] == ("└── a  x▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓░  9,530 Tasks: 30 failed, 500 waiting, 9,000 running")
+    assert found[2].endswith("[9500]       Completed         attempt 0  took 50s  10.0.0.1 on n1")
+    assert found[-1] == "    └── … and 26 failed, 500 waiting, 9,000 running more"
+    assert len(found) == 11
+
+
+def test_roles_share_the_lines() -> None:
+    roles = [(f"r{number}", [task(index, State.RUNNING) for index in range(50)]) for number in range(4)]
+    assert len(shown(framework(State.RUNNING, *roles), lines=20)) == 1 + 4 * 2
+
+
+TRIGGER = Trigger("FailedTaskCount 1 has reached MinFailedTaskCount 1 in the TaskRole", "a", 0)
+FAILED = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "Pod failed: {}", trigger=TRIGGER)
+
+
+@pytest.mark.parametrize(
+    ("body", "lines"),
+    [
+        (
+            {"metadata": {"name": "f", "namespace": "other"}},
+            ["other/f  not seen by a controller yet: is one running?"],
+        ),
+        (
+            framework(State.CREATION_PENDING, spec={"executionType": "Create"}),
+            [
+                "f  AttemptCreationPending  attempt 0  waiting for 3m20s",
+                "└── waits to be started: its executionType is Create",
+            ],
+        ),
+        (
+            framework(
+                State.PREPARING,
+                conditions=[Condition("Stalled", "True", "QuotaExceeded", "exceeded quota: q", NOW - 70, 1)],
+            ),
+            [
+                "f  AttemptPreparing  attempt 0  waiting for 3m20s",
+                "└── stalled for 1m10s: QuotaExceeded: exceeded quota: q",
+            ],
+        ),
+        (
+            framework(
+                State.ATTEMPT_COMPLETED,
+                attempt=3,
+                attempt_completion_time=NOW - 20,
+                completion=FAILED,
+                retry=RetryPolicyStatus(3, 3, 80),
+            ),
+            [
+                "f  AttemptCompleted  attempt 3 (3 retries)  waiting for 3m20s",
+                f"├── 210 ContainerPermanentFailed, by a[0]: {TRIGGER.message}",
+                "└── is retried in 1m",
+            ],
+        ),
+        (
+            framework(State.DELETION_REQUESTED, completion=FAILED, run_time=NOW - 100),
+            [
+                "f  AttemptDeletionRequested  attempt 0  running for 1m40s",
+                f"├── 210 ContainerPermanentFailed, by a[0]: {TRIGGER.message}",
+                "└── waits until the Pods of this attempt are gone",
+            ],
+        ),
+        (
+            framework(
+                State.COMPLETED,
+                completion=FAILED,
+                completion_time=NOW - 100,
+                spec={"retryPolicy": {"fancyRetryPolicy": True, "maxRetryCount": 3}},
+            ),
+            [
+                "f  Failed  attempt 0  took 3m20s",
+                f"├── 210 ContainerPermanentFailed, by a[0]: {TRIGGER.message}",
+                "└── not retried: the failure is permanent",
+            ],
+        ),
+        (
+            framework(
+                State.COMPLETED,
+                ("a", [task(0, State.COMPLETED, FRAMEWORK_ATTEMPT_COMPLETION)]),
+                completion=CompletionStatus.of(STOP_FRAMEWORK_REQUESTED, "User has requested to stop the Framework"),
+                completion_time=NOW - 100,
+            ),
+            [
+                "f  Stopped  attempt 0  took 3m20s",
+                "├── -210 StopFrameworkRequested: User has requested to stop the Framework",
+                "├── not retried: somebody asked it to end",
+                "└── a  --------------------  1 Task: 1 stopped",
+                "    └── [0]  Completed  attempt 0  took 50s  10.0.0.1 on n1",
+                "        -220 FrameworkAttemptCompletion",
+            ],
+        ),
+        (
+            {"metadata": {"name": "f", "namespace": "default"}, "status": {"state": "Odd"}},
+            ["f", "└── status: field 'attemptStatus' is missing"],
+        ),
+    ],
+)
+def test_why_a_framework_is_where_it_is(body: Mapping[str, Any], lines: list[str]) -> None:
+    assert shown(body) == lines
+
+
+def test_bars() -> None:
+    assert bar(Counter({Standing.WAITING: 3})).plain == "░" * 20
+    assert bar(Counter({Standing.SUCCEEDED: 9999, Standing.FAILED: 1})).plain == "█" * 19 + "x"
+    assert bar(Counter()).plain == "░" * 20
+    every = bar(Counter(dict.fromkeys(Standing, 1))).plain
+    assert {cell: every.count(cell) for cell in every} == {"█": 3, "x": 5, "-": 3, "▒": 3, "▓": 3, "░": 3}
+
+
+def test_ranges() -> None:
+    assert ranges([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
+    assert ranges([0, 2, 4, 6], most=3) == "0,2,4,…"
+
+
+def pod(**status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "p"}, "spec": {"nodeName": "n"}, "status": status}
+
+
+def container(name: str, **state: Any) -> dict[str, Any]:
+    return {"name": name, "state": state}
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"metadata": {}, "spec": {"schedulerName": "hived"}}, "waits for the scheduler hived"),
+        ({"metadata": {"deletionTimestamp": "x", "finalizers": ["a", "b"]}}, "held by the finalizers a, b"),
+        ({"metadata": {"deletionTimestamp": "x"}}, "waits until its containers have ended"),
+        (
+            pod(conditions=[{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3"}]),
+            "Unschedulable: 0/3",
+        ),
+        (
+            pod(
+                initContainerStatuses=[container("barrier", running={})],
+                containerStatuses=[container("a", waiting={"reason": "PodInitializing"})],
+            ),
+            "init container barrier is running",
+        ),
+        (
+            pod(
+                containerStatuses=[
+                    container("a", waiting={"reason": "ContainerCreating"}),
+                    container("b", waiting={"reason": "ErrImagePull", "message": "no such image"}),
+                ]
+            ),
+            "container b: ErrImagePull: no such image",
+        ),
+        (pod(containerStatuses=[container("a", waiting={"reason": "ContainerCreating"})]), "ContainerCreating"),
+        (pod(containerStatuses=[container("a", running={})]), ""),
+    ],
+)
+def test_what_a_pod_waits_for(body: Mapping[str, Any], words: str) -> None:
+    assert waits_for(body) == words

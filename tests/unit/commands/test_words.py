@@ -1,0 +1,51 @@
+"""How times, numbers and ends are said."""
+
+import pytest
+
+from frameworkcontroller.api.completion import (
+    CONTAINER_PERMANENT_FAILED,
+    CompletionStatus,
+    ContainerCompletion,
+    PodCompletion,
+)
+from frameworkcontroller.commands.words import counted, duration, tame, why
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-5, "0s"), (0, "0s"), (59.9, "59s"), (60, "1m"), (61, "1m1s"), (3599, "59m59s"), (3600, "1h"),
+        (3661, "1h1m"), (86400, "1d"), (90000, "1d1h"), (400 * 86400, "400d"),
+    ],
+)  # fmt: skip
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_numbers() -> None:
+    assert [counted(1, "Task"), counted(0, "Task"), counted(10000, "Task")] == ["1 Task", "0 Tasks", "10,000 Tasks"]
+    assert counted(2, "retry", "retries") == "2 retries"
+
+
+def test_what_a_container_wrote_does_nothing_to_the_terminal() -> None:
+    assert tame("a\n\x1b[31mb\tc\x07  d") == "a  [31mb c  d"
+    assert tame("x" * 400) == "x" * 299 + "…"
+
+
+def test_why_a_pod_failed_is_said_in_its_own_words() -> None:
+    pod = PodCompletion(
+        "Evicted",
+        "low on memory",
+        (
+            ContainerCompletion("a", 0),
+            ContainerCompletion("b", 137, "OOMKilled", "killed", 9),
+            ContainerCompletion("c", 7),
+        ),
+    )
+    completion = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "Pod failed: PodPattern unmatched: {}", pod=pod)
+    assert why(completion) == (
+        "Evicted: low on memory; container b: signal 9: OOMKilled: killed; container c: exit code 7"
+    )
+    assert why(CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "said\nso")) == "said so"
+    bare = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "Pod failed: x", pod=PodCompletion())
+    assert why(bare) == "Pod failed: x"
