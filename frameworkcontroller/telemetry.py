@@ -22,7 +22,7 @@ from frameworkcontroller.api.completion import CATEGORIES, PREDEFINED
 from frameworkcontroller.controller.census import Census
 from frameworkcontroller.controller.ledger import Ledger
 from frameworkcontroller.controller.queue import QueueCore
-from frameworkcontroller.controller.sync import WriteResult
+from frameworkcontroller.controller.statuswriter import WriteResult
 from frameworkcontroller.controller.workers import SyncResult, Workers
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.limiter import Limiter

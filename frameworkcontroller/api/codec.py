@@ -87,7 +87,7 @@ def encode_with_roles(framework: str, status: FrameworkStatus, roles: bytes | st
     if status.task_counts is not None:
         body["taskCounts"] = _task_counts(status.task_counts)
     if status.conditions:
-        body["conditions"] = [_condition(condition) for condition in status.conditions]
+        body["conditions"] = [encode_condition(condition) for condition in status.conditions]
     return orjson.dumps(body)
 
 
@@ -197,7 +197,8 @@ def _completion(completion: CompletionStatus | None) -> dict[str, Any] | None:
     return body
 
 
-def _condition(condition: Condition) -> dict[str, Any]:
+def encode_condition(condition: Condition) -> dict[str, Any]:
+    """JSON value of one element of ``conditions``."""
     return {
         "type": condition.type,
         "status": condition.status,

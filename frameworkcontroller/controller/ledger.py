@@ -12,6 +12,8 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import orjson
+
 from frameworkcontroller.api.codec import (
     COMPRESSION_THRESHOLD_BYTES,
     decode_status,
@@ -21,6 +23,7 @@ from frameworkcontroller.api.codec import (
 )
 from frameworkcontroller.api.names import split_pod_name
 from frameworkcontroller.api.objects import Framework, FrameworkRecord
+from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.api.status import State
 from frameworkcontroller.controller.executor import Ramp
 from frameworkcontroller.machine.model import Outcome, Record
@@ -60,8 +63,30 @@ class Entry:
     guards_failed: int = 0
     """How often in a row a guard of the status write has failed."""
     quarantine: str | None = None
-    """Why nothing is done for this Framework any more, until its spec changes or the controller restarts."""
+    """Why nothing is done for this Framework (controller/quarantine.py)."""
     quarantined_generation: int = -1
+    """Unless its generation is above this one by now,"""
+    quarantined_until: float = 0.0
+    """or it is later than this (monotonic seconds)."""
+    quarantine_shown: bool = False
+    """Whether its status says so, as far as it can."""
+
+    def read(self, record: FrameworkRecord) -> Framework:
+        """The Framework at the newest generation known, and whether its spec can be run (``spec_error``)."""
+        known = self.framework
+        deleting = record.deletion_time is not None
+        if known is not None and record.generation <= known.generation and deleting <= known.deleting:
+            return known
+        if known is not None and record.generation < known.generation:
+            spec, generation = known.spec, known.generation
+        else:
+            generation = record.generation
+            try:
+                spec, self.spec_error = parse_spec(orjson.loads(record.spec_json)), None
+            except SpecError as error:
+                spec, self.spec_error = FrameworkSpec(), str(error)
+        self.framework = Framework(record.namespace, record.name, record.uid, generation, deleting, spec)
+        return self.framework
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +150,18 @@ class Ledger:
             entry.digest = _digest(encode_with_roles(record.name, status, b"null"), roles)
         return entry
 
-    def open_quarantined(self, record: FrameworkRecord, why: str) -> None:
-        """Keep the Framework, whose stored status cannot be read, from being touched until its spec changes."""
+    def quarantine(self, record: FrameworkRecord, why: str, until: float) -> Entry:
+        """Drop what is known of the Framework, and keep it from being touched until then (monotonic seconds)."""
         record.status = None
         entry = Entry(record.uid, Tracker(), record.resource_version, b"")
-        entry.quarantine, entry.quarantined_generation = why, record.generation
+        entry.quarantine, entry.quarantined_generation, entry.quarantined_until = why, record.generation, until
         self._entries[record.key] = entry
+        return entry
+
+    def quarantined(self, record: FrameworkRecord) -> Entry | None:
+        """The entry of that Framework, if it is in quarantine."""
+        entry = self._entries.get(record.key)
+        return entry if entry is not None and entry.uid == record.uid and entry.quarantine is not None else None
 
     def clear(self) -> None:
         """Forget all Frameworks: from now on somebody else writes their statuses."""

@@ -30,14 +30,31 @@ class Narrator:
         self._history = history
         self._events = events
 
-    def tell(self, key: str, uid: str, resource_version: str, records: Iterable[Record]) -> None:
-        """What happened to that Framework. ``resource_version``: of the object that held what snapshots show."""
+    def tell(
+        self,
+        key: str,
+        uid: str,
+        resource_version: str,
+        records: Iterable[Record],
+        *,
+        trace: Exception | None = None,
+    ) -> None:
+        """What happened to that Framework. ``resource_version``: of the object that held what snapshots show.
+
+        ``trace``: an error whose trace the log is to show, too.
+        """
         records = list(records)
         for record in records:
             where = "" if record.role is None else f"[{record.role}][{record.index}]"
             level = logging.WARNING if record.warning else logging.INFO
             tail = self._snapshot(key, uid, resource_version, record)
-            _log.log(level, "[%s]%s: %s: %s%s", key, where, record.reason, tell_apart(record.message), tail)
+            _log.log(
+                level, "[%s]%s: %s: %s%s", key, where, record.reason, tell_apart(record.message), tail, exc_info=trace
+            )
+        self.remind(key, uid, records)
+
+    def remind(self, key: str, uid: str, records: Iterable[Record]) -> None:
+        """What the log has told before, by Events alone."""
         if self._events is not None:
             namespace, _, name = key.partition("/")
             self._events.tell(namespace, name, uid, records)

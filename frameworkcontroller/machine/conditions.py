@@ -16,7 +16,7 @@ from frameworkcontroller.machine.tracker import Tracker
 
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _MAX_REASON = 1024
-_MAX_MESSAGE = 32768
+MAX_MESSAGE = 32768
 _STALLS_TOLD = 3
 _OVER_WHEN_NOT_FOUND = frozenset({Reason.INVALID_SPEC, Reason.STATUS_TOO_LARGE, Reason.QUARANTINED})
 """Stalls that each sync would find again before a status could be written."""
@@ -48,7 +48,7 @@ def refresh(ctx: Context) -> None:
         old = kept.get(kind)
         since = ctx.env.second if old is None or old.status != text else old.last_transition_time
         fresh.append(
-            Condition(kind, text, reason[:_MAX_REASON], message[:_MAX_MESSAGE], since, ctx.framework.generation)
+            Condition(kind, text, reason[:_MAX_REASON], message[:MAX_MESSAGE], since, ctx.framework.generation)
         )
     if fresh != status.conditions:
         status.conditions = fresh

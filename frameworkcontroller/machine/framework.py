@@ -64,7 +64,7 @@ def step(ctx: Context) -> None:
     if state is State.ATTEMPT_COMPLETED:
         _decide_retry(ctx)
     elif state is State.COMPLETED:
-        _retain(ctx)
+        retain(ctx)
     configmap = ctx.observed.configmap
     if ctx.status.state in ENDED:
         ctx.tracker.agenda.clear()
@@ -325,7 +325,8 @@ def _decide_retry(ctx: Context) -> None:
     ctx.record(Reason.FRAMEWORK_RETRIED, text, completion=completion, warning=False, snapshot=snapshot)
 
 
-def _retain(ctx: Context) -> None:
+def retain(ctx: Context) -> None:
+    """Delete the Framework once it has been completed for as long as it is retained."""
     if ctx.framework.deleting:
         return
     due = ctx.status.transition_time + ctx.env.limits.framework_completed_retain_sec
@@ -335,6 +336,7 @@ def _retain(ctx: Context) -> None:
         ctx.act(Delete(ctx.framework_target(), ctx.framework.uid))
     else:
         _persist_first(ctx)
+        ctx.wake_at(ctx.env.now)
 
 
 def _persist_first(ctx: Context) -> None:

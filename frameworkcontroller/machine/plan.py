@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from frameworkcontroller.api.objects import Framework
+from frameworkcontroller.api.status import State
 from frameworkcontroller.machine import conditions, framework, scale, wording
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.model import Env, Fold, Observed, Outcome, Plan, Urgency
@@ -57,13 +58,18 @@ def fold(subject: Framework, tracker: Tracker, outcomes: Sequence[Outcome], env:
 
 
 def reject(subject: Framework, tracker: Tracker, why: str, env: Env, *, reason: Reason = Reason.INVALID_SPEC) -> Plan:
-    """The Framework cannot be run as it is: decide nothing, touch nothing, and say why until that is mended."""
+    """The Framework cannot be run as it is: decide nothing, touch nothing, and say why until that is mended.
+
+    One that is completed is deleted all the same once its retention ends, which takes no spec.
+    """
     ctx = Context(subject, tracker, Observed(None, {}), env)
     tracker.ring(env.now)
     if tracker.status is None:
         tracker.begin(framework.new_status(subject, env), dirty=True)
     _observe_generation(ctx)
     tracker.stalls[None] = Stall(reason, why)
+    if reason is Reason.INVALID_SPEC and ctx.status.state is State.COMPLETED:
+        framework.retain(ctx)
     return _finish(ctx)
 
 

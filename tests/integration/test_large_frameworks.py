@@ -12,7 +12,7 @@ from frameworkcontroller.api.codec import COMPRESSION_THRESHOLD_BYTES
 from frameworkcontroller.app import Controller
 from frameworkcontroller.config import Config
 from frameworkcontroller.controller.executor import FRAMEWORKS
-from frameworkcontroller.controller.sync import TOO_LARGE_RETRY_SEC
+from frameworkcontroller.controller.statuswriter import TOO_LARGE_RETRY_SEC
 from frameworkcontroller.kube.client import JSON_PATCH
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.clusters import Cluster

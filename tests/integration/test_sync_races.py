@@ -10,7 +10,7 @@ import pytest
 from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.app import Controller
 from frameworkcontroller.config import Config
-from frameworkcontroller.controller import sync
+from frameworkcontroller.controller import ledger
 from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.errors import NotFound
@@ -144,7 +144,7 @@ async def test_a_spec_that_cannot_be_run_is_told_once_and_runs_when_it_can(
             raise SpecError("spec.description: is bad")
         return parse_spec(spec)
 
-    monkeypatch.setattr(sync, "parse_spec", parse)
+    monkeypatch.setattr(ledger, "parse_spec", parse)
     caplog.set_level(logging.INFO)
     await frameworks.create("f", role("a", 2))
     before = await frameworks.until_running("f", 2)

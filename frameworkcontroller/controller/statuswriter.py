@@ -1,0 +1,286 @@
+"""The one write that matters, that of a Framework's status, and its guards (docs/guarantees.md: why they are enough).
+
+- ``metadata.uid``: it lands on the Framework that it is about, not on a namesake;
+- ``metadata.generation``: it lands on the spec that it was computed from;
+- ``metadata.resourceVersion``: it overwrites only the status that this controller knows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final, Literal
+
+import orjson
+
+from frameworkcontroller.api.objects import Framework, FrameworkRecord, ObjectError, decode_framework
+from frameworkcontroller.api.spec import FrameworkSpec
+from frameworkcontroller.controller.executor import FRAMEWORKS
+from frameworkcontroller.controller.ledger import Encoded, Entry, Ledger
+from frameworkcontroller.controller.narrator import Narrator
+from frameworkcontroller.controller.retry import Retry
+from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
+from frameworkcontroller.kube.errors import Conflict, Invalid, KubeError, NotFound, TransportError, is_too_large
+from frameworkcontroller.machine.model import Env, Tally, Urgency
+from frameworkcontroller.machine.plan import fold, reject
+from frameworkcontroller.machine.reasons import Reason
+
+_log = logging.getLogger(__name__)
+
+BREATH_FACTOR: Final = 2.0
+BREATH_MAX_SEC: Final = 2.0
+"""A status that can wait is not written again before this many times as long as its last write took has passed, so
+that a large one cannot keep the API server busy."""
+
+TOO_LARGE_RETRY_SEC: Final = 300.0
+"""A status that was too large is sent again, unchanged, only in case that the API server's limit was raised: each try
+costs it seconds."""
+
+_COMPRESS: Final = "set largeFrameworkCompression: true in the controller's configuration, or run fewer Tasks"
+_FEWER: Final = "it is compressed already: run fewer Tasks, or let them end with shorter messages"
+
+_GUARDS_FAILED_AT_ONCE: Final = 3
+"""Guards that fail in a row before the next write waits: somebody else writes as often, or the cache is from another
+time (an API server that was restored from a backup)."""
+
+_NOT_THERE: Final = "the API server does not find the Framework, which the cache still shows"
+"""Only the cache ends a Framework: a 404 is also what a proxy, or an API server that is starting, may say. What is
+known of the Framework must outlive that, since the cache's copy of the status was given up for it."""
+
+WriteResult = Literal["accepted", "landed", "conflict", "not_found", "too_large", "error"]
+"""What became of a write of a status. ``landed``: accepted, as a live read told after its answer was lost."""
+
+
+class StatusWriter:
+    """Writes statuses, and finds out what became of them."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        ledger: Ledger,
+        narrator: Narrator,
+        *,
+        env: Callable[[], Env],
+        clock: Callable[[], float],
+        wrote: Callable[[WriteResult, int], None] | None = None,
+        tallied: Callable[[Tally], None] | None = None,
+    ) -> None:
+        """``clock``: monotonic seconds.
+
+        For metrics, ``wrote(result, bytes)`` is told of each write of a status, and ``tallied`` what a write that was
+        accepted has persisted.
+        """
+        self._client = client
+        self._ledger = ledger
+        self._narrator = narrator
+        self._env = env
+        self._clock = clock
+        self._wrote = wrote
+        self._tallied = tallied
+
+    async def write(self, key: str, entry: Entry) -> bool:
+        """Write the tracked status; False if a guard failed and the entry was brought up to date instead.
+
+        Raises:
+            Retry: it may or may not have been accepted; it is to be written before anything else.
+        """
+        framework = entry.framework
+        if framework is None:
+            raise Retry("the Framework is not read yet")
+        # What was only learnt, and not decided, goes with any spec.
+        decided_on = entry.tracker.generation
+        generation = framework.generation if decided_on is None else decided_on
+        encoded = await self._ledger.encode(framework.name, entry)
+        began = self._clock()
+        entry.persist_first = True
+        try:
+            resource_version = await self._patch(framework, entry, generation, encoded.body)
+        except NotFound as error:
+            self._count_write("not_found", encoded)
+            raise Retry(_NOT_THERE) from error
+        except (Invalid, Conflict) as error:
+            if await self._resolve(key, entry, generation, encoded.digest, str(error)):
+                self._count_write("landed", encoded)
+                return True
+            self._count_write("conflict", encoded)
+            entry.guards_failed += 1
+            if entry.guards_failed > _GUARDS_FAILED_AT_ONCE:
+                raise Retry(f"the Framework keeps changing under the writes of its status: {error}") from error
+            return False
+        except KubeError as error:
+            if is_too_large(error):
+                self._count_write("too_large", encoded)
+                return await self._stall(key, entry, framework, generation, encoded, str(error))
+            self._count_write("error", encoded)
+            raise Retry(f"cannot write the status: {error}") from error
+        self._count_write("accepted", encoded)
+        self._accepted(key, entry, resource_version, encoded.digest)
+        entry.write_sec = self._clock() - began
+        entry.next_write = self._clock() + min(BREATH_MAX_SEC, BREATH_FACTOR * entry.write_sec)
+        return True
+
+    def _count_write(self, result: WriteResult, encoded: Encoded) -> None:
+        if self._wrote is not None:
+            self._wrote(result, len(encoded.body))
+
+    async def patch(self, seen: FrameworkRecord, path: str, value: bytes) -> str:
+        """Put JSON in that place of a Framework, if it is as it was seen; its new resourceVersion.
+
+        Raises:
+            KubeError: it was not, or the API server does not take it.
+        """
+        return await self._put(seen, seen.uid, seen.generation, seen.resource_version, path, value)
+
+    async def _patch(self, framework: Framework, entry: Entry, generation: int, status: bytes) -> str:
+        return await self._put(framework, entry.uid, generation, entry.resource_version, "/status", status)
+
+    async def _put(
+        self,
+        who: Framework | FrameworkRecord,
+        uid: str,
+        generation: int,
+        resource_version: str,
+        path: str,
+        value: bytes,
+    ) -> str:
+        """Write under the guards; the Framework's new resourceVersion."""
+        body = orjson.dumps(
+            [
+                {"op": "test", "path": "/metadata/uid", "value": uid},
+                {"op": "test", "path": "/metadata/generation", "value": generation},
+                {"op": "test", "path": "/metadata/resourceVersion", "value": resource_version},
+                {"op": "add", "path": path, "value": orjson.Fragment(value)},
+            ]
+        )
+        answer = await self._client.patch(
+            FRAMEWORKS,
+            who.name,
+            body,
+            who.namespace,
+            content_type=JSON_PATCH,
+            subresource="status",
+            metadata_only=True,
+            owner=who.key,
+        )
+        return _resource_version(answer)
+
+    async def _stall(
+        self, key: str, entry: Entry, framework: Framework, generation: int, encoded: Encoded, refusal: str
+    ) -> bool:
+        """The status is larger than what the API server stores: say so in the one that is stored. Always False.
+
+        Nothing else happens: what the tracked status would justify waits for it to be persisted, as ever.
+        """
+        try:
+            live = await self.look(key, framework.name, framework.namespace)
+        except NotFound as error:
+            raise Retry(_NOT_THERE) from error
+        if (live.uid, live.generation, live.resource_version) != (entry.uid, generation, entry.resource_version):
+            return await self._resolve(key, entry, generation, encoded.digest, refusal)
+        stored = self._ledger.entry_of(live)
+        # Without a spec, so that one that has no status yet gets one without Tasks, which fits.
+        step = reject(
+            replace(framework, spec=FrameworkSpec()),
+            stored.tracker,
+            f"The status, {len(encoded.body)} bytes, does not fit into the API server ({refusal}): "
+            f"{_FEWER if self._ledger.compress else _COMPRESS}. Until then nothing more is done for this Framework",
+            self._env(),
+            reason=Reason.STATUS_TOO_LARGE,
+        )
+        if stored.tracker.urgency is not Urgency.NONE:
+            said = await self._ledger.encode(framework.name, stored)
+            try:
+                entry.resource_version = await self._patch(framework, entry, generation, said.body)
+            except (Invalid, Conflict):
+                return False
+            except KubeError as error:
+                if not is_too_large(error):
+                    raise Retry(f"cannot say that the status is too large: {error}") from error
+                # Not even that fits any more: the log has to do.
+            else:
+                entry.digest = said.digest
+        entry.not_before = self._clock() + TOO_LARGE_RETRY_SEC
+        self._narrator.tell(key, entry.uid, entry.resource_version, step.records)
+        return False
+
+    def _accepted(self, key: str, entry: Entry, resource_version: str, digest: bytes) -> None:
+        before, entry.resource_version = entry.resource_version, resource_version
+        entry.digest = digest
+        entry.unwritten_since = None
+        entry.persist_first = False
+        entry.guards_failed = 0
+        entry.not_before = 0.0
+        entry.outcomes.clear()
+        entry.tracker.persisted()
+        tally, entry.tracker.tally = entry.tracker.tally, None
+        if tally is not None and self._tallied is not None:
+            self._tallied(tally)
+        # Snapshots show what was persisted before this.
+        self.tell_all(key, entry, before)
+
+    async def _resolve(self, key: str, entry: Entry, generation: int, digest: bytes, refusal: str) -> bool:
+        """A guard failed: find out by a live read what it was, and what is to be believed from now on.
+
+        True if the write had landed after all (an earlier answer was lost).
+        """
+        namespace, _, name = key.partition("/")
+        try:
+            live = await self.look(key, name, namespace)
+        except NotFound as error:
+            raise Retry(_NOT_THERE) from error
+        if live.uid != entry.uid:
+            raise Retry("the Framework was deleted and another one of its name created")
+        if live.resource_version == entry.resource_version and live.generation == generation:
+            raise Retry(f"the API server refuses the status: {refusal}")
+        stored = self._ledger.entry_of(live)
+        if stored.digest == digest:
+            self._accepted(key, entry, live.resource_version, digest)
+            return True
+        if stored.digest == entry.digest and live.generation == generation:
+            # Only metadata changed: the status is as known, and so is the spec.
+            entry.resource_version = live.resource_version
+            return False
+        if stored.digest != entry.digest:
+            _log.warning("[%s]: its status was written by somebody else: going on from theirs", key)
+        # Decisions that were taken on another spec, or another status, are dropped and taken anew. What was learnt from
+        # actions is not: without the UID of an object that was created, the object would have no owner.
+        entry.tracker = stored.tracker
+        entry.resource_version = live.resource_version
+        entry.digest = stored.digest
+        entry.records.clear()
+        # Even an older generation: the API server may have been restored from a backup.
+        entry.framework = None
+        framework = entry.read(live)
+        if entry.tracker.status is not None and entry.outcomes:
+            entry.records.extend(fold(framework, entry.tracker, entry.outcomes, self._env()).records)
+        entry.persist_first = entry.tracker.urgency is not Urgency.NONE
+        entry.not_before = 0.0
+        return False
+
+    async def look(self, key: str, name: str, namespace: str) -> FrameworkRecord:
+        """A live read of the Framework.
+
+        Raises:
+            NotFound: there is none.
+            KubeError, Retry: no usable answer.
+        """
+        try:
+            return decode_framework(await self._client.get(FRAMEWORKS, name, namespace, owner=key))
+        except ObjectError as error:
+            raise Retry(f"cannot read the Framework: {error}") from error
+
+    def tell_all(self, key: str, entry: Entry, resource_version: str) -> None:
+        """Tell what is to be told: it is certain by now. ``resource_version``: of what snapshots show."""
+        records, entry.records = entry.records, []
+        self._narrator.tell(key, entry.uid, resource_version, records)
+
+
+def _resource_version(answer: bytes) -> str:
+    try:
+        version: Any = orjson.loads(answer)["metadata"]["resourceVersion"]
+        if isinstance(version, str):
+            return version
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise TransportError(f"the API server's answer is not an object: {answer[:100]!r}")

@@ -1,0 +1,210 @@
+"""A Framework that the controller cannot go on with is left alone by itself, says so, and comes back."""
+
+import asyncio
+import logging
+from typing import Any
+
+import orjson
+import pytest
+
+from frameworkcontroller.api.spec import FrameworkSpec, SpecError
+from frameworkcontroller.api.status import State
+from frameworkcontroller.app import Controller
+from frameworkcontroller.config import Config
+from frameworkcontroller.controller import ledger, sync
+from frameworkcontroller.controller.executor import FRAMEWORKS
+from frameworkcontroller.controller.quarantine import RETRY_SEC
+from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.machine.model import InvariantError, Plan
+from frameworkcontroller.machine.plan import plan
+from tests.integration.test_events import Story
+from tests.integration.test_guards import Send, StatusWrites, pod_uids
+from tests.support.clusters import Cluster
+from tests.support.frameworks import Frameworks, Json, condition, role
+
+
+@pytest.fixture
+async def frameworks(cluster: Cluster, pods: SimulatedRuntime, trap: "Trap", controller: Controller) -> Frameworks:
+    return Frameworks(await cluster.client(), cluster.namespace)
+
+
+class Trap:
+    """Plans of some Frameworks fail, in a way that nobody foresaw."""
+
+    def __init__(self) -> None:
+        self.errors: dict[str, Exception] = {}
+        self.plans = 0
+
+    def plan(self, subject: Any, *args: Any) -> Plan:
+        """In place of the machine's own."""
+        error = self.errors.get(subject.name)
+        if error is not None:
+            self.plans += 1
+            raise error
+        return plan(subject, *args)
+
+
+@pytest.fixture
+def trap(monkeypatch: pytest.MonkeyPatch) -> Trap:
+    trap = Trap()
+    monkeypatch.setattr(sync, "plan", trap.plan)
+    return trap
+
+
+def is_quarantined(status: Json) -> bool:
+    stalled = condition(status, "Stalled")
+    return stalled.get("status") == "True" and stalled["reason"] == "Quarantined"
+
+
+def without_conditions(status: Json) -> Json:
+    return {key: value for key, value in status.items() if key != "conditions"}
+
+
+@pytest.mark.parametrize("error", [InvariantError("two of the same"), ZeroDivisionError("division by zero")])
+async def test_it_is_told_everywhere_and_harms_nobody(
+    controller: Controller,
+    frameworks: Frameworks,
+    trap: Trap,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+) -> None:
+    caplog.set_level(logging.INFO)
+    await frameworks.create("f", role("a", 2))
+    before = await frameworks.until_running("f", 2)
+    trap.errors["f"] = error
+    await frameworks.set("f", taskRoles__0__taskNumber=3)
+    status = await frameworks.until("f", is_quarantined)
+    story = f"{type(error).__name__}: {error}"
+    assert story in condition(status, "Stalled")["message"]
+    assert without_conditions(status) == without_conditions(before)
+    event = await Story(frameworks).until(lambda event: event["reason"] == "Quarantined")
+    assert event["message"] == condition(status, "Stalled")["message"]
+    assert event["type"] == "Warning"
+    (line,) = [one for one in caplog.records if ": Quarantined: " in one.getMessage()]
+    assert line.exc_info is not None
+    assert line.exc_info[1] is error
+    assert controller.telemetry.census.quarantined == 1
+    # It rests, whatever happens to its Pods; others do not.
+    plans = trap.plans
+    await frameworks.delete_pod("f-a-0")
+    await frameworks.create("other", role("a", 1, simulate={"run-seconds": 0.2}))
+    await frameworks.until_state("other", "Completed")
+    assert trap.plans == plans
+    # A change of its spec has it tried again.
+    del trap.errors["f"]
+    await frameworks.set("f", taskRoles__0__taskNumber=1)
+    status = await frameworks.until("f", lambda status: condition(status, "Stalled").get("status") == "False")
+    assert pod_uids(status)[0] == pod_uids(before)[0]
+    over = await Story(frameworks).until(lambda event: event["reason"] == "Progressing")
+    assert over["message"] == "No longer stalled by Quarantined"
+    assert controller.telemetry.census.quarantined == 0
+
+
+async def test_it_is_tried_again_by_and_by_and_told_once(
+    cluster: Cluster, frameworks: Frameworks, trap: Trap, caplog: pytest.LogCaptureFixture
+) -> None:
+    if not cluster.embedded:
+        pytest.skip("takes an hour")
+    await frameworks.create("f", role("a", 1))
+    before = await frameworks.until_running("f", 1)
+    trap.errors["f"] = ZeroDivisionError("division by zero")
+    await frameworks.set("f", taskRoles__0__taskNumber=2)
+    await frameworks.until("f", is_quarantined)
+    version = (await frameworks.get("f"))["metadata"]["resourceVersion"]
+    await asyncio.sleep(RETRY_SEC * 5)
+    assert 4 <= trap.plans <= 7
+    assert len([line for line in caplog.messages if ": Quarantined: " in line]) == 1
+    assert (await frameworks.get("f"))["metadata"]["resourceVersion"] == version
+    # The Event shows that it goes on: else it would be forgotten after an hour.
+    event = await Story(frameworks).until(lambda event: event["reason"] == "Quarantined")
+    assert event["count"] == trap.plans
+    trap.errors.clear()
+    await asyncio.sleep(RETRY_SEC * 1.1)
+    status = await frameworks.until_running("f", 2)
+    assert pod_uids(status)[0] == pod_uids(before)[0]
+
+
+async def test_one_without_a_status_gets_one_that_says_so(frameworks: Frameworks, trap: Trap) -> None:
+    trap.errors["f"] = ZeroDivisionError("division by zero")
+    await frameworks.create("f", role("a", 2))
+    status = await frameworks.until("f", is_quarantined)
+    assert status["state"] == State.CREATION_PENDING
+    assert status["attemptStatus"]["taskRoleStatuses"] == []
+    trap.errors.clear()
+    await frameworks.set("f", description="try again")
+    await frameworks.until_running("f", 2)
+
+
+async def replace_status(frameworks: Frameworks, name: str, status: Json) -> None:
+    patch = orjson.dumps([{"op": "add", "path": "/status", "value": status}])
+    client, namespace = frameworks.client, frameworks.namespace
+    await client.patch(FRAMEWORKS, name, patch, namespace, content_type=JSON_PATCH, subresource="status")
+
+
+async def test_a_status_that_cannot_be_read_is_kept_and_gets_the_condition(
+    cluster: Cluster, pods: SimulatedRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    await frameworks.create("f", role("a", 1), executionType="Stop")
+    times = {"startTime": "2026-01-01T00:00:00Z", "transitionTime": "2026-01-01T00:00:00Z"}
+    retry = {"totalRetriedCount": 0, "accountableRetriedCount": 0, "retryDelaySec": None}
+    attempt = {"id": 0, "startTime": "2026-01-01T00:00:00Z", "instanceUID": None, "configMapName": "f-attempt"}
+    bad = {
+        **times,
+        "state": "AttemptRunning",
+        "retryPolicyStatus": retry,
+        "attemptStatus": {**attempt, "taskRoleStatuses": None, "taskRoleStatusesCompressed": "Zm9v"},
+    }
+    await replace_status(frameworks, "f", bad)
+    kept = await frameworks.status("f")
+    async with Controller(Config(), await cluster.connection(), wall=cluster.wall) as controller:
+        status = await frameworks.until("f", is_quarantined)
+        message = condition(status, "Stalled")["message"]
+        assert "status.attemptStatus.taskRoleStatusesCompressed: Not a gzipped file (b'fo')" in message
+        assert without_conditions(status) == without_conditions(kept)
+        assert controller.telemetry.census.quarantined == 1
+        await Story(frameworks).until(lambda event: event["reason"] == "Quarantined")
+        # Once somebody mends it, a change of the spec brings it back.
+        bad["attemptStatus"] = {**attempt, "taskRoleStatuses": []}
+        bad["state"] = "AttemptCreationPending"
+        await replace_status(frameworks, "f", bad)
+        await frameworks.set("f", description="mended")
+        await frameworks.until_state("f", "Completed")
+
+
+async def test_the_condition_goes_with_what_others_write_meanwhile(
+    cluster: Cluster, frameworks: Frameworks, trap: Trap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes = StatusWrites(monkeypatch, cluster.namespace)
+    await frameworks.create("f", role("a", 1))
+    await frameworks.until_running("f", 1)
+
+    async def annotate_first(send: Send) -> bytes:
+        body = orjson.dumps({"metadata": {"annotations": {"x": "y"}}})
+        await frameworks.client.patch(FRAMEWORKS, "f", body, frameworks.namespace, content_type=MERGE_PATCH)
+        return await send()
+
+    trap.errors["f"] = ZeroDivisionError("division by zero")
+    writes.once(lambda written: isinstance(written, list), annotate_first)
+    await frameworks.set("f", taskRoles__0__taskNumber=2)
+    await frameworks.until("f", is_quarantined)
+    assert writes.done
+    assert (await frameworks.get("f"))["metadata"]["annotations"]["x"] == "y"
+
+
+async def test_a_completed_framework_goes_after_its_retention_though_its_spec_cannot_be_run(
+    cluster: Cluster, pods: SimulatedRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
+        await frameworks.create("f", role("a", 1, simulate={"run-seconds": 0.1}))
+        await frameworks.until_state("f", "Completed")
+
+    def parse(_: Json) -> FrameworkSpec:
+        raise SpecError("spec: is of another age")
+
+    monkeypatch.setattr(ledger, "parse_spec", parse)
+    config = Config(framework_completed_retain_sec=5)
+    async with Controller(config, await cluster.connection(), wall=cluster.wall):
+        await frameworks.until_gone("f")
