@@ -1,7 +1,7 @@
 """Writes the programs of the examples anew into the ConfigMaps that hold copies of them. `make docs` runs it.
 
-A ConfigMap of an example may hold a program that lies beside the manifest as a file of its own, where it can be read,
-run and checked. A literal block `NAME: |` whose NAME is such a file is replaced by the file.
+A ConfigMap of an example may hold a program that lies beside the manifest, or in the folder above, as a file of its
+own, where it can be read, run and checked. A literal block `NAME: |` whose NAME is such a file is replaced by the file.
 """
 
 import re
@@ -22,7 +22,8 @@ def renewed(manifest: Path) -> str:
         skipped = None
         lines.append(line)
         block = re.fullmatch(r" +([\w.-]+): \|", line)
-        if block and (program := manifest.parent / block[1]).is_file():
+        programs = [folder / block[1] for folder in manifest.parents[:2]] if block else []
+        if program := next(filter(Path.is_file, programs), None):
             skipped = indent
             lines += [" " * (indent + 2) + own if own else "" for own in program.read_text().splitlines()]
     return "\n".join(lines) + "\n"

@@ -15,7 +15,7 @@ def test_the_walkthrough(tmp_path: Path) -> None:
     home.mkdir()
     scratch.mkdir()
     walked = subprocess.run(
-        # The Python of the tests, which has no PyTorch: whatever python3 is here, it may have one that takes seconds to load.
+        # The Python of the tests, which has no PyTorch: another may have one, and takes seconds to load it.
         [sys.executable, EXAMPLES / "training/elastic/walkthrough.py", sys.executable],
         cwd=tmp_path,
         env={"HOME": str(home), "TMPDIR": str(scratch), "PATH": os.environ["PATH"]},

@@ -103,6 +103,8 @@ ENDING: Final = {
     "batchstatefulfailed": "Failed",
     "batchwithservicesucceeded": "Succeeded",
     "serverworkers": "Succeeded",
+    "allreduce": "Succeeded",
+    "standalone": "Succeeded",
 }
 """Those that run to their end by themselves on any machine with sh and python3, and how they end."""
 
