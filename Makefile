@@ -55,6 +55,7 @@ docs: venv ## Write the generated pages of docs/ anew
 	$(BIN)/python scripts/events.py > docs/events.md
 	$(BIN)/python scripts/inline_programs.py
 	$(BIN)/python scripts/metrics.py > docs/metrics.md
+	$(BIN)/python scripts/dashboard.py > manifests/monitoring/dashboard.json
 
 images: ## Build both images with docker, podman or buildah
 	scripts/build-images
