@@ -51,7 +51,7 @@ def _text(value: float) -> str:
 
 async def _measure(options: argparse.Namespace, plane: ControlPlane) -> None:
     results = []
-    async with world(plane, {"largeFrameworkCompression": True, **dict(options.set)}) as here:
+    async with world(plane, {"largeFrameworkCompression": True, **dict(options.set)}, options.profile) as here:
         for name in options.scenarios or SCENARIOS:
             scenario = SCENARIOS[name]
             for size in options.sizes or getattr(scenario, options.size):
@@ -80,6 +80,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", metavar="N", help="these sizes instead")
     parser.add_argument("--rounds", type=int, default=3, help="default: 3")
     parser.add_argument("--cluster", choices=VERSIONS, default="1.36", help="control plane (default: 1.36)")
+    parser.add_argument("--profile", type=Path, metavar="FILE.svg", help="a flame graph by py-spy, which is on PATH")
     parser.add_argument("--json", type=Path, help="write every round's figures to this file")
     parser.add_argument(
         "--set",

@@ -157,10 +157,12 @@ class World:
         node: Child,
         null: Child,
         config: Mapping[str, Any],
+        profile: Path | None,
     ) -> None:
-        """``config``: of the controller."""
+        """``config``: of the controller. ``profile``: where py-spy is to write the last controller's flame graph."""
         self.plane = plane
         self._config = config
+        self._profile = profile
         self.client = client
         self.node = node
         self.null = null
@@ -215,12 +217,21 @@ class World:
                 env={**os.environ, "KUBECONFIG": str(self.plane.kubeconfig)},
             )
         running = Running(process, f"http://{address}/metrics", time.monotonic())
+        profiler: subprocess.Popen[bytes] | None = None
         try:
             if ready:
                 await self.synced()
+            if self._profile is not None:
+                style = "flamegraph" if self._profile.suffix == ".svg" else "raw"
+                profiler = subprocess.Popen(  # noqa: ASYNC220 - see above
+                    ["py-spy", "record", "-r", "200", "-f", style, "-o", str(self._profile), "-p", str(process.pid)],
+                    stdout=subprocess.DEVNULL,
+                )
             yield running
         finally:
             running.kill()
+            if profiler is not None:
+                profiler.wait()
             if os.environ.get("BENCH_LOGS"):
                 shutil.copy(log_file, os.environ["BENCH_LOGS"])
 
@@ -240,14 +251,14 @@ class World:
 
 
 @asynccontextmanager
-async def world(plane: ControlPlane, config: Mapping[str, Any]) -> AsyncIterator[World]:
+async def world(plane: ControlPlane, config: Mapping[str, Any], profile: Path | None = None) -> AsyncIterator[World]:
     """Start the processes, and end them."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         access = (plane.url, plane.token, str(plane.ca_file))
         node = await Child.start("benchmarks.node", str(plane.kubeconfig), *access)
         null = await Child.start("benchmarks.null_client", *access)
         async with KubeClient(await connect(kubeconfig=str(plane.kubeconfig), environ={})) as client:
-            here = World(plane, Path(folder), client, node, null, config)
+            here = World(plane, Path(folder), client, node, null, config, profile)
             observing = asyncio.create_task(here.observer.run())
             try:
                 # So that the node's Pods can name it.

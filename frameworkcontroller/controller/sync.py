@@ -40,7 +40,10 @@ _SLICE_MAX_SEC: Final = 5.0
 """Actions go on for this many times as long as a write of the status, during which they pause, takes."""
 
 RIDE_SEC: Final = 1.0
-"""For so long a step that the next one is expected to follow at once waits to be written together with that."""
+RIDE_FACTOR: Final = 10.0
+RIDE_MAX_SEC: Final = 10.0
+"""For so long a step that the next one is expected to follow at once waits to be written together with that: the
+slower the API server answers, the longer the next one takes to come."""
 
 _EARLY_SEC: Final = 0.001
 """By so much timers may ring early: what is due by that is due."""
@@ -181,7 +184,9 @@ class Syncer:
             return 0.0
         if entry.unwritten_since is None:
             entry.unwritten_since = self._clock()
-        ride = RIDE_SEC if urgency is Urgency.LATER else 0.0
+        ride = 0.0
+        if urgency is Urgency.LATER:
+            ride = min(RIDE_MAX_SEC, max(RIDE_SEC, RIDE_FACTOR * entry.write_sec))
         return max(entry.next_write, entry.unwritten_since + ride)
 
     def _is_outdated(self, framework: Framework) -> bool:

@@ -16,7 +16,8 @@
        └─ any other failure ──▶ Pausing ▶ Watching (same version)
 
 Three rules hold everywhere. In a row of failures, which only a watch that lasts can end, each kind is followed by a
-request at once at most one time, and the pauses double. The version only moves forward, unless the server insists (it
+request at once at most one time, and the pauses double; but a server that closes a watch which brought something new
+(as it does with one that is slower than what happens) is asked for the rest at once, every time. The version only moves forward, unless the server insists (it
 was restored from a backup). A throttling server's ``Retry-After`` is obeyed; a failing one's (such as "starting, come
 back in 10 s") no longer than the longest pause.
 
@@ -178,6 +179,7 @@ class WatchMachine:
         self._seen: set[str] = set()
         self._stale_lists = 0
         self._excused: set[Failure] = set()
+        self._brought_news = False
         self.state: State = Listing()
         self.synced = False
         """Whether a list has ever been completed."""
@@ -247,6 +249,7 @@ class WatchMachine:
         if resource_version != state.resource_version:
             self.state = Watching(resource_version)
             self._newest = resource_version
+            self._brought_news = True
         return True
 
     def on_failure(self, failure: Failure, *, retry_after: float | None = None, lived: float = 0.0) -> None:
@@ -257,6 +260,10 @@ class WatchMachine:
         if lived >= self._steady_seconds:
             self.failures = 0
             self._excused.clear()
+        brought_news, self._brought_news = self._brought_news, False
+        if failure is Failure.CLOSED and brought_news:
+            self.last_failure = failure
+            return
         then: Listing | Watching
         if isinstance(state, Watching):
             then = Listing() if failure in _NEEDS_LIST else state

@@ -101,6 +101,19 @@ def test_pauses_grow_to_five_seconds_and_a_lasting_watch_ends_the_row() -> None:
     assert machine.state == Watching("10")
 
 
+def test_a_watch_that_was_closed_but_brought_news_goes_on_at_once() -> None:
+    """A server closes watches that are slower than what happens; to wait then makes them slower still."""
+    machine = machine_watching()
+    for version in range(11, 20):
+        assert machine.on_event(str(version))
+        machine.on_failure(Failure.CLOSED, lived=0.1)
+        assert machine.state == Watching(str(version))
+    machine.on_failure(Failure.CLOSED, lived=0.1)
+    assert machine.state == Watching("19")
+    machine.on_failure(Failure.CLOSED, lived=0.1)
+    assert isinstance(machine.state, Pausing)
+
+
 def test_a_list_that_works_does_not_end_the_row() -> None:
     """A server that expires each version at once must not be listed in a tight circle."""
     machine = machine_watching()
