@@ -1,0 +1,76 @@
+"""The commands that the READMEs of examples have people type, on a local cluster with real processes, with kubectl."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.support.examples import EXAMPLES, ROOT
+from tests.support.fences import blocks
+from tests.support.kubectl import find_kubectl
+
+READMES = ("service", "startstop", "rescale")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Where people are: in the repository, as far as examples/ goes. A cluster runs, and kubectl finds it."""
+    kubectl = find_kubectl()
+    if isinstance(kubectl, str):
+        pytest.skip(kubectl)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/kubectl").symlink_to(kubectl)
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "examples").symlink_to(EXAMPLES)
+    command = [sys.executable, "-m", "frameworkcontroller", "local", "up"]
+    up = [*command, "--kubeconfig", str(tmp_path / "kubeconfig"), "--log-level", "error"]
+    with subprocess.Popen(up, cwd=ROOT, env=environment(tmp_path), stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert any("export KUBECONFIG" in line for line in process.stdout)
+            yield tmp_path
+        finally:
+            process.terminate()
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {
+        "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+        "HOME": str(folder),
+        "TMPDIR": str(folder / "tmp"),
+        "KUBECONFIG": str(folder / "kubeconfig"),
+    }
+
+
+def test_what_the_readmes_say_works(folder: Path) -> None:
+    """Each README from its top to its end, as one script that ends at the first error; all at once, to save time."""
+
+    def follow(name: str) -> str:
+        script = "".join(block.text for block in blocks(EXAMPLES / name / "README.md", "sh"))
+        assert script, name
+        ran = subprocess.run(
+            ["sh", "-eu", "-c", script],
+            cwd=folder,
+            env=environment(folder),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=150,
+            check=False,
+        )
+        assert ran.returncode == 0, f"{name}:\n{ran.stdout}"
+        return ran.stdout
+
+    with ThreadPoolExecutor(len(READMES)) as pool:
+        said = dict(zip(READMES, pool.map(follow, READMES), strict=True))
+    assert "1: attempt 1, AttemptRunning" in said["service"]
+    assert "StopFrameworkRequested" in said["service"]
+    assert "It is still the first attempt, and a-0 and a-1 never noticed.\nattempt 0, AttemptRunning" in said["rescale"]
+    archived = (folder / "poststop.archived.json").read_text()
+    assert "-210" in archived
+    assert "-220" in archived
