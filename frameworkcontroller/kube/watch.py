@@ -17,9 +17,9 @@
 
 Three rules hold everywhere. In a row of failures, which only a watch that lasts can end, each kind is followed by a
 request at once at most one time, and the pauses double; but a server that closes a watch which brought something new
-(as it does with one that is slower than what happens) is asked for the rest at once, every time. The version only moves forward, unless the server insists (it
-was restored from a backup). A throttling server's ``Retry-After`` is obeyed; a failing one's (such as "starting, come
-back in 10 s") no longer than the longest pause.
+(as it does with one that is slower than what happens) is asked for the rest at once, every time. The version only
+moves forward, unless the server insists (it was restored from a backup). A throttling server's ``Retry-After`` is
+obeyed; a failing one's (such as "starting, come back in 10 s") no longer than the longest pause.
 
 Lists are always consistent reads (no resourceVersion is asked for), also the first one: with ``resourceVersion=0`` the
 server may answer from a cache that is older than what this controller wrote, or acted on, before it was restarted, and
