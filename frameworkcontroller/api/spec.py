@@ -137,6 +137,7 @@ def _describe(detail: Any) -> str:
     if detail["type"] == "missing":
         return f"{path}: is required"
     if detail["type"] == "value_error":
-        return f"{path}: {detail['ctx']['error']}"
+        # Of the whole spec: it names the field itself.
+        return f"{path}.{detail['ctx']['error']}"
     value = repr(detail["input"])
     return f"{path}: {value if len(value) <= 80 else value[:77] + '...'}: {detail['msg']}"

@@ -89,6 +89,9 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
         """Virtual seconds since an arbitrary start."""
         return self._now
 
+    def _reach(self, moment: float) -> None:
+        self._now = max(self._now, moment)
+
     def wall(self) -> float:
         """Virtual seconds since the Unix epoch."""
         return EPOCH + (self._now - START)
@@ -268,13 +271,28 @@ class _Loopback:
 
 
 class _OrderedTimer(asyncio.TimerHandle):
-    """A timer that comes after those set earlier for the same instant."""
+    """A timer that comes after those set earlier for the same instant, and that never runs before its own."""
 
-    __slots__ = ("_order",)
+    __slots__ = ("_clock", "_order")
 
-    def __init__(self, order: int, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(
+        self,
+        order: int,
+        when: float,
+        callback: Callable[..., object],
+        args: Any,
+        loop: VirtualClockLoop,
+        context: contextvars.Context | None,
+    ) -> None:
+        super().__init__(when, callback, args, loop, context)
+        self._clock = loop
         self._order = order
+
+    def _run(self) -> None:
+        # The base class runs it up to its clock's resolution too early: code that then waits for the rest would do so
+        # for ever, where a real clock had gone on meanwhile.
+        self._clock._reach(self.when())
+        super()._run()
 
     def __lt__(self, other: asyncio.TimerHandle) -> bool:
         if isinstance(other, _OrderedTimer):

@@ -1,6 +1,7 @@
 """The virtual clock on which most tests run."""
 
 import asyncio
+import math
 import os
 import random
 import signal
@@ -40,6 +41,12 @@ async def test_timers_fire_in_order_each_at_its_own_time(clock: VirtualClockLoop
     await asyncio.sleep(3 * 86401)
     # Sorted by time, and those of one instant by when they were set.
     assert fired == sorted((START + delay, number) for number, delay in enumerate(due))
+
+
+async def test_a_wait_for_less_than_a_clock_can_tell_has_an_end(clock: VirtualClockLoop) -> None:
+    until = math.nextafter(clock.time(), math.inf)
+    await asyncio.sleep(until - clock.time())
+    assert clock.time() == until
 
 
 async def test_cancelled_timers_do_not_fire_and_do_not_stop_the_clock(clock: VirtualClockLoop) -> None:

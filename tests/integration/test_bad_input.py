@@ -1,0 +1,285 @@
+"""What no schema refuses ends in a completion status, or a condition, that names field and value; it harms nobody."""
+
+import logging
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import orjson
+import pytest
+
+from frameworkcontroller.api import names
+from frameworkcontroller.app import Controller
+from frameworkcontroller.config import Config
+from frameworkcontroller.controller.executor import FRAMEWORKS
+from frameworkcontroller.kube.client import JSON_PATCH
+from frameworkcontroller.kube.errors import Invalid
+from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from tests.support import original
+from tests.support.api import CRDS, Api, config_map, open_api
+from tests.support.api import pod as pod_of
+from tests.support.clusters import Cluster
+from tests.support.eventually import eventually
+from tests.support.frameworks import Frameworks, Json, condition, role, states, tasks
+
+MAIN: Final[Json] = {"name": "main", "image": "none"}
+GOOD: Final[Json] = {"containers": [MAIN]}
+
+UNKNOWN, PERMANENT = -310, -200
+"""PodCreationUnknownError, of a template that is no Pod at all; PodCreationPermanentError, of one that is invalid."""
+
+
+def container(**fields: Any) -> Json:
+    """A template with one container that has these fields besides the needed ones."""
+    return {"spec": {"containers": [{**MAIN, **fields}]}}
+
+
+def stolen() -> Json:
+    """A template that says that somebody else controls its Pods."""
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "mine", "uid": "u", "controller": True}
+    return {"metadata": {"ownerReferences": [owner]}, "spec": GOOD}
+
+
+BAD_TEMPLATES: Final[dict[str, tuple[Json, int, tuple[str, ...]]]] = {
+    # Wrong types; API servers differ in how they say so.
+    "metadata": ({"metadata": 5, "spec": GOOD}, UNKNOWN, ("ObjectMeta",)),
+    "labels": ({"metadata": {"labels": ["x"]}, "spec": GOOD}, UNKNOWN, ("abels",)),
+    "annotation": ({"metadata": {"annotations": {"x": 1}}, "spec": GOOD}, UNKNOWN, ("nnotations",)),
+    "spec": ({"spec": ["x"]}, UNKNOWN, ("Pod", "pec")),
+    "containers": ({"spec": {"containers": "none"}}, UNKNOWN, ("ontainers",)),
+    "container": ({"spec": {"containers": ["none"]}}, UNKNOWN, ("ontainers",)),
+    "env": (container(env="none"), UNKNOWN, ("Container", "nv")),
+    "fraction": ({"spec": {**GOOD, "terminationGracePeriodSeconds": 1.5}}, UNKNOWN, ("1.5",)),
+    "number": ({"spec": {**GOOD, "terminationGracePeriodSeconds": 10**19}}, UNKNOWN, ("erminationGracePeriodSeconds",)),
+    # What was replaced is text, always.
+    "port": (container(ports=[{"containerPort": "{{FC_TASK_INDEX}}"}]), UNKNOWN, ("ontainerPort",)),
+    # Wrong values, some of them only once placeholders are replaced.
+    "nothing": ({}, PERMANENT, ("spec.containers", "Required value")),
+    "policy": ({"spec": {**GOOD, "restartPolicy": "Sometimes"}}, PERMANENT, ("spec.restartPolicy", "Sometimes")),
+    "twice": ({"spec": {"containers": [MAIN, MAIN]}}, PERMANENT, ("spec.containers[1].name", "main")),
+    "placeholder": ({"spec": {**GOOD, "hostname": "{{FC_NO_SUCH}}"}}, PERMANENT, ("spec.hostname", "{{FC_NO_SUCH}}")),
+    "hostname": (
+        {"spec": {**GOOD, "hostname": "{{FC_POD_NAME}}." * 2}},
+        PERMANENT,
+        ("spec.hostname", "hostname-a-0.hostname-a-0."),
+    ),
+    "label": (
+        {"metadata": {"labels": {"x": "{{FC_POD_NAME}}" * 8}}, "spec": GOOD},
+        PERMANENT,
+        ("metadata.labels", "label-a-0" * 8),
+    ),
+    "labelkey": (
+        {"metadata": {"labels": {"{{FC_POD_NAME}}/": "x"}}, "spec": GOOD},
+        PERMANENT,
+        ("metadata.labels", "labelkey-a-0/"),
+    ),
+    "owner": (stolen(), PERMANENT, ("metadata.ownerReferences", "Only one reference can have Controller set to true")),
+}
+
+
+@pytest.fixture
+async def frameworks(cluster: Cluster, pods: SimulatedRuntime, controller: Controller) -> Frameworks:
+    return Frameworks(await cluster.client(), cluster.namespace)
+
+
+def completion(status: Json) -> Json:
+    """The completion status of the first Task of role a; empty while it has none."""
+    return tasks(status)[0]["attemptStatus"]["completionStatus"] or {}
+
+
+async def stalled(frameworks: Frameworks, name: str) -> Json:
+    """The condition, once it says that somebody has to help."""
+    status = await frameworks.until(name, lambda status: condition(status, "Stalled").get("status") == "True")
+    return condition(status, "Stalled")
+
+
+async def refused(caplog: pytest.LogCaptureFixture, key: str, field: str) -> None:
+    """Wait until the log says that the API server takes no status of that Framework, because of that field."""
+
+    # Old API servers leave out which of a list it is.
+    words = ("the API server refuses the status", "spec." + field.replace("[0]", ""))
+
+    async def probe() -> bool:
+        lines = [record.getMessage() for record in caplog.records if f"[{key}]" in record.getMessage()]
+        return any(all(word in line for word in words) for line in lines)
+
+    await eventually(probe)
+
+
+# --- templates ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_bad_template_completes_its_task_with_what_is_wrong(frameworks: Frameworks) -> None:
+    for name, (template, _, _) in BAD_TEMPLATES.items():
+        await frameworks.create(name, {"name": "a", "task": {"pod": template}}, role("good"))
+    for name, (_, code, words) in BAD_TEMPLATES.items():
+        status = await frameworks.until(name, lambda status: states(status) == ["Completed", "AttemptRunning"])
+        said = completion(status)
+        assert said["code"] == code, (name, said)
+        message = orjson.loads(said["diagnostics"].removeprefix("Failed to create Pod: "))["message"]
+        assert [word for word in words if word not in message] == [], (name, message)
+        assert condition(status, "Stalled") == {}, name
+
+
+async def test_what_is_odd_but_right_runs(frameworks: Frameworks) -> None:
+    templates: dict[str, Json] = {
+        # As long as names can be: 63 of the Framework, 63 of the role.
+        "f" * 63: {"spec": GOOD},
+        "unknown": {"spec": {**GOOD, "privileged": False, "neverheardof": {"{{FC_TASK_INDEX}}": None}}},
+        # Two keys that are one once they are replaced.
+        "keys": {"metadata": {"annotations": {"{{FC_TASK_INDEX}}": "x", "0": "x"}}, "spec": GOOD},
+        "env": container(env=[{"name": "FC_TASK_INDEX", "value": "mine"}]),
+        "marker": {"metadata": {"annotations": {"x": '@0-@1-index"\\{{FC_POD_NAME}}\u2028'}}, "spec": GOOD},
+        "named": {"metadata": {"name": "mine", "namespace": "others", "generateName": "mine-"}, "spec": GOOD},
+    }
+    for name, template in templates.items():
+        await frameworks.create(name, {"name": "r" * 63, "task": {"pod": template}})
+    for name in templates:
+        await frameworks.until_running(name, 1)
+    made = await frameworks.pods()
+    assert made.keys() == {f"{name}-{'r' * 63}-0" for name in templates}
+    annotations = made[f"marker-{'r' * 63}-0"]["metadata"]["annotations"]
+    assert annotations["x"] == f'@0-@1-index"\\marker-{"r" * 63}-0\u2028'
+
+
+async def test_what_the_api_server_gives_no_reason_of_its_own_for_stalls_until_it_is_mended(
+    frameworks: Frameworks,
+) -> None:
+    """A 500 may pass by itself, so it is no completion; that it has not is said, with what the API server says."""
+    long = "r" * 60
+    templates: dict[str, tuple[Json, str]] = {
+        "version": ({"metadata": {"resourceVersion": "5"}, "spec": GOOD}, "resourceVersion should not be set"),
+        # Half a megabyte, and two of them once the placeholders are replaced.
+        "huge": (container(args=["{{FC_POD_NAME}}" * 30_000]), "too large"),
+    }
+    for name, (template, _) in templates.items():
+        await frameworks.create(name, {"name": long, "task": {"pod": template}})
+    for name, (_, words) in templates.items():
+        said = await stalled(frameworks, name)
+        assert said["reason"] == "PodNotAnswered"
+        assert f"Cannot create Pod {name}-{long}-0: 500: " in said["message"]
+        assert words in said["message"]
+        await frameworks.set(name, taskRoles__0__task__pod={"spec": GOOD})
+        status = await frameworks.until_running(name, 1)
+        assert condition(status, "Stalled")["status"] == "False"
+
+
+# --- names that are taken -------------------------------------------------------------------------------------------
+
+
+async def test_names_that_other_controllers_use_are_theirs(frameworks: Frameworks) -> None:
+    client, namespace = frameworks.client, frameworks.namespace
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "pods-a", "uid": "set-uid", "controller": True}
+    theirs = {
+        "ConfigMap configs-attempt": await client.create(
+            CONFIGMAPS, orjson.dumps(config_map("configs-attempt")), namespace
+        ),
+        "Pod pods-a-0": await client.create(
+            PODS, orjson.dumps(pod_of("pods-a-0", ownerReferences=[owner], finalizers=["test/kept"])), namespace
+        ),
+    }
+    await frameworks.create("configs", role())
+    await frameworks.create("pods", role("a", 2))
+    for (what, body), who in zip(theirs.items(), ("that nobody controls", "that set-uid controls"), strict=True):
+        said = await stalled(frameworks, what.split()[1].split("-")[0])
+        assert said["reason"] == "NamingConflict"
+        uid = orjson.loads(body)["metadata"]["uid"]
+        assert f"{what} ({uid}) is there already, {who}" in said["message"]
+    await frameworks.until_running("pods", 1)
+    found = (await frameworks.pods())["pods-a-0"]["metadata"]
+    assert (found["uid"], found.get("labels")) == (orjson.loads(theirs["Pod pods-a-0"])["metadata"]["uid"], None)
+    await client.delete(CONFIGMAPS, "configs-attempt", namespace)
+    status = await frameworks.until_running("configs", 1)
+    assert condition(status, "Stalled")["status"] == "False"
+
+
+# --- specs ----------------------------------------------------------------------------------------------------------
+
+
+def with_role(**fields: Any) -> Json:
+    """A spec of one role."""
+    return {"taskRoles": [{"name": "a", "task": {"pod": {"spec": GOOD}}, **fields}]}
+
+
+OLD_SPECS: Final[dict[str, tuple[Json, str, str]]] = {
+    "policy": ({"retryPolicy": {"fancyRetryPolicy": "yes"}, **with_role()}, "retryPolicy.fancyRetryPolicy", "yes"),
+    "count": ({"retryPolicy": {"maxRetryCount": 2**31}, **with_role()}, "retryPolicy.maxRetryCount", "2147483648"),
+    "unnamed": ({"taskRoles": [{"task": {"pod": {"spec": GOOD}}}]}, "taskRoles[0].name", ""),
+    "twins": ({"taskRoles": with_role()["taskRoles"] * 2}, "taskRoles[1].name", "a"),
+    "text": (with_role(task={"pod": "none"}), "taskRoles[0].task.pod", "none"),
+    "wait": (
+        with_role(task={"pod": {"spec": GOOD}, "podGracefulDeletionTimeoutSec": "5"}),
+        "taskRoles[0].task.podGracefulDeletionTimeoutSec",
+        "5",
+    ),
+}
+"""What the original's CRD takes, and this project's does not: the field that is wrong, and its value."""
+
+
+@pytest.fixture
+async def loose(cluster: Cluster, pods: SimulatedRuntime) -> AsyncIterator[Api]:
+    """The API server with the original's CRD, which lets nearly everything pass; in the end it is ours again."""
+    async with open_api(cluster.kubeconfig, cluster.namespace) as api:
+        path = f"{CRDS}/{names.CRD_NAME}"
+        ours = (await api.get(path)).ok()["spec"]
+        try:
+            await original.install_crd(api)
+            yield api
+        finally:
+            there = (await api.get(path)).ok()
+            (await api.put(path, {**there, "spec": ours})).ok()
+
+
+async def test_a_spec_of_an_older_crd_says_what_is_wrong_until_it_is_mended(
+    cluster: Cluster, loose: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    for name, (spec, _, _) in OLD_SPECS.items():
+        (await loose.post(original.frameworks(loose), original.framework(name, **spec))).ok()
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
+        await frameworks.create("good", role())
+        await frameworks.until_running("good", 1)
+        for name, (_, field, value) in OLD_SPECS.items():
+            if cluster.name == "1.20" and name != "twins":
+                # It takes no status for an object whose spec it would not take now, so the log has to do.
+                await refused(caplog, f"{loose.namespace}/{name}", field)
+                continue
+            said = await stalled(frameworks, name)
+            assert said["reason"] == "InvalidSpec"
+            assert f"spec.{field}: " in said["message"], said["message"]
+            assert value in said["message"]
+        assert (await frameworks.pods()).keys() == {"good-a-0"}
+        for name in OLD_SPECS:
+            await frameworks.client.patch(
+                FRAMEWORKS,
+                name,
+                orjson.dumps([{"op": "replace", "path": "/spec", "value": with_role()}]),
+                frameworks.namespace,
+                content_type=JSON_PATCH,
+            )
+        for name in OLD_SPECS:
+            await frameworks.until_running(name, 1)
+
+
+async def test_an_execution_type_that_goes_back_changes_nothing(cluster: Cluster, frameworks: Frameworks) -> None:
+    await frameworks.create("f", role())
+    await frameworks.create("g", role())
+    for name in "fg":
+        await frameworks.until_running(name, 1)
+    await frameworks.set("f", executionType="Stop")
+    await frameworks.until_state("f", "Completed")
+    if cluster.evaluates_rules:
+        for name, value in (("f", "Start"), ("g", "Create")):
+            with pytest.raises(Invalid, match=r"spec\.executionType"):
+                await frameworks.set(name, executionType=value)
+        return
+    # An API server without rules lets it pass.
+    for name, value, state in (("f", "Start", "Completed"), ("g", "Create", "AttemptRunning")):
+        changed = await frameworks.set(name, executionType=value)
+        wanted = (changed["metadata"]["generation"], state)
+
+        def is_so(status: Json, wanted: tuple[int, str] = wanted) -> bool:
+            return (status["observedGeneration"], status["state"]) == wanted
+
+        await frameworks.until(name, is_so)
