@@ -57,6 +57,8 @@ class FrontDoor:
         )
         self._port = 0
         self.requests: list[Request] = []
+        self.refused: list[tuple[Request, int]] = []
+        """Those that were not answered with success, and the code."""
 
     @property
     def connection(self) -> Connection:
@@ -110,6 +112,7 @@ class FrontDoor:
         for rule in self._rules:
             answer = rule(request)
             if answer is not None:
+                self.refused.append((request, answer.status))
                 return answer
         headers = [(name, value) for name, value in incoming.headers.items() if name.lower() not in _HOP_BY_HOP]
         credentials = await self._upstream.headers()
@@ -121,6 +124,8 @@ class FrontDoor:
             timeout=aiohttp.ClientTimeout(total=None),
             allow_redirects=False,
         ) as answered:
+            if answered.status >= 400:
+                self.refused.append((request, answered.status))
             outgoing = web.StreamResponse(status=answered.status)
             for name, value in answered.headers.items():
                 if name.lower() not in _HOP_BY_HOP:

@@ -1,0 +1,300 @@
+"""The controller may do what it does, and nothing else: the rules that ship, compared with what it was seen to send.
+
+On the embedded cluster, which tells no users apart, its requests are recorded and compared with the rules, in both
+directions. On real ones it runs as a user who has exactly those rules.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import pytest
+import yaml
+
+from frameworkcontroller.app import Controller
+from frameworkcontroller.config import Config, LeaderElection
+from frameworkcontroller.controller.executor import FRAMEWORKS
+from frameworkcontroller.kube.client import MERGE_PATCH
+from frameworkcontroller.kube.crd import CrdError
+from frameworkcontroller.kube.errors import ApiError, NotFound
+from frameworkcontroller.kube.lease import Instant
+from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, LEASES, PODS, Resource
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from tests.support.clusters import Cluster, embedded_cluster, simulated_node
+from tests.support.eventually import eventually
+from tests.support.frameworks import Frameworks, Json, condition, policy, role
+from tests.support.frontdoor import FrontDoor, Request, front_door, refusal
+from tests.support.pods import pod_manifest
+from tests.support.realcluster import ROOT
+from tests.support.virtual_clock import VirtualClockLoop
+
+MANIFESTS: Final = ROOT / "manifests"
+CLUSTER_WIDE: Final = MANIFESTS / "base" / "rbac.yaml"
+ONE_NAMESPACE: Final = MANIFESTS / "overlays" / "single-namespace" / "role.yaml"
+
+Permission = tuple[str, str, str]
+"""Verb, API group, resource with subresource."""
+
+NOT_REQUESTS: Final[frozenset[Permission]] = frozenset(
+    {
+        # An admission plugin of API servers (OwnerReferencesPermissionEnforcement, always on in OpenShift) asks for
+        # these when a ConfigMap is created that blocks the deletion of its Framework, and a Pod that of its ConfigMap.
+        ("update", "frameworkcontroller.microsoft.com", "frameworks/finalizers"),
+        ("update", "", "configmaps/finalizers"),
+    }
+)
+
+# RBAC objects, to be made in tests only.
+ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
+ROLE_BINDINGS: Final = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+CLUSTER_ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+CLUSTER_ROLE_BINDINGS: Final = Resource(
+    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+)
+
+
+def documents(file: Path, kind: str) -> list[Json]:
+    return [item for item in yaml.safe_load_all(file.read_text()) if item["kind"] == kind]
+
+
+def rules(file: Path, kind: str) -> list[Json]:
+    return [rule for document in documents(file, kind) for rule in document["rules"]]
+
+
+def permissions(given: Iterable[Json]) -> set[Permission]:
+    return {
+        (verb, group, resource)
+        for rule in given
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+def used(requests: Iterable[Request]) -> set[Permission]:
+    return {(request.verb, request.group, request.resource) for request in requests if request.resource[0] != "/"}
+
+
+def config(cluster: Cluster, **more: Any) -> Config:
+    election = LeaderElection(
+        enabled=True,
+        lease_name="frameworkcontroller",
+        lease_namespace=cluster.namespace,
+        lease_duration_sec=3,
+        renew_deadline_sec=2,
+        retry_period_sec=1,
+    )
+    return Config(framework_completed_retain_sec=3, leader_election=election, **more)
+
+
+@asynccontextmanager
+async def running(cluster: Cluster, door: FrontDoor, settings: Config) -> AsyncIterator[Controller]:
+    """A controller that leads."""
+    loop = asyncio.get_running_loop()
+
+    def virtual() -> Instant:
+        return Instant(loop.time(), loop.time(), cluster.wall())
+
+    instant = virtual if cluster.embedded else Instant.now
+    async with Controller(settings, door.connection, wall=cluster.wall, instant=instant) as controller:
+
+        async def leads() -> bool:
+            return controller.leading
+
+        await eventually(leads)
+        yield controller
+
+
+async def everything(frameworks: Frameworks, door: FrontDoor) -> None:
+    """All that makes a controller send a request of each kind."""
+    client, namespace = frameworks.client, frameworks.namespace
+    # In the way of a Pod and of a ConfigMap: it looks at who that is.
+    in_the_way = pod_manifest(name="b-a-1", namespace=namespace)
+    await client.create(PODS, orjson.dumps(in_the_way), namespace)
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c-attempt"}}
+    await client.create(CONFIGMAPS, orjson.dumps(other), namespace)
+    failing = {"run-seconds": "0", "exit-code": "1"}
+    await frameworks.create("a", role(number=2))
+    await frameworks.create("b", role(number=2))
+    await frameworks.create("c", role())
+    # Fails twice in the same words, so that an Event is counted up.
+    await frameworks.create(
+        "d",
+        role(simulate=failing, frameworkAttemptCompletionPolicy=policy(1)),
+        retryPolicy={"maxRetryCount": 1},
+    )
+    await frameworks.until_running("a", 2)
+    # Somebody else's change of the Framework, which it finds out about by a live read.
+    note = orjson.dumps({"metadata": {"annotations": {"note": "x"}}})
+    await client.patch(FRAMEWORKS, "a", note, namespace, content_type=MERGE_PATCH)
+    await frameworks.set("a", taskRoles__0__taskNumber=1)
+    await frameworks.until("a", lambda status: len(status["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"]) == 1)
+    for name in ("b", "c"):
+        await frameworks.until(name, lambda status: condition(status, "Stalled").get("reason") == "NamingConflict")
+        await frameworks.set(name, executionType="Stop")
+    await frameworks.set("a", executionType="Stop")
+
+    async def gone() -> None:
+        items = orjson.loads(await client.list(FRAMEWORKS, namespace))["items"]
+        assert [item["metadata"]["name"] for item in items] == []
+
+    # Completed, retained for a moment, and deleted by the controller.
+    await eventually(gone, within=90, every=0.2)
+
+
+@pytest.fixture
+async def embedded(clock: VirtualClockLoop, tmp_path: Path) -> AsyncIterator[Cluster]:
+    """The embedded cluster, with a node."""
+    async with embedded_cluster(tmp_path) as cluster, simulated_node(cluster):
+        yield cluster
+
+
+@pytest.fixture
+async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> Frameworks:
+    return Frameworks(await cluster.client(), cluster.namespace)
+
+
+async def test_the_rules_are_what_it_uses(embedded: Cluster) -> None:
+    cluster = embedded
+    client = await cluster.client()
+    frameworks = Frameworks(client, cluster.namespace)
+    name = "frameworks.frameworkcontroller.microsoft.com"
+    await client.delete(CRDS, name)
+
+    async def gone() -> None:
+        with pytest.raises(NotFound):
+            await client.get(CRDS, name)
+
+    await eventually(gone)
+    async with front_door(await cluster.connection()) as door:
+        async with running(cluster, door, config(cluster)):
+            pass
+        # As an older release left it.
+        older = orjson.dumps([{"op": "remove", "path": "/spec/versions/0/additionalPrinterColumns"}])
+        await client.raw(
+            "PATCH", CRDS.path(name=name), body=older, headers={"Content-Type": "application/json-patch+json"}
+        )
+        async with running(cluster, door, config(cluster)):
+            await everything(frameworks, door)
+        everywhere = [request for request in door.requests if request.resource != "leases"]
+        leases = [request for request in door.requests if request.resource == "leases"]
+        assert permissions(rules(CLUSTER_WIDE, "ClusterRole")) - NOT_REQUESTS == used(everywhere)
+        assert permissions(rules(CLUSTER_WIDE, "Role")) == used(leases)
+        assert {request.namespace for request in leases} == {cluster.namespace}
+        # Everything it watches, it watches everywhere: that is what makes it a ClusterRole.
+        assert {request.namespace for request in door.requests if request.verb in ("list", "watch")} == {""}
+        # Rules that are bound to names cover the names that are used.
+        named = {
+            request.name
+            for request in door.requests
+            if request.resource in ("customresourcedefinitions", "leases") and request.name
+        }
+        assert named == {name, "frameworkcontroller"}
+
+
+async def test_in_one_namespace_roles_are_enough(embedded: Cluster) -> None:
+    cluster = embedded
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+
+    def forbid(request: Request) -> Any:
+        # As for somebody who has nothing but Roles in that namespace, not even a look at what is served.
+        if request.namespace != cluster.namespace:
+            return refusal(403, "Forbidden", f'User "controller" cannot {request.verb} {request.resource}')
+        return None
+
+    async with front_door(await cluster.connection()) as door:
+        with door.answering(forbid):
+            async with running(cluster, door, config(cluster, namespace=cluster.namespace)):
+                await everything(frameworks, door)
+        inside = [request for request in door.requests if request.namespace and request.resource != "leases"]
+        assert permissions(rules(ONE_NAMESPACE, "Role")) - NOT_REQUESTS == used(inside)
+        # What it tried beyond, once at the start: whether the definition is as it should be.
+        assert {request.resource for request in door.requests if not request.namespace} == {
+            "customresourcedefinitions",
+            "/apis/frameworkcontroller.microsoft.com/v1",
+        }
+
+
+def test_both_sets_of_rules_say_the_same() -> None:
+    definitions = {item for item in permissions(rules(CLUSTER_WIDE, "ClusterRole")) if item[1] == CRDS.group}
+    assert permissions(rules(CLUSTER_WIDE, "ClusterRole")) - definitions == permissions(rules(ONE_NAMESPACE, "Role"))
+
+
+async def test_without_leave_to_list_frameworks_it_says_what_is_missing(embedded: Cluster) -> None:
+    cluster = embedded
+
+    def forbid(request: Request) -> Any:
+        return refusal(403, "Forbidden", f'User "controller" cannot {request.verb} {request.resource}')
+
+    async with front_door(await cluster.connection()) as door:
+        wanted = r"cannot be listed: install its CRD, and permit its use: User"
+        with door.answering(forbid), pytest.raises(CrdError, match=wanted):
+            await Controller(Config(namespace=cluster.namespace), door.connection, wall=cluster.wall).run()
+
+
+# --- on real RBAC -----------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def granted(cluster: Cluster, *roles: Json) -> AsyncIterator[None]:
+    """Let the user `controller` do what these roles say, and nothing else; Roles are in the test's namespace."""
+    client = await cluster.client()
+    made: list[tuple[Resource, str, str | None]] = []
+    subjects = [{"kind": "User", "name": "controller", "apiGroup": "rbac.authorization.k8s.io"}]
+    for role_body in roles:
+        kind = role_body["kind"]
+        resource, bindings = (ROLES, ROLE_BINDINGS) if kind == "Role" else (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
+        namespace = cluster.namespace if kind == "Role" else None
+        name = f"{role_body['metadata']['name']}-{cluster.namespace}"
+        await client.create(resource, orjson.dumps({**role_body, "metadata": {"name": name}}), namespace)
+        binding = {
+            "apiVersion": bindings.api_version,
+            "kind": bindings.kind,
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": bindings.group, "kind": kind, "name": name},
+            "subjects": subjects,
+        }
+        await client.create(bindings, orjson.dumps(binding), namespace)
+        made += [(resource, name, namespace), (bindings, name, namespace)]
+    try:
+        await until_granted(cluster)
+        yield
+    finally:
+        for resource, name, namespace in made:
+            await client.delete(resource, name, namespace)
+
+
+async def until_granted(cluster: Cluster) -> None:
+    """Wait until the API server has taken in the roles."""
+    client = await cluster.client("controller")
+
+    async def probe() -> None:
+        try:
+            await client.list(FRAMEWORKS, cluster.namespace, limit=1)
+            await client.get(LEASES, "frameworkcontroller", cluster.namespace)
+        except NotFound:
+            pass
+        except ApiError as error:
+            raise AssertionError(str(error)) from error
+
+    await eventually(probe)
+
+
+@pytest.mark.parametrize("one_namespace", [False, True], ids=["cluster", "namespace"])
+async def test_it_runs_under_exactly_these_rules(cluster: Cluster, frameworks: Frameworks, one_namespace: bool) -> None:
+    if cluster.kubeconfig_of is None:
+        pytest.skip("this cluster lets everybody do everything")
+    lease_roles = documents(CLUSTER_WIDE, "Role")
+    if one_namespace:
+        roles, settings = documents(ONE_NAMESPACE, "Role"), config(cluster, namespace=cluster.namespace)
+    else:
+        roles, settings = documents(CLUSTER_WIDE, "ClusterRole"), config(cluster)
+    async with granted(cluster, *roles, *lease_roles), front_door(await cluster.connection("controller")) as door:
+        async with running(cluster, door, settings):
+            await everything(frameworks, door)
+        forbidden = {(request.verb, request.resource) for request, code in door.refused if code == 403}
+    # All that it tries beyond: to see whether the definition is as it should be. It goes on if Frameworks are served.
+    assert forbidden == ({("get", "customresourcedefinitions")} if one_namespace else set())
