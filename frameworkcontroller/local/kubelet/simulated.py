@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.local.kubelet.container import Termination
 from frameworkcontroller.local.kubelet.pod import Kind, PodRecord
 from frameworkcontroller.local.kubelet.runtime import RuntimeEvents
@@ -199,7 +200,7 @@ class SimulatedRuntime:
         tail_lines: int | None,  # noqa: ARG002
         since_seconds: float | None,  # noqa: ARG002
         limit_bytes: int | None,
-        timestamps: bool,  # noqa: ARG002
+        timestamps: bool,
         previous: bool,  # noqa: ARG002
     ) -> AsyncIterator[bytes]:
         """As `PodLogs`: one line that says that there is nothing to say. Raises LookupError."""
@@ -208,7 +209,8 @@ class SimulatedRuntime:
             raise LookupError(f'pod "{name}" has no containers here')
         if all(spec.name != container for spec in self._pods[uid].containers):
             raise LookupError(f"container {container} is not valid for pod {name}")
-        yield f"container {container} is simulated and prints nothing\n".encode()[:limit_bytes]
+        stamp = f"{format_time(int(self._wall()))} " if timestamps else ""
+        yield f"{stamp}container {container} is simulated and prints nothing\n".encode()[:limit_bytes]
 
     # --- inside -------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,57 @@
+"""The commands for people, run in the test's own process against its cluster."""
+
+import io
+from typing import NamedTuple
+
+from rich.console import Console
+
+from frameworkcontroller import process
+from frameworkcontroller.commands.arguments import build_plugin_parser
+from frameworkcontroller.commands.session import Session
+from frameworkcontroller.kube.client import KubeClient
+from tests.support.clusters import Cluster
+
+
+class Ended(NamedTuple):
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        """What it printed, line by line, without blanks at their ends."""
+        return [line.rstrip() for line in self.out.splitlines()]
+
+
+class Cli:
+    """Runs ``kubectl framework ARGUMENTS`` in the test's namespace, as if into a pipe."""
+
+    def __init__(self, cluster: Cluster, client: KubeClient, *, width: int = 200) -> None:
+        self._cluster = cluster
+        self._client = client
+        self._width = width
+
+    async def __call__(self, *arguments: str, namespace: str | None = None) -> Ended:
+        """Run it to its end, whatever that is."""
+        options = build_plugin_parser().parse_args(arguments)
+        out, err = io.StringIO(), io.StringIO()
+        session = Session(
+            self._client,
+            namespace or self._cluster.namespace,
+            Console(file=out, width=self._width, highlight=False),
+            Console(file=err, width=self._width, highlight=False),
+            self._cluster.wall,
+        )
+        try:
+            code = await options.work()(session, options)
+        except process.CommandError as error:
+            return Ended(error.code, out.getvalue(), err.getvalue() + str(error))
+        return Ended(code, out.getvalue(), err.getvalue())
+
+    async def ok(self, *arguments: str) -> list[str]:
+        """Run it, which must succeed and have nothing to remark; the lines that it prints."""
+        ended = await self(*arguments)
+        assert (ended.code, ended.err) == (0, ""), ended
+        return ended.lines
