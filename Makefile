@@ -52,6 +52,7 @@ format: venv ## Format the code and mend what lint can mend
 docs: venv ## Write the generated pages of docs/ anew
 	$(BIN)/python scripts/failure_codes.py > docs/failure-codes.md
 	$(BIN)/python scripts/states.py > docs/states.md
+	$(BIN)/python scripts/reference.py > docs/reference.md
 	$(BIN)/python scripts/events.py > docs/events.md
 	$(BIN)/python scripts/inline_programs.py
 	$(BIN)/python scripts/metrics.py > docs/metrics.md

@@ -1,12 +1,21 @@
 """The generated pages of docs/ say what the code and the shipped configuration say."""
 
 import importlib.util
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import orjson
 import pytest
+from pydantic import BaseModel
 
-from frameworkcontroller.api.completion import PREDEFINED
+from frameworkcontroller.api import names
+from frameworkcontroller.api.codec import encode_task
+from frameworkcontroller.api.completion import PREDEFINED, CompletionStatus, ContainerCompletion, PodCompletion
+from frameworkcontroller.api.status import TaskAttemptStatus, TaskStatus
+from frameworkcontroller.config import Config
 from frameworkcontroller.machine.reasons import ABOUT, Reason
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,10 +38,51 @@ def generator(name: str) -> ModuleType:
         ("states.md", "states"),
         ("events.md", "events"),
         ("metrics.md", "metrics"),
+        ("reference.md", "reference"),
     ],
 )
 def test_a_page_is_current(page: str, script: str) -> None:
     assert (ROOT / "docs" / page).read_text() == generator(script).document(), "run `make docs`"
+
+
+def test_every_field_of_a_task_is_explained() -> None:
+    def paths(value: Any, path: str) -> Iterator[str]:
+        for name, item in value.items():
+            # What has fields of its own and is always there needs no row.
+            if not isinstance(item, dict) or name in ("completionStatus", "pod"):
+                yield path + name
+            if isinstance(item, dict):
+                yield from paths(item, f"{path}{name}.")
+            elif isinstance(item, list) and isinstance(item[0], dict):
+                yield from paths(item[0], f"{path}{name}[].")
+
+    pod = PodCompletion("reason", "message", (ContainerCompletion("main", 1, "reason", "message", 9),))
+    completion = CompletionStatus(1, "Phrase", "Failed", ("Transient",), "diagnostics", pod=pod)
+    attempt = TaskAttemptStatus(0, 1, completion_status=completion)
+    task = orjson.loads(encode_task("f", "a", TaskStatus(0, "uid", 1, 1, attempt)))
+    assert list(generator("reference").TASK) == list(paths(task, ""))
+
+
+def test_every_name_that_pods_get_is_explained() -> None:
+    keys = [key for key, _, _ in generator("reference").KEYS]
+    assert sorted(keys) == sorted(
+        value for value in vars(names).values() if isinstance(value, str) and value.startswith("FC_")
+    )
+
+
+def test_every_key_of_the_configuration_is_in_its_table() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text()
+    rows = dict(re.findall(r"^\| `([^`]+)`[^|]* \| ([^|]*) \|", text, re.MULTILINE))
+    for field in Config.model_fields.values():
+        alias, value = str(field.alias), field.get_default(call_default_factory=True)
+        if isinstance(value, BaseModel):
+            assert any(row.startswith(f"{alias}.") for row in rows), alias
+        elif isinstance(value, bool):
+            assert rows[alias] == str(value).lower(), alias
+        elif isinstance(value, int | float):
+            assert rows[alias].split()[0] == f"{value:.0f}", alias
+        else:
+            assert alias in rows, alias
 
 
 def test_every_code_of_the_contract_is_explained() -> None:

@@ -1,0 +1,293 @@
+"""Prints docs/reference.md: spec and status of a Framework, from the CRD.
+
+Run as `.venv/bin/python scripts/reference.py > docs/reference.md`; a test says when that is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.codec import COMPRESSION_THRESHOLD_BYTES
+from frameworkcontroller.machine.reasons import ABOUT
+
+CRD: Final = Path(__file__).resolve().parents[1] / "crd" / "frameworks.yaml"
+
+HEAD: Final = f"""\
+# Reference
+
+The Framework API, `{names.API_VERSION}`, kind `{names.KIND}`. `kubectl explain framework.spec --recursive` says
+the same of a cluster's own CRD. More to look up: [completion codes](failure-codes.md), [states](states.md),
+[configuration](configuration.md), [events](events.md), [metrics](metrics.md).
+
+The name of a Framework matches `{names.NAME_PATTERN}`, and so does that of a TaskRole: a Pod is called
+FRAMEWORK-TASKROLE-INDEX, and clients split that name at its dashes.
+
+## spec
+
+Every field but the name of a TaskRole may be left out, or null; both mean the default.
+"""
+
+STATUS: Final = """
+## status
+
+Written by the controller alone. Times are in UTC, RFC 3339, to the second. A field that may be null is always there,
+and null while it has no value; what may be absent says so.
+"""
+
+TASK: Final[Mapping[str, tuple[str, str]]] = {
+    "index": ("integer", "From 0 on."),
+    "instanceUID": ("string", "Identifies this life of the Task: another one if a rescale has removed and added it."),
+    "startTime": ("time", "When the Task was added."),
+    "runTime": ("time, null", "When any of its attempts first ran."),
+    "completionTime": ("time, null", "When it completed for good."),
+    "transitionTime": ("time", "When its state last changed."),
+    "state": ("string", "As that of the Framework, with the Pod in place of the ConfigMap: see [states](states.md)."),
+    "deletionPending": (
+        "boolean",
+        "A rescale removes it: it counts for nothing any more, and goes once its Pod is gone.",
+    ),
+    "retryPolicyStatus.totalRetriedCount": ("integer", "How many retries were made, for whatever reason."),
+    "retryPolicyStatus.accountableRetriedCount": ("integer", "How many of them count against maxRetryCount."),
+    "retryPolicyStatus.retryDelaySec": ("integer, null", "Seconds until the next attempt, once a retry is decided."),
+    "attemptStatus.id": ("integer", "0 for the first attempt, and one more for each retry."),
+    "attemptStatus.startTime": ("time", "When the attempt began."),
+    "attemptStatus.runTime": ("time, null", "When its Pod first ran."),
+    "attemptStatus.completionTime": ("time, null", "When its Pod was gone."),
+    "attemptStatus.instanceUID": ("string, null", "Identifies the attempt for ever, as ID_PODUID."),
+    "attemptStatus.podName": ("string", "FRAMEWORK-TASKROLE-INDEX, the same for every attempt."),
+    "attemptStatus.podUID": ("string, null", "The UID of that Pod, once it is created."),
+    "attemptStatus.podNodeName": ("string, null", "Its node; empty once the Pod was seen without one."),
+    "attemptStatus.podIP": ("string, null", "Its address; likewise."),
+    "attemptStatus.podHostIP": ("string, null", "The address of its node; likewise."),
+    "attemptStatus.completionStatus": ("object, null", "How the attempt was completed; set once and never changed."),
+    "attemptStatus.completionStatus.code": ("integer", "See [completion codes](failure-codes.md)."),
+    "attemptStatus.completionStatus.phrase": ("string", "The same in one word."),
+    "attemptStatus.completionStatus.type.name": ("string", "Succeeded or Failed."),
+    "attemptStatus.completionStatus.type.attributes": (
+        "list of string, null",
+        "Transient, Permanent and Conflict, as far as known; null for a code whose podFailureSpec gives none.",
+    ),
+    "attemptStatus.completionStatus.diagnostics": ("string", "The details, for people and log collectors."),
+    "attemptStatus.completionStatus.pod": ("object, or absent", "What a failed Pod said of itself."),
+    "attemptStatus.completionStatus.pod.reason": ("string, or absent", "Of the Pod."),
+    "attemptStatus.completionStatus.pod.message": ("string, or absent", "Of the Pod."),
+    "attemptStatus.completionStatus.pod.containers": ("list, or absent", "Its containers, init containers first."),
+    "attemptStatus.completionStatus.pod.containers[].name": ("string", "Its name."),
+    "attemptStatus.completionStatus.pod.containers[].reason": ("string, or absent", "Why it ended."),
+    "attemptStatus.completionStatus.pod.containers[].message": (
+        "string, or absent",
+        "Its termination message, or log.",
+    ),
+    "attemptStatus.completionStatus.pod.containers[].signal": ("integer, or absent", "The signal that ended it."),
+    "attemptStatus.completionStatus.pod.containers[].code": ("integer", "Its exit code; 0 if it has not ended."),
+}
+"""The fields of a Task's status, of which the CRD has no schema."""
+
+TASKS: Final = f"""
+### One of taskStatuses
+
+With `largeFrameworkCompression: true`, `taskRoleStatuses` whose JSON has {COMPRESSION_THRESHOLD_BYTES:,} bytes or more
+is null, and `taskRoleStatusesCompressed` holds it, gzipped and in base64. Read the first unless it is null, else the
+second:
+
+    kubectl get framework NAME -o jsonpath='{{.status.attemptStatus.taskRoleStatusesCompressed}}' | base64 -d | gunzip
+"""
+
+CONDITIONS: Final = """
+## Conditions
+
+`kubectl wait --for=condition=Succeeded framework/NAME` and the like. They are computed from the rest of the status; no
+decision is ever taken by them.
+
+| type | True while |
+|---|---|
+"""
+
+CONDITION: Final[tuple[tuple[str, str], ...]] = (
+    ("`Running`", "the state is AttemptRunning"),
+    ("`Completed`", "the state is Completed"),
+    (
+        "`Succeeded`, `Failed`",
+        "the state is Completed, with that completion type; the reason is the completion phrase, the message its "
+        "diagnostics. Absent before",
+    ),
+    (
+        "`Stalled`",
+        "it waits for what only a person or another component can change; the message says what. Absent if that never "
+        "was so",
+    ),
+)
+
+OBJECTS: Final = f"""
+## What the controller creates
+
+An attempt of a Framework is a ConfigMap, `FRAMEWORK-attempt`, which the Framework owns and which has no data; an
+attempt of a Task is a Pod, `FRAMEWORK-TASKROLE-INDEX`, which the ConfigMap owns. Both bear the label
+`{names.FRAMEWORK_NAME}`, Pods `{names.TASKROLE_NAME}` and `{names.TASK_INDEX}` too. The ConfigMap's finalizer `{names.FOREGROUND_FINALIZER}` holds it
+until its last Pod is gone.
+
+Each of these is an annotation of the Pod, and in the environment of each of its containers, before what the template
+sets there; of the ConfigMap, those that say so.
+
+| name | value | ConfigMap |
+|---|---|---|
+"""
+
+KEYS: Final[tuple[tuple[str, str, bool], ...]] = (
+    (names.FRAMEWORK_NAMESPACE, "the namespace", True),
+    (names.FRAMEWORK_NAME, "the Framework's name", True),
+    (names.TASKROLE_NAME, "the TaskRole's name", False),
+    (names.TASK_INDEX, "the Task's index", False),
+    (names.CONFIGMAP_NAME, "the ConfigMap's name", True),
+    (names.POD_NAME, "the Pod's name", False),
+    (names.FRAMEWORK_UID, "the Framework's UID", True),
+    (names.FRAMEWORK_ATTEMPT_ID, "id of the attempt of the Framework", True),
+    (names.FRAMEWORK_ATTEMPT_INSTANCE_UID, "its instanceUID", False),
+    (names.CONFIGMAP_UID, "the ConfigMap's UID", False),
+    (names.TASKROLE_UID, "the TaskRole's instanceUID", False),
+    (names.TASK_UID, "the Task's instanceUID", False),
+    (names.TASK_ATTEMPT_ID, "id of the attempt of the Task", False),
+    (names.POD_UID, "the Pod's UID (environment only)", False),
+    (names.TASK_ATTEMPT_INSTANCE_UID, "the attempt's instanceUID (environment only)", False),
+)
+
+TEMPLATES: Final = """
+The rest of the Pod is the template of its TaskRole, untouched but for this:
+
+- its name and namespace are given, and an owner is added;
+- `{{FC_FRAMEWORK_NAMESPACE}}`, `{{FC_FRAMEWORK_NAME}}`, `{{FC_TASKROLE_NAME}}`, `{{FC_TASK_INDEX}}`,
+  `{{FC_CONFIGMAP_NAME}}` and `{{FC_POD_NAME}}` are replaced in every text, keys included; others stay;
+- a container's `terminationMessagePolicy`, if it has none, is `FallbackToLogsOnError`.
+
+## What becomes of bad input
+
+| what | where it shows |
+|---|---|
+"""
+
+BAD_INPUT: Final[tuple[tuple[str, str], ...]] = (
+    (
+        "a field of the spec is out of its bounds, or two TaskRoles have one name",
+        "the API server refuses it, and names field and value",
+    ),
+    (
+        "a template of a wrong type, or with a field that is invalid, be it only once placeholders are replaced",
+        "the Task completes with -310 or -200, and the API server's own words in the diagnostics",
+    ),
+    (
+        "a template that the API server answers with an error of its own (a Pod larger than it stores, say)",
+        "condition `Stalled`, reason `PodNotAnswered`; tried again with back-off",
+    ),
+    ("the name of a Pod or of the ConfigMap is taken by others", "`Stalled`, `NamingConflict`; theirs is not touched"),
+    (
+        "a spec that was stored before the CRD had these bounds",
+        "`Stalled`, `InvalidSpec`, and nothing is done until it is mended. An API server older than 1.30 takes no "
+        "status for such a Framework: there, the log alone says it",
+    ),
+    ("a spec nested more than 254 levels deep", "the log alone; nothing is done for that Framework"),
+    ("a status that does not fit into the API server", "`Stalled`, `StatusTooLarge`"),
+    ("a configuration that is wrong", "the controller does not start, and names file, line, key and value"),
+)
+
+
+def described(text: str) -> str:
+    """A description as one cell of a table."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def kind(schema: Mapping[str, Any]) -> str:
+    """What a field holds, in a few words."""
+    told = "time" if schema.get("format") == "date-time" else str(schema["type"])
+    if told == "array":
+        items = str(schema["items"]["type"])
+        told = "list" if items == "object" else f"list of {items}"
+    if "enum" in schema:
+        told = " or ".join(f"`{value}`" for value in schema["enum"])
+    return told + (", null" if schema.get("nullable") else "")
+
+
+def bounds(schema: Mapping[str, Any]) -> str:
+    """What values a field may have."""
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if high is not None and high != 2**31 - 1:
+        return f"{low} to {high}"
+    if low is not None:
+        return f"≥ {low}"
+    return f"`{schema['pattern']}`" if "pattern" in schema else ""
+
+
+def default(schema: Mapping[str, Any]) -> str:
+    """What holds when a field is left out."""
+    if "default" not in schema or schema["default"] in ({}, []):
+        return ""
+    value = schema["default"]
+    return str(value).lower() if isinstance(value, bool) else f"{value}"
+
+
+def rows(schema: Mapping[str, Any], path: str, *, of_spec: bool) -> Iterator[str]:
+    """A row of the table for each field within ``schema``."""
+    for name, field in schema.get("properties", {}).items():
+        where = f"{path}{name}"
+        columns = [f"`{where}`", kind(field)]
+        if of_spec:
+            columns += [bounds(field), "needed" if name in schema.get("required", ()) else default(field)]
+        yield f"| {' | '.join([*columns, described(field['description'])])} |"
+        inner = field.get("items", field)
+        yield from rows(inner, where + ("[]." if "items" in field else "."), of_spec=of_spec)
+
+
+def page() -> Iterator[str]:
+    """The lines of the page."""
+    version = yaml.safe_load(CRD.read_text())["spec"]["versions"][0]
+    root = version["schema"]["openAPIV3Schema"]["properties"]
+    yield HEAD
+    yield "| field | type | bounds | default | meaning |"
+    yield "|---|---|---|---|---|"
+    yield from rows(root["spec"], "", of_spec=True)
+    yield STATUS
+    yield "| field | type | meaning |"
+    yield "|---|---|---|"
+    yield from rows(root["status"], "", of_spec=False)
+    yield TASKS
+    yield "| field | type | meaning |"
+    yield "|---|---|---|"
+    for name, (type_name, meaning) in TASK.items():
+        yield f"| `{name}` | {type_name} | {meaning} |"
+    yield CONDITIONS.rstrip("\n")
+    yield from (f"| {what} | {meaning} |" for what, meaning in CONDITION)
+    yield ""
+    yield "Reasons of `Stalled`:"
+    yield ""
+    yield "| reason | what it waits for |"
+    yield "|---|---|"
+    for reason, about in ABOUT.items():
+        if about.stall:
+            yield f"| `{reason}` | {about.meaning} |"
+    yield ""
+    yield "## Columns of kubectl get"
+    yield ""
+    yield "| column | field | shows |"
+    yield "|---|---|---|"
+    for column in version["additionalPrinterColumns"]:
+        wide = " (`-o wide`)" if column.get("priority") else ""
+        shows = column.get("description", "How long ago it was created")
+        yield f"| {column['name'].upper()}{wide} | `{column['jsonPath'].removeprefix('.')}` | {shows} |"
+    yield OBJECTS.rstrip("\n")
+    for key, value, of_configmap in KEYS:
+        yield f"| `{key}` | {value} | {'yes' if of_configmap else ''} |"
+    yield TEMPLATES.rstrip("\n")
+    yield from (f"| {what} | {shows} |" for what, shows in BAD_INPUT)
+
+
+def document() -> str:
+    """The whole page."""
+    return "".join(f"{line}\n" for line in page())
+
+
+if __name__ == "__main__":
+    print(document(), end="")
