@@ -128,8 +128,8 @@ OBJECTS: Final = f"""
 
 An attempt of a Framework is a ConfigMap, `FRAMEWORK-attempt`, which the Framework owns and which has no data; an
 attempt of a Task is a Pod, `FRAMEWORK-TASKROLE-INDEX`, which the ConfigMap owns. Both bear the label
-`{names.FRAMEWORK_NAME}`, Pods `{names.TASKROLE_NAME}` and `{names.TASK_INDEX}` too. The ConfigMap's finalizer `{names.FOREGROUND_FINALIZER}` holds it
-until its last Pod is gone.
+`{names.FRAMEWORK_NAME}`, Pods `{names.TASKROLE_NAME}` and `{names.TASK_INDEX}` too. The ConfigMap's finalizer
+`{names.FOREGROUND_FINALIZER}` holds it until its last Pod is gone.
 
 Each of these is an annotation of the Pod, and in the environment of each of its containers, before what the template
 sets there; of the ConfigMap, those that say so.
