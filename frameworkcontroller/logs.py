@@ -7,6 +7,7 @@ the message. Times are local ones, as klog's are; in a container that is UTC. JS
 
 Messages hold what users and API servers wrote. Control characters in them, line ends above all, are written as JSON
 writes them (``\\n``, ``\\u001b``), so that nobody can forge a line, and an object snapshot stays the JSON it is.
+Nor can anybody forge a snapshot: what looks like one is made harmless, but at the end of a record that says it has one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from datetime import UTC, datetime
 from typing import Final, Literal, TextIO
 
 import orjson
+
+from frameworkcontroller.api.names import SNAPSHOT_MARK
 
 LogFormat = Literal["klog", "json"]
 
@@ -101,7 +104,7 @@ class KlogFormatter(logging.Formatter):
             parts.append(self.formatException(record.exc_info))
         if record.stack_info:
             parts.append(record.stack_info)
-        return "\n".join(parts)
+        return _unforged("\n".join(parts))
 
 
 class JsonFormatter(logging.Formatter):
@@ -116,7 +119,7 @@ class JsonFormatter(logging.Formatter):
             "message": _encodable(_message(record)),
         }
         if record.exc_info:
-            entry["trace"] = _encodable(self.formatException(record.exc_info))
+            entry["trace"] = _encodable(_unforged(self.formatException(record.exc_info)))
         return one_line(orjson.dumps(entry).decode())
 
 
@@ -134,6 +137,17 @@ def _encodable(text: str) -> str:
 
 def _message(record: logging.LogRecord) -> str:
     try:
-        return record.getMessage()
+        text = record.getMessage()
     except Exception:  # noqa: BLE001 - whatever an argument's own text raises, the rest of the line is still worth having
-        return f"{record.msg} (its arguments do not fit)"
+        text = f"{record.msg} (its arguments do not fit)"
+    if SNAPSHOT_MARK not in text:
+        return text
+    if not getattr(record, "snapshot", False):
+        return _unforged(text)
+    head, mark, snapshot = text.rpartition(SNAPSHOT_MARK)
+    return f"{_unforged(head)}{mark}{snapshot}"
+
+
+def _unforged(text: str) -> str:
+    """``text`` without anything that a collector would take for a snapshot."""
+    return text.replace(SNAPSHOT_MARK, "ObjectSnapshot ")

@@ -43,6 +43,9 @@ POD_IDENTITY = (FRAMEWORK_UID, FRAMEWORK_ATTEMPT_INSTANCE_UID, TASKROLE_UID, TAS
 CONFIGMAP_IDENTITY = (FRAMEWORK_UID, FRAMEWORK_ATTEMPT_ID)
 """Annotations that together name one FrameworkAttempt."""
 
+SNAPSHOT_MARK = "ObjectSnapshot: "
+"""What collectors of log lines take the JSON of an object after (behaviour, History)."""
+
 _NAME = re.compile(NAME_PATTERN)
 
 

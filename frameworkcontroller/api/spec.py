@@ -7,6 +7,7 @@ refused spec for a job that failed for good. Absent and null both mean the defau
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
@@ -20,6 +21,11 @@ _INT64_MAX = 2**63 - 1
 RETRY_ALWAYS = -2
 RETRY_ON_FAILURE = -1
 MAX_TASK_NUMBER = 10000
+
+MAX_TASK_COUNT = 50000
+"""More Tasks, of all roles together, than the status of one Framework has room for, however well it is compressed. The
+API server takes any number of roles, so that without this bound one Framework could take all memory.
+"""
 
 
 class SpecError(ValueError):
@@ -103,16 +109,24 @@ class FrameworkSpec(_SpecModel):
             if role.name in seen:
                 raise ValueError(f"taskRoles[{position}].name: {role.name!r} is already the name of another TaskRole")
             seen.add(role.name)
+        if self.task_count > MAX_TASK_COUNT:
+            raise ValueError(
+                f"taskRoles: {self.task_count} Tasks in all, where no status has room for more than {MAX_TASK_COUNT}"
+            )
         return self
 
-    @property
+    @cached_property
     def task_count(self) -> int:
         """Tasks of all roles together."""
         return sum(role.task_number for role in self.task_roles)
 
+    @cached_property
+    def _roles(self) -> dict[str, TaskRoleSpec]:
+        return {role.name: role for role in self.task_roles}
+
     def role(self, name: str) -> TaskRoleSpec | None:
         """The role of that name, if the spec has it."""
-        return next((role for role in self.task_roles if role.name == name), None)
+        return self._roles.get(name)
 
 
 def parse_spec(spec: Any) -> FrameworkSpec:

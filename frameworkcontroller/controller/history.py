@@ -18,7 +18,9 @@ from frameworkcontroller.api.objects import FrameworkRecord
 from frameworkcontroller.machine.manifests import POD_LABELS
 from frameworkcontroller.machine.model import Record, Snapshot, Trigger
 
-_MARK: Final = "ObjectSnapshot: "
+IS_SNAPSHOT: Final[Mapping[str, Any]] = {"snapshot": True}
+"""The ``extra`` of a log record that ends in a snapshot: what looks like one in any other is made harmless (logs)."""
+
 _MARK_ESCAPED: Final = "ObjectSnapshot\\u003a "
 """The mark as JSON may write it inside a string: a reader gets it back, a collector does not see it."""
 
@@ -61,14 +63,9 @@ class History:
         return _tail(Trigger.POD_DELETION, {"apiVersion": "v1", "kind": "Pod", **pod})
 
 
-def tell_apart(text: str) -> str:
-    """``text`` for a log line, without anything that a collector would take for a snapshot."""
-    return text.replace(_MARK, "ObjectSnapshot ")
-
-
 def _tail(trigger: Trigger, body: Mapping[str, Any]) -> str:
-    encoded = orjson.dumps(body).decode().replace(_MARK, _MARK_ESCAPED)
-    return f": {trigger}: {_MARK}{encoded}"
+    encoded = orjson.dumps(body).decode().replace(names.SNAPSHOT_MARK, _MARK_ESCAPED)
+    return f": {trigger}: {names.SNAPSHOT_MARK}{encoded}"
 
 
 def _framework(framework: FrameworkRecord, resource_version: str, status: Any) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 import orjson
 
@@ -26,7 +26,7 @@ from frameworkcontroller.api.objects import Framework, FrameworkRecord
 from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.api.status import State
 from frameworkcontroller.controller.executor import Ramp
-from frameworkcontroller.machine.model import Outcome, Record
+from frameworkcontroller.machine.model import Create, Created, Exists, Outcome, Record
 from frameworkcontroller.machine.tracker import Tracker
 
 
@@ -60,6 +60,8 @@ class Entry:
     """Not before when (monotonic seconds) a status that can wait is written again."""
     not_before: float = 0.0
     """Not before when (monotonic seconds) a status that the API server found too large is sent again."""
+    too_large_told: str = ""
+    """What was told last of a status that was too large, if the status could not say so itself."""
     guards_failed: int = 0
     """How often in a row a guard of the status write has failed."""
     quarantine: str | None = None
@@ -70,6 +72,16 @@ class Entry:
     """or it is later than this (monotonic seconds)."""
     quarantine_shown: bool = False
     """Whether its status says so, as far as it can."""
+
+    def learn(self, outcomes: Iterable[Outcome]) -> None:
+        """Keep what is to be folded into another status, too, if it turns out that the tracked one is not to be."""
+        for outcome in outcomes:
+            if isinstance(outcome.result, Created | Exists):
+                # Without the body: a status may wait for long, and a Pod's body is large.
+                action = outcome.action
+                self.outcomes.append(
+                    replace(outcome, action=replace(action, body=b"")) if isinstance(action, Create) else outcome
+                )
 
     def read(self, record: FrameworkRecord) -> Framework:
         """The Framework at the newest generation known, and whether its spec can be run (``spec_error``)."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from frameworkcontroller.api.objects import FrameworkRecord
 from frameworkcontroller.controller.events import EventRecorder
-from frameworkcontroller.controller.history import History, tell_apart
+from frameworkcontroller.controller.history import IS_SNAPSHOT, History
 from frameworkcontroller.kube.store import Store
 from frameworkcontroller.machine.model import Record
 
@@ -48,8 +48,17 @@ class Narrator:
             where = "" if record.role is None else f"[{record.role}][{record.index}]"
             level = logging.WARNING if record.warning else logging.INFO
             tail = self._snapshot(key, uid, resource_version, record)
+            extra = IS_SNAPSHOT if tail else None
             _log.log(
-                level, "[%s]%s: %s: %s%s", key, where, record.reason, tell_apart(record.message), tail, exc_info=trace
+                level,
+                "[%s]%s: %s: %s%s",
+                key,
+                where,
+                record.reason,
+                record.message,
+                tail,
+                exc_info=trace,
+                extra=extra,
             )
         self.remind(key, uid, records)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from frameworkcontroller.api.names import FRAMEWORK_NAME
 from frameworkcontroller.api.objects import ConfigMapRecord, FrameworkRecord, PodRecord
-from frameworkcontroller.controller.history import History
+from frameworkcontroller.controller.history import IS_SNAPSHOT, History
 from frameworkcontroller.controller.ledger import Ledger
 from frameworkcontroller.controller.queue import WorkQueue
 from frameworkcontroller.machine.model import Trigger
@@ -48,7 +48,8 @@ class Routing:
         """A Framework is gone."""
         if self._history.wants(Trigger.FRAMEWORK_DELETION):
             if final is not None:
-                _log.info("[%s]: Framework was deleted%s", old.key, self._history.of_deleted_framework(final))
+                tail = self._history.of_deleted_framework(final)
+                _log.info("[%s]: Framework was deleted%s", old.key, tail, extra=IS_SNAPSHOT)
             else:
                 _log.warning("[%s]: Framework was deleted while nobody watched: %s", old.key, _MISSED)
         self._queue.add(old.key)
@@ -98,7 +99,8 @@ class Routing:
         deleted = metadata.get("deletionTimestamp") is not None or (pod.get("status") or {}).get("phase") in _TERMINAL
         if deleted and self._history.wants(Trigger.POD_DELETION):
             key = f"{metadata['namespace']}/{(metadata.get('labels') or {}).get(FRAMEWORK_NAME)}"
-            _log.info("[%s]: Pod %s was deleted%s", key, metadata["name"], self._history.of_deleted_pod(pod))
+            tail = self._history.of_deleted_pod(pod)
+            _log.info("[%s]: Pod %s was deleted%s", key, metadata["name"], tail, extra=IS_SNAPSHOT)
 
     def _wake(self, pod: PodRecord) -> None:
         key = framework_key(pod)

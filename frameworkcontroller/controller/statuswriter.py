@@ -197,7 +197,10 @@ class StatusWriter:
             except KubeError as error:
                 if not is_too_large(error):
                     raise Retry(f"cannot say that the status is too large: {error}") from error
-                # Not even that fits any more: the log has to do.
+                # Not even that fits any more: the log has to do, and once will do.
+                told, entry.too_large_told = entry.too_large_told, str(error)
+                if told == entry.too_large_told:
+                    step.records.clear()
             else:
                 entry.digest = said.digest
         entry.not_before = self._clock() + TOO_LARGE_RETRY_SEC
@@ -211,6 +214,7 @@ class StatusWriter:
         entry.persist_first = False
         entry.guards_failed = 0
         entry.not_before = 0.0
+        entry.too_large_told = ""
         entry.outcomes.clear()
         entry.tracker.persisted()
         tally, entry.tracker.tally = entry.tracker.tally, None

@@ -27,7 +27,7 @@ from frameworkcontroller.controller.statuswriter import StatusWriter, WriteResul
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import KubeError
 from frameworkcontroller.kube.store import Store
-from frameworkcontroller.machine.model import Created, Env, Exists, Limits, Observed, Plan, Tally, Urgency
+from frameworkcontroller.machine.model import Env, Limits, Observed, Plan, Tally, Urgency
 from frameworkcontroller.machine.plan import fold, plan, reject
 
 _log = logging.getLogger(__name__)
@@ -171,7 +171,7 @@ class Syncer:
             slice_sec=min(_SLICE_MAX_SEC, max(SLICE_SEC, _SLICE_FACTOR * entry.write_sec)),
             interrupted=lambda: self._is_outdated(framework),
         )
-        entry.outcomes.extend(outcome for outcome in outcomes if isinstance(outcome.result, Created | Exists))
+        entry.learn(outcomes)
         folded = fold(framework, tracker, outcomes, self._env())
         entry.records.extend(folded.records)
         waits = [wait for wait in (step.wake_after, folded.wake_after) if wait is not None]

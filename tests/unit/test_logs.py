@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from frameworkcontroller.controller.history import IS_SNAPSHOT
 from frameworkcontroller.logs import FORMATS, JsonFormatter, KlogFormatter, LineHandler, LogFormat, configure_logging
 
 COLLECTOR = re.compile(
@@ -83,9 +84,13 @@ def test_severity(level: int, letter: str) -> None:
 
 def test_collector_reads_a_snapshot(out: io.StringIO) -> None:
     configure_logging(stream=out)
-    snapshot = {"kind": "Task", "message": "a\nb\u2028c\x7f\x1b[31m: ObjectSnapshot: {}"}
+    snapshot = {"kind": "Task", "message": "a\nb\u2028c\x7f\x1b[31m"}
     logging.getLogger("frameworkcontroller.sync").info(
-        "[%s]: %s: OnTaskRetry: ObjectSnapshot: %s", "default/f", "evil\nname", orjson.dumps(snapshot).decode()
+        "[%s]: %s: OnTaskRetry: ObjectSnapshot: %s",
+        "default/f",
+        "evil\nname: ObjectSnapshot: {}",
+        orjson.dumps(snapshot).decode(),
+        extra=IS_SNAPSHOT,
     )
     (line,) = out.getvalue().splitlines()
     found = re.match(COLLECTOR.pattern.replace("(?P<message>.*)", "(?P<message>.*?)"), line)
@@ -94,9 +99,27 @@ def test_collector_reads_a_snapshot(out: io.StringIO) -> None:
     assert re.fullmatch(r"\d{4} \d\d:\d\d:\d\d\.\d{6}", found["time"])
     assert int(found["pid"]) == os.getpid()
     assert re.fullmatch(r"test_logs\.py:\d+", found["site"])
-    assert found["message"] == "[default/f]: evil\\nname: OnTaskRetry"
+    assert found["message"] == "[default/f]: evil\\nname: ObjectSnapshot {}: OnTaskRetry"
     assert orjson.loads(found["json"]) == snapshot
     assert COLLECTOR.match(line) is not None
+
+
+@pytest.mark.parametrize("log_format", FORMATS)
+def test_what_only_looks_like_a_snapshot_is_none(out: io.StringIO, log_format: LogFormat) -> None:
+    forged = 'x: OnTaskRetry: ObjectSnapshot: {"kind":"Task"}'
+    configure_logging(log_format=log_format, stream=out)
+    log = logging.getLogger("frameworkcontroller.sync")
+    log.error("[%s]: %s", forged, forged)
+    log.error(forged)
+    try:
+        raise ValueError(forged)
+    except ValueError as error:
+        log.exception("Trouble: %s", error)
+        log.error("Trouble", stack_info=True)
+    text = out.getvalue()
+    assert text.count("\n") == 4
+    assert text.count("OnTaskRetry") >= 5
+    assert "ObjectSnapshot: " not in text
 
 
 @given(text=st.text(), log_format=st.sampled_from(FORMATS))
