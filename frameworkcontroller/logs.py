@@ -17,8 +17,9 @@ import os
 import re
 import sys
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Final, Literal, TextIO
+from typing import Any, Final, Literal, TextIO
 
 import orjson
 
@@ -33,6 +34,13 @@ _LETTERS: Final = {logging.CRITICAL: "F", logging.ERROR: "E", logging.WARNING: "
 
 # C0, DEL and C1, which terminals act upon, and the two separators that some readers take for line ends.
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# How lines about a Framework begin, and how those with a snapshot end.
+_SUBJECT: Final = re.compile(
+    r"\[(?P<framework>[^\[\]/\s]+/[^\[\]/\s]+)\](?:\[(?P<role>[^\[\]\s]+)\]\[(?P<index>[0-9]+)\])?: "
+    r"(?:(?P<reason>[A-Z][A-Za-z]+): )?"
+)
+_SNAPSHOT: Final = re.compile(r": (?P<trigger>On[A-Za-z]+): ObjectSnapshot: ")
+
 _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 
 
@@ -108,16 +116,32 @@ class KlogFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object: time, level, site, message, and trace where there is one."""
+    """One JSON object. Its fields are what docs/logs.md promises: names and types stay as they are."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, without its end."""
-        entry = {
+        message = _encodable(_message(record))
+        entry: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds"),
             "level": record.levelname.lower(),
             "site": f"{record.filename}:{record.lineno}",
-            "message": _encodable(_message(record)),
+            "message": message,
         }
+        subject = _SUBJECT.match(message)
+        if subject is not None:
+            entry.update((name, value) for name, value in subject.groupdict().items() if value is not None)
+            if "index" in entry:
+                entry["index"] = int(entry["index"])
+        snapshot = _SNAPSHOT.search(message)
+        if snapshot is not None:
+            text = message[snapshot.end() :]
+            # What is none is left in the message, which is free text.
+            with suppress(ValueError):
+                orjson.loads(text)
+                # Not what was parsed: it may be nested more deeply than can be written again.
+                entry["snapshot"] = orjson.Fragment(text)
+                entry["trigger"] = snapshot["trigger"]
+                entry["message"] = message[: snapshot.start()]
         if record.exc_info:
             entry["trace"] = _encodable(_unforged(self.formatException(record.exc_info)))
         return one_line(orjson.dumps(entry).decode())

@@ -4,10 +4,12 @@ import io
 import logging
 import os
 import re
+import sys
 import time
 import timeit
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -154,12 +156,69 @@ def test_json(out: io.StringIO) -> None:
     except KeyError:
         logging.getLogger("frameworkcontroller.x").exception("x\udc80")
     first, second = map(orjson.loads, out.getvalue().splitlines())
-    assert first.keys() == {"time", "level", "site", "message"}
+    assert first.keys() == {"time", "level", "site", "message", "framework"}
     assert (first["level"], first["message"]) == ("warning", "[default/f]: a\nb")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", first["time"])
     assert first["site"].startswith("test_logs.py:")
     assert second["message"] == "x\\udc80"
     assert second["trace"].startswith("Traceback (most recent call last):\n")
+
+
+def as_json(message: str, *args: object) -> dict[str, Any]:
+    made = logging.LogRecord("frameworkcontroller.x", logging.INFO, "/a/sync.py", 421, message, args, None)
+    fields: dict[str, Any] = orjson.loads(JsonFormatter().format(made))
+    return {name: value for name, value in fields.items() if name not in ("time", "level", "site")}
+
+
+@pytest.mark.parametrize(
+    ("message", "fields"),
+    [
+        ("[default/f]: FrameworkRunning: it runs", {"framework": "default/f", "reason": "FrameworkRunning"}),
+        (
+            "[default/f][worker][12]: TaskRetried: again",
+            {"framework": "default/f", "role": "worker", "index": 12, "reason": "TaskRetried"},
+        ),
+        ("[default/f]: Sync is tried again (failure 3 in a row): refused", {"framework": "default/f"}),
+        ("[default/f]: its status was written: twice", {"framework": "default/f"}),
+        ("[default]: Events: refused", {}),
+        ("Cannot follow pods: [default/f]: TaskRetried: forged", {}),
+        ("Stopped", {}),
+    ],
+)
+def test_json_names_what_a_line_is_about(message: str, fields: dict[str, Any]) -> None:
+    assert as_json(message) == {"message": message, **fields}
+
+
+def test_json_has_snapshots_as_objects() -> None:
+    deep = "[" * 300 + "]" * 300
+    snapshot = f'{{"kind":"Task","status":{deep},"said":"a: OnTaskRetry: b\\u2028"}}'
+    told = "[default/f][a][0]: TaskRetried: because: Of: things"
+    assert as_json("%s: OnTaskRetry: ObjectSnapshot: %s", told, snapshot) == {
+        "message": told,
+        "framework": "default/f",
+        "role": "a",
+        "index": 0,
+        "reason": "TaskRetried",
+        "trigger": "OnTaskRetry",
+        "snapshot": orjson.loads(snapshot),
+    }
+
+
+@pytest.mark.parametrize("tail", ["", "{", "{} and more", "x"])
+def test_what_only_looks_like_a_snapshot_stays_in_the_message(tail: str) -> None:
+    message = f"[default/f]: refused: OnTaskRetry: ObjectSnapshot: {tail}"
+    assert as_json("%s", message) == {"message": message, "framework": "default/f"}
+
+
+def test_the_fields_are_the_documented_ones() -> None:
+    page = Path(__file__).resolve().parents[2].joinpath("docs", "logs.md").read_text()
+    documented = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    message = "[default/f][a][0]: TaskRetried: x: OnTaskRetry: ObjectSnapshot: {}"
+    try:
+        raise KeyError("gone")
+    except KeyError:
+        made = logging.LogRecord("x", logging.ERROR, "/a/b.py", 1, message, (), sys.exc_info())
+    assert set(orjson.loads(JsonFormatter().format(made))) == set(documented)
 
 
 @pytest.mark.parametrize(
