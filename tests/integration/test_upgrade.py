@@ -16,7 +16,9 @@ from tests.support.api import CRDS, Api, open_api
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, states, tasks
+from tests.support.kubectl import Kubectl
 from tests.support.original import Running
+from tests.support.realcluster import CRD
 
 POD: Final = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none"}]}
 ROLE: Final = {"name": "a", "taskNumber": 3, "task": {"retryPolicy": {"maxRetryCount": 2}, "pod": {"spec": POD}}}
@@ -196,6 +198,22 @@ async def test_frameworks_that_are_not_running_change_hands(cluster: Cluster, po
             kept(after[name]["status"], before)
         assert condition(after["done"]["status"], "Failed")["reason"] == FAILED["phrase"]
         assert (await objects(api, "pods"))["started-a-0"] == made["started-a-0"]
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+async def test_the_crd_can_be_applied_over_that_of_the_original(
+    cluster: Cluster, api: Api, kubectl: Kubectl, version: str
+) -> None:
+    if version == "v1beta1" and cluster.name != "1.20":
+        pytest.skip("only old API servers have CRDs of v1beta1")
+    await original.install_crd(api, version)
+    # An API server older than CEL does not tell kubectl of the rule, and kubectl then calls it an unknown field.
+    options = ["--validate=false"] if cluster.name == "1.20" else []
+    await kubectl.ok("apply", *options, "-f", str(CRD))
+    crd = (await api.get(f"{CRDS}/{names.CRD_NAME}")).ok()
+    async with takeover(cluster):
+        again = (await api.get(f"{CRDS}/{names.CRD_NAME}")).ok()
+        assert again["spec"] == crd["spec"]
 
 
 async def test_a_status_that_is_sent_with_the_object_counts_no_more(cluster: Cluster, api: Api) -> None:
