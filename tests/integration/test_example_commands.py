@@ -1,4 +1,4 @@
-"""The commands that the READMEs of examples have people type, on a local cluster with real processes, with kubectl."""
+"""The commands that manual and examples have people type, on a local cluster with real processes, with kubectl."""
 
 import os
 import subprocess
@@ -13,7 +13,10 @@ from tests.support.examples import EXAMPLES, ROOT
 from tests.support.fences import blocks
 from tests.support.kubectl import find_kubectl
 
-READMES = ("service", "startstop", "rescale")
+PAGES = {
+    "manual": ROOT / "docs/manual.md",
+    **{name: EXAMPLES / name / "README.md" for name in ("service", "startstop", "rescale")},
+}
 
 
 @pytest.fixture
@@ -47,11 +50,11 @@ def environment(folder: Path) -> dict[str, str]:
     }
 
 
-def test_what_the_readmes_say_works(folder: Path) -> None:
-    """Each README from its top to its end, as one script that ends at the first error; all at once, to save time."""
+def test_what_the_pages_say_works(folder: Path) -> None:
+    """Each page from its top to its end, as one script that ends at the first error; all at once, to save time."""
 
     def follow(name: str) -> str:
-        script = "".join(block.text for block in blocks(EXAMPLES / name / "README.md", "sh"))
+        script = "".join(block.text for block in blocks(PAGES[name], "sh"))
         assert script, name
         ran = subprocess.run(
             ["sh", "-eu", "-c", script],
@@ -66,8 +69,9 @@ def test_what_the_readmes_say_works(folder: Path) -> None:
         assert ran.returncode == 0, f"{name}:\n{ran.stdout}"
         return ran.stdout
 
-    with ThreadPoolExecutor(len(READMES)) as pool:
-        said = dict(zip(READMES, pool.map(follow, READMES), strict=True))
+    with ThreadPoolExecutor(len(PAGES)) as pool:
+        said = dict(zip(PAGES, pool.map(follow, PAGES), strict=True))
+    assert '"phrase":"Succeeded"' in said["manual"]
     assert "1: attempt 1, AttemptRunning" in said["service"]
     assert "StopFrameworkRequested" in said["service"]
     assert "It is still the first attempt, and a-0 and a-1 never noticed.\nattempt 0, AttemptRunning" in said["rescale"]

@@ -16,11 +16,11 @@ from frameworkcontroller.api import names
 from frameworkcontroller.app import Controller
 from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.errors import ApiError
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, SERVICEACCOUNTS, SERVICES, Resource
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.kubelet.simulation import PREFIX
 from tests.support.clusters import Cluster
+from tests.support.dryrun import dry_run
 from tests.support.examples import EXAMPLES, ROOT, example_files, find, framework_of, objects, pods_of
 from tests.support.frameworks import Frameworks, codes, tasks
 
@@ -182,33 +182,6 @@ async def test_every_api_server_takes_every_example(cluster: Cluster) -> None:
         for pod in pods_of(framework_of(path), cluster.namespace):
             wrong += [f"{path}: Pod {pod['metadata']['name']}: {error}" for error in await create(PODS, pod)]
     assert wrong == []
-
-
-async def dry_run(client: KubeClient, namespace: str, resource: Resource, body: Json) -> list[str]:
-    """What the API server has against it; a field of which it keeps nothing is one that it does not know."""
-    query = {"dryRun": "All", "fieldValidation": "Strict"}
-    try:
-        answer = await client.raw("POST", resource.path(namespace), body=orjson.dumps(body), query=query)
-    except ApiError as error:
-        return [error.message]
-    return list(lost(body, orjson.loads(answer)))
-
-
-def lost(sent: Any, kept: Any, where: str = "") -> list[str]:
-    """Fields and items that were sent and are not kept."""
-    if isinstance(sent, dict) and isinstance(kept, dict):
-        return [
-            line
-            for key, value in sent.items()
-            # A null is nothing to keep.
-            if value is not None
-            for line in (lost(value, kept[key], f"{where}.{key}") if key in kept else [f"{where}.{key} was dropped"])
-        ]
-    if isinstance(sent, list) and isinstance(kept, list):
-        if len(kept) < len(sent):
-            return [f"{where} has {len(kept)} items for {len(sent)}"]
-        return [line for number, item in enumerate(sent) for line in lost(item, kept[number], f"{where}[{number}]")]
-    return []
 
 
 def test_those_that_end_do_so_as_people_run_them(tmp_path: Path) -> None:

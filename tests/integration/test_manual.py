@@ -1,0 +1,193 @@
+"""What the pages show is so: every row of the manual's tables that says "tried", and every YAML block of any page."""
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+import yaml
+
+from frameworkcontroller.api.names import API_VERSION, KIND
+from frameworkcontroller.api.spec import parse_spec
+from frameworkcontroller.app import Controller
+from frameworkcontroller.config import load_config, shipped_config
+from frameworkcontroller.controller.executor import FRAMEWORKS
+from frameworkcontroller.kube.resources import PODS
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from tests.support import clusters
+from tests.support.clusters import Cluster
+from tests.support.dryrun import dry_run
+from tests.support.examples import EXAMPLES, ROOT, Json, pods_of
+from tests.support.fences import Block, blocks
+from tests.support.frameworks import Frameworks, codes, policy, role, tasks
+
+MANUAL: Final = ROOT / "docs/manual.md"
+PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted(EXAMPLES.rglob("*.md"))]
+YAML_BLOCKS: Final = [block for page in PAGES for block in blocks(page, "yaml")]
+
+
+def rows(name: str) -> Iterator[list[str]]:
+    """The cells of the table that follows the mark ``<!-- tried: name -->``."""
+    table = MANUAL.read_text().partition(f"<!-- tried: {name} -->\n")[2].partition("\n\n")[0]
+    lines = table.splitlines()[2:]
+    assert lines, name
+    for line in lines:
+        yield [cell.strip() for cell in line.strip("|").split("|")]
+
+
+class Here(NamedTuple):
+    """Where the rows are tried."""
+
+    frameworks: Frameworks
+    pods: SimulatedRuntime
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[Here]:
+    """The embedded cluster alone, since these are rules of the pure machine; what users get who configure nothing."""
+    async with (
+        clusters.embedded_cluster(tmp_path) as cluster,
+        clusters.simulated_node(cluster) as pods,
+        Controller(shipped_config(), await cluster.connection(), wall=cluster.wall),
+    ):
+        yield Here(Frameworks(await cluster.client(), cluster.namespace), pods)
+
+
+@pytest.mark.virtual_clock
+async def test_retries_are_as_told(here: Here) -> None:
+    frameworks = here.frameworks
+    for number, (fancy, limit, exits, code, total, counted) in enumerate(rows("retry")):
+        retry = {"fancyRetryPolicy": fancy == "true", "maxRetryCount": int(limit)}
+        does = {"run-seconds": 1, "exit-code": exits}
+        await frameworks.create(f"f{number}", role(task={"retryPolicy": retry}, simulate=does))
+        (task,) = tasks(await frameworks.until_state(f"f{number}", "Completed", every=1))
+        ended = task["attemptStatus"]["completionStatus"]["code"], task["retryPolicyStatus"]
+        assert ended == (
+            int(code),
+            {"totalRetriedCount": int(total), "accountableRetriedCount": int(counted), "retryDelaySec": None},
+        ), (fancy, limit, exits)
+
+
+@pytest.mark.virtual_clock
+async def test_completions_are_as_told(here: Here) -> None:
+    frameworks, pods = here
+    for number, (failed, succeeded, ends, code, stopped) in enumerate(rows("completion")):
+        name = f"f{number}"
+        completion = policy(int(failed), int(succeeded))
+        await frameworks.create(name, role(number=3, frameworkAttemptCompletionPolicy=completion))
+        await frameworks.until_running(name, 3)
+        ended = {int(index): int(exit_code) for index, exit_code in re.findall(r"(\d): (\d+)", ends)}
+        for count, (index, exit_code) in enumerate(ended.items(), 1):
+            pods.fail(f"{frameworks.namespace}/{name}-a-{index}", exit_code)
+
+            def told(status: Json, count: int = count) -> bool:
+                return sum(code not in (None, -220) for code in codes(tasks(status))) == count
+
+            await frameworks.until(name, told)
+        status = await frameworks.until_state(name, "Completed")
+        assert status["attemptStatus"]["completionStatus"]["code"] == int(code), (failed, succeeded, ends)
+        left = [index for index, one in enumerate(codes(tasks(status))) if one == -220]
+        assert left == [int(index) for index in re.findall(r"\d+", stopped)], (failed, succeeded, ends)
+        assert [codes(tasks(status))[index] for index in ended] == list(ended.values())
+
+
+def test_the_walk_through_has_the_steps_of_the_script() -> None:
+    said = re.findall(r'^say "(.*)"$', (EXAMPLES / "rescale/walkthrough.sh").read_text(), re.MULTILINE)
+    (shown,) = (block for block in blocks(MANUAL, "") if "a-0 " in block.text)
+    assert re.findall(r"^# (.*)$", shown.text, re.MULTILINE) == said
+
+
+# --- YAML ---
+
+OF_A_SPEC: Final = {"executionType", "retryPolicy", "taskRoles", "description"}
+OF_A_POD: Final = {"metadata", "spec"}
+OF_A_POD_SPEC: Final = {"initContainers", "containers", "volumes"}
+NOT_OURS: Final = {"scrape_configs": "Prometheus"}
+
+
+def as_framework(document: Json) -> Json | None:
+    """The fragment in a whole Framework; None if it is nothing of one."""
+    keys = set(document)
+    if document.get("kind") == KIND:
+        return document
+    if keys <= OF_A_SPEC:
+        spec = document
+    elif keys == {"pod"}:
+        spec = of_pod(document["pod"])
+    elif keys <= OF_A_POD:
+        spec = of_pod(document)
+    elif keys <= OF_A_POD_SPEC:
+        spec = of_pod({"spec": document})
+    else:
+        return None
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "f"}, "spec": spec}
+
+
+def of_pod(pod: Json) -> Json:
+    """A spec of one role with that Pod template, and with what a Pod cannot be without."""
+    container = {"name": "main", "image": "none"}
+    filled = {**pod, "spec": {"containers": [container], **(pod.get("spec") or {})}}
+    return {"taskRoles": [{"name": "a", "task": {"pod": filled}}]}
+
+
+def documents(block: Block) -> list[Any]:
+    return [document for document in yaml.safe_load_all(block.text) if document is not None]
+
+
+@pytest.mark.parametrize("block", YAML_BLOCKS, ids=str)
+def test_yaml_can_be_used(block: Block, tmp_path: Path) -> None:
+    """Each is something of ours that is valid, or a whole object of somebody else's."""
+    for document in documents(block):
+        assert isinstance(document, dict)
+        framework = as_framework(document)
+        if framework is not None:
+            parse_spec(framework["spec"])
+        elif "podFailureSpec" in document:
+            (tmp_path / "config.yaml").write_text(block.text)
+            load_config(tmp_path / "config.yaml", required=True)
+        else:
+            known = set(document) <= set(NOT_OURS) or {"apiVersion", "kind"} <= set(document)
+            assert known, f"{block}: what is it part of? Tell this test"
+
+
+async def test_api_servers_take_every_framework_of_the_pages(cluster: Cluster) -> None:
+    client = await cluster.client()
+    wrong = []
+    for block in YAML_BLOCKS:
+        for document in documents(block):
+            framework = as_framework(document)
+            if framework is None:
+                continue
+            wrong += [f"{block}: {one}" for one in await dry_run(client, cluster.namespace, FRAMEWORKS, framework)]
+            for pod in pods_of(framework, cluster.namespace):
+                wrong += [f"{block}: Pod: {one}" for one in await dry_run(client, cluster.namespace, PODS, pod)]
+    assert wrong == []
+
+
+# --- Links ---
+
+
+BEING_WRITTEN: Final = {"cli.md", "high-availability.md", "migration.md", "performance.md"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    wrong = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = target.partition("#")
+        there = (page.parent / name).resolve() if name else page
+        if there.name in BEING_WRITTEN:
+            continue
+        if not there.exists() or (anchor and anchor not in anchors(there)):
+            wrong.append(target)
+    assert wrong == []
+
+
+def anchors(page: Path) -> set[str]:
+    """The names by which GitHub lets one link to the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
