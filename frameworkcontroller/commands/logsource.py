@@ -94,24 +94,31 @@ async def read_lines(client: KubeClient, source: Source, *, follow: bool, **opti
     Raises:
         KubeError: there is no such log, or it cannot be read.
     """
-    last = ""
+    # The time of the last line, and how many lines had that time: clocks of container runtimes are not all exact.
+    last, of_last = "", 0
     while True:
         asked: dict[str, str | int] = {"timestamps": "true", **options}
         if follow:
             asked["follow"] = "true"
         if last:
-            # Whole seconds are all that the API knows here: what was seen is left out below.
             asked.pop("tailLines", None)
             asked.pop("sinceSeconds", None)
+            # Whole seconds are all that the API knows here: what was seen of that second is left out.
             asked["sinceTime"] = f"{last[:19]}Z"
+        resumed, seen_before = last, of_last
         try:
             async with client.log(source.pod, source.namespace, source.container, **asked) as chunks:
                 async for raw in _lines(chunks):
                     stamp, _, text = raw.partition(b" ")
                     line = Line(source, stamp.decode("ascii", "replace"), text)
-                    if line.stamp > last:
-                        yield line
-                        last = line.stamp
+                    if line.stamp < resumed:
+                        continue
+                    if line.stamp == resumed and seen_before:
+                        seen_before -= 1
+                        continue
+                    of_last = of_last + 1 if line.stamp == last else 1
+                    last = line.stamp
+                    yield line
             return
         except TransportError:
             if not follow:

@@ -12,9 +12,15 @@ from rich.text import Text
 _UNLIMITED_WIDTH: Final = 100_000
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command to end; rich would end the process."""
+        raise  # noqa: PLE0704 - called where the error is handled
+
+
 def console(file: Any) -> Console:
     """A console that colours on terminals only, minds NO_COLOR, and cuts nothing off for a file or a pipe."""
-    made = Console(file=file, highlight=False, emoji=False)
+    made = _Console(file=file, highlight=False, emoji=False)
     if not made.is_terminal and "COLUMNS" not in os.environ:
         made.width = _UNLIMITED_WIDTH
     return made

@@ -1,4 +1,4 @@
-"""Reads kubeconfig files and a Pod's service account, by way of kubernetes-asyncio.
+"""Reads kubeconfig files and a Pod's service account, by way of kubernetes-asyncio where it takes that.
 
 That library is used for this alone: it knows the files, the credential plugins and their refreshing. It is imported
 when first needed, since it brings all of its generated models along (tens of MiB, a fifth of a second).
@@ -18,6 +18,7 @@ from typing import Any, Final
 import yaml
 
 from frameworkcontroller.kube.errors import ConnectionConfigError
+from frameworkcontroller.kube.plainkubeconfig import read_plain_kubeconfig
 
 _TOKEN_FILE_SECONDS: Final = 60.0
 _EXEC_TIMEOUT_SECONDS: Final = 60.0
@@ -58,6 +59,23 @@ async def read_kubeconfig(
     ``address`` replaces the server they name. Runs credential plugins, afresh at each call.
     Raises ConnectionConfigError, naming the file.
     """
+    plain = read_plain_kubeconfig(paths, context, address)
+    if plain is None:
+        return await read_by_library(paths, context=context, address=address, wall=wall)
+    return Access(
+        server=plain.server,
+        authorization=None if plain.token is None else f"Bearer {plain.token}",
+        ca_file=plain.ca_file,
+        client_cert_file=plain.client_cert_file,
+        client_key_file=plain.client_key_file,
+        verify=plain.verify,
+        tls_server_name=plain.tls_server_name,
+        namespace=plain.namespace,
+    )
+
+
+async def read_by_library(paths: str, *, context: str | None, address: str | None, wall: Callable[[], float]) -> Access:
+    """The same, whatever the files hold."""
     from kubernetes_asyncio.client import Configuration
     from kubernetes_asyncio.config import ConfigException
     from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger

@@ -1,0 +1,243 @@
+"""The commands as a person runs them: processes of their own, on a cluster that runs real processes, in real time."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.kubectl import find_kubectl
+
+BIN = Path(sys.executable).parent
+
+
+def framework(name: str, script: str, *, tasks: int = 1, retries: int = 0) -> dict[str, object]:
+    container = {"name": "main", "image": "none", "command": ["sh", "-c", script]}
+    pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    role = {"name": "w", "taskNumber": tasks, "task": {"retryPolicy": {"maxRetryCount": retries}, "pod": pod}}
+    return {
+        "apiVersion": "frameworkcontroller.microsoft.com/v1",
+        "kind": "Framework",
+        "metadata": {"name": name},
+        "spec": {"taskRoles": [role]},
+    }
+
+
+class Shell:
+    """Runs commands where a cluster runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "HOME": str(folder),
+            "KUBECONFIG": str(folder / "kubeconfig"),
+        }
+
+    def start(self, *arguments: str, **more: str) -> subprocess.Popen[str]:
+        """Start it, its output to be read."""
+        return subprocess.Popen(
+            arguments,
+            cwd=self.folder,
+            env=self.environment | more,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str, **more: str) -> tuple[int, str, str]:
+        """Its exit code, output and errors."""
+        with self.start(*arguments, **more) as process:
+            out, err = process.communicate(timeout=60)
+        return process.returncode, out, err
+
+    def create(self, *frameworks: dict[str, object]) -> None:
+        """Create them through the API."""
+        import asyncio
+
+        import orjson
+
+        from frameworkcontroller.commands.session import FRAMEWORKS
+        from frameworkcontroller.kube.client import KubeClient
+        from frameworkcontroller.kube.connection import connect
+
+        async def create() -> None:
+            async with KubeClient(await connect(kubeconfig=self.environment["KUBECONFIG"], environ={})) as client:
+                for body in frameworks:
+                    await client.create(FRAMEWORKS, orjson.dumps(body), "default")
+
+        asyncio.run(create())
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    folder = tmp_path_factory.mktemp("commands")
+    made = Shell(folder)
+    with made.start("frameworkcontroller", "local", "up", "--kubeconfig", str(folder / "kubeconfig")) as process:
+        try:
+            assert process.stdout is not None
+            assert any("Ctrl-C" in line for line in process.stdout)
+            yield made
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=60)
+
+
+def test_logs_are_followed_into_the_attempts_to_come(shell: Shell) -> None:
+    go = shell.folder / "go"
+    script = (
+        "echo attempt $FC_TASK_ATTEMPT_ID of $FC_TASK_INDEX; "
+        f"until [ -e {go}$FC_TASK_ATTEMPT_ID ]; do sleep 0.1; done; "
+        'printf "last words"; exit $FC_TASK_INDEX'
+    )
+    shell.create(framework("logs", script, tasks=2, retries=1))
+    lines: list[str] = []
+    with shell.start("frameworkcontroller", "logs", "logs", "-f") as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line.rstrip("\n").replace("  ", ""))
+            if len(lines) == 2:
+                go.with_name("go0").touch()
+            if lines[-1] == "w[1]#1 | attempt 1 of 1":
+                go.with_name("go1").touch()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
+    assert sorted(lines[:2]) == ["w[0] | attempt 0 of 0", "w[1] | attempt 0 of 1"]
+    assert sorted(lines[2:4]) == ["w[0] | last words", "w[1] | last words"]
+    assert lines[4:] == ["w[1]#1 | attempt 1 of 1", "w[1]#1 | last words"]
+
+
+def test_logs_of_one_task(shell: Shell) -> None:
+    shell.create(framework("one", "for i in 1 2 3; do echo line $i; done; exec sleep 600"))
+    assert shell.run("frameworkcontroller", "wait", "one", "--for", "running", "--timeout", "1m")[0] == 0
+    deadline = time.monotonic() + 30
+    while (ended := shell.run("frameworkcontroller", "logs", "one", "w/0"))[1] != "line 1\nline 2\nline 3\n":
+        assert time.monotonic() < deadline, ended
+    assert shell.run("frameworkcontroller", "logs", "one", "w[0]", "--tail", "1") == (0, "line 3\n", "")
+    code, out, err = shell.run("frameworkcontroller", "logs", "one", "--previous")
+    assert (code, out) == (1, "")
+    assert 'previous terminated container "main" in pod "one-w-0" not found' in err
+
+
+def test_an_interrupted_command_ends_in_silence(shell: Shell) -> None:
+    shell.create(framework("long", "exec sleep 600"))
+    commands = (["wait", "long"], ["status", "long", "--watch"], ["logs", "long", "-f"], ["events", "-w"])
+    processes = [shell.start("frameworkcontroller", *arguments) for arguments in commands]
+    for process in processes:
+        with process:
+            assert_uses_cpu_no_more(process.pid)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (130, ""), process.args
+
+
+def assert_uses_cpu_no_more(pid: int) -> None:
+    """Wait until the process waits for what does not come."""
+    deadline = time.monotonic() + 60
+    before, quiet = -1, 0
+    while quiet < 5:
+        assert time.monotonic() < deadline
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        used = int(fields[11]) + int(fields[12])
+        # After it has begun, with which a busy machine may take its time.
+        quiet = quiet + 1 if used - before <= 1 and used > 20 else 0
+        before = used
+        time.sleep(0.2)
+
+
+def test_a_pipe_that_nobody_reads_is_no_trouble(shell: Shell) -> None:
+    with shell.start("frameworkcontroller", "decompress", "long") as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    assert process.returncode == 141
+
+
+def test_colours_are_for_terminals_and_for_those_who_want_them(shell: Shell) -> None:
+    assert "\x1b[" in shell.run("frameworkcontroller", "status", "long", FORCE_COLOR="1")[1]
+    plain = shell.run("frameworkcontroller", "status", "long", FORCE_COLOR="1", NO_COLOR="1")[1]
+    assert "\x1b[3" not in plain
+
+
+def test_the_namespace_is_the_contexts_unless_another_is_named(shell: Shell) -> None:
+    config = yaml.safe_load(Path(shell.environment["KUBECONFIG"]).read_text())
+    config["contexts"][0]["context"]["namespace"] = "kube-system"
+    other = shell.folder / "other"
+    other.write_text(yaml.safe_dump(config))
+    said = 'frameworkcontroller: there is no Framework "long" in namespace "kube-system"\n'
+    assert shell.run("kubectl-framework", "--kubeconfig", str(other), "status", "long") == (1, "", said)
+    assert shell.run("frameworkcontroller", "status", "long", "--kubeconfig", str(other), "-n", "default")[0] == 0
+    code, _, err = shell.run("frameworkcontroller", "list", "--context", "none")
+    assert (code, "there is no context 'none'" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("environment", "code", "said"),
+    [
+        ({"KUBECONFIG": "/nowhere"}, 2, "kubeconfig /nowhere: no such file"),
+        ({"KUBECONFIG": ""}, 2, "no API server is configured"),
+        ({"KUBECONFIG": "", "KUBE_APISERVER_ADDRESS": "http://127.0.0.1:1"}, 1, "GET /apis/frameworkcontroller"),
+    ],
+)
+def test_without_a_cluster_it_says_so_in_a_line(
+    shell: Shell, environment: dict[str, str], code: int, said: str
+) -> None:
+    found, out, err = shell.run("kubectl-framework", "list", **environment)
+    assert (found, out) == (code, "")
+    assert err.startswith(f"frameworkcontroller: {said}")
+    assert err.count("\n") == 1
+
+
+def test_kubectl_finds_it_and_completes_it(shell: Shell) -> None:
+    program = find_kubectl()
+    if isinstance(program, str):
+        pytest.skip(program)
+    code, out, err = shell.run(str(program), "framework", "list")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0].split() == ["NAME", "STATE", "RUNNING", "RETRIES", "RESULT", "AGE"]
+    told = shell.run(str(program), "__complete", "framework", "status", "lon")[1]
+    assert told.splitlines() == ["long", ":4"]
+    told = shell.run(str(program), "__complete", "framework", "sta")[1]
+    assert told.splitlines() == ["status", "start", ":4"]
+
+
+def test_bash_completes_it(shell: Shell) -> None:
+    asked = "frameworkcontroller scale long "
+    script = (
+        "source <(frameworkcontroller completion bash); "
+        f"COMP_LINE='{asked}' COMP_POINT={len(asked)} COMP_TYPE=9; _python_argcomplete frameworkcontroller; "
+        'printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    assert shell.run("bash", "--norc", "-c", script) == (0, "w=\n", "")
+
+
+@pytest.mark.parametrize("kind", ["zsh", "fish"])
+def test_scripts_for_other_shells(shell: Shell, kind: str) -> None:
+    code, out, err = shell.run("frameworkcontroller", "completion", kind)
+    assert (code, err) == (0, "")
+    assert "frameworkcontroller" in out
+    assert "kubectl-framework" in out
+
+
+def test_lint_needs_no_cluster(shell: Shell) -> None:
+    (shell.folder / "good.yaml").write_text(yaml.safe_dump(framework("f", "true")))
+    (shell.folder / "bad.yaml").write_text("apiVersion: frameworkcontroller.microsoft.com/v1\nkind: Framework\n")
+    nowhere = {"KUBECONFIG": "/nowhere"}
+    assert shell.run("frameworkcontroller", "lint", "good.yaml", **nowhere)[0] == 0
+    assert shell.run("frameworkcontroller", "lint", "good.yaml", "bad.yaml", **nowhere)[0] == 1
+    said = "frameworkcontroller: absent.yaml: cannot be read: No such file or directory\n"
+    assert shell.run("frameworkcontroller", "lint", "absent.yaml", **nowhere) == (2, "", said)
+
+
+def test_decompress_of_a_file(shell: Shell) -> None:
+    (shell.folder / "f.yaml").write_text(yaml.safe_dump(framework("f", "true")))
+    code, out, err = shell.run("frameworkcontroller", "decompress", "-f", "f.yaml", "-o", "yaml", KUBECONFIG="/nowhere")
+    assert (code, err) == (0, "")
+    assert yaml.safe_load(out) == framework("f", "true")
