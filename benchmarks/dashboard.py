@@ -91,12 +91,13 @@ async def busy_users(frameworks: Frameworks, seconds: float, rate: float) -> Non
                 await frameworks.delete(alive.pop(0))
 
 
-async def away(server: ApiServer, after: float) -> None:
-    """The API server cannot be reached for a while."""
-    await asyncio.sleep(after)
-    await server.stop()
+async def serve_with_a_gap(server: ApiServer, before: float) -> None:
+    """An API server that cannot be reached for a while. It runs until cancelled."""
+    async with server:
+        await asyncio.sleep(before)
     await asyncio.sleep(_AWAY_SEC)
-    await server.start()
+    async with ApiServer(port=int(server.url.rpartition(":")[2]), storage=server.storage):
+        await asyncio.Event().wait()
 
 
 async def node_for_ever(client: KubeClient, runtime: SimulatedRuntime) -> None:
@@ -113,8 +114,9 @@ async def run(minutes: float, rate: float, draw: str) -> int:
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         server = ApiServer()
-        await server.start()
-        stack.push_async_callback(server.stop)
+        serving = asyncio.create_task(serve_with_a_gap(server, 5 + seconds * 0.66))
+        stack.callback(serving.cancel)
+        await asyncio.sleep(1)
         user, node = [await stack.enter_async_context(KubeClient(Connection.to_address(server.url))) for _ in "un"]
         config = folder / "config.yaml"
         keys = {"kubeApiServerAddress": server.url, "webAddress": _CONTROLLER, "frameworkCompletedRetainSec": 60}
@@ -138,9 +140,7 @@ async def run(minutes: float, rate: float, draw: str) -> int:
         agent = asyncio.create_task(node_for_ever(node, SimulatedRuntime(wall=time.time)))
         stack.callback(agent.cancel)
         await asyncio.sleep(5)
-        outage = asyncio.create_task(away(server, seconds * 0.66))
         await busy_users(Frameworks(user, _NAMESPACE), seconds, rate)
-        await outage
         command = shlex.split(draw.format(url=f"http://{_PROMETHEUS}"))
         drawing = await asyncio.create_subprocess_exec(*command)
         return await drawing.wait()
