@@ -22,8 +22,8 @@ from frameworkcontroller.kube.backoff import Backoff
 
 K = TypeVar("K", bound=Hashable)
 
-RETRY: Final = Backoff(first=0.05, most=30.0)
-"""How long a key that failed waits: long enough not to hammer, and recovery is seen within half a minute."""
+RETRY: Final = Backoff(first=0.05, most=15.0)
+"""How long a key that failed waits: long enough not to hammer, and recovery is seen within a quarter of a minute."""
 
 _TIMER_SLACK: Final = 1e-6
 """Event loops fire timers up to a clock tick early: what is due by a hair is due."""

@@ -320,6 +320,7 @@ def _decide_retry(ctx: Context) -> None:
     status.retry.retry_delay_sec = None
     status.attempt = new_attempt(ctx.framework, status.retry.total_retried_count, ctx.env)
     ctx.tracker.begin(status, dirty=True)
+    ctx.tracker.hold_attempt(ctx.env)
     ctx.tracker.move_framework(State.CREATION_PENDING, ctx.env.second, Urgency.NOW)
     text = f"Retried with FrameworkAttempt {status.attempt.id}, as {decision.reason}"
     ctx.record(Reason.FRAMEWORK_RETRIED, text, completion=completion, warning=False, snapshot=snapshot)

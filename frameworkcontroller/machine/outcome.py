@@ -138,8 +138,7 @@ def _take_pod_creation(ctx: Context, role: TrackedRole, task: TaskStatus, action
         case Refused() as refusal:
             completion = classify_creation_refusal(refusal)
             if completion is not None:
-                ctx.tracker.release(key)
-                task_machine.complete_attempt(ctx, role, task, completion)
+                task_machine.complete_attempt(ctx, role, task, completion, refused=True)
                 return
             if is_quota_refusal(refusal):
                 _stall_by_quota(ctx, key, refusal)

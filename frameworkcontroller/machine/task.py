@@ -56,11 +56,16 @@ def step(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
         _with_pod(ctx, role, task, pod)
 
 
-def complete_attempt(ctx: Context, role: TrackedRole, task: TaskStatus, completion: CompletionStatus | None) -> None:
-    """The Task's Pod is gone for good, or never was: its attempt is complete."""
+def complete_attempt(
+    ctx: Context, role: TrackedRole, task: TaskStatus, completion: CompletionStatus | None, *, refused: bool = False
+) -> None:
+    """The Task's Pod is gone for good, or never was (``refused``: by the API server): its attempt is complete."""
     _decide(ctx, role, task, completion)
     ctx.tracker.forget(task.attempt.pod_uid)
-    ctx.tracker.release((role.status.name, task.index))
+    if refused:
+        ctx.tracker.hold_retry((role.status.name, task.index), ctx.env)
+    else:
+        ctx.tracker.release((role.status.name, task.index))
     ctx.tracker.move(role, task, State.ATTEMPT_COMPLETED, ctx.env.second, Urgency.SOON)
     ctx.tracker.agenda.add((role.status.name, task.index))
     final = known(task.attempt.completion_status, "completionStatus of the Task")
@@ -91,6 +96,7 @@ def created(ctx: Context, role: TrackedRole, task: TaskStatus, uid: str) -> None
     """The Pod of the Task's current attempt exists, with that UID."""
     task.attempt.pod_uid = uid
     ctx.tracker.release((role.status.name, task.index))
+    ctx.tracker.release_retries()
     ctx.tracker.move(role, task, State.CREATION_REQUESTED, ctx.env.second, Urgency.LATER)
     ctx.tracker.agenda.add((role.status.name, task.index))
     ctx.record(Reason.POD_CREATED, f"Pod {uid} was created for TaskAttempt {task.attempt.id}", (role, task))

@@ -85,6 +85,8 @@ class Tracker:
         "_dirty",
         "_head_dirty",
         "_holds",
+        "_refused",
+        "_refused_attempts",
         "_seen",
         "again",
         "agenda",
@@ -137,6 +139,8 @@ class Tracker:
         self._head_dirty = False
         self._seen: set[str] = set()
         self._holds: dict[HoldKey, Hold] = {}
+        self._refused = False
+        self._refused_attempts = 0
         self._alarms: list[tuple[float, TaskKey]] = []
         self._alarm_of: dict[TaskKey, float] = {}
         if status is not None:
@@ -359,6 +363,29 @@ class Tracker:
         delay = min(HOLD_MAX_SEC, HOLD_BASE_SEC * 2 ** min(failures - 1, 10)) * env.rng.uniform(0.75, 1.0)
         self._holds[key] = Hold(failures, env.now + max(delay, at_least_sec))
         return failures
+
+    def hold_retry(self, key: TaskKey, env: Env) -> None:
+        """The Task's Pod was refused for good: its next attempt, if there is one, would be refused as fast.
+
+        A policy that retries always, with an admission webhook or RBAC that refuses always, would be a circle in which
+        nothing but the request rate holds anybody up. So each is held back for longer, and so is the next attempt of
+        the Framework (``hold_attempt``), until a Pod is created.
+        """
+        self.hold(key, env)
+        self._refused = True
+
+    def hold_attempt(self, env: Env) -> None:
+        """A new attempt of the Framework has begun: hold it back if the one before ended with Pods being refused."""
+        if self._refused:
+            self._refused = False
+            self._refused_attempts += 1
+            self._holds[None] = Hold(self._refused_attempts - 1, env.now)
+            self.hold(None, env)
+
+    def release_retries(self) -> None:
+        """A Pod was created."""
+        self._refused = False
+        self._refused_attempts = 0
 
     def release(self, key: HoldKey) -> None:
         """It worked: forget its failures, and what they stalled."""

@@ -1,0 +1,325 @@
+"""What a controller asks of the API server while it is stuck, and how soon it goes on once the cause is gone.
+
+Five Frameworks of three Tasks each, in every situation. Requests are counted before the API server, in the first minute
+and in the sixth; the bounds are those of docs/high-availability.md. Virtual time, default configuration.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import pytest
+import yaml
+from aiohttp import web
+
+from frameworkcontroller.app import Controller
+from frameworkcontroller.config import Config
+from frameworkcontroller.controller.executor import FRAMEWORKS
+from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
+from frameworkcontroller.kube.errors import NotFound
+from frameworkcontroller.kube.resources import CRDS, NAMESPACES, PODS, RESOURCEQUOTAS, Resource
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from tests.support.clusters import Cluster, embedded_cluster, simulated_node
+from tests.support.eventually import eventually
+from tests.support.frameworks import Frameworks, Json, condition, policy, role, states, tasks
+from tests.support.frontdoor import FrontDoor, Request, front_door, refusal
+from tests.support.pods import pod_manifest
+from tests.support.realcluster import CRD
+from tests.support.virtual_clock import VirtualClockLoop
+
+NUMBER: Final = 5
+TASKS: Final = 3
+ALWAYS: Final = {"maxRetryCount": -2}
+
+
+class World:
+    """A controller at work, before a door, and the users of its cluster."""
+
+    def __init__(
+        self, cluster: Cluster, client: KubeClient, door: FrontDoor, pods: SimulatedRuntime, controller: Controller
+    ) -> None:
+        self.controller = controller
+        self.cluster = cluster
+        self.client = client
+        self.door = door
+        self.pods = pods
+        self.frameworks = Frameworks(client, cluster.namespace)
+        self.names = [f"f{number}" for number in range(NUMBER)]
+
+    async def create(self, *, retry: Json | None = None, **more: Any) -> None:
+        for name in self.names:
+            await self.frameworks.create(name, role(number=TASKS, **more), retryPolicy=retry or {})
+
+    async def until_running(self, *, within: float = 60.0) -> None:
+        async def probe() -> None:
+            for name in self.names:
+                status = await self.frameworks.status(name)
+                assert status, name
+                assert states(status) == ["AttemptRunning"] * TASKS, name
+
+        await eventually(probe, within=within, every=0.2)
+
+    async def on_second_attempt(self) -> None:
+        """Raise AssertionError unless every Task runs for the second time."""
+        for name in self.names:
+            status = await self.frameworks.status(name)
+            assert [(task["state"], task["attemptStatus"]["id"]) for task in tasks(status)] == [
+                ("AttemptRunning", 1)
+            ] * TASKS, name
+
+    async def count(self, most_at_first: int, most_later: int) -> None:
+        """Let six minutes pass; in the first of them, and in the last, there are at most so many requests."""
+        clock = asyncio.get_running_loop().time
+        for minute, most in enumerate((most_at_first, None, None, None, None, most_later), 1):
+            began = clock()
+            await asyncio.sleep(60)
+            sent = self.door.count(began)
+            if most is not None:
+                print(f"minute {minute}: {sent.total()} requests, at most {most}: {_words(sent)}")
+                assert sent.total() <= most, _words(sent)
+
+    async def recovers(self, probe: Callable[[], Awaitable[object]], *, within: float) -> None:
+        """It goes on within so many seconds."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        await eventually(probe, within=within, every=0.1)
+        print(f"recovered after {clock() - began:.1f} s, within {within:g}")
+
+
+def _words(sent: Counter[tuple[str, str]]) -> str:
+    return ", ".join(f"{number} {verb} {resource}" for (verb, resource), number in sorted(sent.items()))
+
+
+def refusing(verb: str, resource: str, code: int, reason: str, message: str, **headers: str) -> Any:
+    """A rule: requests of that verb (or any, `*`) for that resource are refused."""
+
+    def rule(request: Request) -> web.Response | None:
+        if verb in ("*", request.verb) and resource in ("*", request.resource):
+            return refusal(code, reason, message, **headers)
+        return None
+
+    return rule
+
+
+@pytest.fixture
+async def world(clock: VirtualClockLoop, tmp_path: Path) -> AsyncIterator[World]:
+    async with (
+        embedded_cluster(tmp_path) as cluster,
+        simulated_node(cluster) as pods,
+        front_door(await cluster.connection()) as door,
+        Controller(Config(), door.connection, wall=cluster.wall, rng=random.Random(3)) as controller,
+    ):
+        yield World(cluster, await cluster.client(), door, pods, controller)
+
+
+async def test_nothing_to_do(world: World) -> None:
+    await world.create()
+    await world.until_running()
+    await asyncio.sleep(60)
+    await world.count(3, 3)
+
+
+async def test_a_name_that_is_taken(world: World) -> None:
+    for name in world.names:
+        body = orjson.dumps(pod_manifest(name=f"{name}-a-1", namespace=world.cluster.namespace))
+        await world.client.create(PODS, body, world.cluster.namespace)
+    await world.create()
+    await world.count(200, 70)
+    assert condition(await world.frameworks.status("f0"), "Stalled")["reason"] == "NamingConflict"
+    # What the caches are told anew is no reason to try again.
+    began = asyncio.get_running_loop().time()
+    for _ in range(30):
+        for informer in world.controller.informers:
+            informer.relist()
+        await asyncio.sleep(2)
+    sent = world.door.count(began)
+    assert sent["list", "pods"] >= 10
+    assert sent["create", "pods"] <= 30, _words(sent)
+    for name in world.names:
+        await world.frameworks.delete_pod(f"{name}-a-1", grace=0)
+    await world.recovers(world.until_running, within=16)
+
+
+async def test_quota(world: World) -> None:
+    body = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "none"},
+        "spec": {"hard": {"pods": "0"}},
+    }
+    await world.client.create(RESOURCEQUOTAS, orjson.dumps(body), world.cluster.namespace)
+    await asyncio.sleep(1)
+    await world.create()
+    await world.count(120, 40)
+    assert condition(await world.frameworks.status("f0"), "Stalled")["reason"] == "QuotaExceeded"
+    await world.client.delete(RESOURCEQUOTAS, "none", world.cluster.namespace)
+    await world.recovers(world.until_running, within=16)
+
+
+async def test_a_webhook_that_does_not_answer(world: World) -> None:
+    text = 'Internal error occurred: failed calling webhook "x.example": context deadline exceeded'
+    with world.door.answering(refusing("create", "pods", 500, "InternalError", text)):
+        await world.create()
+        await world.count(120, 40)
+    await world.recovers(world.until_running, within=16)
+
+
+async def test_a_webhook_that_refuses_what_is_always_tried_again(world: World) -> None:
+    text = 'admission webhook "x.example" denied the request: no'
+    with world.door.answering(refusing("create", "pods", 403, "Forbidden", text)):
+        await world.create(task={"retryPolicy": ALWAYS})
+        await world.count(700, 320)
+    await world.recovers(world.until_running, within=16)
+
+
+async def test_a_webhook_that_refuses_a_framework_that_is_always_tried_again(world: World) -> None:
+    text = 'admission webhook "x.example" denied the request: no'
+    with world.door.answering(refusing("create", "pods", 403, "Forbidden", text)):
+        await world.create(retry=ALWAYS, frameworkAttemptCompletionPolicy=policy(1))
+        await world.count(800, 400)
+    await world.recovers(world.until_running, within=16)
+
+
+async def test_a_finalizer_that_never_leaves(world: World) -> None:
+    await world.create()
+    await world.until_running()
+    for name in world.names:
+        await hold(world, f"{name}-a-1")
+        await world.frameworks.set(name, executionType="Stop")
+    await world.count(60, 3)
+    for name in world.names:
+        await let_go(world, f"{name}-a-1")
+    await world.recovers(lambda: all_completed(world), within=10)
+
+
+async def test_a_pod_that_never_goes(world: World) -> None:
+    await world.create()
+    await world.until_running()
+    world.pods.lose_node()
+    for name in world.names:
+        await world.frameworks.set(name, executionType="Stop")
+    await world.count(60, 3)
+    for name in world.names:
+        for index in range(TASKS):
+            await world.frameworks.delete_pod(f"{name}-a-{index}", grace=0)
+    await world.recovers(lambda: all_completed(world), within=10)
+
+
+async def test_a_namespace_that_is_terminating(world: World) -> None:
+    await world.create(task={"retryPolicy": ALWAYS}, retry=ALWAYS)
+    await world.until_running()
+    for name in world.names:
+        await hold(world, name, FRAMEWORKS)
+    await world.client.delete(NAMESPACES, world.cluster.namespace)
+    await world.count(80, 3)
+    for name in world.names:
+        await let_go(world, name, FRAMEWORKS)
+
+    async def gone() -> None:
+        with pytest.raises(NotFound):
+            await world.client.get(NAMESPACES, world.cluster.namespace)
+
+    await world.recovers(gone, within=20)
+
+
+async def test_a_definition_that_was_deleted(world: World) -> None:
+    await world.create()
+    await world.until_running()
+    crd = yaml.safe_load(CRD.read_text())
+    await world.client.delete(CRDS, crd["metadata"]["name"])
+    await world.count(120, 60)
+    await world.client.create(CRDS, orjson.dumps(crd))
+    await asyncio.sleep(1)
+    began = asyncio.get_running_loop().time()
+    await world.create()
+    await world.until_running()
+    print(f"recovered after {asyncio.get_running_loop().time() - began:.1f} s")
+    assert asyncio.get_running_loop().time() - began < 10
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "first", "later"),
+    [
+        ("*", "*", 120, 100),
+        ("create", "pods", 600, 320),
+        ("patch", "frameworks/status", 80, 40),
+        ("delete", "pods", 200, 90),
+    ],
+)
+async def test_leave_that_was_withdrawn(world: World, verb: str, resource: str, first: int, later: int) -> None:
+    await world.create(task={"retryPolicy": ALWAYS}, simulate={"run-seconds": "20, 100000"})
+    await world.until_running()
+    text = 'pods is forbidden: User "controller" cannot do that'
+    with world.door.answering(refusing(verb, resource, 403, "Forbidden", text)):
+        # Each of them, at some time in the first minute, has something to do.
+        await world.count(first, later)
+    # Where attempts go on failing, it is a later one that runs.
+    await world.recovers(world.until_running if verb == "create" else world.on_second_attempt, within=17)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "headers", "first", "later"),
+    [
+        (500, "InternalError", {}, 120, 100),
+        (503, "ServiceUnavailable", {}, 120, 100),
+        (429, "TooManyRequests", {}, 120, 100),
+        (429, "TooManyRequests", {"Retry_After": "10"}, 60, 50),
+    ],
+)
+async def test_an_api_server_that_answers_nothing_else(
+    world: World, code: int, reason: str, headers: dict[str, str], first: int, later: int
+) -> None:
+    await world.create(task={"retryPolicy": ALWAYS}, simulate={"run-seconds": "20, 100000"})
+    await world.until_running()
+    with world.door.answering(refusing("*", "*", code, reason, "no", **headers)):
+        await world.count(first, later)
+    await world.recovers(world.on_second_attempt, within=17)
+
+
+async def test_connections_that_are_refused(world: World) -> None:
+    await world.create(task={"retryPolicy": ALWAYS}, simulate={"run-seconds": "20, 100000"})
+    await world.until_running()
+    await world.door.shut()
+    await asyncio.sleep(60)
+    await world.door.open()
+    await world.recovers(world.on_second_attempt, within=17)
+
+
+async def test_a_status_that_is_too_large(world: World) -> None:
+    await world.create()
+    await world.until_running()
+    with world.door.answering(
+        refusing("patch", "frameworks/status", 500, "InternalError", "etcdserver: request is too large")
+    ):
+        for name in world.names:
+            await world.frameworks.set(name, taskRoles__0__taskNumber=2)
+        await world.count(60, 30)
+    for name in world.names:
+        await world.frameworks.set(name, taskRoles__0__taskNumber=TASKS)
+    await world.recovers(world.until_running, within=10)
+
+
+# --- what is in the way -----------------------------------------------------------------------------------------
+
+
+async def hold(world: World, name: str, resource: Resource = PODS) -> None:
+    """Put a finalizer on it."""
+    await finalize(world, name, resource, ["example.com/stay"])
+
+
+async def let_go(world: World, name: str, resource: Resource = PODS) -> None:
+    await finalize(world, name, resource, [])
+
+
+async def finalize(world: World, name: str, resource: Resource, finalizers: list[str]) -> None:
+    body = orjson.dumps({"metadata": {"finalizers": finalizers}})
+    await world.client.patch(resource, name, body, world.cluster.namespace, content_type=MERGE_PATCH)
+
+
+async def all_completed(world: World) -> None:
+    for name in world.names:
+        assert (await world.frameworks.status(name))["state"] == "Completed"
