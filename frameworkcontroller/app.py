@@ -195,6 +195,7 @@ class Controller:
                 workers=self.workers,
                 informers=self.informers,
                 worker_number=config.worker_number,
+                events=self.events.counters,
             )
         )
 

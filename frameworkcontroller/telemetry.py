@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, get_args
 
 from prometheus_client import CollectorRegistry, Counter, GCCollector, Metric, ProcessCollector
@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from frameworkcontroller import __version__
 from frameworkcontroller.api.completion import CATEGORIES, PREDEFINED
 from frameworkcontroller.controller.census import Census
+from frameworkcontroller.controller.events import EventCounters
 from frameworkcontroller.controller.ledger import Ledger
 from frameworkcontroller.controller.queue import QueueCore
 from frameworkcontroller.controller.statuswriter import WriteResult
@@ -76,6 +77,7 @@ class Sources:
     workers: Workers
     informers: tuple[Informer[Any], ...]
     worker_number: int
+    events: EventCounters
 
 
 class Telemetry:
@@ -282,6 +284,14 @@ class _Figures(Collector):
         yield from self._workers()
         yield from self._caches()
         yield from self._frameworks()
+        yield _family(
+            CounterMetricFamily,
+            f"{PREFIX}_events",
+            "Kubernetes Events of Frameworks: created; patched, told again with a higher count; rationed, not told as "
+            "too much was told of the Framework; overflowed, as too many others waited; refused; unsent, as the API "
+            "server could not be reached for long.",
+            (({"result": name}, number) for name, number in asdict(self._sources.events).items()),
+        )
         yield GaugeMetricFamily(
             f"{PREFIX}_api_rate_limiter_waiting",
             "Requests that wait for the client's own rate limit now.",

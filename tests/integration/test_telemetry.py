@@ -12,9 +12,11 @@ import pytest
 
 from frameworkcontroller.api.status import State
 from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config
+from frameworkcontroller.config import Config, LeaderElection
 from frameworkcontroller.controller.executor import FRAMEWORKS
+from frameworkcontroller.health import Health
 from frameworkcontroller.kube.connection import Connection
+from frameworkcontroller.kube.lease import Instant
 from frameworkcontroller.kube.resources import NAMESPACES, PODS
 from frameworkcontroller.local.apiserver.server import ApiServer
 from tests.support.clusters import Cluster, embedded_cluster, simulated_node
@@ -253,3 +255,39 @@ async def test_the_queue_and_the_syncs(world: World) -> None:
     assert world.value("leader_election_master_status", name="frameworkcontroller") == 1
     world.controller.telemetry.leading = lambda: False
     assert world.value("leader_election_master_status", name="frameworkcontroller") == 0
+
+
+async def test_of_two_replicas_the_leader_has_the_figures(clock: VirtualClockLoop, tmp_path: Path) -> None:
+    async with embedded_cluster(tmp_path) as cluster, simulated_node(cluster):
+        config = Config(leader_election=LeaderElection(enabled=True, lease_namespace=cluster.namespace))
+        frameworks = Frameworks(await cluster.client(), cluster.namespace)
+
+        async def replica() -> World:
+            connection = await cluster.connection()
+            return World(cluster, Controller(config, connection, wall=wall, instant=_instant), frameworks)
+
+        async def figures(world: World, leading: int) -> None:
+            assert world.value("leader_election_master_status", name="frameworkcontroller") == leading
+            assert world.value("frameworkcontroller_frameworks", state="AttemptRunning") == leading
+            assert world.value("frameworkcontroller_tasks", state="AttemptRunning") == 2 * leading
+
+        first, second = await replica(), await replica()
+        async with first.controller as leader:
+            await frameworks.create("f", role("a", 2))
+            await frameworks.until_state("f", "AttemptRunning")
+            async with second.controller as standby:
+                await eventually(lambda: figures(first, 1))
+                await figures(second, 0)
+                health = Health(standby.informers, standby.queue.core, clock=clock.time, needed=standby.warm_informers)
+                for _ in range(30):
+                    assert [check for check in (*health.live(), *health.ready()) if check.problem is not None] == []
+                    await asyncio.sleep(60)
+                leader.stop()
+                await leader.wait_stopped()
+                await eventually(lambda: figures(second, 1))
+                await figures(first, 0)
+
+
+def _instant() -> Instant:
+    now = asyncio.get_running_loop().time()
+    return Instant(now, now, wall())
