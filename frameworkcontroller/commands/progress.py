@@ -17,7 +17,7 @@ from frameworkcontroller.api.completion import NEVER_RETRIED, CompletionStatus
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.commands.reasons import NOT_SEEN, View, read_view, stalled
 from frameworkcontroller.commands.tree import DEFAULT_NAMESPACE, framework_tree
-from frameworkcontroller.commands.words import code_and_phrase, counted, tame
+from frameworkcontroller.commands.words import code_and_phrase, counted, tame, why
 
 _DRAW_EVERY_SEC: Final = 0.125
 
@@ -172,7 +172,7 @@ def _first_failure(role: TaskRoleStatus) -> list[str]:
     for task in role.tasks:
         completion = task.attempt.completion_status
         if completion is not None and completion.failed and completion.code not in NEVER_RETRIED:
-            return [f"    {role.name}[{task.index}]: {tame(completion.diagnostics)}"]
+            return [f"    {role.name}[{task.index}]: {why(completion)}"]
     return []
 
 

@@ -22,7 +22,8 @@ _TICKS: Final = 8
 _STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
 _LEAST_WIDTH: Final = 1.5
 _NARROWEST_TEXT: Final = 6.5
-_READABLE: Final = 12
+_ROW: Final = 18
+_THIN_ROW: Final = 4
 
 _COLOURS: Final = {
     "waiting": "#f2c14e",
@@ -70,8 +71,11 @@ def draw(title: str, rows: Sequence[Row], now: float) -> str:
     open_end = any(span.end is None for row in shown for span in row.spans.values())
     end = max([span.end or span.start for row in shown for span in row.spans.values()], default=begin)
     end = max(int(now) if open_end else end, begin + 1)
-    high = 18 if len(shown) <= _LABELLED_ROWS else 6
-    bottom = _TOP + high * len(shown)
+    task_high = _ROW if len(shown) <= _LABELLED_ROWS else _THIN_ROW
+    tops, bottom = [], _TOP
+    for row in shown:
+        tops.append(bottom)
+        bottom += task_high if row.role else _ROW
 
     def x(time: float) -> float:
         return _LEFT + (time - begin) / (end - begin) * (_WIDTH - _LEFT - _RIGHT)
@@ -89,21 +93,23 @@ def draw(title: str, rows: Sequence[Row], now: float) -> str:
         parts.append(
             f'<text class="small" x="{x(time):.1f}" y="{_TOP - 12}" text-anchor="middle">{_clock(time)}</text>'
         )
-    before = None
-    for position, row in enumerate(shown):
-        y = _TOP + high * position
-        if row.role != before:
+    role, label_y = "", _TOP - _ROW
+    for row, y in zip(shown, tops, strict=True):
+        if row.role != role or not row.role:
+            role = row.role
             parts.append(f'<line class="line" x1="0" y1="{y}" x2="{_WIDTH}" y2="{y}"/>')
-        if high >= _READABLE or row.role != before:
-            parts.append(f'<text x="{_LEFT - 8}" y="{y + min(high, 18) - 5}" text-anchor="end">{_label(row)}</text>')
-        before = row.role
+        high = task_high if row.role else _ROW
+        if y >= label_y + _ROW:
+            label_y = y
+            parts.append(f'<text x="{_LEFT - 8}" y="{y + _ROW - 5}" text-anchor="end">{_label(row)}</text>')
+        gap = 2 if high == _ROW else 0.5
         for kind, since, until, said, span in _pieces(row, end):
             wide = max(_LEAST_WIDTH, x(until) - x(since))
             parts.append(
-                f'<rect x="{x(since):.1f}" y="{y + 2}" width="{wide:.1f}" height="{high - 4}" '
+                f'<rect x="{x(since):.1f}" y="{y + gap}" width="{wide:.1f}" height="{high - 2 * gap}" '
                 f'fill="{_COLOURS[kind]}"><title>{escape(said)}</title></rect>'
             )
-            if high >= _READABLE and span is not None and span.outcome == "failed":
+            if high == _ROW and span is not None and span.outcome == "failed":
                 parts += _why(tame(span.text), x(since), wide, y + high - 5, last=span is row.ordered[-1])
     return "\n".join([*parts, "</svg>\n"])
 
