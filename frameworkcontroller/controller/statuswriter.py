@@ -33,6 +33,16 @@ BREATH_MAX_SEC: Final = 2.0
 """A status that can wait is not written again before this many times as long as its last write took has passed, so
 that a large one cannot keep the API server busy."""
 
+QUIET_SEC: Final = 1.0
+"""What happens to several Tasks at once is seen one by one, so that it is gathered for as long as a write takes; but
+not after so long a quiet: that it is the first of many is not to be expected then."""
+
+RIDE_SEC: Final = 1.0
+RIDE_FACTOR: Final = 10.0
+RIDE_MAX_SEC: Final = 10.0
+"""For so long a step that the next one is expected to follow at once waits to be written together with that: the
+slower the API server answers, the longer the next one takes to come."""
+
 TOO_LARGE_RETRY_SEC: Final = 300.0
 """A status that was too large is sent again, unchanged, only in case that the API server's limit was raised: each try
 costs it seconds."""
@@ -78,6 +88,20 @@ class StatusWriter:
         self._clock = clock
         self._wrote = wrote
         self._tallied = tallied
+
+    def due(self, entry: Entry) -> float:
+        """Not before when (monotonic seconds) the status as it is now is to be written."""
+        urgency = entry.tracker.urgency
+        if urgency is Urgency.NOW:
+            return 0.0
+        if entry.unwritten_since is None:
+            entry.unwritten_since = self._clock()
+        wait = 0.0
+        if urgency is Urgency.LATER:
+            wait = min(RIDE_MAX_SEC, max(RIDE_SEC, RIDE_FACTOR * entry.write_sec))
+        elif entry.unwritten_since - entry.next_write < QUIET_SEC:
+            wait = min(BREATH_MAX_SEC, entry.write_sec)
+        return max(entry.next_write, entry.unwritten_since + wait)
 
     async def write(self, key: str, entry: Entry) -> bool:
         """Write the tracked status; False if a guard failed and the entry was brought up to date instead.

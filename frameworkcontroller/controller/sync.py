@@ -39,12 +39,6 @@ _SLICE_FACTOR: Final = 10.0
 _SLICE_MAX_SEC: Final = 5.0
 """Actions go on for this many times as long as a write of the status, during which they pause, takes."""
 
-RIDE_SEC: Final = 1.0
-RIDE_FACTOR: Final = 10.0
-RIDE_MAX_SEC: Final = 10.0
-"""For so long a step that the next one is expected to follow at once waits to be written together with that: the
-slower the API server answers, the longer the next one takes to come."""
-
 _EARLY_SEC: Final = 0.001
 """By so much timers may ring early: what is due by that is due."""
 
@@ -130,10 +124,14 @@ class Syncer:
         env = self._env()
         wake_after = await self._step(record, entry, framework, env)
         if tracker.urgency is not Urgency.NONE:
-            early = self._write_due(entry) - self._clock()
+            early = self._writer.due(entry) - self._clock()
             if early > _EARLY_SEC:
                 # What is settled need not wait for what is not: Pods that are still to be created, say.
-                return 0.0 if tracker.is_busy else min(early, early if wake_after is None else wake_after)
+                return (
+                    0.0
+                    if tracker.is_busy and entry.spec_error is None
+                    else min(early, early if wake_after is None else wake_after)
+                )
             if not await self._writer.write(key, entry):
                 return 0.0
         else:
@@ -176,18 +174,6 @@ class Syncer:
         entry.records.extend(folded.records)
         waits = [wait for wait in (step.wake_after, folded.wake_after) if wait is not None]
         return min(waits, default=None)
-
-    def _write_due(self, entry: Entry) -> float:
-        """Not before when (monotonic seconds) the status as it is now is to be written."""
-        urgency = entry.tracker.urgency
-        if urgency is Urgency.NOW:
-            return 0.0
-        if entry.unwritten_since is None:
-            entry.unwritten_since = self._clock()
-        ride = 0.0
-        if urgency is Urgency.LATER:
-            ride = min(RIDE_MAX_SEC, max(RIDE_SEC, RIDE_FACTOR * entry.write_sec))
-        return max(entry.next_write, entry.unwritten_since + ride)
 
     def _is_outdated(self, framework: Framework) -> bool:
         """Whether the Framework is gone, or its user wants something else by now."""

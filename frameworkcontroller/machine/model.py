@@ -256,9 +256,9 @@ class Urgency(IntEnum):
     LATER = 1
     """A step on a way on which the next one is expected at once (requested, being deleted): rides with that."""
     SOON = 2
-    """Clients want to see it; it may wait to be written together with what comes next."""
+    """Clients want to see it, or one Task waits for it; it may be written together with what happens to others."""
     NOW = 3
-    """An action waits for it, or the contract wants it exposed before anything else is decided."""
+    """The whole Framework waits for it."""
 
 
 class Trigger(StrEnum):

@@ -271,9 +271,9 @@ class Tracker:
         self._ask(urgency)
 
     def block(self, key: TaskKey) -> None:
-        """Look at the Task again once its changes are persisted, and have them persisted now."""
+        """Look at the Task again once its changes are persisted, and have them persisted soon."""
         self._blocked.add(key)
-        self._ask(Urgency.NOW)
+        self._ask(Urgency.SOON)
 
     def move(self, role: TrackedRole, task: TaskStatus, state: State, now: int, urgency: Urgency) -> None:
         """Take a Task to another state and stamp the times that go with it.

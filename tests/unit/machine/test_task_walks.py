@@ -89,7 +89,7 @@ def test_the_whole_life_of_a_task_that_succeeds() -> None:
     assert bench.state() is State.DELETION_PENDING
     assert (code(bench), diagnostics(bench)) == (0, "Pod succeeded")
     assert not made.actions
-    assert bench.tracker.urgency is Urgency.NOW
+    assert bench.tracker.urgency is Urgency.SOON
     bench.touch("f-a-0")
     assert not bench.plan(write=False).actions
     bench.write()
