@@ -31,8 +31,8 @@ def errors(tmp_path: Path, text: str) -> list[str]:
 DEFAULTS: dict[str, Any] = {
     "kube_api_server_address": None,
     "kube_config_file_path": None,
-    "kube_client_qps": 80.0,
-    "kube_client_burst": 120,
+    "kube_client_qps": 1000.0,
+    "kube_client_burst": 1000,
     "namespace": None,
     "leader_election": {
         "enabled": False,
