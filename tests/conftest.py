@@ -102,10 +102,12 @@ def pytest_timeout_cancel_timer() -> bool:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that asks for a cluster runs once on each that was chosen."""
+    """A test that asks for a cluster, or a control plane of its own, runs once on each that was chosen."""
     if "cluster" in metafunc.fixturenames:
         chosen = metafunc.config.stash[_CHOSEN]
         metafunc.parametrize("cluster", chosen, indirect=True)
+    if "plane_name" in metafunc.fixturenames:
+        metafunc.parametrize("plane_name", [name for name in metafunc.config.stash[_CHOSEN] if name != _EMBEDDED])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -222,7 +222,7 @@ class EmbeddedPlayer(Player):
         self.circumstances.loose = True
         await self.b.proxy.accept()
         self.b.start()
-        self.spawn(seconds, self.b.kill())
+        self.spawn(seconds, self.b.kill)
 
     async def compact(self) -> None:
         self.server.storage.compact()
@@ -238,7 +238,7 @@ class EmbeddedPlayer(Player):
         async def space() -> None:
             self._disk.full = False
 
-        self.spawn(seconds, space())
+        self.spawn(seconds, space)
 
 
 @cache

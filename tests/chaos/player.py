@@ -5,7 +5,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -16,8 +16,8 @@ from frameworkcontroller.api import names
 from frameworkcontroller.config import Config
 from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
-from frameworkcontroller.kube.errors import KubeError
-from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
+from frameworkcontroller.kube.errors import KubeError, ServerError, TooManyRequests, TransportError
+from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, Resource
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.chaos.oracle import why_not_at_end
 from tests.chaos.proxy import Fault, FaultProxy, Kind
@@ -192,16 +192,12 @@ class Player:
     async def _who_is_there(self) -> str:
         return ", ".join(await self._all())
 
-    def spawn(self, seconds: float, then: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, seconds: float, then: Callable[[], Awaitable[object]]) -> None:
         """Have this happen later."""
 
         async def wait() -> None:
-            try:
-                await asyncio.sleep(seconds)
-            except BaseException:
-                then.close()
-                raise
-            await then
+            await asyncio.sleep(seconds)
+            await then()
 
         task = asyncio.create_task(wait(), name="later")
         self._later.add(task)
@@ -210,7 +206,14 @@ class Player:
     # --- users ------------------------------------------------------------------------------------------------------
 
     async def create(self, name: str, roles: list[Json], spec: Json) -> None:
-        await self._frameworks.create(name, *roles, **spec)
+        while True:
+            try:
+                await self._frameworks.create(name, *roles, **spec)
+            except (TransportError, ServerError, TooManyRequests):
+                # The API server is down, or only just up. Without a Framework there is no story.
+                await asyncio.sleep(0.5)
+            else:
+                return
 
     async def _change_roles(self, name: str, change: Any) -> None:
         spec = (await self._frameworks.get(name))["spec"]
@@ -249,10 +252,10 @@ class Player:
             await self._frameworks.set(name, executionType=execution)
 
     async def delete(self, name: str, propagation: str) -> None:
-        body = await self._frameworks.get(name)
-        uid = body["metadata"]["uid"]
+        uid = (await self._frameworks.get(name))["metadata"]["uid"]
         self.circumstances.deleted_by_others.add(uid)
-        if propagation != "Foreground" and "deletionTimestamp" not in body["metadata"]:
+        if propagation != "Foreground":
+            # Even after one in the foreground: it takes that one's finalizer away.
             self.circumstances.abandoned.add(uid)
         await self._frameworks.delete(name, propagation)
 
@@ -279,13 +282,18 @@ class Player:
 
     async def delete_pod(self, which: int) -> None:
         if (pod := await self._pod(which)) is not None:
-            self.circumstances.deleted_by_others.add(pod["metadata"]["uid"])
-            await self._frameworks.delete_pod(pod["metadata"]["name"])
+            await self._delete(PODS, pod)
 
     async def delete_configmap(self, name: str) -> None:
-        body = orjson.loads(await self._client.get(CONFIGMAPS, names.configmap_name(name), self._namespace))
-        self.circumstances.deleted_by_others.add(body["metadata"]["uid"])
-        await self._client.delete(CONFIGMAPS, names.configmap_name(name), self._namespace)
+        await self._delete(
+            CONFIGMAPS,
+            orjson.loads(await self._client.get(CONFIGMAPS, names.configmap_name(name), self._namespace)),
+        )
+
+    async def _delete(self, resource: Resource, body: Json) -> None:
+        name, uid = body["metadata"]["name"], body["metadata"]["uid"]
+        self.circumstances.deleted_by_others.add(uid)
+        await self._client.delete(resource, name, self._namespace, uid=uid)
 
     async def lose_node(self, seconds: float) -> None:
         self._runtime.lose_node()
@@ -293,7 +301,7 @@ class Player:
         async def back() -> None:
             self._runtime.restore_node()
 
-        self.spawn(seconds, back())
+        self.spawn(seconds, back)
 
     # --- killers ----------------------------------------------------------------------------------------------------
 
@@ -307,17 +315,17 @@ class Player:
 
     async def restart_server(self, seconds: float) -> None:
         await self.kill_server()
-        self.spawn(seconds, self.serve())
+        self.spawn(seconds, self.serve)
 
     async def kill_controller(self, seconds: float) -> None:
         await self.a.kill()
-        self.spawn(seconds, self._start_anew())
+        self.spawn(seconds, self._start_anew)
 
     async def kill_at_write(self, number: int, executed: bool, seconds: float) -> None:
         async def die() -> None:
             await self.kill_controller(seconds)
 
-        self.a.proxy.kill_at(number, executed=executed, strike=lambda: self.spawn(0.0, die()))
+        self.a.proxy.kill_at(number, executed=executed, strike=lambda: self.spawn(0.0, die))
 
     async def _start_anew(self) -> None:
         await self.a.proxy.accept()
@@ -325,7 +333,7 @@ class Player:
 
     async def refuse_connections(self, seconds: float) -> None:
         await self.a.proxy.refuse()
-        self.spawn(seconds, self.a.proxy.accept())
+        self.spawn(seconds, self.a.proxy.accept)
 
     async def fault(self, fault: Fault) -> None:
         if fault.kind is Kind.LATE:

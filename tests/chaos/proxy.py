@@ -46,6 +46,8 @@ class Kind(StrEnum):
     HELD = "is a watch that is held up"
 
 
+SLOW_TO_MEND: Final = frozenset({Kind.MUTED, Kind.SKIPPED})
+"""A watch that falls silent is given up after minutes, an event that one lost is missed for up to an hour."""
 OF_WATCHES: Final = frozenset({Kind.MUTED, Kind.SKIPPED, Kind.REPLAYED, Kind.HELD})
 _WRITES: Final = ("create", "patch", "update", "delete")
 _VERBS: Final = {

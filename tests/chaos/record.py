@@ -13,9 +13,11 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status
 from frameworkcontroller.machine.model import Delete, Kind, Limits, Target
 from tests.support.guarantees import Guarantees, summary
-from tests.support.world import Body, World, controller_of, is_deleting, mark_of, name_of, uid_of
+from tests.support.world import Body, Violation, World, controller_of, is_deleting, mark_of, name_of, uid_of
 
 KINDS: Final = {"frameworks": Kind.FRAMEWORK, "configmaps": Kind.CONFIGMAP, "pods": Kind.POD}
+_TOLD: Final = 60
+"""Lines of a story that are worth reading."""
 _TERMINAL: Final = ("Succeeded", "Failed")
 
 
@@ -61,6 +63,11 @@ class Replay(World):
     def tell(self, text: str) -> None:
         """Add a line to the story."""
         self.story.append(text)
+
+    def violation(self, text: str) -> Violation:
+        """What to raise when ``text`` is so: with what came right before."""
+        self.story = self.story[-_TOLD:]
+        return super().violation(text)
 
     def take(self, write: Write) -> None:
         """Check one write.

@@ -5,11 +5,11 @@ shortened by leaving steps out. What the steps do is said by `tests.chaos.player
 """
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.chaos.proxy import Fault, Kind
+from tests.chaos.proxy import SLOW_TO_MEND, Fault, Kind
 from tests.support.frameworks import Json, policy, role
 
 NAMES: Final = ("f0", "f1", "f2")
@@ -52,13 +52,15 @@ class Story:
 
 
 def make_story(seed: int, *, length: float = LENGTH, virtual: bool = True) -> Story:
-    """The story of that seed. ``virtual`` False leaves out what only a controller in this process can meet."""
+    """The story of that seed. ``virtual`` False leaves out what only virtual time mends soon, or what only a
+    controller in this process can meet."""
     rng = random.Random(seed)
     steps = [_create(rng, name, length) for name in NAMES[: rng.choice([1, 1, 2, 3])]]
     steps += [_users(rng, length) for _ in range(rng.randint(0, 6))]
     steps += [_others(rng, length) for _ in range(rng.randint(0, 4))]
-    steps += [_killers(rng, length, virtual=virtual) for _ in range(rng.randint(0, 4))]
-    steps += [_faults(rng, length) for _ in range(rng.randint(0, 16))]
+    steps += [_killers(rng, length, virtual=virtual) for _ in range(rng.randint(0, 5))]
+    kinds = [kind for kind in Kind if virtual or kind not in SLOW_TO_MEND]
+    steps += [_faults(rng, kinds, length) for _ in range(rng.randint(0, 16))]
     return Story(seed, tuple(sorted(steps, key=lambda step: step.at)))
 
 
@@ -68,14 +70,15 @@ def _at(rng: random.Random, length: float) -> float:
 
 
 def _create(rng: random.Random, name: str, length: float) -> Step:
-    roles = [_role(rng, item) for item in ROLES[: rng.choice([1, 1, 2, 3])]]
     spec: Json = {"retryPolicy": _retry(rng, endless=0.15)}
+    roles = [_role(rng, item, _is_endless(spec)) for item in ROLES[: rng.choice([1, 1, 2, 3])]]
     if rng.random() < 0.1:
         spec["executionType"] = "Create"
     return Step(round(rng.uniform(0, 5) * length / LENGTH, 1), "create", (name, roles, spec))
 
 
-def _role(rng: random.Random, name: str) -> Json:
+def _role(rng: random.Random, name: str, calm: bool = False) -> Json:
+    """A TaskRole; ``calm``: one whose Pods take their time, since there will be many of them."""
     simulate = {
         "run-seconds": rng.choice(["0", "0.5", "3", "1, 20", "forever", "forever"]),
         "exit-code": rng.choice(_CODES),
@@ -83,6 +86,8 @@ def _role(rng: random.Random, name: str) -> Json:
         "prepare-seconds": rng.choice(["0", "1"]),
     }
     task: Json = {"retryPolicy": _retry(rng, endless=0.2)}
+    if calm or _is_endless(task):
+        simulate["prepare-seconds"] = "60"
     if rng.random() < 0.3:
         task["podGracefulDeletionTimeoutSec"] = rng.choice([0, 5, 60])
     ends = rng.choice([policy(), policy(1), policy(-1, 1), policy(2, 2), policy(1, 1)])
@@ -93,6 +98,11 @@ def _role(rng: random.Random, name: str) -> Json:
 def _retry(rng: random.Random, endless: float) -> Json:
     limit = rng.choice([-1, -2]) if rng.random() < endless else rng.choice([0, 0, 1, 2])
     return {"fancyRetryPolicy": rng.random() < 0.4, "maxRetryCount": limit}
+
+
+def _is_endless(owner: Json) -> bool:
+    policy = owner["retryPolicy"]
+    return bool(policy["fancyRetryPolicy"] or policy["maxRetryCount"] < 0)
 
 
 def _users(rng: random.Random, length: float) -> Step:
@@ -151,8 +161,9 @@ def _killers(rng: random.Random, length: float, *, virtual: bool) -> Step:
     return Step(_at(rng, length), act, args)
 
 
-def _faults(rng: random.Random, length: float) -> Step:
-    kind = rng.choice([kind for kind in Kind if kind is not Kind.LATE] * 4 + [Kind.LATE])
+def _faults(rng: random.Random, kinds: Sequence[Kind], length: float) -> Step:
+    # After a late one less can be checked.
+    kind = rng.choice([kind for kind in kinds if kind is not Kind.LATE] * 4 + [Kind.LATE])
     seconds = rng.choice([0.5, 2.0, 10.0, 70.0])
     if kind is Kind.HELD:
         seconds = rng.choice([2.0, 20.0, 80.0])

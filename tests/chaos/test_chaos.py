@@ -6,16 +6,21 @@ short.
 
 import os
 import time
+from pathlib import Path
 
 import pytest
 
+from tests.chaos import real
 from tests.chaos.embedded import failure_of, play
+from tests.chaos.etcd import KEEPING_THE_RECORD
 from tests.chaos.proxy import Fault, Kind
 from tests.chaos.shrink import shrink
 from tests.chaos.story import Step, Story, make_story
 from tests.support.frameworks import role
+from tests.support.realcluster import ControlPlane, find_assets
 
 HISTORIES = int(os.environ.get("HISTORIES", "80"))
+REAL_HISTORIES = (2, 13, 14, 18, 28, 29)
 _SHRINK_SEC = 60.0
 
 
@@ -53,3 +58,15 @@ def test_an_event_that_a_watch_lost_is_made_up_for() -> None:
     assert outcome.error is None
     assert outcome.injected["skipped"] == 1
     assert 1 < outcome.recovery < 5000
+
+
+@pytest.mark.slow
+async def test_nothing_is_lost_on_a_real_control_plane(plane_name: str, tmp_path: Path) -> None:
+    assets = find_assets(plane_name)
+    assert assets is not None
+    stories = [make_story(seed, length=real.LENGTH, virtual=False) for seed in REAL_HISTORIES]
+    with ControlPlane(assets, api_args=KEEPING_THE_RECORD) as plane:
+        outcomes = await real.play_all(stories, plane, tmp_path)
+    failed = [f"{outcome.story}\n{outcome.error}" for outcome in outcomes if outcome.error is not None]
+    assert not failed, "\n\n".join(failed)
+    assert all(outcome.writes > 0 for outcome in outcomes)
