@@ -133,7 +133,8 @@ async def _live(frameworks: Frameworks, name: str, rng: random.Random) -> None:
     await asyncio.sleep(rng.uniform(0.0, 10.0))
     with suppress(NotFound):
         if fate < 0.1:
-            await frameworks.set(name, taskRoles__0__taskNumber=rng.randint(0, 5))
+            # Not to 0: a Framework without Tasks never completes by itself.
+            await frameworks.set(name, taskRoles__0__taskNumber=rng.randint(1, 5))
         elif fate < 0.2:
             await frameworks.set(name, executionType="Stop")
         elif fate < 0.3:

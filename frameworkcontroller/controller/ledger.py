@@ -42,6 +42,8 @@ class Entry:
     tracker: Tracker
     resource_version: str
     digest: bytes
+    confirmed: bool = False
+    """Whether the API server itself has shown that this is what it holds, and not only the cache."""
     framework: Framework | None = None
     """The Framework at the newest generation seen, be it in the cache or by a live read."""
     spec_error: str | None = None

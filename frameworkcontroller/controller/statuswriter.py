@@ -234,6 +234,7 @@ class StatusWriter:
     def _accepted(self, key: str, entry: Entry, resource_version: str, digest: bytes) -> None:
         before, entry.resource_version = entry.resource_version, resource_version
         entry.digest = digest
+        entry.confirmed = True
         entry.unwritten_since = None
         entry.persist_first = False
         entry.guards_failed = 0
@@ -247,18 +248,32 @@ class StatusWriter:
         # Snapshots show what was persisted before this.
         self.tell_all(key, entry, before)
 
+    async def confirm(self, key: str, entry: Entry) -> bool:
+        """Whether the status that the cache gave is the stored one; False if not, and the entry was brought up to date.
+
+        To be asked before the first action that rests on it. Lists are consistent reads, but a server that was restored
+        or lags behind, or a proxy, may answer with the past all the same, and the watch then tells all of it once more:
+        what was right to do then would undo what was done since.
+
+        Raises:
+            KubeError, Retry: there is no knowing.
+        """
+        live = await self._look_again(key, entry)
+        stored = self._ledger.entry_of(live)
+        known = entry.framework
+        if stored.digest == entry.digest and known is not None and live.generation == known.generation:
+            entry.resource_version = live.resource_version
+            entry.confirmed = True
+            return True
+        self._take_over(entry, live, stored)
+        return False
+
     async def _resolve(self, key: str, entry: Entry, generation: int, digest: bytes, refusal: str) -> bool:
         """A guard failed: find out by a live read what it was, and what is to be believed from now on.
 
         True if the write had landed after all (an earlier answer was lost).
         """
-        namespace, _, name = key.partition("/")
-        try:
-            live = await self.look(key, name, namespace)
-        except NotFound as error:
-            raise Retry(_NOT_THERE) from error
-        if live.uid != entry.uid:
-            raise Retry("the Framework was deleted and another one of its name created")
+        live = await self._look_again(key, entry)
         if live.resource_version == entry.resource_version and live.generation == generation:
             raise Retry(f"the API server refuses the status: {refusal}")
         stored = self._ledger.entry_of(live)
@@ -271,11 +286,17 @@ class StatusWriter:
             return False
         if stored.digest != entry.digest:
             _log.warning("[%s]: its status was written by somebody else: going on from theirs", key)
+        self._take_over(entry, live, stored)
+        return False
+
+    def _take_over(self, entry: Entry, live: FrameworkRecord, stored: Entry) -> None:
+        """Go on from what is stored."""
         # Decisions that were taken on another spec, or another status, are dropped and taken anew. What was learnt from
         # actions is not: without the UID of an object that was created, the object would have no owner.
         entry.tracker = stored.tracker
         entry.resource_version = live.resource_version
         entry.digest = stored.digest
+        entry.confirmed = True
         entry.records.clear()
         # Even an older generation: the API server may have been restored from a backup.
         entry.framework = None
@@ -284,7 +305,21 @@ class StatusWriter:
             entry.records.extend(fold(framework, entry.tracker, entry.outcomes, self._env()).records)
         entry.persist_first = entry.tracker.urgency is not Urgency.NONE
         entry.not_before = 0.0
-        return False
+
+    async def _look_again(self, key: str, entry: Entry) -> FrameworkRecord:
+        """A live read of the Framework that the cache shows.
+
+        Raises:
+            KubeError, Retry: no usable answer, or it is not there.
+        """
+        namespace, _, name = key.partition("/")
+        try:
+            live = await self.look(key, name, namespace)
+        except NotFound as error:
+            raise Retry(_NOT_THERE) from error
+        if live.uid != entry.uid:
+            raise Retry("the Framework was deleted and another one of its name created")
+        return live
 
     async def look(self, key: str, name: str, namespace: str) -> FrameworkRecord:
         """A live read of the Framework.

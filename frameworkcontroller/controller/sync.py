@@ -123,6 +123,8 @@ class Syncer:
         tracker = entry.tracker
         env = self._env()
         wake_after = await self._step(record, entry, framework, env)
+        if entry.tracker is not tracker:
+            return 0.0
         if tracker.urgency is not Urgency.NONE:
             early = self._writer.due(entry) - self._clock()
             if early > _EARLY_SEC:
@@ -161,6 +163,8 @@ class Syncer:
                 break
         if not step.actions:
             return step.wake_after
+        if not entry.confirmed and not await self._writer.confirm(record.key, entry):
+            return 0.0
         outcomes = await self._executor.execute(
             framework,
             step.actions,

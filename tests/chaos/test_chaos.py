@@ -16,7 +16,7 @@ from tests.chaos.etcd import KEEPING_THE_RECORD
 from tests.chaos.proxy import Fault, Kind
 from tests.chaos.shrink import shrink
 from tests.chaos.story import Step, Story, make_story
-from tests.support.frameworks import role
+from tests.support.frameworks import Json, role
 from tests.support.realcluster import ControlPlane, find_assets
 
 HISTORIES = int(os.environ.get("HISTORIES", "80"))
@@ -28,7 +28,7 @@ def fail_with_short_story(story: Story, error: AssertionError) -> None:
     """Fail the test with the shortest story that ends in such an error, as found in a minute."""
     end = time.monotonic() + _SHRINK_SEC
     short, _ = shrink(story, lambda shorter: failure_of(shorter) if time.monotonic() < end else None)
-    raise AssertionError(f"python -m tests.chaos --seed {story.seed} fails; in short:\n{short}\n{error}") from error
+    raise AssertionError(f"python -m tests.chaos --histories 1 --seed {story.seed} fails; in short:\n{short}\n{error}") from error
 
 
 @pytest.mark.parametrize("seed", range(HISTORIES))
@@ -48,16 +48,33 @@ def test_a_history_repeats_itself() -> None:
 # Stories that have shown something, made short.
 
 
-def _work(**simulate: str) -> Step:
-    return Step(0.0, "create", ("f0", [role("a", 1, simulate=simulate)], {}))
+def _one(retry: Json | None = None, **simulate: str) -> Step:
+    task = {"retryPolicy": retry or {}}
+    return Step(0.0, "create", ("f0", [role("a", 1, simulate=simulate, task=task)], {}))
 
 
 def test_an_event_that_a_watch_lost_is_made_up_for() -> None:
     skip = Step(0.5, "fault", (Fault(Kind.SKIPPED, resource="pods", times=3),))
-    outcome = play(Story(0, (_work(**{"run-seconds": "2"}), skip)))
+    outcome = play(Story(0, (_one(**{"run-seconds": "2"}), skip)))
     assert outcome.error is None
     assert outcome.injected["skipped"] == 1
     assert 1 < outcome.recovery < 5000
+
+
+def test_a_controller_that_is_shown_the_past_at_its_start_does_not_act_on_it() -> None:
+    # The list says that the Task's first Pod is still to be created; by now its second one runs.
+    steps = [
+        Step(0.0, "fault", (Fault(Kind.FAILED, "create", "pods", times=3),)),
+        _one({"maxRetryCount": 1}, **{"run-seconds": "1, forever", "exit-code": "1"}),
+        Step(1.0, "kill_controller", (0.2,)),
+        Step(20.0, "fault", (Fault(Kind.STALE, "list", "frameworks"),)),
+        Step(20.0, "fault", (Fault(Kind.DELAY, "watch", "frameworks", seconds=10.0),)),
+        Step(21.0, "kill_controller", (1.0,)),
+        Step(40.0, "annotate", ("f0",)),
+    ]
+    outcome = play(Story(0, tuple(steps)))
+    assert outcome.error is None
+    assert outcome.injected == {"failed": 3, "stale": 1, "delay": 1}
 
 
 @pytest.mark.slow
