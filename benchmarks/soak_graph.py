@@ -31,7 +31,7 @@ def main() -> None:
         for name, label in curves.items():
             axes.plot(minutes, [row[name] for row in rows], label=label, linewidth=1)
         axes.set_title(title, loc="left", fontsize=10)
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, axes.get_ylim()[1] * 1.1)
         axes.grid(alpha=0.3)
         if len(curves) > 1:
             axes.legend(loc="lower right", fontsize=8)

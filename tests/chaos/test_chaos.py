@@ -28,7 +28,8 @@ def fail_with_short_story(story: Story, error: AssertionError) -> None:
     """Fail the test with the shortest story that ends in such an error, as found in a minute."""
     end = time.monotonic() + _SHRINK_SEC
     short, _ = shrink(story, lambda shorter: failure_of(shorter) if time.monotonic() < end else None)
-    raise AssertionError(f"python -m tests.chaos --histories 1 --seed {story.seed} fails; in short:\n{short}\n{error}") from error
+    again = f"python -m tests.chaos --histories 1 --seed {story.seed}"
+    raise AssertionError(f"{again} fails; in short:\n{short}\n{error}") from error
 
 
 @pytest.mark.parametrize("seed", range(HISTORIES))
@@ -55,7 +56,7 @@ def _one(retry: Json | None = None, **simulate: str) -> Step:
 
 def test_an_event_that_a_watch_lost_is_made_up_for() -> None:
     skip = Step(0.5, "fault", (Fault(Kind.SKIPPED, resource="pods", times=3),))
-    outcome = play(Story(0, (_one(**{"run-seconds": "2"}), skip)))
+    outcome = play(Story(0, (_one(None, **{"run-seconds": "2"}), skip)))
     assert outcome.error is None
     assert outcome.injected["skipped"] == 1
     assert 1 < outcome.recovery < 5000
