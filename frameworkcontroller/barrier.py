@@ -70,6 +70,8 @@ _REPEAT_LOG_SEC = 60.0  # an unchanged state is logged again after this
 _MOST_OF_THE_TIME_ASKING = 0.1  # of a barrier's time, for the server's sake
 _LONGEST_WISH_SEC = 60.0  # for which a server that is slow, or says Retry-After, is left alone
 _MOST_BYTES = 64 << 20  # of an answer, and of what is unpacked from it: more than 10,000 Tasks can need
+_MOST_VALUES = 2000000  # of what is unpacked: 10,000 Tasks have a third of that
+_MOST_TASKS = 10000  # of a role
 _LARGE_BYTES = 64 << 10  # from here on a Framework is read again only if it has changed
 _MOST_EXPORTED_BYTES = 120 << 10  # Linux allows 128 KiB, the variable's name included
 
@@ -682,9 +684,24 @@ def _unpack(framework: dict[str, Any]) -> None:
         if not inflater.eof:
             problem = "is larger than any status" if len(roles) == _MOST_BYTES else "is cut short"
             raise CheckFailed(f"taskRoleStatusesCompressed {problem}")
+        if _holds_too_much(roles):
+            raise CheckFailed("taskRoleStatusesCompressed has more values than any status")
         attempt["taskRoleStatuses"] = json.loads(roles.decode("utf-8"))
     except (ValueError, TypeError, zlib.error, RecursionError) as error:
         raise CheckFailed(f"taskRoleStatusesCompressed cannot be read: {error}") from error
+
+
+def _holds_too_much(raw: bytes) -> bool:
+    """Whether the JSON text has more values than any status, each of which takes much more memory than text."""
+    if _marks(raw) <= _MOST_VALUES:
+        return False
+    # Most of what looks like JSON may be within texts: what containers said. More texts than values are no status.
+    texts = (raw.count(b'"') - raw.count(b'\\"')) // 2
+    return texts > _MOST_VALUES or _marks(re.sub(rb'"(?:[^"\\]|\\.)*"', b"", raw, flags=re.DOTALL)) > _MOST_VALUES
+
+
+def _marks(raw: bytes) -> int:
+    return sum(raw.count(mark) for mark in (b",", b":", b"[", b"{"))
 
 
 def addresses(framework: dict[str, Any]) -> dict[str, list[str | None]]:
@@ -708,7 +725,10 @@ def addresses(framework: dict[str, Any]) -> dict[str, list[str | None]]:
             if re.fullmatch(r"[a-z0-9]{1,63}", name) is None:
                 raise ValueError(f"{name!r} is no name of a TaskRole")
             found = statuses.get(name, {})
-            wanted[name] = [_checked(found.get(index)) for index in range(1 if number is None else number)]
+            number = 1 if number is None else number
+            if number > _MOST_TASKS:
+                raise ValueError(f"{number!r} is no taskNumber")
+            wanted[name] = [_checked(found.get(index)) for index in range(number)]
         return wanted
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CheckFailed(f"the Framework is not as it should be: {type(error).__name__}: {error}") from error

@@ -76,7 +76,11 @@ def read_config_file(path: Path) -> ConfigFile:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start})") from None
-    loader = yaml.SafeLoader(text)
+    try:
+        loader = yaml.SafeLoader(text)
+    except yaml.YAMLError as error:
+        # A character that YAML does not have.
+        raise ConfigError(f"{path}{syntax_error(error)}") from None
     try:
         root = loader.get_single_node()
         content = None if root is None else loader.construct_document(root)

@@ -88,7 +88,12 @@ def path_text(path: KeyPath) -> str:
     """``spec.taskRoles[0].name``."""
     text = ""
     for part in path:
-        text += str(part) if not text else f"[{part}]" if isinstance(part, int) else f".{part}"
+        if isinstance(part, int):
+            text += f"[{part}]" if text else str(part)
+            continue
+        # A key may be anything; in a message it is one line.
+        key = str(part) if str(part).isprintable() else repr(part)
+        text += f".{key}" if text else key
     return text
 
 

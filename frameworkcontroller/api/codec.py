@@ -7,16 +7,17 @@ plus one join. Decoding accepts whatever the original controller wrote.
 from __future__ import annotations
 
 import base64
-import binascii
 import gzip
 import io
+import json
+import re
 import zlib
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
-from frameworkcontroller.api import names
+from frameworkcontroller.api import fields, names
 from frameworkcontroller.api.completion import CompletionStatus, ContainerCompletion, PodCompletion, Trigger
 from frameworkcontroller.api.status import (
     Condition,
@@ -39,6 +40,15 @@ _LARGE_COMPRESSED_BYTES = 640 << 10
 
 MAX_DECOMPRESSED_BYTES = 64 << 20
 """More than 10,000 Tasks can need; a compressed status that grows beyond it is refused (a gzip bomb)."""
+
+
+MAX_DECOMPRESSED_VALUES = 2_000_000
+"""And so is one with more JSON values (and names of fields) than this: 10,000 Tasks have a third of it."""
+
+_FAST_BYTES = 16 << 20
+"""orjson takes fourteen times the size of what it parses."""
+
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 
 class StatusError(ValueError):
@@ -247,7 +257,7 @@ def decode_status(body: Any) -> FrameworkStatus | None:
         raise
     except KeyError as error:
         raise StatusError(f"status: field {error.args[0]!r} is missing") from None
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, AttributeError, LookupError, OverflowError) as error:
         raise StatusError(f"status: {error}") from None
 
 
@@ -262,9 +272,26 @@ def decompress_roles(text: str) -> Any:
             raw = stream.read(MAX_DECOMPRESSED_BYTES + 1)
         if len(raw) > MAX_DECOMPRESSED_BYTES:
             raise StatusError(f"status.attemptStatus.taskRoleStatusesCompressed: over {MAX_DECOMPRESSED_BYTES} bytes")
-        return orjson.loads(raw)
-    except (binascii.Error, OSError, EOFError, zlib.error, orjson.JSONDecodeError) as error:
+        if _holds_too_much(raw):
+            raise StatusError(f"status.attemptStatus.taskRoleStatusesCompressed: over {MAX_DECOMPRESSED_VALUES} values")
+        return orjson.loads(raw) if len(raw) <= _FAST_BYTES else json.loads(raw)
+    except (TypeError, ValueError, OSError, EOFError, RecursionError, zlib.error) as error:
+        if isinstance(error, StatusError):
+            raise
         raise StatusError(f"status.attemptStatus.taskRoleStatusesCompressed: {error}") from None
+
+
+def _holds_too_much(raw: bytes) -> bool:
+    """Whether the JSON text has more values than any status, each of which takes much more memory than text."""
+    if _marks(raw) <= MAX_DECOMPRESSED_VALUES:
+        return False
+    # Most of what looks like JSON may be within texts: what containers said. More texts than values are no status.
+    texts = (raw.count(b'"') - raw.count(b'\\"')) // 2
+    return texts > MAX_DECOMPRESSED_VALUES or _marks(_TEXT.sub(b"", raw)) > MAX_DECOMPRESSED_VALUES
+
+
+def _marks(raw: bytes) -> int:
+    return sum(raw.count(mark) for mark in (b",", b":", b"[", b"{"))
 
 
 def _decode_status(body: Mapping[str, Any]) -> FrameworkStatus:
@@ -284,11 +311,11 @@ def _decode_status(body: Mapping[str, Any]) -> FrameworkStatus:
             start_time=parse_time(attempt["startTime"]),
             run_time=_parse(attempt.get("runTime")),
             completion_time=_parse(attempt.get("completionTime")),
-            configmap_uid=attempt.get("configMapUID"),
+            configmap_uid=fields.maybe_text(attempt, "configMapUID"),
             completion_status=_decode_completion(attempt.get("completionStatus")),
             roles=[_decode_role(role) for role in roles or ()],
         ),
-        observed_generation=body.get("observedGeneration"),
+        observed_generation=fields.maybe_number(body, "observedGeneration"),
         task_counts=_decode_task_counts(body.get("taskCounts")),
         conditions=[_decode_condition(condition) for condition in body.get("conditions") or ()],
     )
@@ -299,10 +326,10 @@ def _decode_role(body: Mapping[str, Any]) -> TaskRoleStatus:
     if any(task.index != position for position, task in enumerate(tasks)):
         raise StatusError(f"status of TaskRole {body['name']!r}: taskStatuses are not in order of index")
     return TaskRoleStatus(
-        name=body["name"],
+        name=fields.needed_text(body, "name"),
         # The original wrote none in its oldest statuses; the role's Pods then bear none either.
-        instance_uid=body.get("instanceUID") or "",
-        pod_graceful_deletion_timeout_sec=body.get("podGracefulDeletionTimeoutSec"),
+        instance_uid=fields.text(body, "instanceUID"),
+        pod_graceful_deletion_timeout_sec=fields.maybe_number(body, "podGracefulDeletionTimeoutSec"),
         tasks=tasks,
     )
 
@@ -311,7 +338,7 @@ def _decode_task(body: Mapping[str, Any]) -> TaskStatus:
     attempt = body["attemptStatus"]
     return TaskStatus(
         index=_int(body["index"]),
-        instance_uid=body.get("instanceUID") or "",
+        instance_uid=fields.text(body, "instanceUID"),
         start_time=parse_time(body["startTime"]),
         run_time=_parse(body.get("runTime")),
         completion_time=_parse(body.get("completionTime")),
@@ -324,10 +351,10 @@ def _decode_task(body: Mapping[str, Any]) -> TaskStatus:
             start_time=parse_time(attempt["startTime"]),
             run_time=_parse(attempt.get("runTime")),
             completion_time=_parse(attempt.get("completionTime")),
-            pod_uid=attempt.get("podUID"),
-            pod_node_name=attempt.get("podNodeName"),
-            pod_ip=attempt.get("podIP"),
-            pod_host_ip=attempt.get("podHostIP"),
+            pod_uid=fields.maybe_text(attempt, "podUID"),
+            pod_node_name=fields.maybe_text(attempt, "podNodeName"),
+            pod_ip=fields.maybe_text(attempt, "podIP"),
+            pod_host_ip=fields.maybe_text(attempt, "podHostIP"),
             completion_status=_decode_completion(attempt.get("completionStatus")),
         ),
     )
@@ -336,9 +363,9 @@ def _decode_task(body: Mapping[str, Any]) -> TaskStatus:
 def _decode_retry(body: Mapping[str, Any] | None) -> RetryPolicyStatus:
     body = body or {}
     return RetryPolicyStatus(
-        total_retried_count=body.get("totalRetriedCount") or 0,
-        accountable_retried_count=body.get("accountableRetriedCount") or 0,
-        retry_delay_sec=body.get("retryDelaySec"),
+        total_retried_count=fields.number(body, "totalRetriedCount"),
+        accountable_retried_count=fields.number(body, "accountableRetriedCount"),
+        retry_delay_sec=fields.maybe_number(body, "retryDelaySec"),
     )
 
 
@@ -346,10 +373,10 @@ def _decode_task_counts(body: Mapping[str, Any] | None) -> TaskCounts | None:
     if body is None:
         return None
     return TaskCounts(
-        total=body.get("total") or 0,
-        running=body.get("running") or 0,
-        succeeded=body.get("succeeded") or 0,
-        failed=body.get("failed") or 0,
+        total=fields.number(body, "total"),
+        running=fields.number(body, "running"),
+        succeeded=fields.number(body, "succeeded"),
+        failed=fields.number(body, "failed"),
     )
 
 
@@ -362,25 +389,27 @@ def _decode_completion(body: Mapping[str, Any] | None) -> CompletionStatus | Non
     pod = body.get("pod")
     return CompletionStatus(
         code=_int(body["code"]),
-        phrase=body.get("phrase") or "",
-        type_name=kind.get("name") or "",
-        attributes=None if attributes is None else tuple(attributes),
-        diagnostics=body.get("diagnostics") or "",
+        phrase=fields.text(body, "phrase"),
+        type_name=fields.text(kind, "name"),
+        attributes=None if attributes is None else tuple(str(attribute) for attribute in attributes),
+        diagnostics=fields.text(body, "diagnostics"),
         trigger=None
         if trigger is None
-        else Trigger(trigger.get("message") or "", trigger.get("taskRoleName") or "", trigger.get("taskIndex") or 0),
+        else Trigger(
+            fields.text(trigger, "message"), fields.text(trigger, "taskRoleName"), fields.number(trigger, "taskIndex")
+        ),
         pod=None
         if pod is None
         else PodCompletion(
-            reason=pod.get("reason") or "",
-            message=pod.get("message") or "",
+            reason=fields.text(pod, "reason"),
+            message=fields.text(pod, "message"),
             containers=tuple(
                 ContainerCompletion(
-                    name=item["name"],
-                    code=item.get("code") or 0,
-                    reason=item.get("reason") or "",
-                    message=item.get("message") or "",
-                    signal=item.get("signal") or 0,
+                    name=fields.needed_text(item, "name"),
+                    code=fields.number(item, "code"),
+                    reason=fields.text(item, "reason"),
+                    message=fields.text(item, "message"),
+                    signal=fields.number(item, "signal"),
                 )
                 for item in pod.get("containers") or ()
             ),
@@ -388,14 +417,18 @@ def _decode_completion(body: Mapping[str, Any] | None) -> CompletionStatus | Non
     )
 
 
+def _decode_trigger(body: Mapping[str, Any]) -> Trigger:
+    return Trigger(fields.text(body, "message"), fields.text(body, "taskRoleName"), fields.number(body, "taskIndex"))
+
+
 def _decode_condition(body: Mapping[str, Any]) -> Condition:
     return Condition(
-        type=body["type"],
-        status=body["status"],
-        reason=body.get("reason") or "",
-        message=body.get("message") or "",
+        type=fields.needed_text(body, "type"),
+        status=fields.needed_text(body, "status"),
+        reason=fields.text(body, "reason"),
+        message=fields.text(body, "message"),
         last_transition_time=parse_time(body["lastTransitionTime"]),
-        observed_generation=body.get("observedGeneration") or 0,
+        observed_generation=fields.number(body, "observedGeneration"),
     )
 
 

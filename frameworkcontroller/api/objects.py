@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from frameworkcontroller.api import names
+from frameworkcontroller.api import fields, names
 from frameworkcontroller.api.completion import ContainerCompletion, PodCompletion
 from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.api.timestamps import parse_time
@@ -144,7 +144,7 @@ def _usable(kind: str) -> Callable[[Callable[[Mapping[str, Any]], _R]], Callable
                 return decode(body)
             except KeyError as error:
                 raise ObjectError(f"{kind}: field {error.args[0]!r} is missing") from None
-            except (TypeError, ValueError, AttributeError) as error:
+            except (TypeError, ValueError, AttributeError, LookupError, OverflowError) as error:
                 raise ObjectError(f"{kind}: {error}") from error
 
         return decoded
@@ -175,7 +175,7 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
     metadata = body["metadata"]
     spec = body.get("spec") or {}
     status = body.get("status") or {}
-    phase = sys.intern(status.get("phase") or "")
+    phase = sys.intern(fields.text(status, "phase"))
     deletion = metadata.get("deletionTimestamp")
     containers: tuple[ContainerRecord, ...] = ()
     if phase == "Failed":
@@ -192,13 +192,13 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         identity=identity_of(metadata, names.POD_IDENTITY),
         framework=sys.intern((metadata.get("labels") or {}).get(names.FRAMEWORK_NAME) or ""),
         phase=phase,
-        node_name=sys.intern(spec.get("nodeName") or ""),
-        pod_ip=status.get("podIP") or "",
-        host_ip=sys.intern(status.get("hostIP") or ""),
+        node_name=sys.intern(fields.text(spec, "nodeName")),
+        pod_ip=fields.text(status, "podIP"),
+        host_ip=sys.intern(fields.text(status, "hostIP")),
         deletion_time=None if deletion is None else parse_time(deletion),
-        deletion_grace_sec=metadata.get("deletionGracePeriodSeconds") or 0,
-        reason=status.get("reason") or "",
-        message=status.get("message") or "",
+        deletion_grace_sec=fields.number(metadata, "deletionGracePeriodSeconds"),
+        reason=fields.text(status, "reason"),
+        message=fields.text(status, "message"),
         containers=containers,
     )
 
@@ -236,7 +236,7 @@ def framework_record(body: Mapping[str, Any]) -> FrameworkRecord:
         name=metadata["name"],
         uid=metadata["uid"],
         resource_version=metadata["resourceVersion"],
-        generation=metadata.get("generation") or 0,
+        generation=fields.number(metadata, "generation"),
         deletion_time=None if deletion is None else parse_time(deletion),
         metadata_json=orjson.dumps(metadata),
         spec_json=orjson.dumps(body.get("spec")),
@@ -261,16 +261,16 @@ def _key(metadata: Mapping[str, Any]) -> str:
 
 
 def _container(status: Mapping[str, Any]) -> ContainerRecord:
-    terminated = (status.get("state") or {}).get("terminated")
+    terminated: Any = (status.get("state") or {}).get("terminated")
     end = terminated or {}
     return ContainerRecord(
         completion=ContainerCompletion(
-            name=status.get("name") or "",
-            code=end.get("exitCode") or 0,
-            reason=end.get("reason") or "",
-            message=end.get("message") or "",
-            signal=end.get("signal") or 0,
+            name=fields.text(status, "name"),
+            code=fields.number(end, "exitCode"),
+            reason=fields.text(end, "reason"),
+            message=fields.text(end, "message"),
+            signal=fields.number(end, "signal"),
         ),
         terminated=terminated is not None,
-        finished=end.get("finishedAt") or "",
+        finished=fields.text(end, "finishedAt"),
     )

@@ -5,11 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from functools import lru_cache
 
+FIRST_TIME = -62_135_596_800
+LAST_TIME = 253_402_300_799
+"""The first second of the year 1, and the last of the year 9999: other times cannot be written."""
+
 
 @lru_cache(maxsize=4096)
 def format_time(seconds: int) -> str:
     """``seconds`` since the epoch as ``2026-01-31T12:00:00Z``."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
 @lru_cache(maxsize=4096)
@@ -17,9 +21,12 @@ def parse_time(text: str) -> int:
     """Seconds since the epoch that an RFC 3339 ``text`` stands for; fractions are cut.
 
     Raises:
-        ValueError: ``text`` is not a time with a zone.
+        ValueError: ``text`` is not a time with a zone, or not one that could be written in UTC.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"time without a zone: {text!r}")
-    return int(moment.timestamp() // 1)
+    seconds = int(moment.timestamp() // 1)
+    if not FIRST_TIME <= seconds <= LAST_TIME:
+        raise ValueError(f"time out of range: {text!r}")
+    return seconds

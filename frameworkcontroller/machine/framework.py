@@ -17,7 +17,7 @@ from frameworkcontroller.api.completion import (
 from frameworkcontroller.api.objects import ConfigMapRecord, Framework
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State
-from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.api.timestamps import LAST_TIME, format_time
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine import wording
 from frameworkcontroller.machine.context import Context
@@ -299,7 +299,7 @@ def _decide_retry(ctx: Context) -> None:
         status.retry.retry_delay_sec = decision.delay_sec
         ctx.tracker.change_head(Urgency.SOON)
         due = status.transition_time + decision.delay_sec
-        when = f"in {decision.delay_sec}s, at {format_time(due)}" if decision.delay_sec else "at once"
+        when = f"in {decision.delay_sec}s, at {format_time(min(due, LAST_TIME))}" if decision.delay_sec else "at once"
         ctx.record(
             Reason.FRAMEWORK_RETRY_SCHEDULED,
             f"FrameworkAttempt {status.attempt.id + 1} starts {when}, as {decision.reason}, "
