@@ -74,6 +74,17 @@ def members():
     return [[index, attempt["podIP"], attempt["instanceUID"]] for index, attempt in attempts if attempt["podIP"]]
 
 
+def changed(group):
+    """Whether the list is another one by now. Not as far as one knows, while the API server does not answer."""
+    with contextlib.suppress(OSError, ValueError):
+        return not ALONE and members() != group.now
+    return False
+
+
+def serve(address, port):
+    return socket.create_server((address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
+
+
 def meet(listener, step):
     """Wait for all other members. Returns the group, and the rank of whoever has come furthest."""
     while not stopping:
@@ -106,7 +117,7 @@ def lead(listener, now, step, unless_met):
                 arrived[hello["rank"]], steps[hello["rank"]] = peer, hello["step"]
             else:
                 peer.close()
-    with socket.create_server((now[0][1], 0)) as free:  # a port for torch's store
+    with serve(now[0][1], 0) as free:  # a port for torch's store
         agreed = {"furthest": max(steps, key=steps.get), "port": free.getsockname()[1]}
     for peer in arrived.values():
         peer.sendall(json.dumps(agreed).encode() + b"\n")
@@ -190,7 +201,7 @@ def train():
     if CHECKPOINT.exists():
         step, loss, state = json.loads(CHECKPOINT.read_text()).values()
     say(f"process {os.getpid()} begins at step {step}, with {'torch on gloo' if torch else 'plain Python'}")
-    listener = None if ALONE else socket.create_server((env["POD_IP"], PORT))
+    listener = None if ALONE else serve(env["POD_IP"], PORT)
     while step < last:
         group, furthest = (Star([["alone"]], 0, []), 0) if ALONE else meet(listener, step)
         rank, size, looked, change = group.rank, len(group.now), time.monotonic(), False
@@ -203,7 +214,7 @@ def train():
                 began, enough = time.monotonic(), False
                 loss, slopes = gradient(state[:SIZE], batch(step)[rank::size])
                 if rank == 0 and began - looked > 1:
-                    looked, change = began, not ALONE and members() != group.now
+                    looked, change = began, changed(group)
                     enough = (FOLDER / "enough").exists()
                     save(CHECKPOINT, step, loss, state)
                 loss, change, enough, *slopes = group.sum([loss, change or bool(stopping), enough, *slopes])
