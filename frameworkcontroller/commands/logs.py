@@ -24,7 +24,7 @@ from frameworkcontroller.kube.resources import PODS
 _TAIL_OF_MANY: Final = 100
 _AT_ONCE: Final = 20
 _PROBLEMS_TOLD: Final = 3
-_LAST_LINES_SEC: Final = 10.0
+_LAST_LINES_SEC: Final = 5.0
 _COLOURS: Final = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 
 
@@ -121,10 +121,14 @@ class _Following:
             if source not in self._reading:
                 # Of what begins while we look, everything is new.
                 asked = _asked(self._options, many=self._options.target[1] is None) if first else {}
-                reading = self._read(source, asked)
+                before = [task for other, task in self._reading.items() if other.is_same_place(source)]
+                reading = self._read(source, asked, before)
                 self._reading[source] = asyncio.create_task(reading, name=f"log of {source.label}")
 
-    async def _read(self, source: Source, asked: dict[str, str | int]) -> None:
+    async def _read(self, source: Source, asked: dict[str, str | int], before: list[asyncio.Task[None]]) -> None:
+        if before:
+            # What an attempt wrote comes before what the next one writes.
+            await asyncio.wait(before, timeout=_LAST_LINES_SEC)
         try:
             async for line in read_lines(self._session.client, source, follow=True, **asked):
                 self._printer.print(line)

@@ -34,6 +34,10 @@ class Source:
         """``worker[3]``; ``worker[3]#1`` in the Task's second attempt."""
         return f"{self.role}[{self.index}]{f'#{self.attempt}' if self.attempt else ''}"
 
+    def is_same_place(self, other: Source) -> bool:
+        """Whether it is the same container of the same Task, in whichever life."""
+        return (self.role, self.index, self.container) == (other.role, other.index, other.container)
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
