@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 TORCH ?= torch==2.13.0 numpy
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo example-torch test lint types unit format docs images lock clean
+.PHONY: help venv demo example-torch test lint types unit chaos soak format docs images lock clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -44,6 +44,15 @@ types: venv ## Types
 
 unit: venv ## Every test; PYTEST_ARGS="tests/unit -k plan" picks some
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+HISTORIES ?= 500
+CHAOS_ARGS ?=
+
+chaos: venv ## Random histories under faults: HISTORIES=2000, or CHAOS_ARGS="--minutes 30 --seed 5000 --cluster 1.36"
+	$(BIN)/python -m tests.chaos $(or $(CHAOS_ARGS),--histories $(HISTORIES))
+
+soak: venv ## An hour of Frameworks that come and go; SOAK_ARGS="--minutes 10 --rate 5"
+	$(BIN)/python -m benchmarks.soak $(SOAK_ARGS)
 
 format: venv ## Format the code and mend what lint can mend
 	$(BIN)/ruff check --quiet --fix .

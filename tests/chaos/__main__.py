@@ -3,21 +3,49 @@
     python -m tests.chaos --histories 1000
     python -m tests.chaos --minutes 30 --seed 5000
     python -m tests.chaos --seed 17 --histories 1
+    python -m tests.chaos --cluster 1.36 --histories 60
 
-Exit code 1: something was found. Each finding is printed with its seed and the shortest story that shows it.
+Exit code 1: something was found. Each finding is printed with its seed; on the embedded cluster, where every run of a
+history is the same, also with the shortest story that shows it.
 """
 
 import argparse
+import asyncio
 import logging
 import resource
 import sys
+import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 
+from tests.chaos import real
 from tests.chaos.embedded import failure_of, play
+from tests.chaos.etcd import KEEPING_THE_RECORD
+from tests.chaos.player import Outcome
 from tests.chaos.shrink import shrink
 from tests.chaos.story import make_story
+from tests.support.realcluster import ControlPlane, find_assets
+
+_AT_ONCE = 6
+"""Histories that share a real control plane."""
+
+
+def _embedded(seed: int) -> Iterator[Outcome]:
+    for number in count(seed):
+        yield play(make_story(number))
+
+
+def _real(seed: int, assets: Path) -> Iterator[Outcome]:
+    for first in count(seed, _AT_ONCE):
+        stories = [make_story(first + more, length=real.LENGTH, virtual=False) for more in range(_AT_ONCE)]
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            ControlPlane(assets, api_args=KEEPING_THE_RECORD) as plane,
+        ):
+            yield from asyncio.run(real.play_all(stories, plane, Path(folder)))
 
 
 def main() -> None:
@@ -26,9 +54,16 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="the first history's (default: 0)")
     parser.add_argument("--histories", type=int, help="how many (default: 100, or as fit into --minutes)")
     parser.add_argument("--minutes", type=float, help="stop after so long")
+    parser.add_argument("--cluster", default="embedded", help="embedded (the default), or a real control plane")
     parser.add_argument("--no-shrink", action="store_true", help="do not shorten what fails")
     options = parser.parse_args()
     logging.lastResort = None  # what a controller logs is looked at in its story, not here
+    outcomes = _embedded(options.seed)
+    if options.cluster != "embedded":
+        assets = find_assets(options.cluster)
+        if assets is None:
+            parser.error(f"--cluster: no control plane {options.cluster} here")
+        outcomes = _real(options.seed, assets)
     number = options.histories or (sys.maxsize if options.minutes else 100)
     end = time.monotonic() + (options.minutes * 60 if options.minutes else 10**9)
     injected: Counter[str] = Counter()
@@ -36,11 +71,9 @@ def main() -> None:
     played = writes = 0
     recoveries: list[tuple[float, int]] = []
     began = time.monotonic()
-    for seed in count(options.seed):
-        if played >= number or time.monotonic() > end:
-            break
-        story = make_story(seed)
-        outcome = play(story)
+    while played < number and time.monotonic() < end:
+        outcome = next(outcomes)
+        seed = outcome.story.seed
         played += 1
         writes += outcome.writes
         injected += outcome.injected
@@ -48,8 +81,8 @@ def main() -> None:
         if outcome.error is not None:
             failed.append(seed)
             print(f"seed {seed}: {outcome.error}\n", flush=True)
-            if not options.no_shrink:
-                short, runs = shrink(story, failure_of)
+            if not options.no_shrink and options.cluster == "embedded":
+                short, runs = shrink(outcome.story, failure_of)
                 print(f"in short (found in {runs} runs):\n{short}\n{play(short).error}\n", flush=True)
         if played % 50 == 0:
             print(f"{played} histories, {len(failed)} failed, {time.monotonic() - began:.0f} s", flush=True)

@@ -19,7 +19,7 @@ from tests.chaos.story import Step, Story, make_story
 from tests.support.frameworks import Json, role
 from tests.support.realcluster import ControlPlane, find_assets
 
-HISTORIES = int(os.environ.get("HISTORIES", "80"))
+HISTORIES = int(os.environ.get("HISTORIES", "60"))
 REAL_HISTORIES = (2, 13, 14, 18, 28, 29)
 _SHRINK_SEC = 60.0
 
