@@ -155,7 +155,8 @@ async def test_who_says_nothing_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
         assert await asyncio.wait_for(raw(web, b"GET /metrics HT"), 10) == b""
 
 
-async def test_idle_connections_do_not_keep_others_out() -> None:
+async def test_idle_connections_do_not_keep_others_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(product, "CONNECTION_SEC", 1000)
     async with serving() as web:
         idle = [await asyncio.open_connection("127.0.0.1", web.port) for _ in range(MAX_CONNECTIONS + 10)]
         assert (await ask(web, "/healthz"))[0] == 200

@@ -13,6 +13,7 @@ from frameworkcontroller.controller.queue import WorkQueue
 from frameworkcontroller.health import INFORMER_STUCK_SEC, SYNC_STUCK_SEC, Health
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
+from frameworkcontroller.kube.errors import TooManyRequests
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import PODS
 from frameworkcontroller.local.apiserver.server import ApiServer
@@ -29,6 +30,16 @@ class Hanging(KubeClient):
     async def list(self, *args: Any, **kwargs: Any) -> bytes:
         await asyncio.Event().wait()
         raise AssertionError
+
+
+class Throttled(KubeClient):
+    """Is told to come back in a few hours, and does."""
+
+    asked = 0
+
+    async def list(self, *args: Any, **kwargs: Any) -> bytes:
+        self.asked += 1
+        raise TooManyRequests("not now", code=429, retry_after=3 * 3600)
 
 
 @asynccontextmanager
@@ -53,6 +64,16 @@ async def test_an_api_server_that_is_away_for_hours_is_no_reason(clock: VirtualC
         for _ in range(360):
             assert problems(health) == []
             await asyncio.sleep(30)
+
+
+async def test_an_api_server_that_wants_to_be_left_alone_for_hours_is_no_reason(clock: VirtualClockLoop) -> None:
+    client = Throttled(Connection.to_address(NOBODY))
+    async with informing(client) as informer:
+        health = Health([informer], WorkQueue[str]().core, clock=clock.time)
+        for _ in range(60):
+            assert problems(health) == []
+            await asyncio.sleep(120)
+    assert client.asked == 1
 
 
 async def test_a_cluster_in_which_nothing_happens_for_hours_is_no_reason(clock: VirtualClockLoop) -> None:
