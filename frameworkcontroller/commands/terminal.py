@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from typing import Any, Final
 
@@ -20,6 +21,9 @@ class _Console(Console):
 
 def console(file: Any) -> Console:
     """A console that colours on terminals only, minds NO_COLOR, and cuts nothing off for a file or a pipe."""
+    if isinstance(file, io.TextIOWrapper):
+        # What the terminal has no character for is no reason to fail.
+        file.reconfigure(errors="replace")
     made = _Console(file=file, highlight=False, emoji=False)
     if not made.is_terminal and "COLUMNS" not in os.environ:
         made.width = _UNLIMITED_WIDTH

@@ -168,6 +168,9 @@ def test_colours_are_for_terminals_and_for_those_who_want_them(shell: Shell) -> 
     assert "\x1b[" in shell.run("frameworkcontroller", "status", "long", FORCE_COLOR="1")[1]
     plain = shell.run("frameworkcontroller", "status", "long", FORCE_COLOR="1", NO_COLOR="1")[1]
     assert "\x1b[3" not in plain
+    code, out, err = shell.run("frameworkcontroller", "status", "long", PYTHONIOENCODING="ascii")
+    assert (code, err) == (0, "")
+    assert "[0]  AttemptRunning" in out
 
 
 def test_the_namespace_is_the_contexts_unless_another_is_named(shell: Shell) -> None:
