@@ -196,7 +196,7 @@ class Node:
                 self._spawn(self._write(pod, what))
 
     async def _write(self, pod: _Pod, phase: str) -> Answer:
-        body = orjson.dumps({"metadata": {"uid": pod.uid}, "status": _status(pod.uid, phase)})
+        body = orjson.dumps({"metadata": {"uid": pod.uid}, "status": pod_status(pod.uid, phase)})
         request = self._pool.request("PATCH", _path(pod) + "/status", body, STRATEGIC_PATCH)
         answer = await self._pool.send(request, what="status")
         if answer.code not in (200, 404, 409):
@@ -238,7 +238,7 @@ def _path(pod: _Pod) -> str:
     return f"/api/v1/namespaces/{namespace}/pods/{name}"
 
 
-def _status(uid: str, phase: str) -> dict[str, Any]:
+def pod_status(uid: str, phase: str) -> dict[str, Any]:
     """About what a kubelet writes of a Pod with one container."""
     number = int(uid[:6], 16)
     address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"

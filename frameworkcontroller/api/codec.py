@@ -19,6 +19,7 @@ import orjson
 
 from frameworkcontroller.api import fields, names
 from frameworkcontroller.api.completion import CompletionStatus, ContainerCompletion, PodCompletion, Trigger
+from frameworkcontroller.api.keeping import dumps_to_keep
 from frameworkcontroller.api.status import (
     Condition,
     FrameworkAttemptStatus,
@@ -134,7 +135,7 @@ def encode_task(framework: str, role: str, task: TaskStatus) -> bytes:
     if task.encoded is None:
         attempt = task.attempt
         uid = attempt.pod_uid
-        task.encoded = orjson.dumps(
+        task.encoded = dumps_to_keep(
             {
                 "index": task.index,
                 "instanceUID": task.instance_uid,

@@ -16,6 +16,7 @@ import orjson
 
 from frameworkcontroller.api import fields, names
 from frameworkcontroller.api.completion import ContainerCompletion, PodCompletion
+from frameworkcontroller.api.keeping import dumps_to_keep
 from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.api.timestamps import parse_time
 
@@ -238,8 +239,8 @@ def framework_record(body: Mapping[str, Any]) -> FrameworkRecord:
         resource_version=metadata["resourceVersion"],
         generation=fields.number(metadata, "generation"),
         deletion_time=None if deletion is None else parse_time(deletion),
-        metadata_json=orjson.dumps(metadata),
-        spec_json=orjson.dumps(body.get("spec")),
+        metadata_json=dumps_to_keep(metadata),
+        spec_json=dumps_to_keep(body.get("spec")),
         status=body.get("status"),
     )
 

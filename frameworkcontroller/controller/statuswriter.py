@@ -28,10 +28,10 @@ from frameworkcontroller.machine.reasons import Reason
 
 _log = logging.getLogger(__name__)
 
-BREATH_FACTOR: Final = 2.0
+BREATH_FACTOR: Final = 1.0
 BREATH_MAX_SEC: Final = 2.0
 """A status that can wait is not written again before this many times as long as its last write took has passed, so
-that a large one cannot keep the API server busy."""
+that a large one keeps the API server busy for at most half of the time."""
 
 QUIET_SEC: Final = 1.0
 """What happens to several Tasks at once is seen one by one, so that it is gathered for as long as a write takes; but
