@@ -87,7 +87,7 @@ def config(cluster: Cluster, **more: Any) -> Config:
         renew_deadline_sec=2,
         retry_period_sec=1,
     )
-    return Config(framework_completed_retain_sec=3, leader_election=election, **more)
+    return Config(framework_completed_retain_sec=1, leader_election=election, **more)
 
 
 @asynccontextmanager

@@ -33,6 +33,8 @@ class Exposure:
     async def _follow(self, resource: Any, see: Callable[[Json], None]) -> None:
         page = orjson.loads(await self._client.list(resource, self._namespace))
         version = page["metadata"]["resourceVersion"]
+        for item in page["items"]:
+            see(item)
         async with self._client.watch(resource, self._namespace, resource_version=version, bookmarks=False) as lines:
             async for line in lines:
                 see(orjson.loads(line)["object"])
