@@ -187,7 +187,7 @@ BAD_INPUT: Final[tuple[tuple[str, str], ...]] = (
     (
         "a spec that was stored before the CRD had these bounds",
         "`Stalled`, `InvalidSpec`, and nothing is done until it is mended. An API server older than 1.30 takes no "
-        "status for such a Framework: there, the log alone says it",
+        "status for such a Framework: there, an Event and the log say it",
     ),
     ("a spec nested more than 254 levels deep", "the log alone; nothing is done for that Framework"),
     ("a status that does not fit into the API server", "`Stalled`, `StatusTooLarge`"),

@@ -275,6 +275,9 @@ class StatusWriter:
         """
         live = await self._look_again(key, entry)
         if live.resource_version == entry.resource_version and live.generation == generation:
+            if entry.spec_error is not None:
+                # One older than 1.30 takes no status for an object whose spec it would not take now: told without.
+                self.tell_all(key, entry, entry.resource_version)
             raise Retry(f"the API server refuses the status: {refusal}")
         stored = self._ledger.entry_of(live)
         if stored.digest == digest:
