@@ -133,6 +133,7 @@ class Controller:
             namespace=where,
             rng=self._rng,
             relist_seconds=RELIST_SEC,
+            on_undecodable=self._framework_unreadable,
         )
         self.configmaps = Informer(
             self._watcher,
@@ -169,6 +170,7 @@ class Controller:
         )
         self._events_client = client(limiter=Limiter(events.QPS, events.BURST), max_connections=2)
         self.events = EventRecorder(self._events_client, wall=wall, rng=self._rng, instance=socket.gethostname())
+        self._narrator = Narrator(self.frameworks.store, history, events=self.events if config.record_events else None)
         syncer = Syncer(
             self._client,
             Executor(self._client, clock=loop.time),
@@ -180,7 +182,7 @@ class Controller:
             wall=wall,
             clock=loop.time,
             rng=self._rng,
-            narrator=Narrator(self.frameworks.store, history, events=self.events if config.record_events else None),
+            narrator=self._narrator,
             wrote=self.telemetry.wrote_status,
             tallied=self.telemetry.tallied,
         )
@@ -283,6 +285,9 @@ class Controller:
         _log.info("Stopped")
 
     # --- inside ---
+
+    def _framework_unreadable(self, key: str, error: Exception, obj: dict[str, Any]) -> None:
+        self._narrator.unreadable(key, error, obj)
 
     async def _serve(self) -> None:
         await self._install_crd()

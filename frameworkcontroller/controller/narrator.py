@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from frameworkcontroller.api.objects import FrameworkRecord
 from frameworkcontroller.controller.events import EventRecorder
 from frameworkcontroller.controller.history import IS_SNAPSHOT, History
 from frameworkcontroller.kube.store import Store
 from frameworkcontroller.machine.model import Record
+from frameworkcontroller.machine.reasons import Reason
 
 _log: Final = logging.getLogger(__name__)
 
@@ -61,6 +62,12 @@ class Narrator:
                 extra=extra,
             )
         self.remind(key, uid, records)
+
+    def unreadable(self, key: str, error: Exception, obj: dict[str, Any]) -> None:
+        """That Framework cannot even be taken into the cache: nothing can be done for it, nor written to it."""
+        uid = obj["metadata"].get("uid", "")
+        text = f"The controller cannot read this Framework and leaves it alone: {error}"
+        self.tell(key, uid, "", [Record(Reason.QUARANTINED, text, warning=True)])
 
     def remind(self, key: str, uid: str, records: Iterable[Record]) -> None:
         """What the log has told before, by Events alone."""

@@ -1,0 +1,173 @@
+"""Frameworks poisoned in every way that an API server lets pass, among healthy ones: those notice nothing."""
+
+import asyncio
+import base64
+import gzip
+import json
+import logging
+from typing import Any, Final
+
+import orjson
+import pytest
+
+from frameworkcontroller.api.names import API_VERSION, KIND
+from frameworkcontroller.app import Controller
+from frameworkcontroller.config import Config
+from frameworkcontroller.controller.executor import FRAMEWORKS
+from frameworkcontroller.kube.client import JSON_PATCH
+from frameworkcontroller.kube.errors import Invalid, ServerError
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from tests.integration.test_events import Story
+from tests.support.clusters import Cluster
+from tests.support.frameworks import Frameworks, Json, codes, condition, role, tasks
+
+HEALTHY: Final = 6
+TIME: Final = "2026-01-01T00:00:00Z"
+RETRY: Final = {"totalRetriedCount": 0, "accountableRetriedCount": 0, "retryDelaySec": None}
+
+
+def status(state: str = "AttemptCreationPending", *, attempt: Json | None = None, **fields: Any) -> Json:
+    """A status as far as the CRD asks for one."""
+    return {
+        "startTime": TIME,
+        "transitionTime": TIME,
+        "state": state,
+        "retryPolicyStatus": RETRY,
+        "attemptStatus": {
+            "id": 0,
+            "startTime": TIME,
+            "instanceUID": None,
+            "configMapName": "f-attempt",
+            "taskRoleStatuses": None,
+            **(attempt or {}),
+        },
+        **fields,
+    }
+
+
+def task(index: int, state: str, **fields: Any) -> Json:
+    attempt = {"id": 0, "startTime": TIME, "podName": f"f-a-{index}", **fields}
+    return {
+        "index": index,
+        "instanceUID": "t",
+        "startTime": TIME,
+        "transitionTime": TIME,
+        "state": state,
+        "deletionPending": False,
+        "retryPolicyStatus": RETRY,
+        "attemptStatus": attempt,
+    }
+
+
+def packed(raw: bytes) -> Json:
+    return {"taskRoleStatusesCompressed": base64.b64encode(gzip.compress(raw)).decode()}
+
+
+def roles(*statuses: Json, name: str = "a") -> Json:
+    return {"name": name, "instanceUID": "r", "podGracefulDeletionTimeoutSec": None, "taskStatuses": list(statuses)}
+
+
+POISONED_STATUSES: Final[dict[str, Json]] = {
+    "notpacked": status(attempt={"taskRoleStatusesCompressed": "Zm9v"}),
+    "notbase64": status(attempt={"taskRoleStatusesCompressed": "*"}),
+    "bomb": status(attempt=packed(bytes(100_000_000))),
+    "listbomb": status(attempt=packed(b"[" + b"[]," * 10_000_000 + b"[]]")),
+    "deep": status(attempt=packed(b"[" * 100_000 + b"]" * 100_000)),
+    "notjson": status(attempt=packed(b"{")),
+    "notroles": status(attempt=packed(b'{"a": 1}')),
+    "running": status("AttemptRunning", attempt={"taskRoleStatuses": []}),
+    "order": status(attempt={"taskRoleStatuses": [roles(task(1, "AttemptCreationPending"))]}),
+    "tworoles": status(attempt={"taskRoleStatuses": [roles(), roles()]}),
+    "nouid": status(
+        "AttemptPreparing",
+        attempt={"configMapUID": None, "taskRoleStatuses": [roles(task(0, "AttemptRunning"))]},
+    ),
+    "completed": status("Completed", attempt={"taskRoleStatuses": [roles(task(0, "Completed"))]}),
+}
+"""By the name of their Framework."""
+
+FORGED: Final = "\nI0101 x] y: ObjectSnapshot: {}\x1b[2J"
+NESTED: Final[Any] = orjson.loads(b'{"a":' * 500 + b"1" + b"}" * 500)
+
+POISONED_SPECS: Final[dict[str, list[Json]]] = {
+    "nested": [{**role(), "task": {"pod": {"spec": NESTED}}}],
+    "wrongtypes": [role("a", 30, task={"pod": {"metadata": 1, "spec": [True, "{{FC_POD_NAME}}"]}})],
+    "wrongcontainers": [role("a", 3, task={"pod": {"metadata": {"labels": [1]}, "spec": {"containers": "x"}}})],
+    "crowd": [role(f"r{number}", 10_000) for number in range(40)],
+    "forger": [role("a", 1, simulate={"exit-code": 1, "run-seconds": 0.1, "message": FORGED})],
+}
+
+
+async def poison(frameworks: Frameworks) -> list[str]:
+    """Create them all; the names of those that the API server took."""
+    names = []
+    for name, spec in POISONED_SPECS.items():
+        body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": {"taskRoles": spec}}
+        # The controller's own encoder does not go as deep.
+        try:
+            await frameworks.client.create(FRAMEWORKS, json.dumps(body).encode(), frameworks.namespace)
+        except ServerError:
+            # Nor does the embedded API server.
+            assert name == "nested"
+        else:
+            names.append(name)
+    for name, bad in POISONED_STATUSES.items():
+        await frameworks.create(name, role("a", 2, simulate={"run-seconds": 0.2}))
+        patch = orjson.dumps([{"op": "add", "path": "/status", "value": bad}])
+        try:
+            await frameworks.client.patch(
+                FRAMEWORKS, name, patch, frameworks.namespace, content_type=JSON_PATCH, subresource="status"
+            )
+        except Invalid:
+            await frameworks.delete(name)
+        else:
+            names.append(name)
+    return names
+
+
+async def test_healthy_frameworks_notice_nothing(
+    cluster: Cluster, pods: SimulatedRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    poisoned = await poison(frameworks)
+    assert len(poisoned) >= 14
+    async with Controller(Config(), await cluster.connection(), wall=cluster.wall) as controller:
+        simulate = {"run-seconds": "0.2, 0.2", "exit-code": "200, 0"}
+        retry = {"retryPolicy": {"fancyRetryPolicy": True}}
+        for number in range(HEALTHY):
+            await frameworks.create(f"healthy{number}", role("a", 2, simulate=simulate, task=retry))
+        for number in range(HEALTHY):
+            done = await frameworks.until_state(f"healthy{number}", "Completed", within=30)
+            assert codes(tasks(done)) == [0, 0]
+        for name in poisoned:
+            await says_why(frameworks, name)
+        # Nothing has come to an end but they, and nothing is worked at all the time.
+        assert controller.ready
+        await asyncio.sleep(5)
+        before = controller.queue.core.adds
+        await asyncio.sleep(60 if cluster.embedded else 5)
+        assert controller.queue.core.adds - before < 5 * len(poisoned)
+    lines = [line for line in caplog.messages if ": Quarantined: " in line]
+    assert len(lines) == len({line.split("]")[0] for line in lines})
+
+
+async def says_why(frameworks: Frameworks, name: str) -> None:
+    """It has come to an end that its status tells, or says that it is stalled, or an Event says so for it."""
+
+    def holds(found: Json) -> bool:
+        return found["state"] == "Completed" or condition(found, "Stalled").get("status") == "True"
+
+    if name == "nested":
+        event = await Story(frameworks).until(lambda event: event["reason"] == "Quarantined", name)
+        assert "nested" in event["message"] or "recursion" in event["message"].lower()
+        return
+    if name == "completed":
+        # So it says of itself, for longer than it is retained where time is real.
+        return
+    found = await frameworks.until(name, holds, within=60)
+    if name == "crowd":
+        message = condition(found, "Stalled")["message"]
+        assert message == "spec.taskRoles: 400000 Tasks in all, where no status has room for more than 50000"
+    elif name in ("wrongtypes", "wrongcontainers"):
+        assert set(codes(tasks(found))) <= {-200, -310}
