@@ -7,12 +7,17 @@ and for completion by the shell.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from frameworkcontroller import __version__
 from frameworkcontroller.commands.argtypes import Parser, count, role_and_number, span, target
+from frameworkcontroller.commands.completers import (
+    complete_names,
+    complete_roles,
+    complete_roles_to_scale,
+    completed_by,
+)
 
 if TYPE_CHECKING:
     from frameworkcontroller.commands.session import Work
@@ -83,32 +88,11 @@ def _on_cluster(commands: Any, name: str, help: str, description: str, **more: A
 
 
 def _add_name(parser: argparse._ActionsContainer, **more: Any) -> None:
-    _completed_by(_names, parser.add_argument("name", metavar="NAME", help="of the Framework", **more))
+    completed_by(complete_names, parser.add_argument("name", metavar="NAME", help="of the Framework", **more))
 
 
 def _add_names(parser: argparse.ArgumentParser) -> None:
-    _completed_by(_names, parser.add_argument("names", metavar="NAME", nargs="+", help="of a Framework"))
-
-
-def _completed_by(completer: Callable[..., list[str]], action: argparse.Action) -> None:
-    """argcomplete asks it for what the argument may become."""
-    action.completer = completer  # type: ignore[attr-defined]
-
-
-def _names(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:  # noqa: ARG001 - argcomplete's names
-    from frameworkcontroller.commands import completion
-
-    return completion.framework_names(parsed_args)
-
-
-def _roles(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:  # noqa: ARG001 - argcomplete's names
-    from frameworkcontroller.commands import completion
-
-    return completion.role_names(parsed_args)
-
-
-def _roles_to_scale(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
-    return [f"{role}=" for role in _roles(prefix, parsed_args)]
+    completed_by(complete_names, parser.add_argument("names", metavar="NAME", nargs="+", help="of a Framework"))
 
 
 def _run_on_cluster(options: argparse.Namespace) -> int:
@@ -220,7 +204,7 @@ def _add_scale(commands: Any) -> None:
     _add_name(parser)
     # Not "+": what is before it would not be parsed while this is completed.
     roles = parser.add_argument("roles", metavar="ROLE=N", type=role_and_number, nargs="*", help="role, and new number")
-    _completed_by(_roles_to_scale, roles)
+    completed_by(complete_roles_to_scale, roles)
     parser.add_argument(
         "--adjust-policy",
         action="store_true",
@@ -296,7 +280,7 @@ def _add_logs(commands: Any) -> None:
     )
     _add_name(parser)
     which_tasks = parser.add_argument("target", metavar="ROLE[/INDEX]", type=target, nargs="?", default=(None, None))
-    _completed_by(_roles, which_tasks)
+    completed_by(complete_roles, which_tasks)
     parser.add_argument("-f", "--follow", action="store_true", help="go on with what is written from now on")
     parser.add_argument(
         "--tail",

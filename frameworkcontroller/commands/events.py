@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -82,11 +83,6 @@ async def run(session: Session, options: argparse.Namespace) -> int:
 
 
 async def _watch(session: Session, name: str | None, *, all_namespaces: bool) -> int:
-    def show(event: Event) -> None:
-        if name is None or event.about in _own(name) or _is_pod_of(name, event.about):
-            line = f"{event.about}: {tame(event.reason)}: {_message(event)}"
-            session.out.print(line, style="yellow" if event.warning else "", markup=False, soft_wrap=True)
-
     informer: Informer[Event] = Informer(
         session.client,
         EVENTS,
@@ -94,8 +90,29 @@ async def _watch(session: Session, name: str | None, *, all_namespaces: bool) ->
         namespace=None if all_namespaces else session.namespace,
         field_selector=_OF_ALL_FRAMEWORKS if name is None else None,
     )
-    informer.add_handler(on_add=show, on_update=lambda _old, new: show(new))
-    await informer.run()
+    former: list[Event] = []
+
+    def take(event: Event) -> None:
+        if name is None or event.about in _own(name) or _is_pod_of(name, event.about):
+            if informer.synced:
+                show(event)
+            else:
+                former.append(event)
+
+    def show(event: Event) -> None:
+        line = f"{event.about}: {tame(event.reason)}: {_message(event)}"
+        session.out.print(line, style="yellow" if event.warning else "", markup=False, soft_wrap=True)
+
+    informer.add_handler(on_add=take, on_update=lambda _old, new: take(new))
+    watching = asyncio.create_task(informer.run(), name="watching Events")
+    try:
+        await informer.wait_synced()
+        for event in sorted(former, key=lambda event: event.seen):
+            show(event)
+        await watching
+    finally:
+        watching.cancel()
+        await asyncio.wait([watching])
     raise AssertionError("an informer runs until it is cancelled")
 
 

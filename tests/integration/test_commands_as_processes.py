@@ -129,6 +129,18 @@ def test_logs_of_one_task(shell: Shell) -> None:
     assert 'previous terminated container "main" in pod "one-w-0" not found' in err
 
 
+def test_events_are_shown_as_they_come(shell: Shell) -> None:
+    with shell.start("frameworkcontroller", "events", "told", "--watch", PYTHONUNBUFFERED="1") as process:
+        shell.create(framework("told", "exit 3"))
+        assert process.stdout is not None
+        told = [line.split(": ")[:2] for line, _ in zip(process.stdout, range(3), strict=False)]
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert told[0] == ["Framework/told", "FrameworkAttemptStarted"]
+    assert ["Framework/told", "TaskFailed"] in told[1:]
+    assert process.returncode == 128 + signal.SIGTERM
+
+
 def test_an_interrupted_command_ends_in_silence(shell: Shell) -> None:
     shell.create(framework("long", "exec sleep 600"))
     commands = (["wait", "long"], ["status", "long", "--watch"], ["logs", "long", "-f"], ["events", "-w"])
