@@ -20,6 +20,8 @@ from frameworkcontroller.commands.tree import DEFAULT_NAMESPACE, framework_tree
 from frameworkcontroller.commands.words import code_and_phrase, counted, tame, why
 
 _DRAW_EVERY_SEC: Final = 0.125
+_PAUSES: Final = 9
+"""So many times as long as drawing took is what is left to everything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +56,12 @@ def progress_on(console: Console, wall: Callable[[], float]) -> LiveProgress | L
 
 
 async def draw_for_ever(progress: Progress) -> None:
-    """Bring what is seen up to date again and again, until cancelled."""
+    """Bring what is seen up to date again and again, until cancelled; the less often, the longer it takes."""
+    clock = asyncio.get_running_loop().time
     while True:
+        began = clock()
         progress.draw()
-        await asyncio.sleep(_DRAW_EVERY_SEC)
+        await asyncio.sleep(max(_DRAW_EVERY_SEC, _PAUSES * (clock() - began)))
 
 
 class LineProgress:
