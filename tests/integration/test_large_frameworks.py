@@ -17,7 +17,7 @@ from frameworkcontroller.kube.client import JSON_PATCH
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
-from tests.support.frameworks import Frameworks, Json, codes, condition, policy, role, tasks
+from tests.support.frameworks import Frameworks, Json, codes, condition, policy, role, states, tasks
 
 LIMIT: Final = 1_572_864
 """Bytes that etcd takes of an object."""
@@ -77,6 +77,10 @@ class Sizes:
         else:
             size = len(gzip.decompress(base64.b64decode(attempt["taskRoleStatusesCompressed"])))
             self.smallest_compressed = min(self.smallest_compressed, size)
+        seen = states(readable(status))
+        # They show what kubectl get, which unpacks nothing, cannot count.
+        counts = {"total": len(seen), "running": seen.count("AttemptRunning")}
+        assert counts.items() <= status["taskCounts"].items()
 
 
 async def test_with_compression_on_a_large_framework_runs_to_its_end(cluster: Cluster, frameworks: Frameworks) -> None:
