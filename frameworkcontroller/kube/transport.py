@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 from urllib.parse import urlencode
 
 import aiohttp
@@ -258,7 +258,8 @@ class Transport:
             raise TransportError("the client is closed", maybe_sent=False)
         if watch in self._pools:
             return self._pools[watch]
-        connector = aiohttp.TCPConnector(
+        connector = _Connector(
+            self._check,
             # Watches keep their connections for minutes: in a pool of their own they cannot use up the requests'.
             limit=0 if watch else self._max_connections,
             ssl=self._connection.tls or True,
@@ -272,7 +273,6 @@ class Transport:
             read_bufsize=_WATCH_BUFFER_BYTES if watch else _READ_BUFFER_BYTES,
             trust_env=False,
             proxy=self._connection.proxy,
-            trace_configs=None if self._check is None else [_checking(self._check)],
         )
         pool = self._pools[watch] = _Pool(session)
         return pool
@@ -346,24 +346,33 @@ class LineStream:
         return self._ready.popleft()
 
 
+class _Connector(aiohttp.TCPConnector):
+    """Calls ``check`` when there is a connection, which may have taken seconds, and the request is written next."""
+
+    def __init__(self, check: Callable[[], None] | None, **options: Any) -> None:
+        super().__init__(**options)
+        self._check = check
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.connector.Connection:
+        """As the base class. Raises what ``check`` does, too."""
+        connection = await super().connect(req, traces, timeout)
+        if self._check is not None:
+            try:
+                self._check()
+            except BaseException:
+                connection.release()
+                raise
+        return connection
+
+
 @dataclass(slots=True, eq=False)
 class _Pool:
     """A session, and how many requests use it now."""
 
     session: aiohttp.ClientSession
     users: int = 0
-
-
-def _checking(check: Callable[[], None]) -> aiohttp.TraceConfig:
-    """Calls ``check`` as late as aiohttp lets us: what comes before, such as a TLS handshake, may take seconds."""
-
-    async def connected(*_: object) -> None:
-        check()
-
-    tracing = aiohttp.TraceConfig()
-    tracing.on_connection_create_end.append(connected)
-    tracing.on_connection_reuseconn.append(connected)
-    return tracing
 
 
 def _timeout(silence: float) -> aiohttp.ClientTimeout:
