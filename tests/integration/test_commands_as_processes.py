@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -147,24 +148,33 @@ def test_an_interrupted_command_ends_in_silence(shell: Shell) -> None:
     processes = [shell.start("frameworkcontroller", *arguments) for arguments in commands]
     for process in processes:
         with process:
-            assert_uses_cpu_no_more(process.pid)
+            wait_until_it_waits(process.pid)
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=60)
         assert (process.returncode, err) == (130, ""), process.args
 
 
-def assert_uses_cpu_no_more(pid: int) -> None:
-    """Wait until the process waits for what does not come."""
+def wait_until_it_waits(pid: int) -> None:
+    """Until the process is connected to the API server and uses no CPU: it waits for what does not come."""
     deadline = time.monotonic() + 60
     before, quiet = -1, 0
-    while quiet < 5:
+    while quiet < 3:
         assert time.monotonic() < deadline
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         used = int(fields[11]) + int(fields[12])
-        # After it has begun, with which a busy machine may take its time.
-        quiet = quiet + 1 if used - before <= 1 and used > 20 else 0
+        quiet = quiet + 1 if used - before <= 1 and is_connected(pid) else 0
         before = used
         time.sleep(0.2)
+
+
+def is_connected(pid: int) -> bool:
+    """Whether the process has a TCP connection."""
+    sockets = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            sockets.add(link.readlink().name)
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return any(row[3] == "01" and f"socket:[{row[9]}]" in sockets for row in rows)
 
 
 def test_a_pipe_that_nobody_reads_is_no_trouble(shell: Shell) -> None:
