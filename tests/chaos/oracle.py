@@ -33,7 +33,7 @@ def why_not_at_end(framework: Json, pods: Mapping[str, Json], before: Json | Non
         return f"it was to be stopped, and is {state}"
     if execution == "Create":
         return None if state == "AttemptCreationPending" else f"it was not to be started, and is {state}"
-    if before and _moves_for_ever(spec) and _progress(status) > _progress(before):
+    if _moves_for_ever(spec) and _progress(status) > (_progress(before) if before else (0, 0)):
         return None
     if state not in ("AttemptPreparing", "AttemptRunning"):
         return f"it is {state}"

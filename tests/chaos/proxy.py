@@ -6,6 +6,7 @@ faults with their times, made from one seed, replays itself. ``met`` tells what 
 """
 
 import asyncio
+import socket
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -109,6 +110,8 @@ class FaultProxy:
         self._lists: dict[str, bytes] = {}
         self._late: set[asyncio.Task[None]] = set()
         self._port = 0
+        self._bound: socket.socket | None = None
+        self._turn = asyncio.Lock()
         self._server: web.Server | None = None
         self._listener: asyncio.Server | None = None
         self._session: aiohttp.ClientSession | None = None
@@ -132,6 +135,8 @@ class FaultProxy:
 
     async def __aexit__(self, *exc: object) -> None:
         await self.refuse()
+        if self._bound is not None:
+            self._bound.close()
         for task in list(self._late):
             task.cancel()
         await asyncio.gather(*self._late, return_exceptions=True)
@@ -160,12 +165,15 @@ class FaultProxy:
 
     async def refuse(self) -> None:
         """Refuse connections, and break off those that are there, as if nobody listened."""
-        self._fatal = None
-        listener, self._listener = self._listener, None
-        server, self._server = self._server, None
-        if listener is not None:
+        async with self._turn:
+            self._fatal = None
+            listener, self._listener = self._listener, None
+            server, self._server = self._server, None
+            if listener is None or server is None:
+                return
             listener.close()
-        if server is not None:
+            # Bound, and not listened to: who connects is refused, and nobody else gets the port.
+            self._bound = self._bind()
             for connection in list(server.connections):
                 if connection.transport is not None:
                     connection.transport.abort()
@@ -173,13 +181,28 @@ class FaultProxy:
 
     async def accept(self) -> None:
         """Listen (again)."""
-        if self._listener is None:
-            self._server = web.Server(
-                self._handle, access_log=None, handler_cancellation=True, keepalive_timeout=3600.0, tcp_keepalive=False
-            )
-            loop = asyncio.get_running_loop()
-            self._listener = await loop.create_server(self._server, "127.0.0.1", self._port, reuse_address=True)
-            self._port = self._listener.sockets[0].getsockname()[1]
+        async with self._turn:
+            if self._listener is None:
+                self._server = web.Server(
+                    self._handle,
+                    access_log=None,
+                    handler_cancellation=True,
+                    keepalive_timeout=3600.0,
+                    tcp_keepalive=False,
+                )
+                bound, self._bound = self._bound or self._bind(), None
+                self._port = bound.getsockname()[1]
+                self._listener = await asyncio.get_running_loop().create_server(self._server, sock=bound)
+
+    def _bind(self) -> socket.socket:
+        made = socket.socket()
+        try:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.bind(("127.0.0.1", self._port))
+        except OSError:
+            made.close()
+            raise
+        return made
 
     async def calm(self) -> None:
         """Nothing is armed any more, and no watch is kept from anything; what is late is late no longer."""

@@ -71,13 +71,13 @@ def _at(rng: random.Random, length: float) -> float:
 
 def _create(rng: random.Random, name: str, length: float) -> Step:
     spec: Json = {"retryPolicy": _retry(rng, endless=0.15)}
-    roles = [_role(rng, item, _is_endless(spec)) for item in ROLES[: rng.choice([1, 1, 2, 3])]]
+    roles = [_role(rng, item, length, calm=_is_endless(spec)) for item in ROLES[: rng.choice([1, 1, 2, 3])]]
     if rng.random() < 0.1:
         spec["executionType"] = "Create"
     return Step(round(rng.uniform(0, 5) * length / LENGTH, 1), "create", (name, roles, spec))
 
 
-def _role(rng: random.Random, name: str, calm: bool = False) -> Json:
+def _role(rng: random.Random, name: str, length: float, *, calm: bool = False) -> Json:
     """A TaskRole; ``calm``: one whose Pods take their time, since there will be many of them."""
     simulate = {
         "run-seconds": rng.choice(["0", "0.5", "3", "1, 20", "forever", "forever"]),
@@ -87,7 +87,7 @@ def _role(rng: random.Random, name: str, calm: bool = False) -> Json:
     }
     task: Json = {"retryPolicy": _retry(rng, endless=0.2)}
     if calm or _is_endless(task):
-        simulate["prepare-seconds"] = "60"
+        simulate["prepare-seconds"] = str(round(length / 2, 1))
     if rng.random() < 0.3:
         task["podGracefulDeletionTimeoutSec"] = rng.choice([0, 5, 60])
     ends = rng.choice([policy(), policy(1), policy(-1, 1), policy(2, 2), policy(1, 1)])
@@ -114,7 +114,7 @@ def _users(rng: random.Random, length: float) -> Step:
         case "drop_role":
             act, args = "drop_role", (name, item)
         case "add_role":
-            act, args = "add_role", (name, _role(rng, item))
+            act, args = "add_role", (name, _role(rng, item, length))
         case "stop":
             act, args = "execute", (name, "Stop")
         case "start":
