@@ -14,7 +14,7 @@ from frameworkcontroller.config import Config
 from frameworkcontroller.controller import ledger, sync
 from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.controller.quarantine import RETRY_SEC
-from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH
+from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.machine.model import InvariantError, Plan
 from frameworkcontroller.machine.plan import plan
@@ -45,6 +45,20 @@ class Trap:
         return plan(subject, *args)
 
 
+class Looks:
+    """Counts the live reads of one Framework by its controller."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+        self.count = 0
+        original = KubeClient.get
+
+        async def get(client: KubeClient, *args: Any, **kwargs: Any) -> bytes:
+            self.count += kwargs.get("owner") == key and args[0] is FRAMEWORKS
+            return await original(client, *args, **kwargs)
+
+        monkeypatch.setattr(KubeClient, "get", get)
+
+
 @pytest.fixture
 def trap(monkeypatch: pytest.MonkeyPatch) -> Trap:
     trap = Trap()
@@ -67,9 +81,11 @@ async def test_it_is_told_everywhere_and_harms_nobody(
     frameworks: Frameworks,
     trap: Trap,
     caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
     error: Exception,
 ) -> None:
     caplog.set_level(logging.INFO)
+    looks = Looks(monkeypatch, f"{frameworks.namespace}/f")
     await frameworks.create("f", role("a", 2))
     before = await frameworks.until_running("f", 2)
     trap.errors["f"] = error
@@ -86,11 +102,11 @@ async def test_it_is_told_everywhere_and_harms_nobody(
     assert line.exc_info[1] is error
     assert controller.telemetry.census.quarantined == 1
     # It rests, whatever happens to its Pods; others do not.
-    plans = trap.plans
+    plans, looked = trap.plans, looks.count
     await frameworks.delete_pod("f-a-0")
     await frameworks.create("other", role("a", 1, simulate={"run-seconds": 0.2}))
     await frameworks.until_state("other", "Completed")
-    assert trap.plans == plans
+    assert (trap.plans, looks.count) == (plans, looked)
     # A change of its spec has it tried again.
     del trap.errors["f"]
     await frameworks.set("f", taskRoles__0__taskNumber=1)
