@@ -122,10 +122,13 @@ class Executor:
                     width += 1
                     group.create_task(work())
 
-        # Cancelled in the middle: what was sent may be done all the same; adoption finds it later.
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(width, len(actions))):
-                group.create_task(work())
+        try:
+            # Cancelled in the middle: what was sent may be done all the same; adoption finds it later.
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(width, len(actions))):
+                    group.create_task(work())
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
         if creates:
             ramp.width = width if todo and not refused else 1
         outcomes.extend(Outcome(action, NotAttempted()) for action in reversed(todo))
