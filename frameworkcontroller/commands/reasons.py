@@ -98,11 +98,11 @@ def about_task(view: View, role: str, task: TaskStatus, pod: str) -> str:
             spec = view.spec.role(role)
             policy = RetryPolicy() if spec is None else spec.task.retry_policy
             retry = _why_not_retried(policy, completion, task.retry.accountable_retried_count)
-            return "; ".join([_ended_by(completion, pod), *retry])
+            return "; ".join([_ended_by(completion), *retry])
         case Standing.ENDING if completion is not None:
             if task.state in _GOES_AWAY and words:
-                return f"{_ended_by(completion, pod)}; its Pod {_without(pod, tame(words))}"
-            return _ended_by(completion, pod)
+                return f"{_ended_by(completion)}; its Pod {_without(pod, tame(words))}"
+            return _ended_by(completion)
         case Standing.STOPPED if completion is not None:
             return code_and_phrase(completion)
     return ""
@@ -128,10 +128,11 @@ def _retry_in(delay: int | None, since: int | None, now: float) -> str:
     return f"is retried in {duration(left)}" if left >= 1 else "is about to be retried"
 
 
-def _ended_by(completion: CompletionStatus, pod: str) -> str:
+def _ended_by(completion: CompletionStatus) -> str:
     if completion.succeeded:
         return code_and_phrase(completion)
-    said = _without(pod, why(completion))
+    # As it was said, names included: these are mostly the program's own words.
+    said = why(completion)
     return f"{code_and_phrase(completion)}{f': {said}' if said else ''}"
 
 

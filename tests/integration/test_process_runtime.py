@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import orjson
 import pytest
+import uvloop
 
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import NotFound
@@ -113,6 +114,27 @@ async def test_a_command_runs_and_ends(node: Node) -> None:
     terminated = node.terminated(uid)
     assert (terminated["exitCode"], terminated["reason"]) == (3, "Error")
     assert sorted((await node.output()).splitlines()) == ["err", "out"]
+
+
+def test_files_of_the_shell_are_not_handed_down(tmp_path: Path) -> None:
+    async def files() -> list[str]:
+        node = Node(tmp_path / "node")
+        await node.runtime.open()
+        try:
+            await node.run(pod_manifest(sh("ls /proc/self/fd")))
+            return (await node.output()).split()
+        finally:
+            await node.runtime.close()
+
+    # On the loop of the product, which hands down what can be inherited.
+    with Path(os.devnull).open() as file, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        os.dup2(file.fileno(), 251, inheritable=True)
+        try:
+            found = runner.run(files())
+        finally:
+            os.close(251)
+    assert "1" in found
+    assert "251" not in found
 
 
 async def test_exit_by_signal(node: Node) -> None:

@@ -19,7 +19,7 @@ import frameworkcontroller
 _BOOT: Final = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
     "from frameworkcontroller.local.kubelet.spawner.server import serve; "
-    "serve(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5], sys.argv[6] == 'mounts')"
+    "serve(int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5], sys.argv[6], sys.argv[7] == 'mounts')"
 )
 _LOCK_SECONDS: Final = 15.0
 _LOCK_POLL_SECONDS: Final = 0.05
@@ -116,7 +116,7 @@ class Supervisor:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *("-I", "-S", "-c", _BOOT, str(Path(frameworkcontroller.__file__).parent.parent)),
-                *(str(command_reader), str(event_writer), str(staging), str(self._leftovers)),
+                *(str(command_reader), str(event_writer), str(lock), str(staging), str(self._leftovers)),
                 "mounts" if self._want_mounts else "plain",
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,

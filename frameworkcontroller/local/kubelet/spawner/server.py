@@ -23,11 +23,13 @@ from frameworkcontroller.local.kubelet.spawner.mounts import MountError, View, s
 _HELD_BACK: Final = (signal.SIGUSR1, signal.SIGTERM)
 
 
-def serve(commands: int, events: int, staging: str, leftovers: str, mounts: bool) -> None:
+def serve(commands: int, events: int, lock: int, staging: str, leftovers: str, mounts: bool) -> None:
     """Serve the commands on this file descriptor until it ends, then kill everything and remove ``leftovers``.
 
-    ``mounts=False`` does without them even where they would work. ``staging`` is an empty directory.
+    ``mounts=False`` does without them even where they would work. ``staging`` is an empty directory. ``lock`` is held by
+    this process and by all containers, for as long as there is one.
     """
+    _close_all_but({0, 1, 2, commands, events, lock})
     os.set_inheritable(commands, False)
     os.set_inheritable(events, False)
     view, why = None, "not wanted"
@@ -43,6 +45,15 @@ def serve(commands: int, events: int, staging: str, leftovers: str, mounts: bool
     if server.alone:
         # A kubelet that was killed cannot do it. The lock is held until this process ends, so it is nobody else's yet.
         shutil.rmtree(leftovers, ignore_errors=True)
+
+
+def _close_all_but(kept: set[int]) -> None:
+    """Close what the shell that all this was started from had open: uvloop hands it down, and no container is to have it."""
+    for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
+        if fd not in kept:
+            # The one that the list was read from is closed by now.
+            with contextlib.suppress(OSError):
+                os.close(fd)
 
 
 class _Server:
