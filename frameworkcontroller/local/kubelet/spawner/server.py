@@ -48,7 +48,7 @@ def serve(commands: int, events: int, lock: int, staging: str, leftovers: str, m
 
 
 def _close_all_but(kept: set[int]) -> None:
-    """Close what the shell that all this was started from had open: uvloop hands it down, and no container is to have it."""
+    """Close what the shell that started all this had open: uvloop hands it down, and no container is to have it."""
     for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
         if fd not in kept:
             # The one that the list was read from is closed by now.
