@@ -22,8 +22,6 @@ from frameworkcontroller.local.kubelet.supervisor import SupervisorError
 
 RuntimeName = Literal["process", "simulated"]
 
-RUNTIMES: Final[tuple[RuntimeName, ...]] = ("process", "simulated")
-
 _BARRIER: Final = Path(__file__).resolve().parents[1] / "barrier.py"
 
 IMAGES: Final = {

@@ -122,14 +122,12 @@ class Server:
 
     def __init__(self, plane: ControlPlane) -> None:
         self.plane = plane
-        self.kills = 0
         self._down = False
 
     def kill(self) -> None:
         """As `kill -9` does."""
         if not self._down:
             self._down = True
-            self.kills += 1
             self.plane.kill("kube-apiserver")
 
     async def serve(self) -> None:

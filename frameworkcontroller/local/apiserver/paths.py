@@ -19,11 +19,6 @@ class ResourcePath:
     watch: bool = False
     """The old form of a watch: ``/api/v1/watch/...``."""
 
-    @property
-    def in_namespace(self) -> bool:
-        """Whether the path names a namespace."""
-        return bool(self.namespace)
-
 
 def parse_resource_path(path: str) -> ResourcePath | None:
     """The resource that a path (not yet unquoted) names; None if it has not that form."""

@@ -93,8 +93,6 @@ class ServedType:
     printer_columns: tuple[PrinterColumn, ...] = ()
     """A CRD version's columns; empty means the default (NAME, AGE). Built-in kinds have functions in ``table``."""
     scale: ScalePaths | None = None
-    preserve_unknown_fields: bool = False
-    """``spec.preserveUnknownFields`` of an old CRD; false for every apiextensions/v1 one."""
 
     @property
     def group_version(self) -> str:
@@ -147,7 +145,6 @@ def served_by_crd(crd: Mapping[str, Any]) -> list[ServedType]:
                 schema=(version.get("schema") or {}).get("openAPIV3Schema") or {},
                 printer_columns=tuple(_printer_column(c) for c in version.get("additionalPrinterColumns") or ()),
                 scale=_scale(subresources.get("scale")),
-                preserve_unknown_fields=bool(spec.get("preserveUnknownFields")),
             )
         )
     return types
