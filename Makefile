@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 TORCH ?= torch==2.13.0 numpy
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo example-torch test lint types unit chaos soak format docs images lock clean
+.PHONY: help venv demo example-torch test lint types unit chaos soak format docs images audit lock clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -69,6 +69,9 @@ docs: venv ## Write the generated pages of docs/ anew
 
 images: ## Build both images with docker, podman or buildah
 	scripts/build-images
+
+audit: venv ## Look the locked dependencies up among the known vulnerabilities
+	scripts/audit $(PYTHON) $(VENV)
 
 lock: ## Bring the lock files up to the newest versions that pyproject.toml allows
 	scripts/lock $(PYTHON)

@@ -56,8 +56,11 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     """Run ``main`` to its end on an event loop of its own."""
     import uvloop
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(main)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(main)
+    finally:
+        _ignore_echoes()
 
 
 def run_command(command: Coroutine[Any, Any, int], *, interrupted: Callable[[signal.Signals], int]) -> int:
@@ -136,6 +139,14 @@ def stop_on_signals(stop: Callable[[signal.Signals], None]) -> None:
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, on_signal)
+
+
+def _ignore_echoes() -> None:
+    """Python gives signals their deadly effect back while it ends: the echo of one that was obeyed must not have it."""
+    for number in _SIGNALS:
+        handler = signal.getsignal(number)
+        if callable(handler) and handler is not signal.default_int_handler:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def settle_garbage_collector() -> None:

@@ -26,8 +26,8 @@ _HELD_BACK: Final = (signal.SIGUSR1, signal.SIGTERM)
 def serve(commands: int, events: int, lock: int, staging: str, leftovers: str, mounts: bool) -> None:
     """Serve the commands on this file descriptor until it ends, then kill everything and remove ``leftovers``.
 
-    ``mounts=False`` does without them even where they would work. ``staging`` is an empty directory. ``lock`` is held by
-    this process and by all containers, for as long as there is one.
+    ``mounts=False`` does without them even where they would work. ``staging`` is an empty directory. ``lock`` is held
+    by this process and by all containers, for as long as there is one.
     """
     _close_all_but({0, 1, 2, commands, events, lock})
     os.set_inheritable(commands, False)
