@@ -227,7 +227,8 @@ async def _soak(minutes: float, rate: float, every: float, seed: int, file: Path
                 return 1
             number = churning.result()
             print(f"{number} Frameworks came; waiting for them to go")
-            left = not await _nothing_left(client, _RETAIN_SEC + 120)
+            # Six attempts at a Task of 20 s take two minutes.
+            left = not await _nothing_left(client, _RETAIN_SEC + 240)
             # Some more samples of the controller that has nothing to do.
             await asyncio.sleep(3 * every)
         except KubeError as error:
