@@ -19,7 +19,7 @@ HEAD: Final = f"""\
 `Stalled` say the same in the same words, and only what the API server has accepted is told.
 
 Events are news and not records: the API server forgets them after an hour, and there is a bound on how many there are.
-What must be known is in the status; the whole history is in the [log](configuration.md).
+What must be known is in the status; the whole history is in the [log](logs.md).
 
 - They are about Frameworks alone, never about Pods, which tell their own story.
 - What several Tasks of a TaskRole did in the same way is told at once: "37 Tasks of TaskRole worker failed with 137".

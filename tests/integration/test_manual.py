@@ -170,9 +170,10 @@ async def test_api_servers_take_every_framework_of_the_pages(cluster: Cluster) -
 
 
 BEING_WRITTEN: Final = {"performance.md"}
+LINKING: Final = [*sorted(ROOT.glob("*.md")), *PAGES[1:]]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     wrong = []
