@@ -1,6 +1,6 @@
 """The controller's configuration: what may be set, within which bounds, and what holds when nothing is set.
 
-Source: behaviour, "Configuration". The keys are the original's. An unknown key or a bad value is an error that names
+Source: docs/configuration.md. The keys are the original's. An unknown key or a bad value is an error that names
 it, and all errors of a file are told at once; a value of null counts as not given. What a file leaves out is the
 default. Where there is no file, the one that ships with the package takes its place: users of the original who mount
 none get that of its image, and with it the completion codes that clients know.

@@ -1,6 +1,6 @@
 """podFailureSpec of the configuration: completion codes, and the failed Pods that they are for.
 
-Source: behaviour, "Completion codes" (classification) and "Configuration". Regular expressions are RE2's, which no
+Source: docs/failure-codes.md and docs/configuration.md, "podFailureSpec". Regular expressions are RE2's, which no
 pattern can make slow. Empty text and a range open on both sides are no criteria, as in the original.
 """
 

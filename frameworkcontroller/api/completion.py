@@ -1,6 +1,6 @@
 """Completion codes, and the statuses made from them.
 
-Source: behaviour, "Completion codes". A code says how one attempt ended; phrase and type say it to people and to the
+Source: docs/failure-codes.md. A code says how one attempt ended; phrase and type say it to people and to the
 retry policy. Positive codes are container exit codes; the reserved ranges belong to this contract.
 """
 
@@ -17,7 +17,7 @@ PERMANENT: Final = "Permanent"
 UNKNOWN: Final = "Unknown"
 
 CATEGORIES: Final = (SUCCEEDED, TRANSIENT, TRANSIENT + CONFLICT, PERMANENT, UNKNOWN)
-"""The kinds of end that retry policies tell apart (behaviour, Retry); an end without a known attribute is unknown."""
+"""The kinds of end that retry policies tell apart (docs/manual.md, Retry); without a known attribute it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ RESERVED: Final = (range(-999, 1), range(200, 220))
 NEVER_RETRIED: Final = frozenset(
     {STOP_FRAMEWORK_REQUESTED.code, FRAMEWORK_ATTEMPT_COMPLETION.code, DELETE_TASK_REQUESTED.code}
 )
-"""Codes of attempts that somebody asked to end: no policy retries them (behaviour, Retry, rule 1)."""
+"""Codes of attempts that somebody asked to end: no policy retries them (docs/manual.md, Retry, rule 1)."""
 
 
 @dataclass(frozen=True, slots=True)

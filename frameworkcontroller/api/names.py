@@ -1,6 +1,6 @@
 """Names of the wire contract: the API group, FC_ keys, object names and instance UIDs.
 
-Source: the Framework API reference (``framework-api``, "Names set on what the controller creates"). Clients split Pod
+Source: docs/manual.md, "What is put into a Pod". Clients split Pod
 names on ``-`` and select on the labels, so nothing here may change.
 """
 
@@ -44,7 +44,7 @@ CONFIGMAP_IDENTITY = (FRAMEWORK_UID, FRAMEWORK_ATTEMPT_ID)
 """Annotations that together name one FrameworkAttempt."""
 
 SNAPSHOT_MARK = "ObjectSnapshot: "
-"""What collectors of log lines take the JSON of an object after (behaviour, History)."""
+"""What collectors of log lines take the JSON of an object after (docs/manual.md, History)."""
 
 _NAME = re.compile(NAME_PATTERN)
 

@@ -1,6 +1,6 @@
 """The spec of a Framework, read once per generation.
 
-Source: the Framework API reference, "spec". The bounds are the documented ones and never stricter: a client takes a
+Source: docs/reference.md, "spec". The bounds are the documented ones and never stricter: a client takes a
 refused spec for a job that failed for good. Absent and null both mean the default, because real clients send either.
 """
 

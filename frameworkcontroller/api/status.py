@@ -1,6 +1,6 @@
 """The status of a Framework, as mutable slotted records.
 
-Source: the Framework API reference, "status". Times are whole seconds since the epoch (UTC); ``None`` is the wire's
+Source: docs/reference.md, "status". Times are whole seconds since the epoch (UTC); ``None`` is the wire's
 ``null``. Names and instance UIDs that follow from other fields (podName, instanceUID of an attempt) are not stored:
 the codec derives them, so they cannot disagree.
 """

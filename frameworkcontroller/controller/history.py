@@ -1,6 +1,6 @@
 """History: object snapshots as the tails of log lines, for whoever collects them.
 
-Source: behaviour, "History", and the log collector in clients. A snapshot is compact JSON behind a fixed mark, of an
+Source: docs/manual.md, "History", and docs/logs.md. A snapshot is compact JSON behind a fixed mark, of an
 object as it was persisted. A collector takes what follows the last mark of a line, so no text that a user or a
 container wrote may hold the mark.
 """

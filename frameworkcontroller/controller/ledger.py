@@ -1,7 +1,7 @@
 """What this controller knows of each Framework beyond the caches: the status it last wrote or is about to write.
 
 The tracked status is the expected one: a stale cached copy never overrides it, and one that failed to persist is
-persisted before anything else (behaviour, Guarantees). It is taken from the cache once, when the Framework is first
+persisted before anything else (docs/guarantees.md). It is taken from the cache once, when the Framework is first
 seen, and from then on only from what the API server accepted or, when a guard failed, from a live read.
 """
 

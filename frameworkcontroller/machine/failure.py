@@ -1,6 +1,6 @@
 """Why a Pod failed, or could not be created, as a completion status.
 
-Source: behaviour, "Completion codes" (classification, diagnostics) and "Sync" (table of creation errors).
+Source: docs/failure-codes.md (classification, diagnostics) and docs/lifecycle.md, "When a Pod cannot be created".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The Framework's own decisions.
 
-Source: behaviour, "Sync": Framework. The ground truth of an attempt is its ConfigMap: the attempt is alive while the
-ConfigMap is there, and over once it is gone for good, which its finalizer allows only after the last Pod went.
+Source: docs/lifecycle.md, "The Framework". The ground truth of an attempt is its ConfigMap: the attempt is alive while
+the ConfigMap is there, and over once it is gone for good, which its finalizer allows only after the last Pod went.
 """
 
 from __future__ import annotations

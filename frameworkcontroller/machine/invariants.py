@@ -1,6 +1,6 @@
 """What must hold of every status, and of every two that follow each other. Tests check it after every step.
 
-Source: the API reference ("status") and behaviour ("Guarantees", Monotonic exposure).
+Source: docs/reference.md ("status") and docs/guarantees.md (M).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Bodies of the objects that the controller creates.
 
-Source: the Framework API reference, "Names set on what the controller creates". What is the same for all Pods of a
+Source: docs/manual.md, "What is put into a Pod". What is the same for all Pods of a
 role is encoded once; a Pod's body is then a few replacements in bytes. That is safe because every value put in is made
 of characters that JSON does not escape.
 """

@@ -45,7 +45,7 @@ class PodClassifier(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Configured bounds of the machine's decisions, in seconds (behaviour, Configuration)."""
+    """Configured bounds of the machine's decisions, in seconds (docs/configuration.md)."""
 
     object_local_cache_creation_timeout_sec: int
     framework_completed_retain_sec: int
@@ -262,7 +262,7 @@ class Urgency(IntEnum):
 
 
 class Trigger(StrEnum):
-    """What makes a snapshot part of the history (behaviour, History)."""
+    """What makes a snapshot part of the history (docs/manual.md, History)."""
 
     FRAMEWORK_RETRY = "OnFrameworkRetry"
     FRAMEWORK_DELETION = "OnFrameworkDeletion"

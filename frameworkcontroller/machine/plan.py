@@ -20,7 +20,7 @@ from frameworkcontroller.machine.tracker import Stall, Tracker
 def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> Plan:
     """Decide one step: move the tracked status forward, and say what its persisted part justifies to be done.
 
-    The order is behaviour's "Sync, in order". The caller carries the actions out, hands the outcomes to ``fold``,
+    The order is that of docs/lifecycle.md. The caller carries the actions out, hands the outcomes to ``fold``,
     writes the status as urgently as said, and plans again when ``tracker.is_busy``, when something changed, or at
     ``wake_after``.
 

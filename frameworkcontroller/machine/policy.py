@@ -1,6 +1,6 @@
 """Retry and completion policies.
 
-Source: behaviour, "Retry" and "Completion policy".
+Source: docs/manual.md, "Retry" and "Completion".
 """
 
 from __future__ import annotations

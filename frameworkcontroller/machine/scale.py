@@ -1,7 +1,7 @@
 """Rescale: the roles and Tasks of the status follow those of the spec, without ever reusing a Task that leaves.
 
-Source: behaviour, "Rescale". Everything here only marks, adds and removes records; what it justifies (Pods created or
-deleted) follows in later plans, once the marks are persisted.
+Source: docs/lifecycle.md, "Rescale". Everything here only marks, adds and removes records; what it justifies (Pods
+created or deleted) follows in later plans, once the marks are persisted.
 """
 
 from __future__ import annotations

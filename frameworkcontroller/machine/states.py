@@ -1,7 +1,7 @@
 """The legal edges of the state machine, as a table.
 
-Source: the Framework API reference, "FrameworkState". Frameworks and Tasks share states and edges: a Framework's
-ground truth is its attempt's ConfigMap, a Task's is its Pod. A phase may be skipped when it was never observed.
+docs/states.md is made from here. Frameworks and Tasks share states and edges: a Framework's ground truth is its
+attempt's ConfigMap, a Task's is its Pod. A phase may be skipped when it was never observed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One Task's decisions, while its Framework's attempt is alive.
 
-Source: behaviour, "Sync": Task. ``step`` moves the Task as far as the observed Pod allows and adds the action that its
-persisted state justifies; what needs a transition of this same plan to be persisted first waits for the next plan.
+Source: docs/lifecycle.md, "A Task". ``step`` moves the Task as far as the observed Pod allows and adds the action that
+its persisted state justifies; what needs a transition of this same plan to be persisted first waits for the next plan.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where a Framework must be once nothing stands in its way any more: read from the contract, not from the code.
 
-Sources: behaviour, "Sync" (completion policy) and "Retry"; framework-api, "spec". It knows the spec, the status and
+Sources: docs/manual.md, "Completion" and "Retry"; docs/reference.md, "spec". It knows the spec, the status and
 what the Pods were told to do, as plain JSON, and nothing of the machine.
 """
 

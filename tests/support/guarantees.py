@@ -1,6 +1,6 @@
 """What was promised to users, checked on the record of the world of ``tests.support.world``.
 
-Source: behaviour, "Guarantees", "Retry", "Rescale" and completion policy, read from the contract and not from the code.
+Sources: docs/guarantees.md and docs/manual.md ("Retry", "Completion", "Rescale"), and not the code.
 Checked are: every status that the API server stores, against the one before it; every request of a controller, against
 the status that is stored at that moment (persist before act); and after every change of any object, what runs.
 """

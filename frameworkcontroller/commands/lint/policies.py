@@ -1,6 +1,6 @@
 """Retry and completion policies that cannot do what they seem to be for.
 
-Source: behaviour, "Retry" and "Completion policy".
+Source: docs/manual.md, "Retry" and "Completion".
 """
 
 from __future__ import annotations

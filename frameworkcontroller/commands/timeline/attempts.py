@@ -1,7 +1,7 @@
 """The attempts of a Framework and of its Tasks, from its status and from the history that controllers log.
 
 A status knows the last attempt of each Task alone, and how many there were before. The object snapshots in the
-controller's log (behaviour, "History") know those before.
+controller's log (docs/manual.md, "History") know those before.
 """
 
 from __future__ import annotations

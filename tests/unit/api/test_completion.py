@@ -1,4 +1,4 @@
-"""The table of behaviour, "Completion codes"."""
+"""The codes of the contract (docs/failure-codes.md)."""
 
 from __future__ import annotations
 

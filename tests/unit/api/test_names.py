@@ -1,4 +1,4 @@
-"""Names of the wire contract (Framework API reference)."""
+"""Names of the wire contract (docs/manual.md, "What is put into a Pod")."""
 
 from __future__ import annotations
 

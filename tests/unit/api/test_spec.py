@@ -1,4 +1,4 @@
-"""The spec's bounds, defaults and error texts (Framework API reference, "spec")."""
+"""The spec's bounds, defaults and error texts (docs/reference.md, "spec")."""
 
 from __future__ import annotations
 

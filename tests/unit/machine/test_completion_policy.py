@@ -1,4 +1,4 @@
-"""Every rule of the completion policy (behaviour, "Sync"), on Tasks that were walked to where they count."""
+"""Every rule of the completion policy (docs/manual.md, "Completion"), on Tasks that were walked to where they count."""
 
 from __future__ import annotations
 

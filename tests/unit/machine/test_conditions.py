@@ -1,4 +1,4 @@
-"""Conditions of a Framework (Framework API reference, "Conditions")."""
+"""Conditions of a Framework (docs/manual.md, "Concepts")."""
 
 from __future__ import annotations
 

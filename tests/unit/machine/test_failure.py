@@ -1,4 +1,4 @@
-"""Classification of failed Pods and of refused creations (behaviour, "Completion codes" and "Sync")."""
+"""Classification of failed Pods and of refused creations (docs/failure-codes.md, docs/lifecycle.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each line of behaviour, "Sync": the order, and Framework, walked by one Framework."""
+"""Each line of docs/lifecycle.md on the order and on the Framework, walked by one Framework."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every row of the Framework API reference, "Names set on what the controller creates"."""
+"""Every row of docs/manual.md, "What is put into a Pod"."""
 
 from __future__ import annotations
 

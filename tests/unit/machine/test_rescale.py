@@ -1,4 +1,4 @@
-"""Behaviour, "Rescale", and the whole walk-through of its example."""
+"""docs/lifecycle.md, "Rescale", and the whole walk-through of its example."""
 
 from __future__ import annotations
 

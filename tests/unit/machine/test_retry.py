@@ -1,4 +1,4 @@
-"""Every row of behaviour, "Retry"."""
+"""Every rule of docs/manual.md, "Retry"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of the Framework API reference, "FrameworkState": the only legal edges, for Frameworks and Tasks."""
+"""The only legal edges, for Frameworks and Tasks, written down once more and not read from the code."""
 
 from __future__ import annotations
 

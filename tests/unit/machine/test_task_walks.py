@@ -1,4 +1,4 @@
-"""Each line of behaviour, "Sync": Task, walked by one Task."""
+"""Each line of docs/lifecycle.md on a Task, walked by one Task."""
 
 from __future__ import annotations
 
