@@ -16,7 +16,15 @@ from frameworkcontroller.api import names
 from frameworkcontroller.config import Config
 from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
-from frameworkcontroller.kube.errors import KubeError, ServerError, TooManyRequests, TransportError
+from frameworkcontroller.kube.errors import (
+    AlreadyExists,
+    Forbidden,
+    KubeError,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    TransportError,
+)
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, Resource
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.chaos.oracle import why_not_at_end
@@ -209,9 +217,13 @@ class Player:
         while True:
             try:
                 await self._frameworks.create(name, *roles, **spec)
-            except (TransportError, ServerError, TooManyRequests):
-                # The API server is down, or only just up. Without a Framework there is no story.
+            except (TransportError, ServerError, TooManyRequests, Forbidden, NotFound):
+                # The API server is down, or only just up: it knows neither rules nor definitions for a while. Without
+                # a Framework there is no story.
                 await asyncio.sleep(0.5)
+            except AlreadyExists:
+                # An answer was lost.
+                return
             else:
                 return
 
