@@ -9,8 +9,9 @@ flight, in which Frameworks take turns: more only makes the API server slower (d
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -103,36 +104,18 @@ class Executor:
             return [await self._carry_out(framework, actions[0])]
         ramp = Ramp() if ramp is None else ramp
         creates = any(isinstance(action, Create) for action in actions)
-        width = ramp.width if creates else self._max_in_flight
         end = self._clock() + slice_sec
-        todo = list(reversed(actions))
-        outcomes: list[Outcome] = []
-        refused = False
-
-        async def work() -> None:
-            nonlocal width, refused
-            while todo and not refused:
-                if outcomes and (self._clock() >= end or interrupted()):
-                    return
-                outcome = await self._carry_out(framework, todo.pop())
-                outcomes.append(outcome)
-                if _holds_back_others(outcome):
-                    refused = True
-                elif width < self._max_in_flight:
-                    width += 1
-                    group.create_task(work())
-
-        try:
-            # Cancelled in the middle: what was sent may be done all the same; adoption finds it later.
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(width, len(actions))):
-                    group.create_task(work())
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from errors
+        these = _Slice(
+            partial(self._carry_out, framework),
+            lambda: self._clock() >= end or interrupted(),
+            todo=list(reversed(actions)),
+            width=ramp.width if creates else self._max_in_flight,
+            widest=self._max_in_flight,
+        )
+        await these.run()
         if creates:
-            ramp.width = width if todo and not refused else 1
-        outcomes.extend(Outcome(action, NotAttempted()) for action in reversed(todo))
-        return outcomes
+            ramp.width = these.width if these.todo and not these.refused else 1
+        return [*these.outcomes, *(Outcome(action, NotAttempted()) for action in reversed(these.todo))]
 
     async def _carry_out(self, framework: Framework, action: Action) -> Outcome:
         async with self._slots.taken(framework.key):
@@ -227,6 +210,45 @@ class Executor:
         except NotFound:
             return None
         return identity_of(_metadata(answer), api.marks)
+
+
+@dataclass(slots=True)
+class _Slice:
+    """The actions of one call, the next one last in ``todo``, and how far they are.
+
+    No function within `execute`: one that starts itself again is a cycle, and would keep the bodies of its Pods until
+    the garbage collector comes by.
+    """
+
+    carry_out: Callable[[Action], Awaitable[Outcome]]
+    is_over: Callable[[], bool]
+    todo: list[Action]
+    width: int
+    """So many are in flight."""
+    widest: int
+    outcomes: list[Outcome] = field(default_factory=list)
+    refused: bool = False
+
+    async def run(self) -> None:
+        try:
+            # Cancelled in the middle: what was sent may be done all the same; adoption finds it later.
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self.width, len(self.todo))):
+                    group.create_task(self._work(group))
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
+
+    async def _work(self, group: asyncio.TaskGroup) -> None:
+        while self.todo and not self.refused:
+            if self.outcomes and self.is_over():
+                return
+            outcome = await self.carry_out(self.todo.pop())
+            self.outcomes.append(outcome)
+            if _holds_back_others(outcome):
+                self.refused = True
+            elif self.width < self.widest:
+                self.width += 1
+                group.create_task(self._work(group))
 
 
 def _holds_back_others(outcome: Outcome) -> bool:
