@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+import orjson
+
 from frameworkcontroller.api.completion import CompletionStatus
 
 MOST_OF_A_TEXT: Final = 300
+
+_REFUSED: Final = "Failed to create Pod: "
 
 
 def duration(seconds: float) -> str:
@@ -38,7 +42,7 @@ def why(completion: CompletionStatus) -> str:
     """What the attempt ended by, in the words of whoever knows best: its Pod, or else the controller."""
     pod = completion.pod
     if pod is None:
-        return tame(completion.diagnostics)
+        return tame(_without_json(completion.diagnostics))
     parts = [": ".join(part for part in (pod.reason, pod.message) if part)]
     for container in pod.containers:
         if container.code or container.message:
@@ -46,6 +50,16 @@ def why(completion: CompletionStatus) -> str:
             ended = f"signal {container.signal}" if container.signal else f"exit code {container.code}"
             parts.append(f"container {container.name}: {ended}{f': {said}' if said else ''}")
     return tame("; ".join(part for part in parts if part) or completion.diagnostics)
+
+
+def _without_json(diagnostics: str) -> str:
+    """Of a Pod that was refused, diagnostics hold the API server's whole answer; its message is what is for people."""
+    if not diagnostics.startswith(_REFUSED):
+        return diagnostics
+    try:
+        return f"{_REFUSED}{orjson.loads(diagnostics.removeprefix(_REFUSED))['message']}"
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return diagnostics
 
 
 def tame(text: str, most: int = MOST_OF_A_TEXT) -> str:

@@ -4,6 +4,7 @@ import pytest
 
 from frameworkcontroller.api.completion import (
     CONTAINER_PERMANENT_FAILED,
+    POD_CREATION_PERMANENT_ERROR,
     CompletionStatus,
     ContainerCompletion,
     PodCompletion,
@@ -49,3 +50,17 @@ def test_why_a_pod_failed_is_said_in_its_own_words() -> None:
     assert why(CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "said\nso")) == "said so"
     bare = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "Pod failed: x", pod=PodCompletion())
     assert why(bare) == "Pod failed: x"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ('{"kind":"Status","message":"Pod \\"a\\" is invalid: \\u003cno\\u003e"}', 'Pod "a" is invalid: <no>'),
+        ('{"kind":"Status","code":422}', '{"kind":"Status","code":422}'),
+        ('"text"', '"text"'),
+        ("{", "{"),
+    ],
+)  # fmt: skip
+def test_why_a_pod_was_refused_is_said_in_the_api_servers_words(answer: str, said: str) -> None:
+    completion = CompletionStatus.of(POD_CREATION_PERMANENT_ERROR, f"Failed to create Pod: {answer}")
+    assert why(completion) == f"Failed to create Pod: {said}"
