@@ -50,7 +50,6 @@ class Seen:
     at: float
     state: str
     states: Mapping[str, int]
-    spec_tasks: int
 
 
 def _decode(body: dict[str, Any]) -> Seen:
@@ -67,7 +66,6 @@ def _decode(body: dict[str, Any]) -> Seen:
         time.monotonic(),
         status.get("state", ""),
         Counter(task["state"] for role in roles or () for task in role["taskStatuses"]),
-        sum(role.get("taskNumber", 1) for role in body["spec"].get("taskRoles", ())),
     )
 
 

@@ -20,7 +20,6 @@ import orjson
 from aiohttp import web
 from yarl import URL
 
-MAX_BODY: Final = 64 << 20
 _HOP_BY_HOP: Final = frozenset({"connection", "host", "transfer-encoding", "content-length", "keep-alive"})
 
 

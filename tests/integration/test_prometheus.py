@@ -93,7 +93,6 @@ def slow(histogram: str, below: str, above: str, more: str = "") -> dict[str, st
 
 
 QUEUE = 'name="framework", '
-BUSY, WORKERS = f"frameworkcontroller_workers_busy{{{TARGET}}}", f"frameworkcontroller_workers{{{TARGET}}}"
 
 CASES: list[tuple[str, str, Mapping[str, str], Mapping[str, str]]] = [
     # alert, time, series with which it fires, series with which it does not

@@ -18,8 +18,6 @@ from frameworkcontroller.local.apiserver.records import Change, Record
 from frameworkcontroller.local.apiserver.registry import Registry
 from frameworkcontroller.local.apiserver.workqueue import WorkQueue
 
-Amounts = Mapping[str, Decimal]
-
 _QUOTAS: Final = kinds.RESOURCEQUOTAS.resource
 _PODS: Final = kinds.PODS.resource
 _TERMINAL: Final = frozenset({"Succeeded", "Failed"})
