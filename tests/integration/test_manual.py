@@ -186,6 +186,20 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert wrong == []
 
 
+def test_code_cites_pages_and_headings_that_are_there() -> None:
+    cited = re.compile(r'(docs/[a-z-]+\.md)(?:, "([^"]+)")?')
+    wrong = []
+    for folder in ("frameworkcontroller", "manifests", "scripts", "tests", "benchmarks", "examples"):
+        for file in (ROOT / folder).rglob("*"):
+            if file.suffix not in (".py", ".yaml"):
+                continue
+            for name, heading in cited.findall(re.sub(r"\s+", " ", file.read_text())):
+                page = ROOT / name
+                if not page.exists() or (heading and f"# {heading}\n" not in page.read_text()):
+                    wrong.append(f"{file.relative_to(ROOT)}: {name} {heading}")
+    assert wrong == []
+
+
 def anchors(page: Path) -> set[str]:
     """The names by which GitHub lets one link to the headings of a page."""
     headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
