@@ -21,7 +21,7 @@ from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.exposure import Exposure
-from tests.support.frameworks import Frameworks, codes, role, states, tasks
+from tests.support.frameworks import Frameworks, Json, codes, role, tasks
 from tests.support.frontdoor import FrontDoor, front_door
 
 LEASE = "fc"
@@ -112,7 +112,7 @@ async def test_it_sends_nothing_when_it_wakes_up(cluster: Cluster, pods: Simulat
             await frameworks.create(
                 "f", role(number=12, simulate=simulate, task={"retryPolicy": {"fancyRetryPolicy": True}})
             )
-            await frameworks.until("f", lambda status: "AttemptRunning" in states(status))
+            await frameworks.until("f", lambda status: any(map(pod_uid, tasks(status))))
             first.process.send_signal(signal.SIGSTOP)
             stopped = loop.time()
             await second.until_says(": leading")
@@ -142,3 +142,8 @@ async def test_it_sends_nothing_when_it_wakes_up(cluster: Cluster, pods: Simulat
     watching.cancel()
     exposure.check()
     assert len(exposure.pods) == 12 * 3 + 2
+
+
+def pod_uid(task: Json) -> str | None:
+    uid: str | None = task["attemptStatus"]["podUID"]
+    return uid
