@@ -27,7 +27,7 @@ from frameworkcontroller.controller.statuswriter import StatusWriter, WriteResul
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import KubeError
 from frameworkcontroller.kube.store import Store
-from frameworkcontroller.machine.model import Env, Limits, Observed, Plan, Tally, Urgency
+from frameworkcontroller.machine.model import Delete, Env, Limits, Observed, Plan, Tally, Urgency
 from frameworkcontroller.machine.plan import fold, plan, reject
 
 _log = logging.getLogger(__name__)
@@ -163,7 +163,9 @@ class Syncer:
                 break
         if not step.actions:
             return step.wake_after
-        if not entry.confirmed and not await self._writer.confirm(record.key, entry):
+        # What no status records may be recorded by one that another controller has just written.
+        strays = any(isinstance(action, Delete) and action.stray for action in step.actions)
+        if (strays or not entry.confirmed) and not await self._writer.confirm(record.key, entry):
             return 0.0
         outcomes = await self._executor.execute(
             framework,

@@ -177,7 +177,7 @@ def _delete_stray(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
     if configmap is None or not _is_ours(ctx, configmap):
         return False
     if not configmap.identity.deleting:
-        ctx.act(Delete(ctx.configmap_target(), configmap.uid))
+        ctx.act(Delete(ctx.configmap_target(), configmap.uid, stray=True))
     return True
 
 

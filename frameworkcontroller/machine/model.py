@@ -132,13 +132,15 @@ class Create:
 class Delete:
     """Delete the object of that UID.
 
-    ``force``: a Pod with grace period 0. ``confirm``: done only once a live read no longer finds that UID.
+    ``force``: a Pod with grace period 0. ``confirm``: done only once a live read no longer finds that UID. ``stray``:
+    no status is known to record the object, so it is to be made sure that the known status is the stored one.
     """
 
     target: Target
     uid: str
     force: bool = False
     confirm: bool = False
+    stray: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

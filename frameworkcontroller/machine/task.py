@@ -134,7 +134,7 @@ def _delete_stray(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRec
     if task.state is State.ATTEMPT_COMPLETED and pod.uid == task.attempt.pod_uid:
         return False
     if not pod.identity.deleting:
-        ctx.act(Delete(ctx.pod_target(role, task), pod.uid))
+        ctx.act(Delete(ctx.pod_target(role, task), pod.uid, stray=True))
     return True
 
 
@@ -155,7 +155,7 @@ def delete_unlisted(ctx: Context, key: TaskKey) -> None:
     if pod is None or pod.identity.deleting or not _is_unlisted(ctx, key, pod):
         return
     if ctx.tracker.is_head_settled:
-        ctx.act(Delete(Target(Kind.POD, pod.name, role=key[0], index=key[1]), pod.uid))
+        ctx.act(Delete(Target(Kind.POD, pod.name, role=key[0], index=key[1]), pod.uid, stray=True))
     else:
         ctx.tracker.block(key)
 

@@ -13,6 +13,7 @@ from frameworkcontroller.config import Config
 from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import ApiError, TransportError
+from frameworkcontroller.kube.resources import PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.clusters import Cluster
 from tests.support.exposure import Exposure
@@ -152,6 +153,41 @@ async def test_the_status_of_somebody_else_is_not_overwritten(frameworks: Framew
     status = await frameworks.until_running("f", 2)
     assert writes.done
     assert [task["attemptStatus"]["id"] for task in tasks(status)] == [7, 0]
+
+
+async def test_a_pod_that_another_controller_has_recorded_meanwhile_is_no_stray(
+    cluster: Cluster, frameworks: Frameworks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await frameworks.create("f", role("a", 1, simulate={"run-seconds": 0.1}), role("b", 1))
+    await frameworks.until("f", lambda status: states(status) == ["Completed", "AttemptRunning"])
+    pod = (await frameworks.pods())["f-b-0"]
+    metadata = {"name": "f-a-0", **{key: pod["metadata"][key] for key in ("labels", "annotations", "ownerReferences")}}
+    pod = {**pod, "metadata": metadata, "spec": {"containers": pod["spec"]["containers"]}, "status": {}}
+    original = KubeClient.get
+    recorded: list[str] = []
+
+    async def record_first(client: KubeClient, resource: Any, name: str, *args: Any, **kwargs: Any) -> bytes:
+        if resource.kind == names.KIND and frameworks.namespace in args and kwargs.get("owner") and not recorded:
+            recorded.append((await frameworks.pods())["f-a-0"]["metadata"]["uid"])
+            status = await frameworks.status("f")
+            task = tasks(status, "a")[0]
+            task |= {"state": "AttemptCreationRequested", "completionTime": None}
+            task["attemptStatus"] |= {
+                "id": 1,
+                "podUID": recorded[0],
+                "instanceUID": f"1_{recorded[0]}",
+                "completionStatus": None,
+                "completionTime": None,
+                "runTime": None,
+            }
+            body = orjson.dumps({**await frameworks.get("f"), "status": status})
+            await frameworks.client.replace(FRAMEWORKS, "f", body, frameworks.namespace, subresource="status")
+        return await original(client, resource, name, *args, **kwargs)
+
+    monkeypatch.setattr(KubeClient, "get", record_first)
+    await frameworks.client.create(PODS, orjson.dumps(pod), frameworks.namespace)
+    after = await frameworks.until("f", lambda status: states(status) == ["AttemptRunning", "AttemptRunning"])
+    assert pod_uids(after) == recorded
 
 
 async def test_two_controllers_at_once(
