@@ -27,11 +27,10 @@ import yaml
 
 from frameworkcontroller.app import Controller
 from frameworkcontroller.config import Config
-from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.errors import KubeError, NotFound
-from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, PODS
+from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, FRAMEWORKS, PODS
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime

@@ -23,7 +23,7 @@ from frameworkcontroller.api.objects import configmap_record, framework_record, 
 from frameworkcontroller.config import Config
 from frameworkcontroller.controller import events
 from frameworkcontroller.controller.events import EventRecorder
-from frameworkcontroller.controller.executor import FRAMEWORKS, Executor
+from frameworkcontroller.controller.executor import Executor
 from frameworkcontroller.controller.history import History
 from frameworkcontroller.controller.ledger import Ledger
 from frameworkcontroller.controller.narrator import Narrator
@@ -39,7 +39,7 @@ from frameworkcontroller.kube.errors import ServerError, TooManyRequests, Transp
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.lease import Instant
 from frameworkcontroller.kube.limiter import Limiter
-from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
+from frameworkcontroller.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS
 from frameworkcontroller.telemetry import Sources, Telemetry
 
 Ts = TypeVarTuple("Ts")

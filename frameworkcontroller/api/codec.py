@@ -394,11 +394,7 @@ def _decode_completion(body: Mapping[str, Any] | None) -> CompletionStatus | Non
         type_name=fields.text(kind, "name"),
         attributes=None if attributes is None else tuple(str(attribute) for attribute in attributes),
         diagnostics=fields.text(body, "diagnostics"),
-        trigger=None
-        if trigger is None
-        else Trigger(
-            fields.text(trigger, "message"), fields.text(trigger, "taskRoleName"), fields.number(trigger, "taskIndex")
-        ),
+        trigger=None if trigger is None else _decode_trigger(trigger),
         pod=None
         if pod is None
         else PodCompletion(

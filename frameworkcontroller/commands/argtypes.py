@@ -7,7 +7,7 @@ import math
 import re
 from typing import Final, NoReturn
 
-EXIT_USAGE: Final = 2
+from frameworkcontroller.process import EXIT_USAGE
 
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from frameworkcontroller.api.status import State
-from frameworkcontroller.commands.session import FRAMEWORKS
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.informer import Informer
+from frameworkcontroller.kube.resources import FRAMEWORKS
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from rich.text import Text
 from frameworkcontroller import process
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands.printing import print_objects
-from frameworkcontroller.commands.session import FRAMEWORKS, Json, Session
+from frameworkcontroller.commands.session import Json, Session
 from frameworkcontroller.commands.summary import Summary, summarize
 from frameworkcontroller.commands.words import code_and_phrase_of, duration
+from frameworkcontroller.kube.resources import FRAMEWORKS
 
 _NONE = "-"
 

@@ -20,9 +20,7 @@ from frameworkcontroller.commands.terminal import console, print_whole
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import connect
 from frameworkcontroller.kube.errors import Gone, NotFound
-from frameworkcontroller.kube.resources import Resource
-
-FRAMEWORKS: Final = Resource(names.GROUP, names.VERSION, names.PLURAL, names.KIND)
+from frameworkcontroller.kube.resources import FRAMEWORKS, Resource
 
 FIELD_MANAGER: Final = "kubectl-framework"
 

@@ -21,7 +21,7 @@ from frameworkcontroller.api.objects import Framework, Identity, identity_of
 from frameworkcontroller.controller.slots import Slots
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, ServerError, TransportError
-from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, Resource
+from frameworkcontroller.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Resource
 from frameworkcontroller.machine.failure import classify_creation_refusal
 from frameworkcontroller.machine.model import (
     Accepted,
@@ -42,8 +42,6 @@ from frameworkcontroller.machine.model import (
     Target,
     Unanswered,
 )
-
-FRAMEWORKS: Final = Resource(names.GROUP, names.VERSION, names.PLURAL, names.KIND)
 
 MAX_IN_FLIGHT: Final = 50
 """Requests in flight over all Frameworks: the most that still raised the rate when it was measured."""

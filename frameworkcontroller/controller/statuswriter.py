@@ -16,12 +16,12 @@ import orjson
 
 from frameworkcontroller.api.objects import Framework, FrameworkRecord, ObjectError, decode_framework
 from frameworkcontroller.api.spec import FrameworkSpec
-from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.controller.ledger import Encoded, Entry, Ledger
 from frameworkcontroller.controller.narrator import Narrator
 from frameworkcontroller.controller.retry import Retry
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.kube.errors import Conflict, Invalid, KubeError, NotFound, TransportError, is_too_large
+from frameworkcontroller.kube.resources import FRAMEWORKS
 from frameworkcontroller.machine.model import Env, Tally, Urgency
 from frameworkcontroller.machine.plan import fold, reject
 from frameworkcontroller.machine.reasons import Reason

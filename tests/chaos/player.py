@@ -14,7 +14,6 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.config import Config
-from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.kube.errors import (
     AlreadyExists,
@@ -25,7 +24,7 @@ from frameworkcontroller.kube.errors import (
     TooManyRequests,
     TransportError,
 )
-from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, Resource
+from frameworkcontroller.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Resource
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.chaos.oracle import why_not_at_end
 from tests.chaos.proxy import Fault, FaultProxy, Kind

@@ -10,18 +10,15 @@ import orjson
 import pytest
 import yaml
 
-from frameworkcontroller.api import names
 from frameworkcontroller.kube.client import MERGE_PATCH, Exchange, KubeClient
 from frameworkcontroller.kube.crd import ensure_crd
 from frameworkcontroller.kube.errors import BadRequest
 from frameworkcontroller.kube.informer import Informer
-from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, Resource
+from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, FRAMEWORKS
 from frameworkcontroller.kube.watch import Failure
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.realcluster import CRD
-
-FRAMEWORKS = Resource(names.GROUP, "v1", "frameworks", "Framework")
 
 
 class Seen:

@@ -9,10 +9,9 @@ import pytest
 from frameworkcontroller.api import names
 from frameworkcontroller.app import Controller
 from frameworkcontroller.config import Config
-from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.kube.client import JSON_PATCH
 from frameworkcontroller.kube.errors import Invalid
-from frameworkcontroller.kube.resources import CONFIGMAPS, EVENTS, PODS
+from frameworkcontroller.kube.resources import CONFIGMAPS, EVENTS, FRAMEWORKS, PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support import original
 from tests.support.api import CRDS, Api, config_map, open_api, owner

@@ -15,8 +15,8 @@ import pytest
 
 from frameworkcontroller import barrier
 from frameworkcontroller.barrier import FrameworkGone, Reader, Settings
-from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.resources import FRAMEWORKS
 from tests.support.barrier_world import NAME, Json, compressed, framework, written
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually

@@ -14,10 +14,9 @@ import pytest
 import yaml
 
 from frameworkcontroller.app import Controller
-from frameworkcontroller.commands.session import FRAMEWORKS
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound
-from frameworkcontroller.kube.resources import CRDS, EVENTS, PODS
+from frameworkcontroller.kube.resources import CRDS, EVENTS, FRAMEWORKS, PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.cli import Cli
 from tests.support.clusters import Cluster

@@ -14,9 +14,8 @@ import pytest
 
 from frameworkcontroller.api import names
 from frameworkcontroller.app import Controller
-from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, SERVICEACCOUNTS, SERVICES, Resource
+from frameworkcontroller.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, SERVICEACCOUNTS, SERVICES, Resource
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.kubelet.simulation import PREFIX
 from tests.support.clusters import Cluster

@@ -10,10 +10,9 @@ import pytest
 from frameworkcontroller.api import names
 from frameworkcontroller.app import Controller
 from frameworkcontroller.config import Config
-from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import ApiError, TransportError
-from frameworkcontroller.kube.resources import PODS
+from frameworkcontroller.kube.resources import FRAMEWORKS, PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.clusters import Cluster
 from tests.support.exposure import Exposure

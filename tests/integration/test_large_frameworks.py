@@ -11,9 +11,9 @@ import pytest
 from frameworkcontroller.api.codec import COMPRESSION_THRESHOLD_BYTES
 from frameworkcontroller.app import Controller
 from frameworkcontroller.config import Config
-from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.controller.statuswriter import TOO_LARGE_RETRY_SEC
 from frameworkcontroller.kube.client import JSON_PATCH
+from frameworkcontroller.kube.resources import FRAMEWORKS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually

@@ -12,8 +12,7 @@ from frameworkcontroller.api.names import API_VERSION, KIND
 from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.app import Controller
 from frameworkcontroller.config import Config, load_config, shipped_config
-from frameworkcontroller.controller.executor import FRAMEWORKS
-from frameworkcontroller.kube.resources import PODS
+from frameworkcontroller.kube.resources import FRAMEWORKS, PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support import clusters
 from tests.support.clusters import Cluster

@@ -13,9 +13,9 @@ import pytest
 from frameworkcontroller.api.names import API_VERSION, KIND
 from frameworkcontroller.app import Controller
 from frameworkcontroller.config import Config
-from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.kube.client import JSON_PATCH
 from frameworkcontroller.kube.errors import Invalid, ServerError
+from frameworkcontroller.kube.resources import FRAMEWORKS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.integration.test_events import Story
 from tests.support.clusters import Cluster

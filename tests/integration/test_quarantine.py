@@ -12,9 +12,9 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.app import Controller
 from frameworkcontroller.config import Config
 from frameworkcontroller.controller import ledger, sync
-from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.controller.quarantine import RETRY_SEC
 from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
+from frameworkcontroller.kube.resources import FRAMEWORKS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.machine.model import InvariantError, Plan
 from frameworkcontroller.machine.plan import plan

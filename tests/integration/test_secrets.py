@@ -9,11 +9,10 @@ import pytest
 import yaml
 
 from frameworkcontroller.controller.events import EventRecorder
-from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection, connect
 from frameworkcontroller.kube.errors import KubeError
-from frameworkcontroller.kube.resources import PODS
+from frameworkcontroller.kube.resources import FRAMEWORKS, PODS
 from frameworkcontroller.logs import JsonFormatter, KlogFormatter
 from frameworkcontroller.machine.model import Record
 from frameworkcontroller.machine.reasons import Reason

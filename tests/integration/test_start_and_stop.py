@@ -9,11 +9,10 @@ import pytest
 
 from frameworkcontroller.app import Controller
 from frameworkcontroller.config import Config
-from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.errors import Unauthorized
-from frameworkcontroller.kube.resources import CONFIGMAPS
+from frameworkcontroller.kube.resources import CONFIGMAPS, FRAMEWORKS
 from frameworkcontroller.local.apiserver.callers import Callers
 from frameworkcontroller.local.apiserver.server import ApiServer
 from tests.support.eventually import eventually

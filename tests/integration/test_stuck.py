@@ -18,10 +18,9 @@ from aiohttp import web
 
 from frameworkcontroller.app import Controller
 from frameworkcontroller.config import Config
-from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound
-from frameworkcontroller.kube.resources import CRDS, NAMESPACES, PODS, RESOURCEQUOTAS, Resource
+from frameworkcontroller.kube.resources import CRDS, FRAMEWORKS, NAMESPACES, PODS, RESOURCEQUOTAS, Resource
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.clusters import Cluster, embedded_cluster, simulated_node
 from tests.support.eventually import eventually

@@ -11,9 +11,9 @@ from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.app import Controller
 from frameworkcontroller.config import Config
 from frameworkcontroller.controller import ledger
-from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.errors import NotFound
+from frameworkcontroller.kube.resources import FRAMEWORKS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.integration.test_guards import Send, StatusWrites, pod_uids
 from tests.support.clusters import Cluster

@@ -13,11 +13,10 @@ import pytest
 from frameworkcontroller.api.status import State
 from frameworkcontroller.app import Controller
 from frameworkcontroller.config import Config, LeaderElection
-from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.health import Health
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.lease import Instant
-from frameworkcontroller.kube.resources import NAMESPACES, PODS
+from frameworkcontroller.kube.resources import FRAMEWORKS, NAMESPACES, PODS
 from frameworkcontroller.local.apiserver.server import ApiServer
 from tests.support.clusters import Cluster, embedded_cluster, simulated_node
 from tests.support.eventually import eventually

@@ -8,9 +8,8 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status
-from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.resources import PODS
+from frameworkcontroller.kube.resources import FRAMEWORKS, PODS
 from frameworkcontroller.machine.invariants import check_status, check_step
 from tests.support.frameworks import Json
 

@@ -6,10 +6,9 @@ from typing import Any
 import orjson
 
 from frameworkcontroller.api import names
-from frameworkcontroller.controller.executor import FRAMEWORKS
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound
-from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
+from frameworkcontroller.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS
 from frameworkcontroller.local.kubelet.simulation import PREFIX
 from tests.support.eventually import eventually
 
