@@ -171,9 +171,9 @@ class Controller:
         self._events_client = client(limiter=Limiter(events.QPS, events.BURST), max_connections=2)
         self.events = EventRecorder(self._events_client, wall=wall, rng=self._rng, instance=socket.gethostname())
         self._narrator = Narrator(self.frameworks.store, history, events=self.events if config.record_events else None)
-        syncer = Syncer(
+        self._syncer = Syncer(
             self._client,
-            Executor(self._client, clock=loop.time),
+            Executor(self._client),
             self.ledger,
             frameworks=self.frameworks.store,
             configmaps=self.configmaps.store,
@@ -187,7 +187,7 @@ class Controller:
             tallied=self.telemetry.tallied,
         )
         self.workers = Workers(
-            self.queue, syncer, number=config.worker_number, synced=self.telemetry.synced, clock=loop.time
+            self.queue, self._syncer, number=config.worker_number, synced=self.telemetry.synced, clock=loop.time
         )
         self.telemetry.attach(
             Sources(
@@ -269,6 +269,7 @@ class Controller:
         try:
             await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
             if not serving.done():
+                self._syncer.stop()
                 await self.workers.stop(self._drain_sec)
                 await self.events.drain(EVENTS_DRAIN_SEC)
         finally:

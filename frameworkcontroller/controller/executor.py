@@ -1,18 +1,22 @@
 """Carries out the machine's actions against the API server, and says what became of each.
 
-Actions of one sync run concurrently. Creations start with one in flight and gain one more with each that succeeds (1,
-2, 4, ... a round trip later), so that a namespace that refuses is asked once and not a thousand times; at the first
-refusal no more are started, unless it is one that completes its Task. All syncs together keep a bounded number in
-flight, in which Frameworks take turns: more only makes the API server slower (docs/performance.md).
+Actions of one sync run concurrently. Creations start with one in flight and gain four more with each that succeeds (1,
+5, 25, 50 a round trip later), so that a namespace that refuses is asked once and not a thousand times; at the first
+refusal no more are started, unless it is one that completes its Task. All syncs together keep a bounded number of
+requests in flight, those for their statuses included, in which Frameworks take turns: more only makes the API server
+slower (docs/performance.md).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 import orjson
 
@@ -46,8 +50,8 @@ from frameworkcontroller.machine.model import (
 MAX_IN_FLIGHT: Final = 50
 """Requests in flight over all Frameworks: the most that still raised the rate when it was measured."""
 
-SLICE_SEC: Final = 1.0
-"""A sync starts no more actions after so long, so that what it did is persisted and exposed."""
+RAMP: Final = 4
+"""So many more creations are in flight for each that succeeds, up to the bound."""
 
 _FINAL_CODES: Final = frozenset({400, 403, 413, 422})
 """Refusals that may complete a Task: it is made sure that an earlier, lost request did not create the Pod after all."""
@@ -68,55 +72,22 @@ _APIS: Final = {
 }
 
 
-@dataclass(slots=True)
-class Ramp:
-    """How many creations of one Framework may be in flight, from slice to slice."""
-
-    width: int = 1
-
-
 class Executor:
-    """Carries out actions. One for the whole controller: it holds the bound on requests in flight."""
+    """Carries out actions. One for the whole controller: ``slots`` is the bound on requests in flight."""
 
-    def __init__(self, client: KubeClient, *, clock: Callable[[], float], max_in_flight: int = MAX_IN_FLIGHT) -> None:
-        """``clock``: monotonic seconds."""
+    def __init__(self, client: KubeClient, *, max_in_flight: int = MAX_IN_FLIGHT) -> None:
         self._client = client
-        self._clock = clock
         self._max_in_flight = max_in_flight
-        self._slots = Slots(max_in_flight)
+        self.slots = Slots(max_in_flight)
 
-    async def execute(
-        self,
-        framework: Framework,
-        actions: Sequence[Action],
-        *,
-        ramp: Ramp | None = None,
-        slice_sec: float = SLICE_SEC,
-        interrupted: Callable[[], bool] = lambda: False,
-    ) -> list[Outcome]:
-        """What became of each action, in the order in which it became known.
-
-        After ``slice_sec``, or once ``interrupted``, no more are started; those are told as not attempted.
-        """
-        if len(actions) == 1:
-            return [await self._carry_out(framework, actions[0])]
-        ramp = Ramp() if ramp is None else ramp
-        creates = any(isinstance(action, Create) for action in actions)
-        end = self._clock() + slice_sec
-        these = _Slice(
-            partial(self._carry_out, framework),
-            lambda: self._clock() >= end or interrupted(),
-            todo=list(reversed(actions)),
-            width=ramp.width if creates else self._max_in_flight,
-            widest=self._max_in_flight,
-        )
-        await these.run()
-        if creates:
-            ramp.width = these.width if these.todo and not these.refused else 1
-        return [*these.outcomes, *(Outcome(action, NotAttempted()) for action in reversed(these.todo))]
+    def begin(
+        self, framework: Framework, actions: Iterable[Action], *, interrupted: Callable[[], bool] = lambda: False
+    ) -> Batch:
+        """Carry out these actions. Once ``interrupted``, no more are started; those are told as not attempted."""
+        return Batch(partial(self._carry_out, framework), actions, interrupted, self._max_in_flight)
 
     async def _carry_out(self, framework: Framework, action: Action) -> Outcome:
-        async with self._slots.taken(framework.key):
+        async with self.slots.taken(framework.key):
             try:
                 result = await self._request(framework, action)
             except TransportError as error:
@@ -210,43 +181,130 @@ class Executor:
         return identity_of(_metadata(answer), api.marks)
 
 
-@dataclass(slots=True)
-class _Slice:
-    """The actions of one call, the next one last in ``todo``, and how far they are.
+class Batch:
+    """Actions of one Framework that are being carried out, while the sync that asked for them may do something else.
 
-    No function within `execute`: one that starts itself again is a cycle, and would keep the bodies of its Pods until
-    the garbage collector comes by.
+    Use it as a context manager, and ask for ``news`` until it is ``done``. Left earlier, requests that are under way
+    are given up: they may be executed all the same.
     """
 
-    carry_out: Callable[[Action], Awaitable[Outcome]]
-    is_over: Callable[[], bool]
-    todo: list[Action]
-    width: int
-    """So many are in flight."""
-    widest: int
-    outcomes: list[Outcome] = field(default_factory=list)
-    refused: bool = False
+    def __init__(
+        self,
+        carry_out: Callable[[Action], Awaitable[Outcome]],
+        actions: Iterable[Action],
+        interrupted: Callable[[], bool],
+        widest: int,
+    ) -> None:
+        self._carry_out = carry_out
+        self._interrupted = interrupted
+        self._widest = widest
+        self._creations: deque[Create] = deque()
+        self._others: deque[Action] = deque()
+        self._known: set[Target] = set()
+        self._under_way = 0
+        self._creating = 0
+        self._width = 1
+        self._stopped = False
+        self._outcomes: list[Outcome] = []
+        self._error: Exception | None = None
+        self._workers: set[asyncio.Task[None]] = set()
+        self._idle = asyncio.Event()
+        self.add(actions)
 
-    async def run(self) -> None:
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _type: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        for worker in self._workers:
+            worker.cancel()
+        await asyncio.gather(*self._workers, return_exceptions=True)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is under way, and nothing will be: ``news`` has told of everything."""
+        return not (self._workers or self._creations or self._others)
+
+    def add(self, actions: Iterable[Action]) -> None:
+        """Carry these out, too, but for those about something that another one of the batch is about."""
+        for action in actions:
+            if action.target in self._known:
+                continue
+            self._known.add(action.target)
+            if isinstance(action, Create):
+                self._creations.append(action)
+            else:
+                self._others.append(action)
+
+    def stop(self) -> None:
+        """Start no more; those are told as not attempted."""
+        self._stopped = True
+
+    async def news(self, seconds: float | None = None) -> list[Outcome]:
+        """What became of actions since this was asked last, in the order in which it became known.
+
+        Returns once all are carried out, or after so many seconds.
+        """
+        if not self._workers and len(self._creations) + len(self._others) == 1:
+            await self._work(self._next())
+        else:
+            self._spawn()
+            if self._workers:
+                self._idle.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await self._idle.wait()
+        if self._error is not None:
+            raise self._error
+        outcomes, self._outcomes = self._outcomes, []
+        if not self._workers:
+            outcomes += [Outcome(action, NotAttempted()) for action in (*self._others, *self._creations)]
+            self._others.clear()
+            self._creations.clear()
+        self._known.difference_update(outcome.action.target for outcome in outcomes)
+        return outcomes
+
+    def _next(self) -> Action | None:
+        if self._under_way == self._widest or self._stopped or self._interrupted():
+            return None
+        if self._others:
+            self._under_way += 1
+            return self._others.popleft()
+        if self._creations and self._creating < self._width:
+            self._under_way += 1
+            self._creating += 1
+            return self._creations.popleft()
+        return None
+
+    def _spawn(self) -> None:
+        while (action := self._next()) is not None:
+            worker = asyncio.create_task(self._work(action))
+            self._workers.add(worker)
+            worker.add_done_callback(self._ended)
+
+    def _ended(self, worker: asyncio.Task[None]) -> None:
+        self._workers.discard(worker)
+        if not self._workers:
+            self._idle.set()
+
+    async def _work(self, action: Action | None) -> None:
         try:
-            # Cancelled in the middle: what was sent may be done all the same; adoption finds it later.
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(self.width, len(self.todo))):
-                    group.create_task(self._work(group))
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from errors
-
-    async def _work(self, group: asyncio.TaskGroup) -> None:
-        while self.todo and not self.refused:
-            if self.outcomes and self.is_over():
-                return
-            outcome = await self.carry_out(self.todo.pop())
-            self.outcomes.append(outcome)
-            if _holds_back_others(outcome):
-                self.refused = True
-            elif self.width < self.widest:
-                self.width += 1
-                group.create_task(self._work(group))
+            while action is not None:
+                outcome = await self._carry_out(action)
+                self._under_way -= 1
+                self._outcomes.append(outcome)
+                if _holds_back_others(outcome):
+                    self._stopped = True
+                if isinstance(action, Create):
+                    self._creating -= 1
+                    if self._width < self._widest and not self._stopped:
+                        self._width = min(self._widest, self._width + RAMP)
+                        self._spawn()
+                action = self._next()
+        except Exception as error:  # noqa: BLE001 - it is raised where somebody waits for it
+            self._error = error
+            self._stopped = True
 
 
 def _holds_back_others(outcome: Outcome) -> bool:

@@ -25,7 +25,6 @@ from frameworkcontroller.api.names import split_pod_name
 from frameworkcontroller.api.objects import Framework, FrameworkRecord
 from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.api.status import State
-from frameworkcontroller.controller.executor import Ramp
 from frameworkcontroller.machine.model import Create, Created, Exists, Outcome, Record
 from frameworkcontroller.machine.tracker import Tracker
 
@@ -42,6 +41,8 @@ class Entry:
     tracker: Tracker
     resource_version: str
     digest: bytes
+    unsure: bytes = b""
+    """Digest of the status that was sent last, if its answer was lost: it may be the one that is stored."""
     confirmed: bool = False
     """Whether the API server itself has shown that this is what it holds, and not only the cache."""
     framework: Framework | None = None
@@ -57,7 +58,6 @@ class Entry:
     """Since when (monotonic seconds) the status has had changes that could wait."""
     write_sec: float = 0.0
     """How long the last write of the status took."""
-    ramp: Ramp = field(default_factory=Ramp)
     next_write: float = 0.0
     """Not before when (monotonic seconds) a status that can wait is written again."""
     not_before: float = 0.0

@@ -19,6 +19,7 @@ from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.controller.ledger import Encoded, Entry, Ledger
 from frameworkcontroller.controller.narrator import Narrator
 from frameworkcontroller.controller.retry import Retry
+from frameworkcontroller.controller.slots import Slots
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.kube.errors import Conflict, Invalid, KubeError, NotFound, TransportError, is_too_large
 from frameworkcontroller.kube.resources import FRAMEWORKS
@@ -70,13 +71,14 @@ class StatusWriter:
         client: KubeClient,
         ledger: Ledger,
         narrator: Narrator,
+        slots: Slots,
         *,
         env: Callable[[], Env],
         clock: Callable[[], float],
         wrote: Callable[[WriteResult, int], None] | None = None,
         tallied: Callable[[Tally], None] | None = None,
     ) -> None:
-        """``clock``: monotonic seconds.
+        """``clock``: monotonic seconds. ``slots``: writes take turns with all other requests of syncs.
 
         For metrics, ``wrote(result, bytes)`` is told of each write of a status, and ``tallied`` what a write that was
         accepted has persisted.
@@ -84,6 +86,7 @@ class StatusWriter:
         self._client = client
         self._ledger = ledger
         self._narrator = narrator
+        self._slots = slots
         self._env = env
         self._clock = clock
         self._wrote = wrote
@@ -103,12 +106,19 @@ class StatusWriter:
             wait = min(BREATH_MAX_SEC, entry.write_sec)
         return max(entry.next_write, entry.unwritten_since + wait)
 
-    async def write(self, key: str, entry: Entry) -> bool:
+    async def write(self, key: str, entry: Entry, catch_up: Callable[[], None] = lambda: None) -> bool:
         """Write the tracked status; False if a guard failed and the entry was brought up to date instead.
+
+        ``catch_up`` is called when it is this write's turn: what came to pass until then can go with it.
 
         Raises:
             Retry: it may or may not have been accepted; it is to be written before anything else.
         """
+        async with self._slots.taken(key):
+            catch_up()
+            return await self._write(key, entry)
+
+    async def _write(self, key: str, entry: Entry) -> bool:
         framework = entry.framework
         if framework is None:
             raise Retry("the Framework is not read yet")
@@ -137,6 +147,7 @@ class StatusWriter:
                 self._count_write("too_large", encoded)
                 return await self._stall(key, entry, framework, generation, encoded, str(error))
             self._count_write("error", encoded)
+            entry.unsure = encoded.digest
             raise Retry(f"cannot write the status: {error}") from error
         self._count_write("accepted", encoded)
         self._accepted(key, entry, resource_version, encoded.digest)
@@ -234,6 +245,7 @@ class StatusWriter:
     def _accepted(self, key: str, entry: Entry, resource_version: str, digest: bytes) -> None:
         before, entry.resource_version = entry.resource_version, resource_version
         entry.digest = digest
+        entry.unsure = b""
         entry.confirmed = True
         entry.unwritten_since = None
         entry.persist_first = False
@@ -283,9 +295,10 @@ class StatusWriter:
         if stored.digest == digest:
             self._accepted(key, entry, live.resource_version, digest)
             return True
-        if stored.digest == entry.digest and live.generation == generation:
-            # Only metadata changed: the status is as known, and so is the spec.
+        if stored.digest in (entry.digest, entry.unsure) and live.generation == generation:
+            # Only metadata changed, or the write before this one had landed: what is stored is as known.
             entry.resource_version = live.resource_version
+            entry.digest = stored.digest
             return False
         if stored.digest != entry.digest:
             _log.warning("[%s]: its status was written by somebody else: going on from theirs", key)
@@ -299,6 +312,7 @@ class StatusWriter:
         entry.tracker = stored.tracker
         entry.resource_version = live.resource_version
         entry.digest = stored.digest
+        entry.unsure = b""
         entry.confirmed = True
         entry.records.clear()
         # Even an older generation: the API server may have been restored from a backup.

@@ -18,7 +18,7 @@ from frameworkcontroller.api.objects import (
     PodRecord,
 )
 from frameworkcontroller.api.status import State
-from frameworkcontroller.controller.executor import SLICE_SEC, Executor
+from frameworkcontroller.controller.executor import Batch, Executor
 from frameworkcontroller.controller.ledger import Entry, Ledger
 from frameworkcontroller.controller.narrator import Narrator
 from frameworkcontroller.controller.quarantine import Quarantine
@@ -27,7 +27,17 @@ from frameworkcontroller.controller.statuswriter import StatusWriter, WriteResul
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import KubeError
 from frameworkcontroller.kube.store import Store
-from frameworkcontroller.machine.model import Delete, Env, Limits, Observed, Plan, Tally, Urgency
+from frameworkcontroller.machine.model import (
+    Delete,
+    Env,
+    Limits,
+    NotAttempted,
+    Observed,
+    Outcome,
+    Plan,
+    Tally,
+    Urgency,
+)
 from frameworkcontroller.machine.plan import fold, plan, reject
 
 _log = logging.getLogger(__name__)
@@ -35,9 +45,13 @@ _log = logging.getLogger(__name__)
 BY_FRAMEWORK: Final = "framework"
 """Index of the cache's Pods by the key of the Framework whose label they bear."""
 
-_SLICE_FACTOR: Final = 10.0
-_SLICE_MAX_SEC: Final = 5.0
-"""Actions go on for this many times as long as a write of the status, during which they pause, takes."""
+_TICK_SEC: Final = 1.0
+"""While actions are under way, what happens meanwhile is looked at so often."""
+
+_SHOW_FACTOR: Final = 10.0
+_SHOW_MAX_SEC: Final = 5.0
+"""Meanwhile the status is written only after this many times as long as a write takes: each takes from the API server
+what the actions need."""
 
 _EARLY_SEC: Final = 0.001
 """By so much timers may ring early: what is due by that is due."""
@@ -81,8 +95,15 @@ class Syncer:
         self._wall = wall
         self._clock = clock
         self._rng = rng
-        self._writer = StatusWriter(client, ledger, narrator, env=self._env, clock=clock, wrote=wrote, tallied=tallied)
+        self._stopping = False
+        self._writer = StatusWriter(
+            client, ledger, narrator, executor.slots, env=self._env, clock=clock, wrote=wrote, tallied=tallied
+        )
         self._quarantine = Quarantine(self._writer, ledger, narrator, env=self._env, clock=clock, rng=rng)
+
+    def stop(self) -> None:
+        """Start no more actions: a Framework of thousands of Tasks has some for longer than a stop waits."""
+        self._stopping = True
 
     async def sync(self, key: str) -> float | None:
         """Bring one Framework forward; in how many seconds it is due again by itself, None for never.
@@ -127,14 +148,20 @@ class Syncer:
             return 0.0
         if tracker.urgency is not Urgency.NONE:
             early = self._writer.due(entry) - self._clock()
-            if early > _EARLY_SEC:
+            if early > _EARLY_SEC and not self._stopping:
                 # What is settled need not wait for what is not: Pods that are still to be created, say.
                 return (
                     0.0
                     if tracker.is_busy and entry.spec_error is None
                     else min(early, early if wake_after is None else wake_after)
                 )
-            if not await self._writer.write(key, entry):
+            caught_up = False
+
+            def catch_up() -> None:
+                nonlocal caught_up
+                caught_up = self._catch_up(record, entry)
+
+            if not await self._writer.write(key, entry, catch_up) or caught_up:
                 return 0.0
         else:
             # No status will show it: the first failure of a request, or a deletion of the Framework itself.
@@ -147,11 +174,7 @@ class Syncer:
     async def _step(self, record: FrameworkRecord, entry: Entry, framework: Framework, env: Env) -> float | None:
         """Plan, act and fold, until something is to be persisted or waited for."""
         tracker = entry.tracker
-        observed = Observed(
-            self._configmaps.get(f"{record.namespace}/{names.configmap_name(record.name)}"),
-            _Pods(self._pods, record.namespace),
-            lambda: self._pods.by_index(BY_FRAMEWORK, record.key).values(),
-        )
+        observed = self._observe(framework)
         step = Plan()
         for _ in range(_PLANS_PER_SYNC):
             if entry.spec_error is None:
@@ -167,22 +190,88 @@ class Syncer:
         strays = any(isinstance(action, Delete) and action.stray for action in step.actions)
         if (strays or not entry.confirmed) and not await self._writer.confirm(record.key, entry):
             return 0.0
-        outcomes = await self._executor.execute(
-            framework,
-            step.actions,
-            ramp=entry.ramp,
-            # As long as writing costs little of it.
-            slice_sec=min(_SLICE_MAX_SEC, max(SLICE_SEC, _SLICE_FACTOR * entry.write_sec)),
-            interrupted=lambda: self._is_outdated(framework),
-        )
-        entry.learn(outcomes)
-        folded = fold(framework, tracker, outcomes, self._env())
-        entry.records.extend(folded.records)
-        waits = [wait for wait in (step.wake_after, folded.wake_after) if wait is not None]
-        return min(waits, default=None)
+        waits = [step.wake_after]
+        async with self._executor.begin(
+            framework, step.actions, interrupted=lambda: self._is_interrupted(framework)
+        ) as batch:
+            try:
+                await self._carry_out(framework, entry, batch, waits)
+            except (KubeError, Retry):
+                # The status could not be written. What becomes of the actions must be known all the same.
+                batch.stop()
+                while not batch.done:
+                    self._take(framework, entry, await batch.news())
+                raise
+        return min((wait for wait in waits if wait is not None), default=None)
 
-    def _is_outdated(self, framework: Framework) -> bool:
-        """Whether the Framework is gone, or its user wants something else by now."""
+    async def _carry_out(self, framework: Framework, entry: Entry, batch: Batch, waits: list[float | None]) -> None:
+        """Wait for the actions, and meanwhile plan and persist what else happens.
+
+        Once something is decided on which the whole Framework waits, no more are started, and it is persisted only
+        when none is under way: nothing is ever created for what the stored status says is over.
+        """
+        tracker = entry.tracker
+        show_at = self._clock() + self._show_sec(entry)
+        while True:
+            waits.append(self._take(framework, entry, await batch.news(_TICK_SEC)))
+            if batch.done:
+                return
+            if entry.tracker is not tracker or tracker.urgency is Urgency.NOW or self._is_interrupted(framework):
+                batch.stop()
+                continue
+            step = plan(framework, tracker, self._observe(framework), self._env())
+            entry.records.extend(step.records)
+            waits.append(step.wake_after)
+            # A stray needs to be confirmed first, which is for the next sync.
+            later = [action for action in step.actions if isinstance(action, Delete) and action.stray]
+            self._take(framework, entry, [Outcome(action, NotAttempted()) for action in later])
+            batch.add(action for action in step.actions if action not in later)
+            if tracker.urgency not in (Urgency.NONE, Urgency.NOW) and self._clock() >= show_at:
+                if self._writer.due(entry) > self._clock():
+                    continue
+                if not await self._writer.write(framework.key, entry):
+                    batch.stop()
+                show_at = self._clock() + self._show_sec(entry)
+
+    @staticmethod
+    def _show_sec(entry: Entry) -> float:
+        return min(_SHOW_MAX_SEC, max(_TICK_SEC, _SHOW_FACTOR * entry.write_sec))
+
+    def _take(self, framework: Framework, entry: Entry, outcomes: list[Outcome]) -> float | None:
+        """Fold outcomes into the status as it is tracked now."""
+        entry.learn(outcomes)
+        folded = fold(framework, entry.tracker, outcomes, self._env())
+        entry.records.extend(folded.records)
+        return folded.wake_after
+
+    def _catch_up(self, record: FrameworkRecord, entry: Entry) -> bool:
+        """Plan once more what came to pass while the write of the status waited for its turn; whether anything did.
+
+        The busier the API server is, the longer that is, and the fewer writes it is asked for.
+        """
+        tracker = entry.tracker
+        now = self._frameworks.get(record.key)
+        if not tracker.agenda or now is None or now.uid != entry.uid:
+            return False
+        framework = entry.read(now)
+        if entry.spec_error is not None:
+            return True
+        step = plan(framework, tracker, self._observe(framework), self._env())
+        entry.records.extend(step.records)
+        self._take(framework, entry, [Outcome(action, NotAttempted()) for action in step.actions])
+        return True
+
+    def _observe(self, framework: Framework) -> Observed:
+        return Observed(
+            self._configmaps.get(f"{framework.namespace}/{names.configmap_name(framework.name)}"),
+            _Pods(self._pods, framework.namespace),
+            lambda: self._pods.by_index(BY_FRAMEWORK, framework.key).values(),
+        )
+
+    def _is_interrupted(self, framework: Framework) -> bool:
+        """Whether the Framework is gone, or its user wants something else by now, or all is to stop."""
+        if self._stopping:
+            return True
         record = self._frameworks.get(framework.key)
         if record is None or record.uid != framework.uid:
             return True

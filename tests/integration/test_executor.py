@@ -1,8 +1,8 @@
 """What each answer of an API server means for an action: the machine relies on every word of it."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, cast
 
 import orjson
 import pytest
@@ -10,7 +10,7 @@ from aiohttp import web
 
 from frameworkcontroller.api.objects import Framework, Identity
 from frameworkcontroller.api.spec import parse_spec
-from frameworkcontroller.controller.executor import Executor
+from frameworkcontroller.controller.executor import RAMP, Executor
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.machine.model import (
@@ -25,6 +25,7 @@ from frameworkcontroller.machine.model import (
     Gone,
     Kind,
     NotAttempted,
+    Outcome,
     Refused,
     Remains,
     Result,
@@ -65,12 +66,19 @@ async def server() -> AsyncIterator[FaultyServer]:
 @pytest.fixture
 async def executor(server: FaultyServer) -> AsyncIterator[Executor]:
     async with KubeClient(Connection.to_address(server.url), wall=lambda: 0.0) as client:
-        yield Executor(client, clock=asyncio.get_running_loop().time)
+        yield Executor(client)
+
+
+async def carried_out(executor: Executor, actions: Sequence[Action]) -> list[Outcome]:
+    async with executor.begin(SUBJECT, actions) as batch:
+        outcomes = await batch.news()
+        assert batch.done
+        return outcomes
 
 
 async def result(executor: Executor, action: Action) -> Result:
     """What became of the action."""
-    (outcome,) = await executor.execute(SUBJECT, [action])
+    (outcome,) = await carried_out(executor, [action])
     assert outcome.action is action
     return outcome.result
 
@@ -169,7 +177,7 @@ async def test_every_deletion_says_what_it_means(
     server: FaultyServer, executor: Executor, action: Delete, expected: dict[str, Any]
 ) -> None:
     server.then(answer({}))
-    await executor.execute(SUBJECT, [action])
+    await carried_out(executor, [action])
     (seen,) = server.seen
     said = seen.json()
     assert {key: said[key] for key in said if key not in ("kind", "apiVersion")} == expected
@@ -177,7 +185,7 @@ async def test_every_deletion_says_what_it_means(
 
 async def test_a_clean_up_deletes_the_very_object_that_it_found(server: FaultyServer, executor: Executor) -> None:
     server.then(found("u", "cm-uid"), answer({}), NOT_FOUND)
-    await executor.execute(SUBJECT, [Cleanup(CONFIGMAP, "cm-uid")])
+    await carried_out(executor, [Cleanup(CONFIGMAP, "cm-uid")])
     assert server.seen[1].json()["preconditions"] == {"uid": "u"}
 
 
@@ -185,11 +193,11 @@ async def test_nothing_more_is_started_after_the_first_refusal(server: FaultySer
     actions = [Create(Target(Kind.POD, f"f-a-{index}", 0, "a", index), b"{}", "cm-uid") for index in range(20)]
     server.then(found("u0"), found("u1"), found("u2"))
     server.otherwise = status(403, "Forbidden", "exceeded quota: q")
-    outcomes = await executor.execute(SUBJECT, actions)
+    outcomes = await carried_out(executor, actions)
     assert {outcome.action for outcome in outcomes} == set(actions)
     kinds = [type(outcome.result) for outcome in outcomes]
     assert kinds.count(Created) == 3
-    assert 1 <= kinds.count(Refused) <= 5
+    assert 1 <= kinds.count(Refused) <= 1 + 3 * RAMP
     assert kinds.count(NotAttempted) == 20 - 3 - kinds.count(Refused)
     assert len(server.seen) == 20 - kinds.count(NotAttempted)
 
@@ -204,5 +212,81 @@ async def test_a_refusal_that_completes_one_task_does_not_hold_back_the_others(
 
     actions = [Create(Target(Kind.POD, f"f-a-{index}", 0, "a", index), b"{}", "cm-uid") for index in range(20)]
     server.otherwise = invalid
-    outcomes = await executor.execute(SUBJECT, actions)
+    outcomes = await carried_out(executor, actions)
     assert [type(outcome.result) for outcome in outcomes] == [Refused] * 20
+
+
+def pods(number: int) -> list[Create]:
+    return [Create(Target(Kind.POD, f"f-a-{index}", 0, "a", index), b"{}", "cm-uid") for index in range(number)]
+
+
+async def slowly(request: web.BaseRequest) -> web.StreamResponse:
+    """Creates a Pod in a second."""
+    await asyncio.sleep(1)
+    return await found("uid")(request)
+
+
+async def test_creations_become_more_as_they_succeed(server: FaultyServer, executor: Executor) -> None:
+    server.otherwise = slowly
+    async with executor.begin(SUBJECT, pods(200)) as batch:
+        heard = [len(await batch.news(1.5))]
+        while not batch.done:
+            heard.append(len(await batch.news(1)))
+    assert heard == [1, 5, 25, 50, 50, 50, 19]
+
+
+async def test_what_is_under_way_is_not_done_twice(server: FaultyServer, executor: Executor) -> None:
+    server.otherwise = slowly
+    actions = pods(3)
+    async with executor.begin(SUBJECT, actions) as batch:
+        first = await batch.news(1.5)
+        assert [outcome.action for outcome in first] == actions[:1]
+        batch.add(actions)
+        rest = await batch.news()
+    # What was told of may be asked for again: whoever asks has heard of the first time.
+    assert [outcome.action for outcome in rest] == [actions[1], actions[2], actions[0]]
+    assert len(server.seen) == 4
+
+
+async def test_a_batch_that_is_stopped_tells_of_what_was_under_way(server: FaultyServer, executor: Executor) -> None:
+    server.otherwise = slowly
+    actions = pods(20)
+    async with executor.begin(SUBJECT, actions) as batch:
+        assert len(await batch.news(1.5)) == 1
+        batch.stop()
+        outcomes = await batch.news()
+        assert batch.done
+    assert [type(outcome.result) for outcome in outcomes] == [Created] * 5 + [NotAttempted] * 14
+    assert len(server.seen) == 6
+
+
+async def test_an_interruption_stops_what_has_not_begun(server: FaultyServer, executor: Executor) -> None:
+    server.otherwise = slowly
+    actions = pods(20)
+    async with executor.begin(SUBJECT, actions, interrupted=lambda: len(server.seen) >= 3) as batch:
+        outcomes = await batch.news()
+    assert [type(outcome.result) for outcome in outcomes].count(Created) == len(server.seen)
+    assert {outcome.action for outcome in outcomes} == set(actions)
+    assert 3 <= len(server.seen) <= 6
+
+
+async def test_a_batch_that_is_left_gives_up_what_is_under_way(server: FaultyServer, executor: Executor) -> None:
+    server.otherwise = slowly
+    async with executor.begin(SUBJECT, pods(20)) as batch:
+        await batch.news(1.5)
+    # Its slots are free again, all of them.
+    began = asyncio.get_running_loop().time()
+    async with executor.begin(SUBJECT, [Delete(Target(Kind.POD, f"p{index}"), "u") for index in range(50)]) as batch:
+        assert len(await batch.news()) == 50
+    assert asyncio.get_running_loop().time() == pytest.approx(began + 1)
+
+
+async def test_an_error_that_nobody_foresaw_is_raised_where_somebody_waits(server: FaultyServer) -> None:
+    class Broken:
+        async def create(self, *_: object, **__: object) -> bytes:
+            raise ValueError("no such thing")
+
+    executor = Executor(cast(KubeClient, Broken()))
+    async with executor.begin(SUBJECT, pods(3)) as batch:
+        with pytest.raises(ValueError, match="no such thing"):
+            await batch.news()
