@@ -188,6 +188,12 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             unit="ops",
         ),
         Panel("Size of a status", quantiles(f"{FC}_status_write_bytes"), unit="bytes"),
+        Panel(
+            "Kubernetes Events by result",
+            ((rates(f"{FC}_events_total", by="result"), "{{result}}"),),
+            unit="ops",
+            text="Nobody gets to see those that are rationed, overflowed, refused or unsent.",
+        ),
     ),
     "Caches": (
         Panel("Cached objects", ((sums(f"{FC}_cache_objects", by="resource"), "{{resource}}"),)),

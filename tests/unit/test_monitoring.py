@@ -50,6 +50,14 @@ def test_every_metric_in_use_is_served() -> None:
         assert [name for name in names if name not in known] == [], where
 
 
+def test_whatever_has_results_is_shown() -> None:
+    shown = " ".join(target["expr"] for panel in PANELS for target in panel.get("targets", ()))
+    script = generator("metrics")
+    names = [script.name_of(family) for family in script.families() if "result" in script.labels_of(family)]
+    assert "frameworkcontroller_events_total" in names
+    assert [name for name in names if not re.search(rf"\b{name}(_count)?\b", shown)] == []
+
+
 def test_every_label_in_use_is_the_metrics_own_or_its_targets() -> None:
     known = served()
     target = {"namespace", "job", "instance"}
