@@ -99,12 +99,13 @@ def _count_texts(counts: Counter[Standing]) -> list[Text]:
 
 
 def bar(counts: Counter[Standing], cells: int = _BAR_CELLS) -> Text:
-    """How many of all are how far; no standing that there is goes without a cell."""
+    """How many of all are how far; no standing that there is goes without a cell. Blank if there are none at all."""
+    if not counts.total():
+        return Text(" " * cells)
     text = Text()
     wide = {kind: max(1, cells * number // counts.total()) for kind, number in counts.items() if number}
-    if wide:
-        greatest = max(wide, key=wide.__getitem__)
-        wide[greatest] += cells - sum(wide.values())
+    greatest = max(wide, key=wide.__getitem__)
+    wide[greatest] += cells - sum(wide.values())
     for kind, cell in _BAR.items():
         text.append(cell * wide.get(kind, 0), COLOURS[kind])
     return text.append(_OPEN * (cells - len(text)), "dim")

@@ -232,10 +232,15 @@ def test_why_a_framework_is_where_it_is(body: Mapping[str, Any], lines: list[str
     assert shown(body) == lines
 
 
+def test_a_role_of_no_tasks_has_no_bar() -> None:
+    body = framework(State.RUNNING, ("server", [task(0, State.RUNNING)]), ("worker", []), run_time=NOW - 5)
+    assert shown(body)[-1] == "└── worker                        0 Tasks"
+
+
 def test_bars() -> None:
     assert bar(Counter({Standing.WAITING: 3})).plain == "░" * 20
     assert bar(Counter({Standing.SUCCEEDED: 9999, Standing.FAILED: 1})).plain == "█" * 19 + "x"
-    assert bar(Counter()).plain == "░" * 20
+    assert bar(Counter()).plain == " " * 20
     every = bar(Counter(dict.fromkeys(Standing, 1))).plain
     assert {cell: every.count(cell) for cell in every} == {"█": 3, "x": 5, "-": 3, "▒": 3, "▓": 3, "░": 3}
 
