@@ -27,11 +27,13 @@ server is named by the configuration, $KUBE_APISERVER_ADDRESS, $KUBECONFIG, ~/.k
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit code: 0 all is well, 1 something failed, 2 it was asked for wrongly."""
+    process.speak(as_plugin=False)
     return _run(build_parser(), arguments)
 
 
 def kubectl_main(arguments: Sequence[str] | None = None) -> int:
     """Run it as a plugin of kubectl: the commands for people alone."""
+    process.speak(as_plugin=True)
     return _run(build_plugin_parser(), arguments)
 
 

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final, TypeVar
 
@@ -37,6 +38,17 @@ _ECHO_SEC: Final = 0.5
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
+@dataclass(slots=True)
+class _Said:
+    """What stands in front of each line on stderr."""
+
+    error: str = f"{PROGRAM}: "
+    remark: str = f"{PROGRAM}: "
+
+
+_said: Final = _Said()
+
+
 class CommandError(Exception):
     """A command that cannot be done, or not be brought to its end; the text tells the user why."""
 
@@ -45,11 +57,26 @@ class CommandError(Exception):
         self.code = code
 
 
+def speak(*, as_plugin: bool) -> None:
+    """From now on say errors and remarks with the program's name in front, or as kubectl does, whose plugin it is."""
+    _said.error, _said.remark = ("error: ", "") if as_plugin else (f"{PROGRAM}: ", f"{PROGRAM}: ")
+
+
 def fail(text: str, code: int = EXIT_FAILED) -> int:
-    """Say on stderr what is wrong, each line with the name of the program in front. Returns the exit code."""
+    """Say on stderr what is wrong, each line marked as `speak` says. Returns the exit code."""
     for line in text.splitlines():
-        print(f"{PROGRAM}: {one_line(line)}", file=sys.stderr)  # noqa: T201 - a command line speaks to its user
+        print(complaint(one_line(line)), file=sys.stderr)  # noqa: T201 - a command line speaks to its user
     return code
+
+
+def complaint(line: str) -> str:
+    """What tells the user, on stderr, of something that went wrong."""
+    return f"{_said.error}{line}"
+
+
+def remark(text: str) -> str:
+    """What tells the user, on stderr, of something that is neither the result nor an error."""
+    return f"{_said.remark}{text}"
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
@@ -133,7 +160,7 @@ def stop_on_signals(stop: Callable[[signal.Signals], None]) -> None:
         elif time.monotonic() - first[1] >= _ECHO_SEC:
             # Between any two instructions of Python: neither logs nor clean-up can be relied on here, and to wait for
             # them is what whoever sends a second signal does not want.
-            os.write(2, f"{PROGRAM}: {number.name} after {first[0].name}: exiting at once\n".encode())
+            os.write(2, f"{_said.error}{number.name} after {first[0].name}: exiting at once\n".encode())
             os._exit(128 + number)
 
     for number in _SIGNALS:

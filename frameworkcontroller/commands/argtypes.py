@@ -21,6 +21,14 @@ class Parser(argparse.ArgumentParser):
         self.exit(EXIT_USAGE, f"{self.prog}: {message}\nTry '{self.prog} --help'.\n")
 
 
+class PluginParser(Parser):
+    """A plugin's of kubectl, which speaks as that does."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with the exit code for what was asked for wrongly."""
+        self.exit(EXIT_USAGE, f"error: {message}\nSee '{self.prog} --help' for usage.\n")
+
+
 def seconds(text: str) -> float:
     """A number of seconds, above 0."""
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from frameworkcontroller import __version__
-from frameworkcontroller.commands.argtypes import Parser, count, role_and_number, span, target
+from frameworkcontroller.commands.argtypes import Parser, PluginParser, count, role_and_number, span, target
 from frameworkcontroller.commands.completers import (
     complete_names,
     complete_roles,
@@ -34,7 +34,9 @@ and namespace unless told otherwise.
 
 def build_plugin_parser() -> Parser:
     """The parser of ``kubectl framework``: the commands for people alone."""
-    parser = Parser(prog=PLUGIN, description=_PLUGIN_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = PluginParser(
+        prog=PLUGIN, description=_PLUGIN_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
         "--version", action="version", version=f"{PLUGIN} {__version__}", help="show the version and exit"
     )

@@ -69,9 +69,9 @@ async def run(session: Session, options: argparse.Namespace) -> int:
         for line in sorted((line for log in logs for line in log), key=lambda line: line.stamp):
             printer.print(line)
     for problem in problems[:_PROBLEMS_TOLD]:
-        session.note(problem)
+        session.complain(problem)
     if len(problems) > _PROBLEMS_TOLD:
-        session.note(f"and {len(problems) - _PROBLEMS_TOLD} more could not be read")
+        session.complain(f"and {len(problems) - _PROBLEMS_TOLD} more could not be read")
     return process.EXIT_FAILED if len(problems) == len(sources) else process.EXIT_OK
 
 
@@ -133,7 +133,7 @@ class _Following:
             async for line in read_lines(self._session.client, source, follow=True, **asked):
                 self._printer.print(line)
         except ApiError as error:
-            self._session.note(f"{source.label}: {error}")
+            self._session.complain(f"{source.label}: {error}")
 
 
 class _Pod:

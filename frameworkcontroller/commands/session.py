@@ -49,7 +49,11 @@ class Session:
 
     def note(self, text: str) -> None:
         """Tell the user something that is not the result."""
-        self.err.print(f"{process.PROGRAM}: {text}", markup=False, highlight=False, soft_wrap=True)
+        self.err.print(process.remark(text), markup=False, highlight=False, soft_wrap=True)
+
+    def complain(self, text: str) -> None:
+        """Tell the user of something that went wrong while the rest goes on."""
+        self.err.print(process.complaint(text), markup=False, highlight=False, soft_wrap=True)
 
     async def framework(self, name: str) -> Json:
         """The Framework of that name.

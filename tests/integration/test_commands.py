@@ -185,7 +185,7 @@ async def test_start_and_stop(frameworks: Frameworks, cli: Cli, capsys: pytest.C
     assert await cli.ok("stop", "f") == ["f: was stopped before"]
     again = await cli("start", "f")
     assert again.code == 1
-    assert capsys.readouterr().err.startswith("frameworkcontroller: f: ")
+    assert capsys.readouterr().err.startswith("error: f: ")
     status = await frameworks.until_state("f", "Completed")
     assert status["attemptStatus"]["completionStatus"]["code"] == -210
     await frameworks.create("g", role(), executionType="Create")
@@ -203,9 +203,7 @@ async def test_scale(frameworks: Frameworks, cli: Cli) -> None:
     scaled = await cli("scale", "f", "a=4", "b=2")
     assert (scaled.code, scaled.lines) == (0, ["f: a: 2 -> 4 Tasks", "f: b: 4 -> 2 Tasks"])
     assert scaled.err == (
-        "frameworkcontroller: warning: f: b: minFailedTaskCount 3 can never be reached by 2 Tasks; --adjust-policy "
-        "changes "
-        "it along\n"
+        "warning: f: b: minFailedTaskCount 3 can never be reached by 2 Tasks; --adjust-policy changes it along\n"
     )
 
     def are_scaled(status: Json) -> bool:

@@ -200,9 +200,12 @@ def test_the_namespace_is_the_contexts_unless_another_is_named(shell: Shell) -> 
     config["contexts"][0]["context"]["namespace"] = "kube-system"
     other = shell.folder / "other"
     other.write_text(yaml.safe_dump(config))
-    said = 'frameworkcontroller: there is no Framework "long" in namespace "kube-system"\n'
+    said = 'error: there is no Framework "long" in namespace "kube-system"\n'
     assert shell.run("kubectl-framework", "--kubeconfig", str(other), "status", "long") == (1, "", said)
     assert shell.run("frameworkcontroller", "status", "long", "--kubeconfig", str(other), "-n", "default")[0] == 0
+    empty = 'there are no Frameworks in namespace "kube-system"\n'
+    assert shell.run("kubectl-framework", "--kubeconfig", str(other), "list") == (0, "", empty)
+    assert shell.run("frameworkcontroller", "list", "-n", "kube-system") == (0, "", f"frameworkcontroller: {empty}")
     code, _, err = shell.run("frameworkcontroller", "list", "--context", "none")
     assert (code, "there is no context 'none'" in err) == (2, True)
 
@@ -218,10 +221,11 @@ def test_the_namespace_is_the_contexts_unless_another_is_named(shell: Shell) -> 
 def test_without_a_cluster_it_says_so_in_a_line(
     shell: Shell, environment: dict[str, str], code: int, said: str
 ) -> None:
-    found, out, err = shell.run("kubectl-framework", "list", **environment)
-    assert (found, out) == (code, "")
-    assert err.startswith(f"frameworkcontroller: {said}")
-    assert err.count("\n") == 1
+    for program, name in (("kubectl-framework", "error"), ("frameworkcontroller", "frameworkcontroller")):
+        found, out, err = shell.run(program, "list", **environment)
+        assert (found, out) == (code, "")
+        assert err.startswith(f"{name}: {said}")
+        assert err.count("\n") == 1
 
 
 def test_kubectl_finds_it_and_completes_it(shell: Shell) -> None:

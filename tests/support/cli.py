@@ -44,10 +44,13 @@ class Cli:
             Console(file=err, width=self._width, highlight=False),
             self._cluster.wall,
         )
+        process.speak(as_plugin=True)
         try:
             code = await options.work()(session, options)
         except process.CommandError as error:
             return Ended(error.code, out.getvalue(), err.getvalue() + str(error))
+        finally:
+            process.speak(as_plugin=False)
         return Ended(code, out.getvalue(), err.getvalue())
 
     async def ok(self, *arguments: str) -> list[str]:

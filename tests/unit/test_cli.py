@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from frameworkcontroller import __version__
-from frameworkcontroller.cli import build_parser
+from frameworkcontroller import __version__, process
+from frameworkcontroller.cli import build_parser, kubectl_main
 
 PYTHON = [sys.executable, "-W", "error::DeprecationWarning", "-m", "frameworkcontroller"]
 
@@ -54,6 +54,29 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 )
 def test_bad_arguments(capsys: pytest.CaptureFixture[str], arguments: list[str], error: str) -> None:
     assert refused(capsys, *arguments).startswith(error)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], ["error: the following arguments are required: COMMAND", "See 'kubectl framework --help' for usage."]),
+        (
+            ["status"],
+            ["error: the following arguments are required: NAME", "See 'kubectl framework status --help' for usage."],
+        ),
+        (["decompress", "-f", "absent"], ["error: absent: cannot be read: No such file or directory"]),
+    ],
+)
+def test_the_plugin_speaks_as_kubectl_does(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: list[str]
+) -> None:
+    try:
+        with pytest.raises(SystemExit) as ended:
+            sys.exit(kubectl_main(arguments))
+    finally:
+        process.speak(as_plugin=False)
+    heard = capsys.readouterr()
+    assert (ended.value.code, heard.out, heard.err.splitlines()) == (2, "", said)
 
 
 @pytest.mark.parametrize(
