@@ -14,7 +14,7 @@ from frameworkcontroller.api.names import API_VERSION, KIND
 from frameworkcontroller.app import Controller
 from frameworkcontroller.config import Config
 from frameworkcontroller.kube.client import JSON_PATCH
-from frameworkcontroller.kube.errors import Invalid, ServerError
+from frameworkcontroller.kube.errors import BadRequest, Invalid
 from frameworkcontroller.kube.resources import FRAMEWORKS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.integration.test_events import Story
@@ -106,7 +106,7 @@ async def poison(frameworks: Frameworks) -> list[str]:
         # The controller's own encoder does not go as deep.
         try:
             await frameworks.client.create(FRAMEWORKS, json.dumps(body).encode(), frameworks.namespace)
-        except ServerError:
+        except BadRequest:
             # Nor does the embedded API server.
             assert name == "nested"
         else:

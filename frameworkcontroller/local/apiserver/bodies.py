@@ -12,7 +12,7 @@ import yaml
 from aiohttp import web
 from multidict import CIMultiDict
 
-from frameworkcontroller.local.apiserver import protobuf, status
+from frameworkcontroller.local.apiserver import depth, protobuf, status
 from frameworkcontroller.local.apiserver.options import Query
 from frameworkcontroller.local.apiserver.patch import json_fault
 from frameworkcontroller.local.apiserver.paths import ResourcePath
@@ -60,21 +60,29 @@ def split_target(target: str) -> tuple[str, dict[str, list[str]]]:
 def parse_json(body: bytes) -> Any:
     """A JSON document."""
     try:
-        return orjson.loads(body)
+        document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
+        if depth.is_cause(error):
+            raise depth.too_deep() from None
         raise InvalidJsonError(body, error) from None
+    depth.check_json(body, document)
+    return document
 
 
 def parse_yaml(body: bytes) -> Any:
     """A YAML document, JSON included. Times stay text, as everywhere in the API."""
     try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError:
+        return parse_json(body)
+    except InvalidJsonError:
         pass
     try:
-        return yaml.load(body, Loader=_Loader)  # noqa: S506 -- a SafeLoader, less its timestamps
+        document = yaml.load(body, Loader=_Loader)  # noqa: S506 -- a SafeLoader, less its timestamps
     except yaml.YAMLError as error:
         raise status.bad_request(f"error decoding YAML: error converting YAML to JSON: yaml: {error}") from None
+    except RecursionError:
+        raise depth.too_deep() from None
+    depth.check(document)
+    return document
 
 
 class _Loader(yaml.SafeLoader):

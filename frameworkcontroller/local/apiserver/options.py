@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, cast, get_args
 
 import orjson
 
-from frameworkcontroller.local.apiserver import causes, protobuf, status
+from frameworkcontroller.local.apiserver import causes, depth, protobuf, status
 from frameworkcontroller.local.apiserver.builtin import FieldValidation
 from frameworkcontroller.local.apiserver.causes import Cause
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions, Propagation
@@ -241,6 +241,8 @@ def _delete_body(body: bytes) -> dict[str, Any]:
     try:
         given = protobuf.decode(body) if protobuf.is_message(body) else orjson.loads(body)
     except orjson.JSONDecodeError as error:
+        if depth.is_cause(error):
+            raise depth.too_deep() from None
         raise StatusError(500, "", f"couldn't get version/kind; json parse error: {error}") from None
     if not isinstance(given, dict):
         raise StatusError(500, "", "couldn't get version/kind; json parse error: the body is no JSON object")

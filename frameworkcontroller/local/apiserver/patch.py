@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from frameworkcontroller.local.apiserver import status
+from frameworkcontroller.local.apiserver import depth, status
 from frameworkcontroller.local.apiserver.status import StatusError
 
 JSON_PATCH: Final = "application/json-patch+json"
@@ -38,8 +38,8 @@ def json_patch(document: Any, operations: Any) -> Any:
     As on the real server, an array index may be negative (from the end), ``test`` takes an absent member for null, and
     numbers equal each other only in the same notation (1 is not 1.0).
 
-    Raises StatusError: 400 for what is no JSON patch, 413 for more than ``MAX_OPERATIONS``, 422 where an operation does
-    not apply.
+    Raises StatusError: 400 for what is no JSON patch or makes the document too deep, 413 for more than
+    ``MAX_OPERATIONS``, 422 where an operation does not apply.
     """
     if operations is None:
         return document
@@ -64,6 +64,10 @@ def json_patch(document: Any, operations: Any) -> Any:
             editor.do(operation)
     except _DoesNotApply:
         raise status.unpatchable() from None
+    except RecursionError:
+        raise depth.too_deep() from None
+    # It can put one value into another, again and again.
+    depth.check(editor.document)
     return editor.document
 
 

@@ -12,6 +12,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import orjson
 
+from frameworkcontroller.local.apiserver import depth
+
 Json: TypeAlias = dict[str, Any]
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -103,7 +105,10 @@ class Change:
 
 
 def make_record(resource: str, key: str, revision: int, obj: Mapping[str, Any], fields: Mapping[str, str]) -> Record:
-    """The record of ``obj`` (which is only read) as written at ``revision``; 0 stands for a dry run's, of no write."""
+    """The record of ``obj`` (which is only read) as written at ``revision``; 0 stands for a dry run's, of no write.
+
+    Raises StatusError if it has too many levels to be kept.
+    """
     metadata = obj["metadata"]
     document: Json = {"metadata": {"resourceVersion": str(revision)} if revision else {}}
     document["metadata"].update((k, v) for k, v in metadata.items() if k != "resourceVersion")
@@ -112,7 +117,7 @@ def make_record(resource: str, key: str, revision: int, obj: Mapping[str, Any], 
         resource=resource,
         key=key,
         revision=revision,
-        body=orjson.dumps(document),
+        body=depth.encode(document),
         uid=metadata.get("uid") or "",
         labels=dict(metadata["labels"]) if metadata.get("labels") else _EMPTY,
         fields=fields,

@@ -14,15 +14,31 @@ import yaml
 
 from frameworkcontroller.local.apiserver import bodies
 from frameworkcontroller.local.apiserver.callers import Callers
+from frameworkcontroller.local.apiserver.depth import DEEPEST
 from frameworkcontroller.local.apiserver.http_api import Served
 from frameworkcontroller.local.apiserver.options import Call
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.apiserver.storage import Storage
-from tests.support.api import APPLY_PATCH, Api, bind, config_map, open_api, pod
+from tests.support.api import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    PARTIAL,
+    TABLE,
+    Api,
+    bind,
+    config_map,
+    defined,
+    definition,
+    open_api,
+    pod,
+)
 from tests.support.eventually import eventually
 from tests.support.virtual_clock import VirtualClockLoop, wall
 
 pytestmark = pytest.mark.virtual_clock
+
+ANYTHING: dict[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+"""A schema."""
 
 
 @asynccontextmanager
@@ -97,6 +113,96 @@ async def test_an_object_that_is_too_large(tmp_path: Path) -> None:
         }
         answer = await api.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", role)
         assert (answer.code, answer.message) == (500, "etcdserver: request is too large")
+
+
+def nested(levels: int, *, lists: bool) -> bytes:
+    """A value of so many levels."""
+    return b"[" * levels + b"]" * levels if lists else b'{"a":' * levels + b"1" + b"}" * levels
+
+
+@pytest.mark.parametrize("lists", [False, True])
+async def test_an_object_of_many_levels_is_served_in_every_form(tmp_path: Path, lists: bool) -> None:
+    async with served(tmp_path) as (_, api), defined(api, definition(ANYTHING)) as things:
+        group = things.split("/")[2].encode()
+        head = b'{"apiVersion":"%s/v1","kind":"Thing","metadata":{"name":"t"},' % group
+        body = head + b'"deep":' + nested(DEEPEST - 1, lists=lists) + b"}"
+        created = (await api.call("POST", things, body, content_type="application/yaml")).ok()
+        assert (await api.put(f"{things}/t", created)).code == 200
+        assert (await api.patch(f"{things}/t", {"metadata": {"labels": {"a": "b"}}})).code == 200
+        label = [{"op": "remove", "path": "/metadata/labels"}]
+        assert (await api.patch(f"{things}/t", label, JSON_PATCH)).code == 200
+        for accept in ("application/json", "application/yaml", TABLE, PARTIAL):
+            for path in (things, f"{things}/t"):
+                answer = await api.call("GET", path, accept=accept, query={"includeObject": "Object"})
+                assert answer.code == 200, (accept, answer.body)
+        async with api.watch(things, accept=TABLE, includeObject="Object") as events:
+            await events.reach(1)
+        assert (await api.delete(f"{things}/t")).code == 200
+
+
+@pytest.mark.parametrize("levels", [DEEPEST + 1, 255, 900, 1024, 1030, 50_000])
+@pytest.mark.parametrize("lists", [False, True])
+async def test_an_object_of_too_many_levels_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, levels: int, lists: bool
+) -> None:
+    deep = nested(levels - 1, lists=lists)
+    async with served(tmp_path) as (_, api), defined(api, definition(ANYTHING)) as things:
+        group = things.split("/")[2].encode()
+
+        def thing(name: bytes, rest: bytes = b"") -> bytes:
+            return b'{"apiVersion":"%s/v1","kind":"Thing","metadata":{"name":"%s"}%s}' % (group, name, rest)
+
+        small = (await api.post(things, thing(b"small"))).ok()
+        configuration = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"},"deep":%s}' % deep
+        refused = [
+            await api.post(things, thing(b"t", b',"deep":' + deep)),
+            await api.post(api.path("configmaps"), configuration),
+            await api.put(f"{things}/small", thing(b"small", b',"deep":' + deep)),
+            await api.patch(f"{things}/small", b'{"deep":%s}' % deep),
+            await api.patch(f"{things}/small", b'[{"op":"add","path":"/deep","value":%s}]' % deep, JSON_PATCH),
+            await api.patch(f"{things}/t", thing(b"t", b',"deep":' + deep), APPLY_PATCH, fieldManager="me"),
+        ]
+        if levels < 2000:
+            # It has no braces, so that it is no JSON; of more levels it takes PyYAML minutes to say so.
+            text = b"apiVersion: %s/v1\nkind: Thing\nmetadata: {name: t}\n" % group
+            text += b"".join(b" " * level + b"a:\n" for level in range(levels))
+            refused.append(await api.call("POST", things, text, content_type="application/yaml"))
+        for answer in refused:
+            assert (answer.code, answer.reason) == (400, "BadRequest"), answer.body
+            assert answer.message.startswith(f"nested more than {DEEPEST} levels deep")
+        assert [one["metadata"]["name"] for one in (await api.get(things)).ok()["items"]] == ["small"]
+        assert (await api.get(f"{things}/small")).ok() == small
+        assert "failed" not in caplog.text
+
+
+async def test_who_manages_what_counts_as_levels_too(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, api), defined(api, definition(ANYTHING)) as things:
+        thing = {"apiVersion": f"{things.split('/')[2]}/v1", "kind": "Thing", "metadata": {"name": "t"}}
+        deep = {**thing, "deep": orjson.loads(nested(DEEPEST - 10, lists=False))}
+        created = (await api.post(things, deep, fieldManager="me")).ok()
+        kept = (await api.put(f"{things}/t", created, fieldManager="other")).ok()
+        deeper = {**deep, "metadata": {"name": "u"}, "deep": orjson.loads(nested(DEEPEST - 3, lists=False))}
+        for answer in (
+            await api.post(things, deeper, fieldManager="me"),
+            await api.post(things, deeper, fieldManager="me", dryRun="All"),
+        ):
+            assert (answer.code, answer.reason) == (400, "BadRequest"), answer.body
+        assert (await api.get(things)).ok()["items"] == [kept]
+
+
+async def test_a_patch_that_puts_an_object_into_itself_is_refused_in_the_end(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, api), defined(api, definition(ANYTHING)) as things:
+        group = things.split("/")[2]
+        before = {"apiVersion": f"{group}/v1", "kind": "Thing", "metadata": {"name": "t"}, "a": {"b": 1}}
+        (await api.post(things, before)).ok()
+        for times in (250, 1000):
+            steps = []
+            for step in range(times):
+                steps.append({"op": "copy", "from": "/a", "path": "/b"})
+                steps.append({"op": "move", "from": "/b", "path": "/a" + "/c" * (step + 1)})
+            answer = await api.patch(f"{things}/t", steps, JSON_PATCH)
+            assert (answer.code, answer.reason) == (400, "BadRequest"), answer.body
+        assert (await api.get(f"{things}/t")).ok()["a"] == {"b": 1}
 
 
 async def test_a_fault_of_its_own_is_an_answer(
