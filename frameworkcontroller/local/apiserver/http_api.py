@@ -87,9 +87,12 @@ class HttpApi:
             response = failure(error)
         except web.HTTPRequestEntityTooLarge:
             response = failure(status.too_large(MAX_BODY_BYTES))
-        except (ConnectionError, web.HTTPException):
+        except web.HTTPException:
             raise
         except Exception as error:  # noqa: BLE001 -- the server must outlive a fault of its own
+            if isinstance(error, ConnectionError) and _has_left(http):
+                # Nobody hears what this answers, and nobody need be told that a client went its way.
+                return web.Response()
             _log.exception("%s %s failed", http.method, path)
             response = failure(status.internal_error(f"{type(error).__name__}: {error}"))
         if self._observe is not None:
@@ -262,6 +265,10 @@ class HttpApi:
             encoded = made if isinstance(made, bytes) else orjson.dumps(made, option=orjson.OPT_APPEND_NEWLINE)
             self._documents[key] = encoded
         return self._documents[key]
+
+
+def _has_left(http: web.BaseRequest) -> bool:
+    return http.transport is None or http.transport.is_closing()
 
 
 def _require(endpoint: Endpoint, verb: str) -> None:

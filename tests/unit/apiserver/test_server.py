@@ -1,6 +1,7 @@
 """The server as a whole: its socket, its watches over time, its end, and its start on what an earlier one left."""
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -388,6 +389,27 @@ async def test_nothing_is_kept_of_a_watcher_that_left(tmp_path: Path) -> None:
         async with api.watch(api.path("configmaps")), api.watch(api.path("pods")):
             await eventually(lambda: _is(server.watches == 2))
         await eventually(lambda: _is(server.watches == 0))
+
+
+async def test_a_watcher_that_leaves_in_the_middle_of_a_change_is_no_fault(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(tmp_path) as (server, api):
+        path = api.path("configmaps")
+        host, port = server.url.removeprefix("http://").split(":")
+        (await api.post(path, config_map("c"))).ok()
+        for number in range(40):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(f"GET {path}?watch=1 HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
+            await reader.readuntil(b"\r\n\r\n")
+            change = asyncio.create_task(api.patch(f"{path}/c", {"data": {"b": str(number)}}))
+            # At another step of the change each time: before it comes, while it is told, after it was.
+            for _ in range(number % 8):
+                await asyncio.sleep(0)
+            writer.transport.abort()
+            assert (await change).code == 200
+        await eventually(lambda: _is(server.watches == 0))
+    assert [(record.name, record.getMessage()) for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 async def test_ten_thousand_pods(tmp_path: Path) -> None:
