@@ -10,6 +10,8 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from frameworkcontroller.local.apiserver.listening import accept_no_more
+
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
@@ -78,6 +80,7 @@ async def faulty_server(port: int = 0, **tls: Any) -> AsyncIterator[FaultyServer
     try:
         yield faulty
     finally:
+        await accept_no_more(listener.sockets)
         listener.close()
         # Not 0, which waits for handlers without end.
         await server.shutdown(0.001)

@@ -16,6 +16,7 @@ from aiohttp import web
 from yarl import URL
 
 from frameworkcontroller.kube.connection import Connection
+from frameworkcontroller.local.apiserver.listening import accept_no_more
 from frameworkcontroller.local.apiserver.paths import parse_resource_path
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get"}
@@ -94,6 +95,7 @@ class FrontDoor:
         """Refuse connections, and cut those that there are."""
         assert self._listener is not None
         assert self._server is not None
+        await accept_no_more(self._listener.sockets)
         self._listener.close()
         for connection in self._server.connections:
             if connection.transport is not None:

@@ -24,6 +24,7 @@ from frameworkcontroller.local.apiserver.expiry import EventExpiry
 from frameworkcontroller.local.apiserver.gc import GarbageCollector
 from frameworkcontroller.local.apiserver.handlers import ResourceHandlers
 from frameworkcontroller.local.apiserver.http_api import HttpApi, Served
+from frameworkcontroller.local.apiserver.listening import accept_no_more
 from frameworkcontroller.local.apiserver.logs import PodLogs
 from frameworkcontroller.local.apiserver.metadata import Identities
 from frameworkcontroller.local.apiserver.namespaces import (
@@ -108,6 +109,7 @@ class ApiServer:
         self._handlers = ResourceHandlers(self.registry, source, bookmark_interval)
         self._api = HttpApi(self.registry, self._handlers, self.callers, logs=logs, observe=observe)
         self._runner: web.ServerRunner | None = None
+        self._listeners: tuple[socket.socket, ...] = ()
         self._provide_namespaces()
 
     async def __aenter__(self) -> Self:
@@ -138,6 +140,7 @@ class ApiServer:
         site = web.SockSite(runner, listener, backlog=_BACKLOG)
         await site.start()
         self._runner = runner
+        self._listeners = (listener,)
         for part in (*self._controllers, self._expiry):
             part.start()
 
@@ -151,6 +154,7 @@ class ApiServer:
         runner, self._runner = self._runner, None
         if runner is None:
             return
+        await accept_no_more(self._listeners)
         if abort and runner.server is not None:
             for connection in runner.server.connections:
                 if connection.transport is not None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -382,6 +383,23 @@ async def test_a_watch_that_is_too_slow_ends(tmp_path: Path) -> None:
 
 async def _is(value: bool) -> None:
     assert value
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_whoever_connects_at_the_last_moment_is_not_kept(tmp_path: Path, turns: int) -> None:
+    """``turns`` of the event loop before the end: before it is accepted, while it is, when it just was."""
+    async with served(tmp_path) as (server, _):
+        host, port = server.url.removeprefix("http://").split(":")
+        client = socket.create_connection((host, int(port)))
+        client.setblocking(False)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    with client:
+        await asyncio.sleep(0.1)
+        try:
+            assert client.recv(1) == b""
+        except ConnectionResetError:
+            assert turns < 2  # It was never accepted.
 
 
 async def test_nothing_is_kept_of_a_watcher_that_left(tmp_path: Path) -> None:
