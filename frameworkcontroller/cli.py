@@ -139,6 +139,11 @@ def _add_run(commands: Any) -> None:
     _add_common(run)
     _add_runtime(run)
     run.add_argument("--timeout", metavar="SECONDS", type=seconds, help="give up after so long (default: never)")
+    run.add_argument(
+        "--logs",
+        action="store_true",
+        help="print what containers write, each line with its Pod (and #attempt) in front",
+    )
     # What happens to Frameworks is shown anyway.
     run.set_defaults(command=_local_run, usual_log_level="error")
 

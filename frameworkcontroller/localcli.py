@@ -15,16 +15,20 @@ from typing import Any, Final, TypeVar
 
 import yaml
 from rich.console import Console
+from rich.text import Text
 
 from frameworkcontroller import process
 from frameworkcontroller.api import names
 from frameworkcontroller.app import Controller
 from frameworkcontroller.bindaddress import BindAddress
 from frameworkcontroller.commands.following import Follower
-from frameworkcontroller.commands.progress import draw_for_ever, ending, progress_on
+from frameworkcontroller.commands.labels import Labels
+from frameworkcontroller.commands.progress import Progress, draw_for_ever, ending, progress_on
 from frameworkcontroller.config import Config, ConfigError, load_config, shipped_config
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.local.cluster import ClusterError, LocalCluster
+from frameworkcontroller.local.kubelet.pod import PodRecord
+from frameworkcontroller.local.kubelet.process import Printed
 from frameworkcontroller.local.manifests import Manifest, ManifestError, create_all, read_manifests
 from frameworkcontroller.local.scratch import scratch_directory
 from frameworkcontroller.web import WebError, WebServer
@@ -153,15 +157,44 @@ async def _run(options: argparse.Namespace) -> int:
         raise _Unusable(str(error)) from None
     if not any(_is_framework(manifest) for manifest in manifests):
         raise _Unusable("there is no Framework in the files: nothing to run")
+    if options.logs and options.runtime != "process":
+        raise _Unusable(f"--logs: with --runtime {options.runtime} containers write nothing")
+    output = _Output() if options.logs else None
     async with (
-        _cluster(options, None, 0) as (cluster, _),
+        _cluster(options, None, 0, output) as (cluster, _),
         Controller(config, cluster.connect()) as controller,
         KubeClient(cluster.connect()) as client,
     ):
-        return await _unless_it_breaks(_follow(client, manifests, options.timeout), controller, cluster)
+        return await _unless_it_breaks(
+            _follow(client, manifests, options.timeout, cluster, output), controller, cluster
+        )
 
 
-async def _follow(client: KubeClient, manifests: Sequence[Manifest], timeout: float | None) -> int:
+class _Output:
+    """Shows what containers print, for as long as there is something that shows it."""
+
+    def __init__(self) -> None:
+        self.progress: Progress | None = None
+        self._labels = Labels()
+
+    def __call__(self, pod: PodRecord, container: str, line: bytes) -> None:
+        if self.progress is None:
+            return
+        attempt = pod.annotations.get(names.TASK_ATTEMPT_ID, "0")
+        label = pod.name if attempt == "0" else f"{pod.name}#{attempt}"
+        if len(pod.containers) > 1:
+            label += f"/{container}"
+        text = Text.from_ansi(line.rstrip(b"\r").decode("utf-8", "replace"))
+        self.progress.tell(self._labels.make(label, pod.name).append_text(text))
+
+
+async def _follow(
+    client: KubeClient,
+    manifests: Sequence[Manifest],
+    timeout: float | None,
+    cluster: LocalCluster,
+    output: _Output | None,
+) -> int:
     try:
         created = await create_all(client, manifests)
     except ManifestError as error:
@@ -172,14 +205,19 @@ async def _follow(client: KubeClient, manifests: Sequence[Manifest], timeout: fl
     late = False
     with progress_on(console, time.time) as progress:
         follower = Follower(client, uids, progress.show)
+        if output is not None:
+            output.progress = progress
         drawing = asyncio.create_task(draw_for_ever(progress), name="drawing")
         try:
             async with asyncio.timeout(timeout):
                 await follower.run()
+            await cluster.all_printed()
         except TimeoutError:
             late = True
         finally:
             drawing.cancel()
+            if output is not None:
+                output.progress = None
     endings = [ending(key, last) for key, last in follower.last.items()]
     _say()
     for end in endings:
@@ -209,11 +247,11 @@ def _config(options: argparse.Namespace) -> Config:
 
 @asynccontextmanager
 async def _cluster(
-    options: argparse.Namespace, data: Path | None, port: int
+    options: argparse.Namespace, data: Path | None, port: int, printed: Printed | None = None
 ) -> AsyncIterator[tuple[LocalCluster, Path]]:
     """A cluster, and the directory of its files: ``data``, or else one that is removed with it."""
     with _directory(data) as directory:
-        cluster = LocalCluster(directory, runtime=options.runtime, port=port)
+        cluster = LocalCluster(directory, runtime=options.runtime, port=port, printed=printed)
         hint = f"still waiting to start: is another cluster using {directory}?"
         waiting = asyncio.get_running_loop().call_later(_HINT_AFTER_SEC, process.fail, hint)
         try:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import zlib
 from collections.abc import Iterable
 from typing import Final
 
 from rich.console import Console
-from rich.text import Text
 
 from frameworkcontroller import process
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands.following import Follower
+from frameworkcontroller.commands.labels import Labels
 from frameworkcontroller.commands.logsource import Line, Source, read_lines, selector, sources_of
 from frameworkcontroller.commands.session import Json, Session
 from frameworkcontroller.commands.words import counted
@@ -25,7 +24,6 @@ _TAIL_OF_MANY: Final = 100
 _AT_ONCE: Final = 20
 _PROBLEMS_TOLD: Final = 3
 _LAST_LINES_SEC: Final = 5.0
-_COLOURS: Final = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 
 
 async def run(session: Session, options: argparse.Namespace) -> int:
@@ -156,8 +154,8 @@ class _Printer:
         self._console = console
         self._label = label
         self._container = container
-        self._prefixes: dict[Source, str] = {}
-        self._wide = 0
+        self._labels = Labels()
+        self._prefixes: dict[str, str] = {}
 
     def make_room(self, sources: Iterable[Source]) -> None:
         """So that the lines of all these begin in the same column."""
@@ -175,18 +173,13 @@ class _Printer:
         label = source.label if self._label else ""
         if self._container:
             label += f"/{source.container}" if label else source.container
-        if len(label) > self._wide:
-            self._wide = len(label)
-            self._prefixes.clear()
-        if source not in self._prefixes:
-            # The same colour in every attempt, and in every run.
-            number = zlib.crc32(f"{source.role}/{source.index}".encode())
+        # The same colour in every attempt.
+        made = self._labels.make(label, f"{source.role}/{source.index}")
+        if made.plain not in self._prefixes:
             with self._console.capture() as captured:
-                self._console.print(
-                    Text(f"{label.ljust(self._wide)} | ", _COLOURS[number % len(_COLOURS)]), end="", soft_wrap=True
-                )
-            self._prefixes[source] = captured.get()
-        return self._prefixes[source]
+                self._console.print(made, end="", soft_wrap=True)
+            self._prefixes[made.plain] = captured.get()
+        return self._prefixes[made.plain]
 
 
 def _asked(options: argparse.Namespace, *, many: bool) -> dict[str, str | int]:

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, Self
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.text import Text
 
 from frameworkcontroller.api.codec import StatusError, decode_status
 from frameworkcontroller.api.completion import NEVER_RETRIED, CompletionStatus
@@ -37,6 +38,9 @@ class Progress(Protocol):
 
     def show(self, key: str, framework: Mapping[str, Any]) -> None:
         """The Framework (``namespace/name``) is now as this API object says."""
+
+    def tell(self, line: Text) -> None:
+        """Print a line beside it."""
 
     def draw(self) -> None:
         """Bring what is seen up to date."""
@@ -89,6 +93,10 @@ class LineProgress:
             for task in role.tasks:
                 self._line(key, role.name, task.index, _task_text(task))
 
+    def tell(self, line: Text) -> None:
+        """Print it."""
+        self._console.print(line, soft_wrap=True)
+
     def draw(self) -> None:
         """Everything is printed already."""
 
@@ -111,6 +119,7 @@ class LiveProgress:
         self._views: dict[str, View] = {}
         self.pod_words: dict[str, str] = {}
         """What Pods say they wait for, by their names."""
+        self._told: list[Text] = []
         self._live = Live(console=console, auto_refresh=False, get_renderable=self.picture)
 
     def __enter__(self) -> Self:
@@ -127,8 +136,15 @@ class LiveProgress:
         # Reading a large one takes longer than it is worth for what nobody gets to see.
         self._views.pop(key, None)
 
+    def tell(self, line: Text) -> None:
+        """Print it above the trees at the next drawing: each time, the trees are drawn, too."""
+        self._told.append(line)
+
     def draw(self) -> None:
         """Redraw it all."""
+        if self._told:
+            told, self._told = self._told, []
+            self._console.print(Text("\n").join(told), soft_wrap=True)
         self._live.refresh()
 
     def picture(self) -> Group:

@@ -16,7 +16,7 @@ from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.kubelet.access import ApiAccess
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.images import LocalImage
-from frameworkcontroller.local.kubelet.process import ProcessRuntime
+from frameworkcontroller.local.kubelet.process import Printed, ProcessRuntime
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.kubelet.supervisor import SupervisorError
 
@@ -49,12 +49,17 @@ class LocalCluster:
         *,
         runtime: RuntimeName = "process",
         port: int = 0,
+        printed: Printed | None = None,
         wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
     ) -> None:
-        """``port``: of the API server on 127.0.0.1, 0 for any that is free. ``wall``: seconds since the epoch."""
+        """``port``: of the API server on 127.0.0.1, 0 for any that is free. ``wall``: seconds since the epoch.
+
+        ``printed`` hears of all that containers print; those of the runtime "simulated" print nothing.
+        """
         self._directory = directory
         self._runtime_name = runtime
+        self._printed = printed
         self._wall = wall
         self._rng = rng
         self.server = ApiServer(wall=wall, port=port, rng=rng)
@@ -88,6 +93,11 @@ class LocalCluster:
     async def __aexit__(self, *exc: object) -> None:
         await self._stop()
 
+    async def all_printed(self) -> None:
+        """Wait until ``printed`` has heard of all that was printed in Pods in which nothing runs any more."""
+        if isinstance(self.server.logs, ProcessRuntime):
+            await self.server.logs.all_printed()
+
     async def wait(self) -> None:
         """Wait for as long as it works, and raise what it broke by."""
         if self._node is not None:
@@ -98,7 +108,15 @@ class LocalCluster:
         runtime: ProcessRuntime | SimulatedRuntime
         if self._runtime_name == "process":
             access = ApiAccess(self.server.url, self.server.callers.token)
-            runtime = ProcessRuntime(client, access, self._directory, images=IMAGES, wall=self._wall, rng=self._rng)
+            runtime = ProcessRuntime(
+                client,
+                access,
+                self._directory,
+                images=IMAGES,
+                printed=self._printed,
+                wall=self._wall,
+                rng=self._rng,
+            )
         else:
             runtime = SimulatedRuntime(wall=self._wall)
         self.server.logs = runtime

@@ -118,6 +118,39 @@ def test_failure_says_why(folder: Path) -> None:
     assert "disk is full" in summary
 
 
+def test_logs(folder: Path) -> None:
+    body = framework(
+        "f", "echo attempt $FC_TASK_ATTEMPT_ID; echo down >&2; printf 'last words'; exit $FC_TASK_INDEX", tasks=2
+    )
+    pod = body["spec"]["taskRoles"][0]["task"]
+    pod["retryPolicy"] = {"maxRetryCount": 1}
+    body["spec"]["taskRoles"][0]["frameworkAttemptCompletionPolicy"] = {"minFailedTaskCount": -1}
+    many = framework("g", "seq 5000")
+    setup = {"name": "setup", "image": "none", "command": ["sh", "-c", "printf '\\033[31mred\\033[0m'"]}
+    many["spec"]["taskRoles"][0]["task"]["pod"]["spec"]["initContainers"] = [setup]
+    (folder / "f.yaml").write_text(yaml.safe_dump_all([body, many]))
+    ended = run(folder, "run", "f.yaml", "--logs", "--timeout", "60")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    printed: dict[str, list[str]] = {}
+    for line in ended.stdout.splitlines():
+        label, bar, text = line.partition(" | ")
+        if bar:
+            printed.setdefault(label.rstrip(), []).append(text)
+    for task in ("f-w-0", "f-w-1", "f-w-1#1"):
+        # Nobody knows what came first of what was written to two pipes.
+        printed[task].sort()
+    assert printed == {
+        "f-w-0": ["attempt 0", "down", "last words"],
+        "f-w-1": ["attempt 0", "down", "last words"],
+        "f-w-1#1": ["attempt 1", "down", "last words"],
+        "g-w-0/setup": ["red"],
+        "g-w-0/main": [str(number) for number in range(1, 5001)],
+    }
+    refused = run(folder, "run", "f.yaml", "--logs", "--runtime", "simulated")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == "frameworkcontroller: --logs: with --runtime simulated containers write nothing\n"
+
+
 def test_timeout(folder: Path) -> None:
     (folder / "f.yaml").write_text(yaml.safe_dump(framework("f", f"exec sleep {MARK}", tasks=3)))
     ended = run(folder, "run", "f.yaml", "--timeout", "2")

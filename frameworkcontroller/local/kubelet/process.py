@@ -10,7 +10,7 @@ import logging
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
@@ -54,6 +54,11 @@ from frameworkcontroller.local.kubelet.volumes import make_volumes
 LOG_LIMIT_BYTES: Final = 10 << 20
 """How large a container's log gets before the older half is let go."""
 
+_LAST_LINES_SECONDS: Final = 1.0
+
+Printed = Callable[[PodRecord, str, bytes], None]
+"""Hears of a line, without its end, that a container of that name in that Pod has printed."""
+
 log = logging.getLogger(__name__)
 
 
@@ -64,6 +69,7 @@ class _Pod:
     containers: dict[str, _Container] = field(default_factory=dict)
     preparing: asyncio.Task[None] | None = None
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    telling: set[asyncio.Task[None]] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -88,7 +94,7 @@ class ProcessRuntime:
     ``client`` reads the ConfigMaps and Secrets that Pods refer to, ``access`` is what the Pods get. ``directory`` is
     the runtime's own and has everything that it makes; ``path`` is the PATH of the processes, by default this one's.
     ``mounts=False`` does without mount namespaces even where they work. ``close_grace``: seconds for the processes to
-    end by themselves when the runtime is closed.
+    end by themselves when the runtime is closed. ``printed`` hears of what containers print.
     """
 
     name = "process"
@@ -106,6 +112,7 @@ class ProcessRuntime:
         mounts: bool = True,
         close_grace: float = 2.0,
         log_limit: int = LOG_LIMIT_BYTES,
+        printed: Printed | None = None,
         wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
     ) -> None:
@@ -113,6 +120,7 @@ class ProcessRuntime:
         self._machine = Machine(access, images or {}, path or os.environ.get("PATH") or os.defpath, log_limit)
         self._directory = directory
         self._close_grace = close_grace
+        self._printed = printed
         self._wall = wall
         self._rng = rng
         self._files = directory / "pods"
@@ -219,9 +227,16 @@ class ProcessRuntime:
         for task in state.tasks:
             task.cancel()
         await asyncio.gather(*state.tasks, return_exceptions=True)
+        for task in await _unfinished(state.telling):
+            task.cancel()
         await asyncio.to_thread(state.inside.files.remove)
         self._pool.give_back(pod.uid)
         self._pods.pop(pod.uid, None)
+
+    async def all_printed(self) -> None:
+        """Wait until ``printed`` has heard of all that was printed in Pods in which nothing runs any more."""
+        over = [pod for pod in self._pods.values() if all(item.ended.done() for item in pod.containers.values())]
+        await _unfinished([task for pod in over for task in pod.telling])
 
     @property
     def mounts_work(self) -> bool:
@@ -346,6 +361,8 @@ class ProcessRuntime:
     def _heard(self, state: _Pod, item: _Container, event: Event) -> None:
         if isinstance(event, Started):
             item.started = self._wall()
+            if self._printed is not None:
+                state.telling.add(asyncio.create_task(self._tell_lines(state, item, self._printed)))
             self._tell.started(state.record.uid, item.name)
         elif isinstance(event, Exited):
             code = exit_code(event.status)
@@ -364,6 +381,13 @@ class ProcessRuntime:
             request = item.request
             message = start_failure(event, request.argv if request else [], request.directory if request else "/")
             self._end(state, item, Termination(START_ERROR_CODE, START_ERROR, self._wall(), message=message))
+
+    async def _tell_lines(self, state: _Pod, item: _Container, printed: Printed) -> None:
+        rest = b""
+        async for chunk in read_log(state.inside.files.log(item.name, item.instance), item.ended.done, follow=True):
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                printed(state.record, item.name, line)
 
     def _end(self, state: _Pod, item: _Container, termination: Termination) -> None:
         if item.ended.done():
@@ -403,3 +427,8 @@ class ProcessRuntime:
             await done
         finally:
             self._supervisor.kill(name)
+
+
+async def _unfinished(telling: Collection[asyncio.Task[None]]) -> Collection[asyncio.Task[None]]:
+    """Those that have not told their last lines in good time."""
+    return (await asyncio.wait(telling, timeout=_LAST_LINES_SECONDS))[1] if telling else ()

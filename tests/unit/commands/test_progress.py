@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.completion import (
@@ -156,6 +157,18 @@ def test_live_trees_are_drawn_and_left_on_the_screen() -> None:
     assert "AttemptRunning" in written
     assert written.rindex("Failed") > written.rindex("AttemptRunning")
     assert written.endswith("\x1b[?25h")
+
+
+def test_lines_are_told_above_the_live_trees() -> None:
+    console, _, progress = live(30)
+    with progress:
+        progress.show("default/f", framework(State.RUNNING, task(0, State.RUNNING)))
+        progress.tell(Text("f-worker-0 | one"))
+        progress.tell(Text("f-worker-0 | two"))
+    assert isinstance(console.file, io.StringIO)
+    seen = console.file.getvalue()
+    assert seen.count("| one\n") == seen.count("| two\n") == 1
+    assert seen.index("| one") < seen.index("| two") < seen.rindex("AttemptRunning")
 
 
 def test_ending_of_a_success() -> None:
