@@ -199,6 +199,9 @@ def _nothing(options: argparse.Namespace, framework: Json, pods: int) -> str:
     if pods:
         what = f"container {options.container!r}" if options.container else "container"
         return f"{place}: no {what} has begun to run in its {counted(pods, 'Pod')}"
+    roles = [one["name"] for one in framework["spec"]["taskRoles"]]
+    if role is not None and role not in roles:
+        return f"{options.name}: has no role {role!r}, only {', '.join(roles) or 'none'}"
     if (framework.get("status") or {}).get("state") == State.COMPLETED:
         return f"{place}: has completed; its Pods are gone, and with them their logs"
     return f"{place}: there is no Pod now"

@@ -67,7 +67,8 @@ async def test_list(cluster: Cluster, frameworks: Frameworks, cli: Cli) -> None:
     assert wide.split()[6:9] + wide.split()[-2:] == ["Start", "0/3", "0", "a=2,b=1", "-"]
     everywhere = await cli.ok("list", "-A")
     assert [cluster.namespace, "f"] in [line.split()[:2] for line in everywhere]
-    assert await cli.ok("list", "-o", "name") == [f"frameworks.frameworkcontroller.microsoft.com/{n}" for n in "fg"]
+    named = await cli.ok("list", "-o", "name")
+    assert named == [f"frameworks.frameworkcontroller.microsoft.com/{n}" for n in "fg"]
     listed = orjson.loads((await cli("list", "-o", "json")).out)
     assert [item["metadata"]["name"] for item in listed["items"]] == ["f", "g"]
 
@@ -309,8 +310,10 @@ async def test_logs(cluster: Cluster, frameworks: Frameworks, cli: Cli) -> None:
         # Its nodes are the test's own, which no API server can ask.
         assert (ended.code, ended.out) == (1, "")
         assert "a[0]: " in ended.err
-    nothing = await cli("logs", "f", "c")
-    assert (nothing.code, nothing.err) == (1, "f c: there is no Pod now")
+    unknown = await cli("logs", "f", "c")
+    assert (unknown.code, unknown.err) == (1, "f: has no role 'c', only a, b")
+    nothing = await cli("logs", "f", "b/9")
+    assert (nothing.code, nothing.err) == (1, "f b[9]: there is no Pod now")
     assert (await cli("logs", "f", "-c", "sidecar")).err == "f: no container 'sidecar' has begun to run in its 3 Pods"
     await cli.ok("stop", "f")
     await frameworks.until_state("f", "Completed")
