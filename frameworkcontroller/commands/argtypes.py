@@ -7,8 +7,10 @@ import math
 import re
 from typing import Final, NoReturn
 
+from frameworkcontroller.api import names
 from frameworkcontroller.process import EXIT_USAGE
 
+_KINDS: Final = frozenset({names.KIND.lower(), names.PLURAL, "fw"})
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -55,6 +57,13 @@ def count(text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"not a number: {text!r}")
     return int(text)
+
+
+def framework(text: str) -> str:
+    """The name of a Framework; also as kubectl prints it, with its kind in front: ``framework/train``."""
+    kind, slash, name = text.partition("/")
+    plain = kind.lower().removesuffix(f".{names.GROUP}")
+    return name if slash and plain in _KINDS else text
 
 
 def role_and_number(text: str) -> tuple[str, int]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from frameworkcontroller import __version__
-from frameworkcontroller.commands.argtypes import Parser, PluginParser, count, role_and_number, span, target
+from frameworkcontroller.commands.argtypes import Parser, PluginParser, count, framework, role_and_number, span, target
 from frameworkcontroller.commands.completers import (
     complete_names,
     complete_roles,
@@ -90,11 +90,15 @@ def _on_cluster(commands: Any, name: str, help: str, description: str, **more: A
 
 
 def _add_name(parser: argparse._ActionsContainer, **more: Any) -> None:
-    completed_by(complete_names, parser.add_argument("name", metavar="NAME", help="of the Framework", **more))
+    completed_by(
+        complete_names, parser.add_argument("name", metavar="NAME", type=framework, help="of the Framework", **more)
+    )
 
 
 def _add_names(parser: argparse.ArgumentParser) -> None:
-    completed_by(complete_names, parser.add_argument("names", metavar="NAME", nargs="+", help="of a Framework"))
+    completed_by(
+        complete_names, parser.add_argument("names", metavar="NAME", type=framework, nargs="+", help="of a Framework")
+    )
 
 
 def _run_on_cluster(options: argparse.Namespace) -> int:

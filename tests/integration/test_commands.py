@@ -69,6 +69,10 @@ async def test_list(cluster: Cluster, frameworks: Frameworks, cli: Cli) -> None:
     assert [cluster.namespace, "f"] in [line.split()[:2] for line in everywhere]
     named = await cli.ok("list", "-o", "name")
     assert named == [f"frameworks.frameworkcontroller.microsoft.com/{n}" for n in "fg"]
+    for name in (named[0], "framework/f", "fw/f", "framework.frameworkcontroller.microsoft.com/f"):
+        assert (await cli.ok("status", name))[0].startswith(f"{cluster.namespace}/f  AttemptRunning")
+    assert (await cli("status", "pod/f")).code == 2
+    assert await cli.ok("stop", *named[:1]) == ["f: stopped"]
     listed = orjson.loads((await cli("list", "-o", "json")).out)
     assert [item["metadata"]["name"] for item in listed["items"]] == ["f", "g"]
 
