@@ -78,7 +78,10 @@ async def create_all(client: KubeClient, manifests: Sequence[Manifest]) -> list[
             raise ManifestError(f"{manifest}: kind: the API server has no {manifest.kind} in {manifest.api_version}")
         namespace = (manifest.namespace or DEFAULT_NAMESPACE) if resource.namespaced else None
         try:
-            answer = await client.create(resource, orjson.dumps(manifest.body), namespace)
+            # As kubectl asks for it: a field that is misspelt is an error, and not silently nothing.
+            answer = await client.raw(
+                "POST", resource.path(namespace), body=orjson.dumps(manifest.body), query={"fieldValidation": "Strict"}
+            )
         except ApiError as error:
             raise ManifestError("\n".join(f"{manifest}: {line}" for line in _reasons(error))) from error
         created.append((manifest, orjson.loads(answer)))

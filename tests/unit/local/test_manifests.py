@@ -156,6 +156,11 @@ async def test_objects_are_created_in_their_namespaces(client: KubeClient, tmp_p
             'document 1 (ConfigMap A_B): metadata.name: Invalid value: "A_B": a lowercase RFC 1123 subdomain',
         ),
         (
+            "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, dada: {b: c}}",
+            'document 1 (ConfigMap a): ConfigMap in version "v1" cannot be handled as a ConfigMap: '
+            'strict decoding error: unknown field "dada"',
+        ),
+        (
             "{apiVersion: ../../version, kind: A, metadata: {name: a}}",
             "document 1 (A a): apiVersion: the API server does not serve ../../version",
         ),
