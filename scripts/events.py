@@ -14,17 +14,20 @@ from frameworkcontroller.machine.reasons import ABOUT, Told
 HEAD: Final = f"""\
 # Events
 
+This page is for people who follow a Framework by its Events, and to look up a reason, which is also the word that log
+lines and the condition `Stalled` use.
+
 `kubectl describe framework NAME` tells a Framework's story by Kubernetes Events, and `kubectl get events
---field-selector involvedObject.kind=Framework,involvedObject.name=NAME` lists them. Events, log lines and the condition
-`Stalled` say the same in the same words, and only what the API server has accepted is told.
+--field-selector involvedObject.kind=Framework,involvedObject.name=NAME` lists them. Events tell only what the
+API server has accepted.
 
 Events are news and not records: the API server forgets them after an hour, and there is a bound on how many there are.
-What must be known is in the status; the whole history is in the [log](logs.md).
+What must be known is in the status, and the whole history is in the [log](logs.md).
 
 - They are about Frameworks alone, never about Pods, which tell their own story.
-- What several Tasks of a TaskRole did in the same way is told at once: "37 Tasks of TaskRole worker failed with 137".
-  It is held for {events.HOLD_SEC:g} s, and for twice as long each time (up to {events.HOLD_MAX_SEC / 60:g} min) while
-  more comes, but never beyond what is told of the Framework as a whole.
+- What several Tasks of a TaskRole did in the same way is one Event: "37 Tasks of TaskRole worker failed with 137".
+  It is held back for {events.HOLD_SEC:g} s, and for twice as long each time (up to {events.HOLD_MAX_SEC / 60:g} min)
+  while more comes, but never beyond what is told of the Framework as a whole.
 - The same Event again raises its count. Of more than {correlation.SIMILAR - 1} within {correlation.SIMILAR_SEC / 60:g}
   min that differ only in their message, the rest become one, "{correlation.COMBINED.strip()}".
 - Of one Framework there are at most {correlation.BURST} at once, and then one in {correlation.REFILL_SEC / 60:g} min;
@@ -33,7 +36,7 @@ What must be known is in the status; the whole history is in the [log](logs.md).
 - Messages are cut to {events.MAX_MESSAGE_BYTES} bytes. They quote the status, and with it what containers said last:
   whoever may read Events of the namespace can read that.
 - They have a rate limit of their own ({events.QPS:g} a second), take nothing from `kubeClientQps`, and nothing waits
-  for them. What cannot be told is dropped and counted. A namespace that takes none (it is being deleted, or RBAC does
+  for them. What cannot be sent is dropped and counted. A namespace that takes none (it is being deleted, or RBAC does
   not allow `create` and `patch` of `events`) is named in the log once.
 
 `recordEvents: false` in the [configuration](configuration.md) switches them off.

@@ -34,10 +34,18 @@ CONTRACT: Final = {
 HEAD: Final = """\
 # Completion codes
 
-How an attempt of a Task or a Framework ended: `completionStatus.code` and `.phrase` in the status. What the
-attributes are good for: under `fancyRetryPolicy`, a Transient failure is retried at once without being counted (of a
-whole Framework: after a delay if it is also Conflict), a Permanent one is not retried at all, and any other counts
-against `maxRetryCount`. Codes -210, -220 and -230 are never retried.
+This page is to look up why an attempt ended, and to choose codes for a `podFailureSpec` of your own. The
+[manual](manual.md#how-an-attempt-ends) introduces codes.
+
+`completionStatus.code` and `.phrase` in the status say how an attempt of a Task or a Framework ended. The attributes
+decide about retries under `fancyRetryPolicy`:
+
+- A Transient failure is retried at once and is not counted. A whole Framework is retried after a delay if the failure
+  is also Conflict.
+- A Permanent failure is not retried.
+- Any other failure counts against `maxRetryCount`.
+
+Codes -210, -220 and -230 are never retried.
 
 A failed Pod is classified in this order; the first match wins:
 
@@ -66,10 +74,10 @@ TAIL: Final = """
 ## What never gets a code
 
 - A container that cannot be created (`CreateContainerError`, `CreateContainerConfigError`, `ErrImagePull`,
-  `ImagePullBackOff`, `InvalidImageName`): its node tries again for ever, and the Pod stays Pending. So it is with
-  CRI-O where containerd gives `StartError`: it looks for the command when it creates the container. Give such a Pod
+  `ImagePullBackOff`, `InvalidImageName`): its node tries again for ever, and the Pod stays Pending. With CRI-O, this
+  is also how a command that does not exist ends, where containerd gives `StartError`. Give such a Pod
   `activeDeadlineSeconds`, and it ends with -1004.
-- A Pod of which the scheduler finds no place: it stays Pending.
+- A Pod for which the scheduler finds no node: it stays Pending.
 - A Pod that is deleted before it is seen to have failed: -101, whatever its containers said. That is how preemption
   by the scheduler, `kubectl drain`, taints and lost nodes end Pods, in so far as the Pod's own containers have not
   failed before.

@@ -18,8 +18,11 @@ from frameworkcontroller.kube.connection import Connection
 HEAD: Final = """\
 # Metrics
 
-What `/metrics` serves ([monitoring](monitoring.md)). Counters and gauges are one time series for each combination of
-their labels; a histogram has `_bucket`, `_sum` and `_count`. All but some HTTP codes are there from the start, at zero.
+This page is for those who write queries and alerts. It lists what `/metrics` serves; [monitoring](monitoring.md) says
+how to scrape it, and which dashboard and alerts there are already.
+
+A counter or a gauge is one time series for each combination of its labels; a histogram has `_bucket`, `_sum` and
+`_count`. All time series but those of some HTTP codes are there from the start, at zero.
 
 No label holds a name of a namespace, a Framework, a role or a Pod, or a text of a user: however much runs, a controller
 has some hundreds of time series. To learn which Framework it is, read the log, the Events, or the conditions of the

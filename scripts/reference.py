@@ -20,8 +20,10 @@ CRD: Final = Path(__file__).resolve().parents[1] / "crd" / "frameworks.yaml"
 HEAD: Final = f"""\
 # Reference
 
-The Framework API, `{names.API_VERSION}`, kind `{names.KIND}`. `kubectl explain framework.spec --recursive` says
-the same of a cluster's own CRD. More to look up: [completion codes](failure-codes.md), [states](states.md),
+This page is to look up a field. The [manual](manual.md) explains what the fields are for, and how they work together.
+
+It describes the Framework API, `{names.API_VERSION}`, kind `{names.KIND}`. `kubectl explain framework.spec --recursive`
+says the same of a cluster's own CRD. More to look up: [completion codes](failure-codes.md), [states](states.md),
 [configuration](configuration.md), [events](events.md), [metrics](metrics.md).
 
 The name of a Framework matches `{names.NAME_PATTERN}`, and so does that of a TaskRole: a Pod is called
@@ -35,8 +37,8 @@ Every field but the name of a TaskRole may be left out, or null; both mean the d
 STATUS: Final = """
 ## status
 
-Written by the controller alone. Times are in UTC, RFC 3339, to the second. A field that may be null is always there,
-and null while it has no value; what may be absent says so.
+The controller alone writes the status. Times are in UTC, RFC 3339, to the second. A field that may be null is always
+there, and is null while it has no value; a field that may be absent says so.
 """
 
 TASK: Final[Mapping[str, tuple[str, str]]] = {

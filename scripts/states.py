@@ -13,9 +13,12 @@ from frameworkcontroller.machine.states import EDGES, MEANING
 HEAD: Final = """\
 # States
 
+This page is to look up a state, and what can follow it. The [manual](manual.md#concepts) introduces states, and
+[lifecycle](lifecycle.md) says what makes a Framework or a Task take an edge.
+
 A Framework and a Task go through the same states. "The object" is what an attempt stands on: the ConfigMap of a
-FrameworkAttempt, the Pod of a TaskAttempt. A phase that was never observed may be skipped, but no edge is ever taken
-that is not here: `machine/states.py` holds the table, and everything that moves a state asks it.
+FrameworkAttempt, the Pod of a TaskAttempt. A phase that was never observed may be skipped. No edge is ever taken that
+is not here: this page is made from the table in `machine/states.py`, which everything that moves a state asks.
 """
 
 
