@@ -55,9 +55,17 @@ EVENTS_DRAIN_SEC: Final = 2.0
 AUDIT_SEC: Final = 600.0
 """How often every Framework that is not completed is looked at whole, whatever events said."""
 
-RELIST_SEC: Final = 3600.0
+RELIST_SEC: Final = 600.0
+RELIST_MAX_SEC: Final = 3600.0
+RELIST_SEC_PER_OBJECT: Final = 0.3
 """How often the caches are compared with a list: the way back from a watch that has lost an event, which no later one
-need make up for (a Pod's last, say). It costs what a restart does: 11 us for a Pod here, and 7 KB of the API server."""
+need make up for (a Pod's last, say). A Pod costs 11 us here then, and 7 KB of the API server: three a second at
+most, up to the hour."""
+
+
+def relist_sec(objects: int) -> float:
+    """After how many seconds so many objects are listed anew."""
+    return min(RELIST_MAX_SEC, max(RELIST_SEC, objects * RELIST_SEC_PER_OBJECT))
 
 
 class Controller:
@@ -132,7 +140,7 @@ class Controller:
             framework_record,
             namespace=where,
             rng=self._rng,
-            relist_seconds=RELIST_SEC,
+            relist_seconds=relist_sec,
             on_undecodable=self._framework_unreadable,
         )
         self.configmaps = Informer(
@@ -142,7 +150,7 @@ class Controller:
             namespace=where,
             label_selector=ours,
             rng=self._rng,
-            relist_seconds=RELIST_SEC,
+            relist_seconds=relist_sec,
         )
         self.pods = Informer(
             self._watcher,
@@ -152,7 +160,7 @@ class Controller:
             label_selector=ours,
             indexers={BY_FRAMEWORK: lambda pod: (framework_key(pod),)},
             rng=self._rng,
-            relist_seconds=RELIST_SEC,
+            relist_seconds=relist_sec,
             on_deleted_object=self._if_acting(routing.pod_object_deleted),
         )
         self.frameworks.add_handler(

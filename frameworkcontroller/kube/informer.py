@@ -86,12 +86,13 @@ class Informer(Generic[T]):
         rng: random.Random | None = None,
         on_undecodable: Callable[[str, Exception, dict[str, Any]], None] | None = None,
         on_undecodable_over: Callable[[str], None] | None = None,
-        relist_seconds: float | None = None,
+        relist_seconds: Callable[[int], float] | None = None,
         on_deleted_object: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
-        """``page_size`` is the most objects per page. ``relist_seconds``: list anew that often, against a server whose
-        watches lose events; None never does. ``on_deleted_object`` gets each object that the watch reports as deleted,
-        whole, before the handlers do (what vanished while nobody watched is not among them).
+        """``page_size`` is the most objects per page. ``relist_seconds``: list anew after so long, given how many
+        objects there are, against a server whose watches lose events; None never does. ``on_deleted_object`` gets each
+        object that the watch reports as deleted, whole, before the handlers do (what vanished while nobody watched is
+        not among them).
         """
         self.resource = resource
         self._on_deleted_object = on_deleted_object
@@ -252,7 +253,7 @@ class Informer(Generic[T]):
             self._replica.retain(verdict.complete)
             self.counters.lists += 1
             if self._relist_seconds is not None:
-                self._relist_at = clock() + self._relist_seconds * self._rng.uniform(0.8, 1.2)
+                self._relist_at = clock() + self._relist_seconds(len(self.store)) * self._rng.uniform(0.8, 1.2)
             self._synced.set()
 
     async def _watch(self, version: str) -> None:

@@ -59,7 +59,7 @@ def test_an_event_that_a_watch_lost_is_made_up_for() -> None:
     outcome = play(Story(0, (_one(None, **{"run-seconds": "2"}), skip)))
     assert outcome.error is None
     assert outcome.injected["skipped"] == 1
-    assert 1 < outcome.recovery < 5000
+    assert 1 < outcome.recovery < 800
 
 
 def test_a_controller_that_is_shown_the_past_at_its_start_does_not_act_on_it() -> None:

@@ -437,7 +437,7 @@ async def test_a_wish_for_a_fresh_list_is_granted_soon_and_not_in_a_circle() -> 
 
 
 async def test_lists_at_intervals_find_what_a_watch_lost() -> None:
-    async with following(relist_seconds=600) as it:
+    async with following(relist_seconds=lambda objects: 600 + objects) as it:
         await it.informer.wait_synced()
         it.server.version += 1
         it.server.put("a")
