@@ -23,15 +23,15 @@ _FOLDERS: Final = {
 }
 
 
-def read_record(url: str, revision: int = 1) -> dict[str, list[Write]]:
-    """The writes from that revision up to now, by namespace. Blocks while it reads."""
+def read_record(url: str, revision: int = 1) -> tuple[dict[str, list[Write]], int]:
+    """The writes from that revision up to now, by namespace, and the last revision. Blocks while it reads."""
     _ask(url, "/v3/kv/put", {"key": _encoded(_MARK), "value": ""})
     found: dict[str, list[Write]] = {}
     for event in _events(url, revision):
         pair = event["kv"]
         key = base64.b64decode(pair["key"]).decode()
         if key == _MARK:
-            break
+            return found, int(pair["mod_revision"])
         kind = next((kind for folder, kind in _FOLDERS.items() if key.startswith(folder)), None)
         if kind is None:
             continue
@@ -41,7 +41,12 @@ def read_record(url: str, revision: int = 1) -> dict[str, list[Write]]:
             body = json.loads(base64.b64decode(pair["value"]))
             body["metadata"]["resourceVersion"] = pair["mod_revision"]
         found.setdefault(namespace, []).append(Write(int(pair["mod_revision"]), KINDS[kind], name, body))
-    return found
+    raise RuntimeError("etcd's history ends before its last write")
+
+
+def compact(url: str, revision: int) -> None:
+    """Have etcd forget what was before that revision."""
+    _ask(url, "/v3/kv/compaction", {"revision": str(revision), "physical": True})
 
 
 def now(url: str) -> int:

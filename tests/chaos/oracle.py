@@ -7,6 +7,7 @@ what the Pods were told to do, as plain JSON, and nothing of the machine.
 from collections.abc import Mapping
 from typing import Final
 
+from frameworkcontroller.api import names
 from frameworkcontroller.local.kubelet.simulation import PREFIX
 from tests.support.frameworks import Json
 
@@ -24,6 +25,15 @@ def why_not_at_end(framework: Json, pods: Mapping[str, Json], before: Json | Non
         return "it has no status"
     if status.get("observedGeneration") != framework["metadata"]["generation"]:
         return "the newest spec is not observed"
+    recorded = {
+        task["attemptStatus"]["podUID"]
+        for role in status["attemptStatus"]["taskRoleStatuses"]
+        for task in role["taskStatuses"]
+    }
+    for pod in pods.values():
+        owner = (pod["metadata"].get("annotations") or {}).get(names.FRAMEWORK_UID)
+        if owner == framework["metadata"]["uid"] and pod["metadata"]["uid"] not in recorded:
+            return f"Pod {pod['metadata']['name']} is there, and no Task of its has it"
     state, execution = status["state"], spec.get("executionType", "Start")
     if state == "Completed":
         completion = status["attemptStatus"]["completionStatus"]

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Protocol
 
 import orjson
@@ -17,6 +18,7 @@ from frameworkcontroller.config import Config
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.kube.errors import (
     AlreadyExists,
+    Conflict,
     Forbidden,
     KubeError,
     NotFound,
@@ -36,6 +38,9 @@ CONFIG: Final = Config(
     framework_min_retry_delay_sec_for_transient_conflict_failed=5,
     framework_max_retry_delay_sec_for_transient_conflict_failed=20,
 )
+
+
+_TRIES_FOR_A_NAME: Final = 100
 
 
 class Unfinished(AssertionError):
@@ -73,12 +78,16 @@ class Replica(Protocol):
 
 
 class Player:
-    """Everybody who does anything to the Frameworks of one namespace, and to their controller ``a``.
+    """Everybody who does anything to the Frameworks of one namespace, and to their controllers.
 
-    A subclass gives ``a``, and says how the API server is killed and started.
+    ``a`` is there from beginning to end, but for its deaths, ``b`` beside it for a while. A subclass gives both, and
+    says how the API server is killed and started.
     """
 
     a: Replica
+    b: Replica
+    mends_watches: bool
+    """Whether the fair end brings what watches lost, too (`FaultProxy.calm`)."""
     patience: float
     """Seconds after which a Framework that is not where it must be never will be."""
     glance: float
@@ -100,6 +109,8 @@ class Player:
         self._runtime = runtime
         self._wall = wall
         self._frameworks = Frameworks(client, namespace)
+        self._others: dict[str, Json] = {}
+        """Pods that have taken the name of a Task's, by UID."""
         self._later: set[asyncio.Task[None]] = set()
 
     # --- the course of things ---------------------------------------------------------------------------------------
@@ -119,9 +130,12 @@ class Player:
     async def mend(self) -> None:
         """All faults stop, and one controller is at work."""
         await self.forget_what_was_to_come()
+        await self.b.kill()
         await self.serve()
         self._runtime.restore_node()
-        await self.a.proxy.calm()
+        await self.a.proxy.calm(mend_watches=self.mends_watches)
+        for taken in self._others.values():
+            await self._give_name_back(taken)
         self.a.start()
 
     async def finish(self) -> float:
@@ -131,6 +145,7 @@ class Player:
         before = {name: body.get("status") for name, body in (await self._all()).items()}
         await self._until(lambda: self._who_is_not_at_end(before))
         recovery = clock() - began
+        self.circumstances.settled_at = await self._revision()
         for name in await self._all():
             await self._frameworks.set(name, executionType="Stop")
         await self._until(lambda: self._who_is_not_at_end({}))
@@ -143,7 +158,7 @@ class Player:
         return recovery
 
     def check_record(self, writes: list[Write]) -> None:
-        """Look at every write.
+        """Look at every write, and at what the controllers sent to be deleted.
 
         Raises:
             Violation: something promised was not kept.
@@ -151,6 +166,8 @@ class Player:
         replay = Replay(self.circumstances, CONFIG.plan_limits())
         for write in writes:
             replay.take(write)
+        for deletion in (*self.a.proxy.deletions, *self.b.proxy.deletions):
+            replay.judge_deletion(deletion)
 
     async def forget_what_was_to_come(self) -> None:
         """What was to happen later does not."""
@@ -160,7 +177,7 @@ class Player:
             await asyncio.wait(self._later)
 
     def _alive(self) -> None:
-        if why := self.a.why_ended():
+        if why := self.a.why_ended() or self.b.why_ended():
             raise Unfinished(why)
 
     async def _until(self, why_not: Callable[[], Awaitable[str]]) -> None:
@@ -177,6 +194,9 @@ class Player:
     async def _all(self) -> dict[str, Json]:
         items = orjson.loads(await self._client.list(FRAMEWORKS, self._namespace))["items"]
         return {item["metadata"]["name"]: item for item in items}
+
+    async def _revision(self) -> int:
+        return int(orjson.loads(await self._client.list(PODS, self._namespace))["metadata"]["resourceVersion"])
 
     async def _who_is_not_at_end(self, before: dict[str, Json | None]) -> str:
         pods = {pod["metadata"]["uid"]: pod for pod in (await self._frameworks.pods()).values()}
@@ -253,6 +273,13 @@ class Player:
             ],
         )
 
+    async def set_timeout(self, name: str, role_name: str, seconds: int | None) -> None:
+        def change(roles: list[Json]) -> list[Json]:
+            task = {"podGracefulDeletionTimeoutSec": seconds}
+            return [item | {"task": item["task"] | task} if item["name"] == role_name else item for item in roles]
+
+        await self._change_roles(name, change)
+
     async def execute(self, name: str, execution: str) -> None:
         spec = (await self._frameworks.get(name))["spec"]
         if (spec.get("executionType", "Start"), execution) in (
@@ -264,7 +291,7 @@ class Player:
 
     async def delete(self, name: str, propagation: str) -> None:
         uid = (await self._frameworks.get(name))["metadata"]["uid"]
-        self.circumstances.deleted_by_others.add(uid)
+        self.circumstances.deleted_by_others.setdefault(uid, self._wall())
         if propagation != "Foreground":
             # Even after one in the foreground: it takes that one's finalizer away.
             self.circumstances.abandoned.add(uid)
@@ -295,6 +322,39 @@ class Player:
         if (pod := await self._pod(which)) is not None:
             await self._delete(PODS, pod)
 
+    async def take_name(self, which: int, labelled: bool, seconds: float) -> None:
+        """Somebody waits for a Pod's name to be free, and takes it for so long; in the cache if ``labelled``."""
+        if (pod := await self._pod(which)) is not None:
+            metadata = pod["metadata"]
+            labels = (metadata.get("labels") or {}) if labelled else {}
+            self.spawn(0.0, partial(self._take_name, metadata["name"], labels, seconds))
+
+    async def _take_name(self, name: str, labels: Json, seconds: float) -> None:
+        containers = [{"name": "main", "image": "none", "command": ["work"]}]
+        body = {"metadata": {"name": name, "labels": labels}, "spec": {"containers": containers}}
+        for _ in range(_TRIES_FOR_A_NAME):
+            with suppress(KubeError):
+                taken = orjson.loads(await self._client.create(PODS, orjson.dumps(body), self._namespace))
+                self._others[taken["metadata"]["uid"]] = taken
+                self.injected["taken_name"] += 1
+                break
+            await asyncio.sleep(0.1)
+        else:
+            return
+        await asyncio.sleep(seconds)
+        await self._give_name_back(taken)
+
+    async def _give_name_back(self, taken: Json) -> None:
+        while True:
+            try:
+                await self._delete(PODS, taken)
+            except (NotFound, Conflict):
+                return
+            except KubeError:
+                await asyncio.sleep(0.5)
+            else:
+                return
+
     async def delete_configmap(self, name: str) -> None:
         await self._delete(
             CONFIGMAPS,
@@ -303,7 +363,7 @@ class Player:
 
     async def _delete(self, resource: Resource, body: Json) -> None:
         name, uid = body["metadata"]["name"], body["metadata"]["uid"]
-        self.circumstances.deleted_by_others.add(uid)
+        self.circumstances.deleted_by_others.setdefault(uid, self._wall())
         await self._client.delete(resource, name, self._namespace, uid=uid)
 
     async def lose_node(self, seconds: float) -> None:
@@ -331,6 +391,12 @@ class Player:
     async def kill_controller(self, seconds: float) -> None:
         await self.a.kill()
         self.spawn(seconds, self._start_anew)
+
+    async def second_controller(self, seconds: float) -> None:
+        self.circumstances.loose = True
+        await self.b.proxy.accept()
+        self.b.start()
+        self.spawn(seconds, self.b.kill)
 
     async def kill_at_write(self, number: int, executed: bool, seconds: float) -> None:
         async def die() -> None:

@@ -8,8 +8,9 @@ faults with their times, made from one seed, replays itself. ``met`` tells what 
 import asyncio
 import socket
 import ssl
+import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -46,9 +47,9 @@ class Kind(StrEnum):
     HELD = "is a watch that is held up"
 
 
-SLOW_TO_MEND: Final = frozenset({Kind.MUTED, Kind.SKIPPED})
-"""A watch that falls silent is given up after minutes, an event that one lost is missed for up to an hour."""
 OF_WATCHES: Final = frozenset({Kind.MUTED, Kind.SKIPPED, Kind.REPLAYED, Kind.HELD})
+_OF_OPEN_WATCHES: Final = frozenset({Kind.CUT, Kind.GARBLED, Kind.EXPIRED})
+"""What a watch that is open meets at its next event, if the fault is said to be of watches."""
 _WRITES: Final = ("create", "patch", "update", "delete")
 _VERBS: Final = {
     Kind.STALE: ("list",),
@@ -89,8 +90,26 @@ class Fault:
             return False
         if self.kind in _VERBS:
             return verb in _VERBS[self.kind]
-        # A watch that is delayed or answered slowly is one that is held up.
-        return verb != "watch" or self.kind is not Kind.SLOW
+        # A watch that is answered slowly is one that is held up; one that is cut or no JSON is so while it is open.
+        return verb != "watch" or self.kind not in (Kind.SLOW, Kind.CUT, Kind.GARBLED)
+
+    @property
+    def is_of_streams(self) -> bool:
+        """Whether watches that are open meet it, and not requests that are still to come."""
+        return self.kind in OF_WATCHES or (self.verb == "watch" and self.kind in _OF_OPEN_WATCHES)
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """A DELETE as it was sent, whatever became of it. ``at``: seconds since the epoch."""
+
+    at: float
+    resource: str
+    name: str
+    uid: str | None
+    """Of its precondition."""
+    forced: bool
+    """Whether it leaves the Pod no time."""
 
 
 class _Dead(Exception):
@@ -100,14 +119,22 @@ class _Dead(Exception):
 class FaultProxy:
     """Listens on a port of loopback; ``async with``. Its answers are those of ``upstream`` where no fault is armed."""
 
-    def __init__(self, upstream: str, *, tls: ssl.SSLContext | None = None) -> None:
-        """``upstream``: ``http[s]://host:port``, with ``tls`` if it is https."""
+    def __init__(
+        self, upstream: str, *, tls: ssl.SSLContext | None = None, wall: Callable[[], float] = time.time
+    ) -> None:
+        """``upstream``: ``http[s]://host:port``, with ``tls`` if it is https. ``wall``: seconds since the epoch."""
+        self.deletions: list[Deletion] = []
         self._upstream = upstream
         self._tls = tls
+        self._wall = wall
         self._armed: list[Fault] = []
         self._streams: list[_Stream] = []
         self._lists: dict[str, bytes] = {}
+        self._lossy: set[str] = set()
+        """Resources of which some watch has lost an event."""
         self._late: set[asyncio.Task[None]] = set()
+        self._unauthorized: set[str] = set()
+        """Requests that were answered with 401 the last time."""
         self._port = 0
         self._bound: socket.socket | None = None
         self._turn = asyncio.Lock()
@@ -150,11 +177,13 @@ class FaultProxy:
 
     def arm(self, fault: Fault) -> None:
         """The next requests that it fits meet it; of faults of watches, also those that are open."""
-        if fault.kind in OF_WATCHES:
+        if fault.is_of_streams:
             for stream in self._streams:
                 if fault.resource in ("", stream.resource):
                     self._count(fault.kind)
                     stream.meet(fault)
+                    if fault.kind is Kind.SKIPPED:
+                        self._lossy.add(stream.resource)
         else:
             self._armed.append(fault)
 
@@ -191,7 +220,11 @@ class FaultProxy:
                 )
                 bound, self._bound = self._bound or self._bind(), None
                 self._port = bound.getsockname()[1]
-                self._listener = await asyncio.get_running_loop().create_server(self._server, sock=bound)
+                # Who is cancelled here must not leave a socket behind that nobody knows, and that keeps the port.
+                self._listener = await asyncio.get_running_loop().create_server(
+                    self._server, sock=bound, start_serving=False
+                )
+                await self._listener.start_serving()
 
     def _bind(self) -> socket.socket:
         made = socket.socket()
@@ -203,12 +236,21 @@ class FaultProxy:
             raise
         return made
 
-    async def calm(self) -> None:
-        """Nothing is armed any more, and no watch is kept from anything; what is late is late no longer."""
+    async def calm(self, *, mend_watches: bool = False) -> None:
+        """Nothing is armed any more, and no watch is kept from anything; what is late is late no longer.
+
+        ``mend_watches``: what a watch left out is not left to the controller's patience (minutes for one that fell
+        silent, an hour for a lost event): silent ones break off, and those that lost something are too old to go on.
+        """
         self._armed.clear()
         self._fatal = None
         for stream in self._streams:
             stream.calm()
+            if mend_watches and (stream.muted or stream.resource in self._lossy):
+                stream.break_off()
+        if mend_watches:
+            self._armed += [Fault(Kind.EXPIRED, "watch", resource) for resource in sorted(self._lossy)]
+        self._lossy.clear()
         if self._late:
             await asyncio.wait(self._late)
         await self.accept()
@@ -219,9 +261,11 @@ class FaultProxy:
         verb, resource = _what(request)
         body = await request.content.read()
         try:
+            if request.method == "DELETE":
+                self.deletions.append(_deletion(request.path, resource, body, self._wall()))
             if request.method != "GET":
                 await self._count_down(request, body)
-            fault = self._take(verb, resource)
+            fault = self._take(verb, resource, f"{request.method} {request.path_qs}")
             return await self._meet(request, body, verb, resource, fault)
         except (TimeoutError, _Dead, aiohttp.ClientError, OSError):
             if request.transport is not None:
@@ -304,12 +348,14 @@ class FaultProxy:
             response = web.StreamResponse(headers=_passed_on(upstream.headers))
             response.enable_chunked_encoding()
             await response.prepare(request)
-            stream = _Stream(resource)
+            stream = _Stream(resource, request)
             self._streams.append(stream)
             try:
                 async for line in _lines(upstream.content):
                     for passed in await stream.pass_on(line):
                         await response.write(passed)
+                    if stream.is_broken:
+                        raise _Dead
             finally:
                 self._streams.remove(stream)
             return response
@@ -317,9 +363,14 @@ class FaultProxy:
     def _url(self, request: web.BaseRequest) -> URL:
         return URL(self._upstream + request.raw_path, encoded=True)
 
-    def _take(self, verb: str, resource: str) -> Fault | None:
+    def _take(self, verb: str, resource: str, request: str) -> Fault | None:
+        # Never twice in a row: a controller whose credentials are refused for good may end.
+        renewed = request in self._unauthorized
+        self._unauthorized.discard(request)
         for position, fault in enumerate(self._armed):
-            if fault.fits(verb, resource):
+            if fault.fits(verb, resource) and not (renewed and fault.kind is Kind.UNAUTHORIZED):
+                if fault.kind is Kind.UNAUTHORIZED:
+                    self._unauthorized.add(request)
                 if fault.times > 1:
                     self._armed[position] = replace(fault, times=fault.times - 1)
                 else:
@@ -335,9 +386,13 @@ class FaultProxy:
 class _Stream:
     """One watch that is open."""
 
-    def __init__(self, resource: str) -> None:
+    def __init__(self, resource: str, request: web.BaseRequest) -> None:
         self.resource = resource
-        self._muted = False
+        self._request = request
+        self.muted = False
+        self.is_broken = False
+        """Whether the connection ends here."""
+        self._ends_by: Kind | None = None
         self._skip = 0
         self._replay = 0
         self._held_until = 0.0
@@ -347,7 +402,7 @@ class _Stream:
     def meet(self, fault: Fault) -> None:
         match fault.kind:
             case Kind.MUTED:
-                self._muted = True
+                self.muted = True
             case Kind.SKIPPED:
                 self._skip += fault.times
             case Kind.REPLAYED:
@@ -355,12 +410,20 @@ class _Stream:
             case Kind.HELD:
                 self._held_until = asyncio.get_running_loop().time() + fault.seconds
                 self._freed.clear()
+            case _:
+                self._ends_by = fault.kind
 
     def calm(self) -> None:
         """What it left out stays left out, and a watch that says nothing goes on doing so: nobody mends those."""
         self._skip = self._replay = 0
+        self._ends_by = None
         self._held_until = 0.0
         self._freed.set()
+
+    def break_off(self) -> None:
+        """Drop the connection."""
+        if self._request.transport is not None:
+            self._request.transport.abort()
 
     async def pass_on(self, line: bytes) -> list[bytes]:
         """What to say for this event."""
@@ -368,8 +431,11 @@ class _Stream:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._freed.wait()
-        if self._muted:
+        if self.muted:
             return []
+        if self._ends_by is not None:
+            self.is_broken = True
+            return [_END_OF_WATCH[self._ends_by](line)]
         if b'"BOOKMARK"' in line[:40]:
             return [line]
         if self._skip:
@@ -380,6 +446,17 @@ class _Stream:
             self._replay -= 1
             return [line, self._told[0]]
         return [line]
+
+
+_GONE: Final = (
+    b'{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410,'
+    b'"message":"too old resource version"}}\n'
+)
+_END_OF_WATCH: Final[Mapping[Kind, Callable[[bytes], bytes]]] = {
+    Kind.CUT: lambda line: line[: len(line) // 2],
+    Kind.GARBLED: lambda line: line[: len(line) // 2] + b"\x00<html>\n",
+    Kind.EXPIRED: lambda _: _GONE,
+}
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
@@ -402,6 +479,17 @@ def _what(request: web.BaseRequest) -> tuple[str, str]:
         return ("watch" if watching else "get" if named else "list"), resource
     verbs = {"POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}
     return verbs.get(request.method, request.method.lower()), resource
+
+
+def _deletion(path: str, resource: str, body: bytes, at: float) -> Deletion:
+    options = orjson.loads(body) if body else {}
+    return Deletion(
+        at,
+        resource,
+        path.rpartition("/")[2],
+        (options.get("preconditions") or {}).get("uid"),
+        options.get("gracePeriodSeconds") == 0,
+    )
 
 
 def _passed_on(headers: Any) -> dict[str, str]:

@@ -24,6 +24,7 @@ from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.chaos import etcd
 from tests.chaos.player import Outcome, Player, Unfinished
 from tests.chaos.proxy import FaultProxy
+from tests.chaos.record import Write
 from tests.chaos.story import Story
 from tests.support.eventually import eventually
 from tests.support.realcluster import ControlPlane
@@ -37,15 +38,15 @@ _READY: Final = (
     "/api/v1/configmaps",
     f"/apis/{names.API_VERSION}/{names.PLURAL}",
 )
+_START_SEC: Final = 60.0
 _STOP_SEC: Final = 30.0
 
 
 async def play_all(stories: Sequence[Story], plane: ControlPlane, folder: Path) -> list[Outcome]:
     """Play them at once on ``plane``, which was started with `etcd.KEEPING_THE_RECORD`; ``folder`` gets the logs."""
     outcomes = [Outcome(story) for story in stories]
-    first = await asyncio.to_thread(etcd.now, plane.etcd_url)
     async with AsyncExitStack() as stack:
-        server = Server(plane)
+        server = Server(plane, await asyncio.to_thread(etcd.now, plane.etcd_url))
         client = await stack.enter_async_context(
             KubeClient(await connect(kubeconfig=str(plane.kubeconfig), environ={}))
         )
@@ -54,13 +55,14 @@ async def play_all(stories: Sequence[Story], plane: ControlPlane, folder: Path) 
             await stack.enter_async_context(_at_work(RealPlayer(story, server, client, runtime, folder)))
             for story in stories
         ]
+        await asyncio.gather(*(player.a.wait_ready() for player in players))
         await _each(players, outcomes, "play")
         await server.serve()
         await _each(players, outcomes, "mend")
         await _each(players, outcomes, "finish")
-    record = await asyncio.to_thread(etcd.read_record, plane.etcd_url, first)
+    await server.read_record()
     for player, outcome in zip(players, outcomes, strict=True):
-        writes = record.get(player.namespace, [])
+        writes = server.record.get(player.namespace, [])
         outcome.writes, outcome.injected = len(writes), player.injected
         with _noting(outcome):
             player.check_record(writes)
@@ -106,23 +108,42 @@ async def _node(client: KubeClient) -> AsyncIterator[SimulatedRuntime]:
 async def _at_work(player: "RealPlayer") -> AsyncIterator["RealPlayer"]:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": player.namespace}}
     await player.client.create(NAMESPACES, orjson.dumps(namespace))
-    async with player.a.proxy:
+    async with player.a.proxy, player.b.proxy:
         player.a.start()
         try:
             yield player
         finally:
             await player.forget_what_was_to_come()
-            player.injected.update({kind.name.lower(): number for kind, number in player.a.proxy.met()})
-            with suppress(Unfinished):
-                await player.a.kill()
+            for replica in (player.a, player.b):
+                player.injected.update({kind.name.lower(): number for kind, number in replica.proxy.met()})
+                with suppress(Unfinished):
+                    await replica.kill()
 
 
 class Server:
-    """The control plane's kube-apiserver, which all stories share."""
+    """The control plane's kube-apiserver, which all stories share, and its etcd."""
 
-    def __init__(self, plane: ControlPlane) -> None:
+    def __init__(self, plane: ControlPlane, revision: int) -> None:
+        """``revision``: of the first write that is of interest."""
         self.plane = plane
+        self.record: dict[str, list[Write]] = {}
+        """All writes so far as they were read, by namespace."""
+        self._next = revision
+        self._reading = asyncio.Lock()
         self._down = False
+
+    async def read_record(self) -> None:
+        """Read what was written since the last time."""
+        async with self._reading:
+            found, last = await asyncio.to_thread(etcd.read_record, self.plane.etcd_url, self._next)
+            self._next = last + 1
+            for namespace, writes in found.items():
+                self.record.setdefault(namespace, []).extend(writes)
+
+    async def compact(self) -> None:
+        """Have etcd forget its history; it is read before."""
+        await self.read_record()
+        await asyncio.to_thread(etcd.compact, self.plane.etcd_url, self._next - 1)
 
     def kill(self) -> None:
         """As `kill -9` does."""
@@ -150,8 +171,9 @@ class Server:
 class ControllerProcess:
     """`frameworkcontroller`, behind a proxy, about one namespace."""
 
-    def __init__(self, name: str, plane: ControlPlane, folder: Path) -> None:
+    def __init__(self, name: str, namespace: str, plane: ControlPlane, folder: Path) -> None:
         self.name = name
+        self._namespace = namespace
         self.proxy = FaultProxy(plane.url, tls=ssl.create_default_context(cafile=str(plane.ca_file)))
         self.disk_is_full = False
         self._lives = 0
@@ -181,7 +203,7 @@ class ControllerProcess:
             )
             settings = {
                 "kubeConfigFilePath": str(kubeconfig),
-                "namespace": self.name,
+                "namespace": self._namespace,
                 "webAddress": "0",
                 "frameworkMinRetryDelaySecForTransientConflictFailed": 1,
                 "frameworkMaxRetryDelaySecForTransientConflictFailed": 3,
@@ -214,12 +236,8 @@ class ControllerProcess:
         if self._starting is not None:
             await self._starting
         if self._process is not None:
+            await self.wait_ready()
             process, self._process = self._process, None
-
-            async def ready() -> None:
-                assert "] Ready: " in self._log.read_text(errors="replace"), self._why(process) or "it is not ready"
-
-            await eventually(ready, within=_STOP_SEC)
             process.terminate()
             try:
                 async with asyncio.timeout(_STOP_SEC):
@@ -230,6 +248,15 @@ class ControllerProcess:
                 raise Unfinished(f"{self.name} did not end within {_STOP_SEC:g} s of SIGTERM") from None
             if code != 0:
                 raise Unfinished(f"{self.name} ended with {code} upon SIGTERM: {self._tail()}")
+
+    async def wait_ready(self) -> None:
+        """Wait until it is at work. Raises AssertionError."""
+
+        async def ready() -> None:
+            said = self._log.read_text(errors="replace") if self._log.exists() else ""
+            assert "] Ready: " in said, self.why_ended() or "it is not ready"
+
+        await eventually(ready, within=_START_SEC)
 
     def why_ended(self) -> str:
         return "" if self._process is None else self._why(self._process)
@@ -249,6 +276,8 @@ class RealPlayer(Player):
     """A story in a namespace of a real control plane."""
 
     a: ControllerProcess
+    b: ControllerProcess
+    mends_watches = True
     patience = 120.0
     glance = 0.5
 
@@ -260,7 +289,8 @@ class RealPlayer(Player):
         # What is written at which moment, etcd does not say.
         self.circumstances.clock_stepped = True
         self.client = client
-        self.a = ControllerProcess(self.namespace, server.plane, folder)
+        self.a = ControllerProcess(self.namespace, self.namespace, server.plane, folder)
+        self.b = ControllerProcess(f"{self.namespace}-b", self.namespace, server.plane, folder)
         self._server = server
 
     async def kill_server(self) -> None:
@@ -268,6 +298,9 @@ class RealPlayer(Player):
 
     async def serve(self) -> None:
         await self._server.serve()
+
+    async def compact(self) -> None:
+        await self._server.compact()
 
     async def mend(self) -> None:
         if self.a.disk_is_full:

@@ -2,7 +2,8 @@
 
 Neither the controller's word nor what it was shown through the proxy counts here: an embedded API server is asked for
 what it stored (`Storage.observe`), a real one's etcd for its history. Each write is replayed into a `World`, on which
-`tests.support.guarantees` looks as it does on the model's.
+`tests.support.guarantees` looks as it does on the model's. What controllers sent to be deleted, the proxies know; it is
+held against the record of what there was.
 """
 
 import math
@@ -11,7 +12,10 @@ from typing import Final
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status
+from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
+from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.machine.model import Delete, Kind, Limits, Target
+from tests.chaos.proxy import Deletion
 from tests.support.guarantees import Guarantees, summary
 from tests.support.world import Body, Violation, World, controller_of, is_deleting, mark_of, name_of, uid_of
 
@@ -36,13 +40,15 @@ class Write:
 class Circumstances:
     """What has to be known of a history to judge its record."""
 
-    deleted_by_others: set[str] = field(default_factory=set)
-    """UIDs of the objects that a user, or anybody else, has deleted."""
+    deleted_by_others: dict[str, float] = field(default_factory=dict)
+    """UIDs of the objects that a user, or anybody else, has deleted, and when (seconds since the epoch)."""
     abandoned: set[str] = field(default_factory=set)
     """UIDs of the Frameworks that were deleted without foreground propagation."""
     loose: bool = False
     """Two controllers worked at once, or a request was executed after its sender had given it up."""
     clock_stepped: bool = False
+    settled_at: int | None = None
+    """From this revision on nothing is loose any more: all faults have stopped, and everything has come to rest."""
 
 
 class Replay(World):
@@ -59,6 +65,16 @@ class Replay(World):
         self._last_pods: dict[str, Body] = {}
         """The last state of every Pod there ever was, by UID."""
         self._judged: set[tuple[str, str]] = set()
+        self._statuses: dict[str, FrameworkStatus] = {}
+        """The status stored last, by UID of the Framework."""
+        self._to_go: set[str] = set()
+        """UIDs of the Pods that a stored status once gave cause to delete."""
+        self._bearers: dict[tuple[Kind, str], set[str]] = {}
+        """UIDs of the objects that ever had a name."""
+        self._going_since: dict[str, float] = {}
+        """When which Pod was asked to end."""
+        self._timeouts: dict[tuple[str, str], list[float]] = {}
+        """Every podGracefulDeletionTimeoutSec that a Framework (by UID) has ever stored for a role."""
 
     def tell(self, text: str) -> None:
         """Add a line to the story."""
@@ -76,23 +92,55 @@ class Replay(World):
             Violation: with the story so far.
         """
         self.now = math.inf if self.circumstances.clock_stepped else write.at
+        settled_at = self.circumstances.settled_at
+        if self.guarantees.loose and settled_at is not None and write.revision > settled_at:
+            self.guarantees.loose = False
+            self.watcher()
         known = self.objects[write.kind].get(write.name)
         self.tell(f"{write.revision}: {write.kind} {write.name} {_said(known, write.body)}")
         if write.body is None:
             if known is not None:
                 if not is_deleting(known):
-                    self._deletion_begins(write.kind, known)
+                    self._deletion_begins(write.kind, known, write.at)
                 del self.objects[write.kind][write.name]
                 self.gone.add(uid_of(known))
                 if write.kind is Kind.POD:
                     known["metadata"].setdefault("deletionTimestamp", "")
         else:
-            self._put(write.kind, write.name, known, write.body)
+            self._put(write, known, write.body)
         self.watcher()
         if write.kind is Kind.FRAMEWORK and write.body is not None:
-            self._judge_ends(write.body)
+            status = decode_status(write.body.get("status"))
+            if status is not None:
+                self._judge_status(write.body, status)
 
-    def _put(self, kind: Kind, name: str, known: Body | None, body: Body) -> None:
+    def judge_deletion(self, deletion: Deletion) -> None:
+        """Check what a controller asked to have deleted, after all writes.
+
+        Raises:
+            Violation: with the end of the story.
+        """
+        kind = KINDS.get(deletion.resource)
+        if kind is None:
+            return
+        what = f"DELETE of {kind} {deletion.name}"
+        if deletion.uid is None:
+            raise self.violation(f"{what}, whichever it is: no UID was given")
+        if deletion.uid not in self._bearers.get((kind, deletion.name), ()):
+            raise self.violation(f"{what}: none of that name ever had the UID {deletion.uid}")
+        if deletion.forced:
+            pod = self._last_pods.get(deletion.uid)
+            began = self._going_since.get(deletion.uid)
+            if pod is None or began is None:
+                raise self.violation(f"{what} by force: it was not being deleted")
+            timeouts = self._timeouts.get((mark_of(pod, names.FRAMEWORK_UID), mark_of(pod, names.TASKROLE_NAME)), [])
+            if not any(self.circumstances.clock_stepped or deletion.at >= began + timeout for timeout in timeouts):
+                raise self.violation(
+                    f"{what} by force {deletion.at - began:g} s after it was asked to end, allowed are {timeouts}"
+                )
+
+    def _put(self, write: Write, known: Body | None, body: Body) -> None:
+        kind, name = write.kind, write.name
         if kind is Kind.FRAMEWORK:
             metadata = body["metadata"]
             self.specs.setdefault((metadata["uid"], metadata["generation"]), body["spec"])
@@ -100,18 +148,63 @@ class Replay(World):
             self.guarantees.creating(mark_of(body, names.FRAMEWORK_UID), _target(kind, body), body)
             self.guarantees.created(body)
         if known is not None and is_deleting(body) and not is_deleting(known):
-            self._deletion_begins(kind, known)
+            self._deletion_begins(kind, known, write.at)
         self.objects[kind][name] = body
+        self._bearers.setdefault((kind, name), set()).add(uid_of(body))
         if kind is Kind.POD:
             self._last_pods[uid_of(body)] = body
+            if is_deleting(body):
+                metadata = body["metadata"]
+                began = parse_time(metadata["deletionTimestamp"]) - metadata["deletionGracePeriodSeconds"]
+                self._going_since.setdefault(uid_of(body), began)
 
-    def _deletion_begins(self, kind: Kind, body: Body) -> None:
+    def _deletion_begins(self, kind: Kind, body: Body, at: float) -> None:
         """It must be justified, unless somebody else did it: a user, or the garbage collector."""
         uid = uid_of(body)
-        if uid in self.circumstances.deleted_by_others or self._is_collected(body):
+        if at >= self.circumstances.deleted_by_others.get(uid, math.inf) or self._is_collected(body):
             return
         framework = uid if kind is Kind.FRAMEWORK else mark_of(body, names.FRAMEWORK_UID)
+        if kind is Kind.POD and uid not in self._to_go and not self._may_go(body):
+            raise self.violation(f"{name_of(body)} {uid} is deleted, and no status that was ever stored gives cause to")
         self.guarantees.deleting(framework, Delete(_target(kind, body), uid), uid)
+
+    def _may_go(self, pod: Body) -> bool:
+        """Whether the status stored now gives a controller cause to delete the Pod.
+
+        This holds whoever else is at work: marks of Pods name one attempt of one Task by random UIDs, and no status
+        ever goes back.
+        """
+        framework = mark_of(pod, names.FRAMEWORK_UID)
+        status = self._statuses.get(framework)
+        if status is None:
+            return not framework or framework in self.gone
+        attempt = status.attempt
+        if attempt.completion_status is not None or attempt.id != int(mark_of(pod, names.FRAMEWORK_ATTEMPT_ID)):
+            return True
+        if attempt.configmap_uid not in (None, controller_of(pod)) or self._is_stopped(framework):
+            return True
+        found = next(
+            (
+                task
+                for role in attempt.roles
+                for task in role.tasks
+                if task.instance_uid == mark_of(pod, names.TASK_UID)
+                and task.attempt.id == int(mark_of(pod, names.TASK_ATTEMPT_ID))
+            ),
+            None,
+        )
+        if found is None or found.deletion_pending or found.attempt.pod_uid not in (None, uid_of(pod)):
+            return True
+        if found.attempt.pod_uid is None:
+            return found.state is not State.CREATION_PENDING
+        if found.state is State.CREATION_REQUESTED:
+            return self.now >= found.transition_time + self.guarantees.limits.object_local_cache_creation_timeout_sec
+        return found.attempt.completion_status is not None
+
+    def _is_stopped(self, framework: str) -> bool:
+        """Whether the newest spec says so: nobody takes that back, so what is not recorded may go at once."""
+        newest = max(generation for uid, generation in self.specs if uid == framework)
+        return self.specs[framework, newest].get("executionType") == "Stop"
 
     def _is_collected(self, body: Body) -> bool:
         owner = controller_of(body)
@@ -120,13 +213,39 @@ class Replay(World):
         found = self.find(Kind.CONFIGMAP, owner) or self.find(Kind.FRAMEWORK, owner)
         return found is None or is_deleting(found)
 
-    # --- why attempts ended -----------------------------------------------------------------------------------------
+    # --- statuses ---------------------------------------------------------------------------------------------------
 
-    def _judge_ends(self, framework: Body) -> None:
+    def _judge_status(self, framework: Body, status: FrameworkStatus) -> None:
+        uid = uid_of(framework)
+        before = self._statuses.get(uid)
+        pods = [pod for pod in self.objects[Kind.POD].values() if mark_of(pod, names.FRAMEWORK_UID) == uid]
+        self._to_go |= {uid_of(pod) for pod in pods if self._may_go(pod)}
+        self._statuses[uid] = status
+        self._to_go |= {uid_of(pod) for pod in pods if self._may_go(pod)}
+        for role in status.attempt.roles:
+            if role.pod_graceful_deletion_timeout_sec is not None:
+                self._timeouts.setdefault((uid, role.name), []).append(role.pod_graceful_deletion_timeout_sec)
+        for condition in status.conditions or ():
+            if condition.reason == "Quarantined":
+                raise self.violation(f"{name_of(framework)} is in quarantine: {condition.message}")
+        if before is not None and status.observed_generation != framework["metadata"]["generation"]:
+            self._judge_learnt(framework, before, status)
+        self._judge_ends(framework, status)
+
+    def _judge_learnt(self, framework: Body, before: FrameworkStatus, after: FrameworkStatus) -> None:
+        """A status of an older spec than the Framework's may say what was learnt, and nothing that was decided."""
+        was, now = _decisions(before), _decisions(after)
+        if was != now:
+            told = ", ".join(
+                f"{what}: {was.get(what)} -> {now.get(what)}"
+                for what in sorted(was.keys() | now.keys())
+                if was.get(what) != now.get(what)
+            )
+            known, real = after.observed_generation, framework["metadata"]["generation"]
+            raise self.violation(f"{name_of(framework)} is at generation {real}, and by {known} was decided: {told}")
+
+    def _judge_ends(self, framework: Body, status: FrameworkStatus) -> None:
         """Each TaskAttempt that is decided must say of its Pod what the record says of it."""
-        status = decode_status(framework.get("status"))
-        if status is None:
-            return
         for role in status.attempt.roles:
             for task in role.tasks:
                 completion, uid = task.attempt.completion_status, task.attempt.pod_uid
@@ -159,6 +278,21 @@ class Replay(World):
             else:
                 possible |= {-300, *(code for code in exits if code)}
         return possible
+
+
+def _decisions(status: FrameworkStatus) -> dict[str, tuple[object, ...]]:
+    """What a controller has decided; that an object was created is learnt, and so is left out."""
+
+    def decided(owner: FrameworkStatus | TaskStatus) -> tuple[object, ...]:
+        state, completion = owner.state, owner.attempt.completion_status
+        pending = state in (State.CREATION_PENDING, State.CREATION_REQUESTED)
+        return owner.attempt.id, "created" if pending else state.value, None if completion is None else completion.code
+
+    return {"the Framework": decided(status)} | {
+        f"{role.name}[{task.index}]": (task.instance_uid, task.deletion_pending, *decided(task))
+        for role in status.attempt.roles
+        for task in role.tasks
+    }
 
 
 def _target(kind: Kind, body: Body) -> Target:

@@ -5,11 +5,11 @@ shortened by leaving steps out. What the steps do is said by `tests.chaos.player
 """
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.chaos.proxy import SLOW_TO_MEND, Fault, Kind
+from tests.chaos.proxy import Fault, Kind
 from tests.support.frameworks import Json, policy, role
 
 NAMES: Final = ("f0", "f1", "f2")
@@ -52,15 +52,13 @@ class Story:
 
 
 def make_story(seed: int, *, length: float = LENGTH, virtual: bool = True) -> Story:
-    """The story of that seed. ``virtual`` False leaves out what only virtual time mends soon, or what only a
-    controller in this process can meet."""
+    """The story of that seed. ``virtual`` False leaves out what only a controller in this process can meet."""
     rng = random.Random(seed)
     steps = [_create(rng, name, length) for name in NAMES[: rng.choice([1, 1, 2, 3])]]
     steps += [_users(rng, length) for _ in range(rng.randint(0, 6))]
     steps += [_others(rng, length) for _ in range(rng.randint(0, 4))]
     steps += [_killers(rng, length, virtual=virtual) for _ in range(rng.randint(0, 5))]
-    kinds = [kind for kind in Kind if virtual or kind not in SLOW_TO_MEND]
-    steps += [_faults(rng, kinds, length) for _ in range(rng.randint(0, 16))]
+    steps += [_faults(rng, length) for _ in range(rng.randint(0, 16))]
     return Story(seed, tuple(sorted(steps, key=lambda step: step.at)))
 
 
@@ -108,13 +106,16 @@ def _is_endless(owner: Json) -> bool:
 def _users(rng: random.Random, length: float) -> Step:
     name, item = rng.choice(NAMES), rng.choice(ROLES)
     args: tuple[Any, ...]
-    match rng.choice(["rescale", "rescale", "rescale", "drop_role", "add_role", "stop", "start", "delete", "set"]):
+    acts = ["rescale", "rescale", "rescale", "drop_role", "add_role", "stop", "start", "delete", "timeout", "set"]
+    match rng.choice(acts):
         case "rescale":
             act, args = "rescale", (name, item, rng.randint(0, 5))
         case "drop_role":
             act, args = "drop_role", (name, item)
         case "add_role":
             act, args = "add_role", (name, _role(rng, item, length))
+        case "timeout":
+            act, args = "set_timeout", (name, item, rng.choice([None, 0, 5]))
         case "stop":
             act, args = "execute", (name, "Stop")
         case "start":
@@ -127,10 +128,13 @@ def _users(rng: random.Random, length: float) -> Step:
 
 
 def _others(rng: random.Random, length: float) -> Step:
-    act = rng.choice(["fail_pod", "evict_pod", "delete_pod", "delete_pod", "delete_configmap", "lose_node", "annotate"])
+    acts = ["fail_pod", "evict_pod", "delete_pod", "delete_pod", "delete_configmap", "lose_node", "annotate"]
+    act = rng.choice([*acts, "take_name", "take_name"])
     args: tuple[Any, ...] = (rng.randint(0, 9),)
     if act == "fail_pod":
         args = (rng.randint(0, 9), rng.choice([1, 137, 200, 210]))
+    elif act == "take_name":
+        args = (rng.randint(0, 9), rng.random() < 0.5, round(rng.choice([1, 10, 60]) * length / LENGTH, 1))
     elif act == "lose_node":
         args = (round(rng.choice([3, 30, 200]) * length / LENGTH, 1),)
     elif act in ("delete_configmap", "annotate"):
@@ -142,7 +146,7 @@ def _killers(rng: random.Random, length: float, *, virtual: bool) -> Step:
     acts = (
         ["kill_controller"] * 4 + ["kill_at_write"] * 3 + ["restart_server"] * 2 + ["refuse_connections", "fill_disk"]
     )
-    acts += ["second_controller", "step_clock", "compact"] if virtual else []
+    acts += ["second_controller"] * 2 + ["compact", *(["step_clock"] if virtual else [])]
     act = rng.choice(acts)
     seconds = round(rng.choice([0.5, 2, 10]) * length / LENGTH, 1)
     args: tuple[Any, ...] = (seconds,)
@@ -151,7 +155,8 @@ def _killers(rng: random.Random, length: float, *, virtual: bool) -> Step:
     elif act == "refuse_connections":
         args = (round(rng.choice([3, 60]) * length / LENGTH, 1),)
     elif act == "second_controller":
-        args = (rng.choice([5.0, 60.0]),)
+        # It has to come up first.
+        args = (rng.choice([5.0, max(5.0, 60.0 * length / LENGTH)]),)
     elif act == "step_clock":
         args = (rng.choice([-3600.0, -30.0, 30.0, 400.0, 3600.0]),)
     elif act == "fill_disk":
@@ -161,9 +166,9 @@ def _killers(rng: random.Random, length: float, *, virtual: bool) -> Step:
     return Step(_at(rng, length), act, args)
 
 
-def _faults(rng: random.Random, kinds: Sequence[Kind], length: float) -> Step:
+def _faults(rng: random.Random, length: float) -> Step:
     # After a late one less can be checked.
-    kind = rng.choice([kind for kind in kinds if kind is not Kind.LATE] * 4 + [Kind.LATE])
+    kind = rng.choice([kind for kind in Kind if kind is not Kind.LATE] * 4 + [Kind.LATE])
     seconds = rng.choice([0.5, 2.0, 10.0, 70.0])
     if kind is Kind.HELD:
         seconds = rng.choice([2.0, 20.0, 80.0])
@@ -171,7 +176,9 @@ def _faults(rng: random.Random, kinds: Sequence[Kind], length: float) -> Step:
     if kind is Kind.STALE:
         verb = "list"
     elif kind is Kind.EXPIRED:
-        verb = rng.choice(("list", "watch"))
+        verb = rng.choice(("list", "watch", ""))
+    elif kind in (Kind.CUT, Kind.GARBLED) and rng.random() < 0.3:
+        verb = "watch"
     resource = rng.choice(_RESOURCES)
     fault = Fault(kind, verb, resource, rng.choice([1, 1, 1, 2, 5]), round(seconds * length / LENGTH, 2))
     return Step(_at(rng, length), "fault", (fault,))
