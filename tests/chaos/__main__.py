@@ -4,9 +4,11 @@
     python -m tests.chaos --minutes 30 --seed 5000
     python -m tests.chaos --seed 17 --histories 1
     python -m tests.chaos --cluster 1.36 --histories 60
+    python -m tests.chaos --break no-uid-precondition --histories 40
 
 Exit code 1: something was found. Each finding is printed with its seed; on the embedded cluster, where every run of a
-history is the same, also with the shortest story that shows it.
+history is the same, also with the shortest story that shows it. Of a controller that is broken on purpose (`--break`)
+something must be found: exit code 1 if nothing was.
 """
 
 import argparse
@@ -17,25 +19,26 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
 from tests.chaos import real
 from tests.chaos.embedded import failure_of, play
 from tests.chaos.etcd import KEEPING_THE_RECORD
+from tests.chaos.mutants import MUTANTS
 from tests.chaos.player import Outcome
 from tests.chaos.shrink import shrink
-from tests.chaos.story import make_story
+from tests.chaos.story import Story, make_story
 from tests.support.realcluster import ControlPlane, find_assets
 
 _AT_ONCE = 6
 """Histories that share a real control plane."""
 
 
-def _embedded(seed: int) -> Iterator[Outcome]:
+def _embedded(seed: int, meet: Callable[[Story], Outcome]) -> Iterator[Outcome]:
     for number in count(seed):
-        yield play(make_story(number))
+        yield meet(make_story(number))
 
 
 def _real(seed: int, assets: Path) -> Iterator[Outcome]:
@@ -55,10 +58,13 @@ def main() -> None:
     parser.add_argument("--histories", type=int, help="how many (default: 100, or as fit into --minutes)")
     parser.add_argument("--minutes", type=float, help="stop after so long")
     parser.add_argument("--cluster", default="embedded", help="embedded (the default), or a real control plane")
+    parser.add_argument("--break", choices=MUTANTS, dest="broken", help="have a controller in them that lacks this")
     parser.add_argument("--no-shrink", action="store_true", help="do not shorten what fails")
     options = parser.parse_args()
     logging.lastResort = None  # what a controller logs is looked at in its story, not here
-    outcomes = _embedded(options.seed)
+    outcomes = _embedded(options.seed, play if options.broken is None else MUTANTS[options.broken].play)
+    if options.broken is not None and options.cluster != "embedded":
+        parser.error("--break: only on the embedded cluster")
     if options.cluster != "embedded":
         assets = find_assets(options.cluster)
         if assets is None:
@@ -80,8 +86,11 @@ def main() -> None:
         recoveries.append((outcome.recovery, seed))
         if outcome.error is not None:
             failed.append(seed)
-            print(f"seed {seed}: {outcome.error}\n", flush=True)
-            if not options.no_shrink and options.cluster == "embedded":
+            said = str(outcome.error)
+            if options.broken is not None:
+                said = said.partition("\n")[0]
+            print(f"seed {seed}: {said}\n", flush=True)
+            if not options.no_shrink and options.cluster == "embedded" and options.broken is None:
                 short, runs = shrink(outcome.story, failure_of)
                 print(f"in short (found in {runs} runs):\n{short}\n{play(short).error}\n", flush=True)
         if played % 50 == 0:
@@ -92,7 +101,7 @@ def main() -> None:
     slowest = ", ".join(f"{seconds:.0f} s (seed {seed})" for seconds, seed in sorted(recoveries, reverse=True)[:5])
     print(f"longest recoveries: {slowest}; memory at most {peak:.0f} MiB")
     print(f"failed: {failed or 'none'}")
-    sys.exit(bool(failed))
+    sys.exit(bool(failed) is (options.broken is None))
 
 
 if __name__ == "__main__":

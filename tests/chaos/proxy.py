@@ -239,8 +239,8 @@ class FaultProxy:
     async def calm(self, *, mend_watches: bool = False) -> None:
         """Nothing is armed any more, and no watch is kept from anything; what is late is late no longer.
 
-        ``mend_watches``: what a watch left out is not left to the controller's patience (minutes for one that fell
-        silent, an hour for a lost event): silent ones break off, and those that lost something are too old to go on.
+        ``mend_watches``: what a watch left out is not left to the controller's patience (minutes for one that
+        fell silent or lost an event): silent ones break off, and those that lost something are too old to go on.
         """
         self._armed.clear()
         self._fatal = None

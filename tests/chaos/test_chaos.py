@@ -13,6 +13,7 @@ import pytest
 from tests.chaos import real
 from tests.chaos.embedded import failure_of, play
 from tests.chaos.etcd import KEEPING_THE_RECORD
+from tests.chaos.mutants import MUTANTS
 from tests.chaos.proxy import Fault, Kind
 from tests.chaos.shrink import shrink
 from tests.chaos.story import Step, Story, make_story
@@ -76,6 +77,15 @@ def test_a_controller_that_is_shown_the_past_at_its_start_does_not_act_on_it() -
     outcome = play(Story(0, tuple(steps)))
     assert outcome.error is None
     assert outcome.injected == {"failed": 3, "stale": 1, "delay": 1}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_controller_without_one_of_its_guards_is_caught(name: str) -> None:
+    mutant = MUTANTS[name]
+    assert play(mutant.story).error is None
+    error = mutant.play(mutant.story).error
+    assert error is not None, f"a controller that {mutant.what} does as well as a sound one"
+    assert mutant.found in str(error).partition("\n")[0]
 
 
 @pytest.mark.slow

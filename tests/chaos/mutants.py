@@ -1,0 +1,305 @@
+"""Controllers broken on purpose: each lacks one thing that a guarantee rests on, and has a story in which that shows.
+
+They show that the checks can fail. A mutant is a patch of the product that is there for the length of a ``with``; the
+product itself has no such switch.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from unittest.mock import patch
+
+import orjson
+
+from frameworkcontroller import app
+from frameworkcontroller.api.completion import POD_EXTERNAL_DELETED, CompletionStatus
+from frameworkcontroller.api.objects import PodRecord
+from frameworkcontroller.api.spec import RetryPolicy
+from frameworkcontroller.api.status import TaskStatus
+from frameworkcontroller.controller import executor
+from frameworkcontroller.controller.statuswriter import StatusWriter
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.machine import framework, task
+from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.model import Delete, Kind
+from frameworkcontroller.machine.policy import RetryDecision, decide_retry
+from frameworkcontroller.machine.tracker import TrackedRole, Tracker
+from tests.chaos.embedded import EmbeddedPlayer, play
+from tests.chaos.player import Outcome
+from tests.chaos.proxy import Fault
+from tests.chaos.proxy import Kind as Faults
+from tests.chaos.story import Step, Story
+from tests.support.frameworks import Json, role
+
+_PATIENCE_SEC: Final = 2000.0
+"""More than the ten minutes in which a lost event is made up for."""
+
+Patch = Callable[[], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """``what`` it lacks; the ``story`` in which that shows; ``found``: words of what is found then."""
+
+    what: str
+    broken: Patch
+    story: Story
+    found: str
+
+    def play(self, story: Story) -> Outcome:
+        """Have it meet the story."""
+        with self.broken(), patch.object(EmbeddedPlayer, "patience", _PATIENCE_SEC):
+            return play(story)
+
+
+# --- how they are broken --------------------------------------------------------------------------------------------
+
+
+def _without_test_of(path: str) -> Patch:
+    """Statuses are written whatever the Framework's ``path`` says by now."""
+
+    class Careless(KubeClient):
+        async def patch(self, *args: Any, **more: Any) -> bytes:
+            resource, name, body, *rest = args
+            guards = [item for item in orjson.loads(body) if item["path"] != path]
+            return await super().patch(resource, name, orjson.dumps(guards), *rest, **more)
+
+    return lambda: patch.object(app, "KubeClient", Careless)
+
+
+def _deleting_with(**forced: Any) -> Patch:
+    """All that is deleted is deleted with these arguments."""
+
+    class Careless(KubeClient):
+        async def delete(self, *args: Any, **more: Any) -> bytes:
+            return await super().delete(*args, **{**more, **forced})
+
+    return lambda: patch.object(app, "KubeClient", Careless)
+
+
+async def _confirm_nothing(*_: object) -> bool:
+    return True
+
+
+def _complete_while_the_pod_ends(ctx: Context, role: TrackedRole, item: TaskStatus, pod: PodRecord) -> None:
+    task.complete_attempt(ctx, role, item, CompletionStatus.of(POD_EXTERNAL_DELETED, pod.uid))
+
+
+def _delete_whoever_has_the_name(ctx: Context, role: TrackedRole, item: TaskStatus, pod: PodRecord | None) -> bool:
+    if pod is None or pod.uid == item.attempt.pod_uid:
+        return False
+    ctx.act(Delete(ctx.pod_target(role, item), pod.uid))
+    return True
+
+
+def _retry_once_more(policy: RetryPolicy, completion: CompletionStatus, used: int, delay: int) -> RetryDecision:
+    return decide_retry(policy, completion, used - 1, delay)
+
+
+def _no(*_: object) -> bool:
+    return False
+
+
+def _yes(*_: object) -> bool:
+    return True
+
+
+def _nothing(*_: object) -> Sequence[Any]:
+    return ()
+
+
+def _none(*_: object) -> None:
+    return None
+
+
+@contextmanager
+def _all_of(*patches: AbstractContextManager[object]) -> Iterator[None]:
+    if not patches:
+        yield
+        return
+    with patches[0], _all_of(*patches[1:]):
+        yield
+
+
+# --- the stories that show it ---------------------------------------------------------------------------------------
+
+
+def _create(*roles: Json, **spec: Any) -> Step:
+    return Step(0.0, "create", ("f0", list(roles), spec))
+
+
+def _role(number: int = 1, *, retry: Json | None = None, timeout: int | None = None, **simulate: str) -> Json:
+    more = {} if timeout is None else {"podGracefulDeletionTimeoutSec": timeout}
+    return role(
+        "a",
+        number,
+        simulate={key.replace("_", "-"): value for key, value in simulate.items()},
+        task={"retryPolicy": retry or {}, **more},
+    )
+
+
+def _fault(at: float, kind: Faults, verb: str, resource: str, **more: Any) -> Step:
+    return Step(at, "fault", (Fault(kind, verb, resource, **more),))
+
+
+def _story(*steps: Step) -> Story:
+    # Faults stop after the last step.
+    last = Step(max(step.at for step in steps) + 30.0, "annotate", ("f0",))
+    return Story(0, (*sorted(steps, key=lambda step: step.at), last))
+
+
+_FOREVER: Final[Json] = {"run_seconds": "forever"}
+_FAILS_ONCE: Final[Json] = {"retry": {"maxRetryCount": 1}, "run_seconds": "3, forever", "exit_code": "1"}
+
+MUTANTS: Final = {
+    # The answer to a deletion is lost, the cache lags, and before it is asked for again somebody else has the name.
+    "no-uid-precondition": Mutant(
+        "deletes whoever has the name",
+        _deleting_with(uid=None),
+        _story(
+            _create(_role(2, **_FOREVER)),
+            _fault(9.0, Faults.HELD, "", "pods", seconds=10.0),
+            _fault(9.0, Faults.LOST, "delete", "pods"),
+            Step(9.0, "take_name", (1, False, 30.0)),
+            Step(9.5, "rescale", ("f0", "a", 1)),
+        ),
+        "it is not ours",
+    ),
+    # A deletion that was given up is executed when the Task has its next Pod, under the same name.
+    "no-uid-precondition-and-late": Mutant(
+        "deletes whoever has the name, by then",
+        _deleting_with(uid=None),
+        _story(
+            _create(_role(**_FAILS_ONCE)),
+            _fault(2.0, Faults.LATE, "delete", "pods", seconds=20.0),
+        ),
+        "no status that was ever stored gives cause",
+    ),
+    # A write of the status that was given up comes when others have followed.
+    "no-version-test": Mutant(
+        "writes a status over whichever is stored",
+        _without_test_of("/metadata/resourceVersion"),
+        _story(
+            _create(_role(**_FAILS_ONCE)),
+            _fault(2.0, Faults.LATE, "patch", "frameworks", seconds=20.0),
+        ),
+        "went back",
+    ),
+    # The answer to a write is lost; it is found to have landed, and the user's edit since then is not in the cache yet.
+    "no-generation-test": Mutant(
+        "writes what it decided by an older spec",
+        _without_test_of("/metadata/generation"),
+        _story(
+            _create(_role(run_seconds="6")),
+            _fault(3.0, Faults.HELD, "", "frameworks", seconds=20.0),
+            _fault(3.0, Faults.LOST, "patch", "frameworks", times=4),
+            Step(3.0, "fail_pod", (0, 1)),
+            Step(3.1, "rescale", ("f0", "a", 3)),
+        ),
+        "was decided",
+    ),
+    "no-persist-before-act": Mutant(
+        "creates Pods for what is not persisted",
+        lambda: patch.object(Tracker, "is_settled", _yes),
+        _story(_create(_role(**_FAILS_ONCE))),
+        "creation of f0-a-0",
+    ),
+    # The Pod is there, and the controller that made it does not know.
+    "no-adoption": Mutant(
+        "forgets what it created when the answer is lost",
+        lambda: _all_of(patch.object(task, "_adopt", _no), patch.object(framework, "_adopt", _no)),
+        _story(_create(_role(**_FOREVER)), _fault(0.0, Faults.LOST, "create", "pods")),
+        "no status that was ever stored gives cause",
+    ),
+    "no-waiting-for-the-old-pod": Mutant(
+        "retries a Task while its old Pod still ends",
+        lambda: patch.object(task, "_with_deleting_pod", _complete_while_the_pod_ends),
+        _story(_create(_role(stop_seconds="2", **_FAILS_ONCE))),
+        "C2: ",
+    ),
+    # The list says that the Task's first Pod is still to be created; by now its second one runs.
+    "no-confirming-read": Mutant(
+        "acts at once on what its first list says",
+        lambda: patch.object(StatusWriter, "confirm", _confirm_nothing),
+        _story(
+            _fault(0.0, Faults.FAILED, "create", "pods", times=3),
+            _create(_role(retry={"maxRetryCount": 1}, run_seconds="1, forever", exit_code="1")),
+            Step(1.0, "kill_controller", (0.2,)),
+            _fault(20.0, Faults.STALE, "list", "frameworks"),
+            _fault(20.0, Faults.DELAY, "watch", "frameworks", seconds=10.0),
+            Step(21.0, "kill_controller", (1.0,)),
+            Step(40.0, "annotate", ("f0",)),
+        ),
+        "no status that was ever stored gives cause",
+    ),
+    # The list of Pods is from before the Pod was there.
+    "no-confirmed-absence": Mutant(
+        "takes a Pod for gone that its cache has never shown",
+        lambda: patch.object(Tracker, "has_seen", _yes),
+        _story(
+            Step(0.0, "kill_controller", (1.0,)),
+            _create(_role(**_FOREVER)),
+            _fault(20.0, Faults.STALE, "list", "pods"),
+            _fault(20.0, Faults.DELAY, "watch", "pods", seconds=10.0),
+            Step(21.0, "kill_controller", (1.0,)),
+        ),
+        "C2: ",
+    ),
+    "no-foreground-deletion": Mutant(
+        "deletes an attempt's ConfigMap without waiting for its Pods",
+        lambda: patch.dict(
+            executor._APIS, {Kind.CONFIGMAP: replace(executor._APIS[Kind.CONFIGMAP], propagation="Background")}
+        ),
+        _story(_create(_role(stop_seconds="5", **_FOREVER)), Step(9.0, "execute", ("f0", "Stop"))),
+        "C4: ",
+    ),
+    "no-grace": Mutant(
+        "deletes Pods by force at once",
+        _deleting_with(grace_period_seconds=0),
+        _story(_create(_role(stop_seconds="5", timeout=60, **_FAILS_ONCE))),
+        "by force",
+    ),
+    "no-respect-for-others": Mutant(
+        "deletes the Pod of somebody else that has its Task's name",
+        lambda: patch.object(task, "_delete_stray", _delete_whoever_has_the_name),
+        _story(
+            _create(_role(**_FAILS_ONCE)),
+            Step(2.0, "take_name", (0, True, 30.0)),
+            Step(2.0, "kill_controller", (5.0,)),
+            Step(2.5, "delete_pod", (0,)),
+        ),
+        "it is not ours",
+    ),
+    # A creation that was given up is executed when its Task is gone.
+    "no-search-for-strays": Mutant(
+        "lets Pods be that no Task has",
+        lambda: _all_of(patch.object(task, "unlisted", _nothing), patch.object(task, "delete_unlisted", _no)),
+        _story(
+            _create(_role(2, **_FOREVER)),
+            _fault(0.0, Faults.LATE, "create", "pods", times=2, seconds=30.0),
+            Step(0.5, "rescale", ("f0", "a", 0)),
+            Step(15.0, "rescale", ("f0", "a", 0)),
+        ),
+        "no Task of its has it",
+    ),
+    "no-second-list": Mutant(
+        "believes its watches for ever",
+        lambda: patch.object(app, "relist_sec", None),
+        _story(_create(_role(run_seconds="2")), _fault(0.5, Faults.SKIPPED, "", "pods", times=3)),
+        "f0: a[0] is AttemptRunning",
+    ),
+    "no-retry-limit": Mutant(
+        "retries once more than it was told",
+        lambda: _all_of(*(patch.object(module, "decide_retry", _retry_once_more) for module in (framework, task))),
+        _story(_create(_role(run_seconds="2", exit_code="1"))),
+        "retried: True, but",
+    ),
+    "no-completion-policy": Mutant(
+        "never completes an attempt by its Tasks",
+        lambda: patch.object(framework, "evaluate_completion", _none),
+        _story(_create(_role(run_seconds="2"))),
+        "all Tasks are completed",
+    ),
+}
+"""By name: what is missing."""
