@@ -21,7 +21,7 @@ from tests.support.frameworks import Json, role
 from tests.support.realcluster import ControlPlane, find_assets
 
 HISTORIES = int(os.environ.get("HISTORIES", "60"))
-REAL_HISTORIES = (2, 13, 14, 18, 28, 29)
+REAL_HISTORIES = (0, 13, 26, 29, 44, 88)
 _SHRINK_SEC = 60.0
 
 
@@ -88,6 +88,19 @@ def test_a_controller_without_one_of_its_guards_is_caught(name: str) -> None:
     assert mutant.found in str(error).partition("\n")[0]
 
 
+def _happenings(story: Story) -> set[str]:
+    return {step.args[0].kind.name if step.act == "fault" else step.act for step in story.steps}
+
+
+def test_all_that_can_happen_on_a_real_control_plane_does() -> None:
+    can, does = (
+        set().union(*(_happenings(make_story(seed, length=real.LENGTH, virtual=False)) for seed in seeds))
+        for seeds in (range(200), REAL_HISTORIES)
+    )
+    assert {kind.name for kind in Kind} <= can
+    assert can == does
+
+
 @pytest.mark.slow
 async def test_nothing_is_lost_on_a_real_control_plane(plane_name: str, tmp_path: Path) -> None:
     assets = find_assets(plane_name)
@@ -98,3 +111,5 @@ async def test_nothing_is_lost_on_a_real_control_plane(plane_name: str, tmp_path
     failed = [f"{outcome.story}\n{outcome.error}" for outcome in outcomes if outcome.error is not None]
     assert not failed, "\n\n".join(failed)
     assert all(outcome.writes > 0 for outcome in outcomes)
+    # Not that all of it was over before the controllers were at work.
+    assert sum(outcome.injected.total() for outcome in outcomes) > 20
