@@ -29,7 +29,7 @@ from tests.chaos.story import Story
 from tests.support.eventually import eventually
 from tests.support.realcluster import ControlPlane
 
-LENGTH: Final = 15.0
+LENGTH: Final = 20.0
 """Seconds in which a story takes its steps here."""
 
 _READY: Final = (
@@ -278,7 +278,7 @@ class RealPlayer(Player):
     a: ControllerProcess
     b: ControllerProcess
     mends_watches = True
-    patience = 120.0
+    patience = 75.0
     glance = 0.5
 
     def __init__(
