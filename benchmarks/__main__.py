@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import statistics
 import sys
 from pathlib import Path
@@ -81,6 +82,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="default: 3")
     parser.add_argument("--cluster", choices=VERSIONS, default="1.36", help="control plane (default: 1.36)")
     parser.add_argument("--profile", type=Path, metavar="FILE.svg", help="a flame graph by py-spy, which is on PATH")
+    parser.add_argument(
+        "--split-cores",
+        action="store_true",
+        help="give the control plane one half of the cores and all others the other one, as on machines of their own",
+    )
     parser.add_argument("--json", type=Path, help="write every round's figures to this file")
     parser.add_argument(
         "--set",
@@ -97,7 +103,12 @@ def main() -> None:
     assets = find_assets(options.cluster)
     if assets is None:
         parser.exit(2, f"no control plane {options.cluster} on this machine\n")
+    # What is started inherits them.
+    cores = sorted(os.sched_getaffinity(0))
+    middle = len(cores) // 2 if options.split_cores else len(cores)
+    os.sched_setaffinity(0, cores[:middle])
     with ControlPlane(assets) as plane:
+        os.sched_setaffinity(0, cores[middle:] or cores)
         uvloop.run(_measure(options, plane))
 
 

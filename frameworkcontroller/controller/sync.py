@@ -48,10 +48,8 @@ BY_FRAMEWORK: Final = "framework"
 _TICK_SEC: Final = 1.0
 """While actions are under way, what happens meanwhile is looked at so often."""
 
-_SHOW_FACTOR: Final = 10.0
-_SHOW_MAX_SEC: Final = 5.0
-"""Meanwhile the status is written only after this many times as long as a write takes: each takes from the API server
-what the actions need."""
+_SHOW_SEC: Final = 5.0
+"""And the status is written so often: each write takes from the API server what the actions need."""
 
 _EARLY_SEC: Final = 0.001
 """By so much timers may ring early: what is due by that is due."""
@@ -211,7 +209,7 @@ class Syncer:
         when none is under way: nothing is ever created for what the stored status says is over.
         """
         tracker = entry.tracker
-        show_at = self._clock() + self._show_sec(entry)
+        show_at = self._clock() + _SHOW_SEC
         while True:
             waits.append(self._take(framework, entry, await batch.news(_TICK_SEC)))
             if batch.done:
@@ -231,11 +229,7 @@ class Syncer:
                     continue
                 if not await self._writer.write(framework.key, entry):
                     batch.stop()
-                show_at = self._clock() + self._show_sec(entry)
-
-    @staticmethod
-    def _show_sec(entry: Entry) -> float:
-        return min(_SHOW_MAX_SEC, max(_TICK_SEC, _SHOW_FACTOR * entry.write_sec))
+                show_at = self._clock() + _SHOW_SEC
 
     def _take(self, framework: Framework, entry: Entry, outcomes: list[Outcome]) -> float | None:
         """Fold outcomes into the status as it is tracked now."""
