@@ -19,7 +19,7 @@ from tests.support.clusters import Cluster
 from tests.support.exposure import Exposure
 from tests.support.frameworks import Frameworks, Json, codes, policy, role, states, tasks
 
-TASKS = 200
+TASKS = 400
 
 
 @pytest.fixture
@@ -42,12 +42,12 @@ async def seen(cluster: Cluster, pods: SimulatedRuntime) -> AsyncIterator[Exposu
 
 @pytest.fixture(autouse=True)
 def slow_creations(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
-    """Each takes four seconds; with 50 at once, all of them take half a minute."""
+    """Each takes three seconds; with 50 at once, all of them take half a minute."""
     original = KubeClient.create
 
     async def create(client: KubeClient, resource: Any, *args: Any, **kwargs: Any) -> bytes:
         if resource is PODS and cluster.namespace in args:
-            await asyncio.sleep(4)
+            await asyncio.sleep(3)
         return await original(client, resource, *args, **kwargs)
 
     monkeypatch.setattr(KubeClient, "create", create)
