@@ -226,16 +226,19 @@ class Batch:
         """Whether nothing is under way, and nothing will be: ``news`` has told of everything."""
         return not (self._workers or self._creations or self._others)
 
-    def add(self, actions: Iterable[Action]) -> None:
-        """Carry these out, too, but for those about something that another one of the batch is about."""
+    def add(self, actions: Iterable[Action]) -> list[Action]:
+        """Carry these out, too. Returns those about something that another one of the batch is about: they are not."""
+        refused = []
         for action in actions:
             if action.target in self._known:
+                refused.append(action)
                 continue
             self._known.add(action.target)
             if isinstance(action, Create):
                 self._creations.append(action)
             else:
                 self._others.append(action)
+        return refused
 
     def stop(self) -> None:
         """Start no more; those are told as not attempted."""

@@ -89,6 +89,22 @@ async def test_what_ends_meanwhile_is_retried_meanwhile(frameworks: Frameworks, 
     await frameworks.until_running("f", TASKS)
 
 
+async def test_a_pod_that_ends_before_its_creation_is_answered_is_deleted(
+    monkeypatch: pytest.MonkeyPatch, frameworks: Frameworks
+) -> None:
+    original = KubeClient.create
+
+    async def answer_late(client: KubeClient, *args: Any, **kwargs: Any) -> bytes:
+        answer = await original(client, *args, **kwargs)
+        if b'"f-a-1"' in args[1]:
+            await asyncio.sleep(20)
+        return answer
+
+    monkeypatch.setattr(KubeClient, "create", answer_late)
+    await frameworks.create("f", role("a", 2, simulate={"run-seconds": 1}))
+    await frameworks.until_state("f", "Completed", within=40)
+
+
 async def test_none_is_created_for_an_attempt_that_is_over(
     frameworks: Frameworks, pods: SimulatedRuntime, seen: Exposure
 ) -> None:

@@ -241,7 +241,7 @@ async def test_what_is_under_way_is_not_done_twice(server: FaultyServer, executo
     async with executor.begin(SUBJECT, actions) as batch:
         first = await batch.news(1.5)
         assert [outcome.action for outcome in first] == actions[:1]
-        batch.add(actions)
+        assert batch.add(actions) == actions[1:]
         rest = await batch.news()
     # What was told of may be asked for again: whoever asks has heard of the first time.
     assert [outcome.action for outcome in rest] == [actions[1], actions[2], actions[0]]
