@@ -54,6 +54,8 @@ class Entry:
     """What happened since then: told once the status that shows it, if it shows in there, is accepted."""
     persist_first: bool = False
     """A write failed, or something was learnt that must not be lost: write before anything else is decided."""
+    rested: bool = False
+    """Whether the status that was written last showed no Task on its way: one such need not follow another at once."""
     unwritten_since: float | None = None
     """Since when (monotonic seconds) the status has had changes that could wait."""
     write_sec: float = 0.0

@@ -99,6 +99,9 @@ class StatusWriter:
             return 0.0
         if entry.unwritten_since is None:
             entry.unwritten_since = self._clock()
+        if urgency is Urgency.SOON and entry.tracker.is_at_rest and not entry.rested:
+            # The last of what was under way has come: there is nothing to gather this with.
+            return 0.0
         wait = 0.0
         if urgency is Urgency.LATER:
             wait = min(RIDE_MAX_SEC, max(RIDE_SEC, RIDE_FACTOR * entry.write_sec))
@@ -247,6 +250,7 @@ class StatusWriter:
         entry.digest = digest
         entry.unsure = b""
         entry.confirmed = True
+        entry.rested = entry.tracker.is_at_rest
         entry.unwritten_since = None
         entry.persist_first = False
         entry.guards_failed = 0

@@ -28,6 +28,7 @@ from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import KubeError
 from frameworkcontroller.kube.store import Store
 from frameworkcontroller.machine.model import (
+    Action,
     Create,
     Delete,
     Env,
@@ -222,7 +223,7 @@ class Syncer:
             entry.records.extend(step.records)
             waits.append(step.wake_after)
             # A stray needs to be confirmed first, which is for the next sync.
-            later = [action for action in step.actions if isinstance(action, Delete) and action.stray]
+            later: list[Action] = [action for action in step.actions if isinstance(action, Delete) and action.stray]
             refused = batch.add(action for action in step.actions if action not in later)
             # What becomes of a creation that is under way is heard of; anything else is asked for again until then.
             later += [action for action in refused if not isinstance(action, Create)]

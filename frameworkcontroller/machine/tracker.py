@@ -26,6 +26,8 @@ TaskKey = tuple[str, int]
 
 STATES: Final = tuple(State)
 _POSITION: Final = {state: position for position, state in enumerate(STATES)}
+_RUNNING: Final = _POSITION[State.RUNNING]
+_COMPLETED: Final = _POSITION[State.COMPLETED]
 
 CREATIONS: Final = "creations"
 HoldKey = TaskKey | Literal["creations"] | None
@@ -175,6 +177,11 @@ class Tracker:
     def is_busy(self) -> bool:
         """Whether another plan has something to do right away."""
         return self.again or bool(self.agenda) or bool(self.follow_ups)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no Task is on a way on which the next step is expected soon: all run, or are completed."""
+        return self.task_states[_RUNNING] + self.task_states[_COMPLETED] == sum(self.task_states)
 
     def is_settled(self, task: TaskStatus) -> bool:
         """Whether the Task is persisted as it stands, so that it can justify an action."""

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from dataclasses import replace
+from typing import Any
 
 import orjson
 import pytest
@@ -11,13 +12,15 @@ from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.app import Controller
 from frameworkcontroller.config import Config
 from frameworkcontroller.controller import ledger
-from frameworkcontroller.kube.client import MERGE_PATCH
+from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import FRAMEWORKS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.integration.test_guards import Send, StatusWrites, pod_uids
 from tests.support.clusters import Cluster
-from tests.support.frameworks import Frameworks, Json, condition, role
+from tests.support.eventually import eventually
+from tests.support.frameworks import Frameworks, Json, condition, role, states, tasks
+from tests.support.virtual_clock import VirtualClockLoop
 
 
 @pytest.fixture
@@ -157,3 +160,28 @@ async def test_a_spec_that_cannot_be_run_is_told_once_and_runs_when_it_can(
     after = await frameworks.until_running("f", 3)
     assert pod_uids(after)[:2] == pod_uids(before)
     assert condition(after, "Stalled")["status"] == "False"
+
+
+async def test_the_last_task_to_run_is_shown_at_once(
+    clock: VirtualClockLoop, frameworks: Frameworks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else is to be expected then that could be gathered with it."""
+    original = KubeClient.patch
+
+    async def patch(client: KubeClient, *args: Any, **kwargs: Any) -> bytes:
+        await asyncio.sleep(1 if kwargs.get("subresource") == "status" and args[0] is FRAMEWORKS else 0)
+        return await original(client, *args, **kwargs)
+
+    monkeypatch.setattr(KubeClient, "patch", patch)
+    slow = {"prepare-seconds": 4}
+    slower = {"prepare-seconds": 4.5}
+    await frameworks.create("f", role("a", 3, simulate=slow), role("b", 1, simulate=slower))
+
+    async def runs() -> None:
+        assert [pod["status"]["phase"] for pod in (await frameworks.pods()).values()] == ["Running"] * 4
+
+    await eventually(runs)
+    began = clock.time()
+    await frameworks.until("f", lambda status: states(status)[0] == tasks(status, "b")[0]["state"] == "AttemptRunning")
+    # The write that showed the others was under way for half a second more.
+    assert clock.time() - began < 0.5 + 1 + 0.2
