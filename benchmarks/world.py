@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -32,11 +33,13 @@ from benchmarks.usage import Usage
 from frameworkcontroller.api.codec import decompress_roles
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.kube.connection import connect
+from frameworkcontroller.kube.errors import ServerError
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import FRAMEWORKS, NAMESPACES, PODS
 from tests.support.realcluster import ControlPlane
 
 _START_UP_SEC: Final = 60.0
+_PROFILER_SEC: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +191,15 @@ class World:
 
     async def clear(self, namespace: str) -> None:
         """Remove everything from a namespace, and wait until it is gone."""
-        await self.client.delete_collection(FRAMEWORKS, namespace, propagation="Background")
-        await self.client.delete_collection(PODS, namespace, grace_period_seconds=0)
-        while orjson.loads(await self.client.list(PODS, namespace, limit=1, metadata_only=True))["items"]:
+        # An API server gives up on a deletion of thousands after 34 s, and goes on with it all the same.
+        with suppress(ServerError):
+            await self.client.delete_collection(FRAMEWORKS, namespace, propagation="Background")
+        while True:
+            with suppress(ServerError):
+                await self.client.delete_collection(PODS, namespace, grace_period_seconds=0)
+            if not orjson.loads(await self.client.list(PODS, namespace, limit=1, metadata_only=True))["items"]:
+                break
             await asyncio.sleep(0.1)
-            await self.client.delete_collection(PODS, namespace, grace_period_seconds=0)
         await self.client.delete(NAMESPACES, namespace)
         await self.node.call("forget", namespace=namespace)
 
@@ -221,14 +228,29 @@ class World:
             if self._profile is not None:
                 style = "flamegraph" if self._profile.suffix == ".svg" else "raw"
                 profiler = subprocess.Popen(  # noqa: ASYNC220 - see above
-                    ["py-spy", "record", "-r", "200", "-f", style, "-o", str(self._profile), "-p", str(process.pid)],
+                    [
+                        "py-spy",
+                        "record",
+                        "--nonblocking",
+                        "-r",
+                        "200",
+                        "-f",
+                        style,
+                        "-o",
+                        self._profile,
+                        "-p",
+                        str(process.pid),
+                    ],
                     stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
                 )
             yield running
         finally:
-            running.kill()
             if profiler is not None:
-                profiler.wait()
+                # Before its controller is gone: one that is killed while it is looked at has hung both.
+                profiler.send_signal(signal.SIGINT)
+                await asyncio.to_thread(profiler.wait, _PROFILER_SEC)
+            running.kill()
             if os.environ.get("BENCH_LOGS"):
                 shutil.copy(log_file, os.environ["BENCH_LOGS"])
 
