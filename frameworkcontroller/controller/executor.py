@@ -1,10 +1,9 @@
 """Carries out the machine's actions against the API server, and says what became of each.
 
-Actions of one sync run concurrently. Creations start with one in flight and gain four more with each that succeeds (1,
-5, 25, 50 a round trip later), so that a namespace that refuses is asked once and not a thousand times; at the first
-refusal no more are started, unless it is one that completes its Task. All syncs together keep a bounded number of
-requests in flight, those for their statuses included, in which Frameworks take turns: more only makes the API server
-slower (docs/performance.md).
+Actions of one sync run concurrently. Creations start with a single one, and only if that succeeds do the others follow,
+so that a namespace that refuses is asked once and not a thousand times; at the first refusal no more are started,
+unless it is one that completes its Task. All syncs together keep a bounded number of requests in flight, those for
+their statuses included, in which Frameworks take turns: more only makes the API server slower (docs/performance.md).
 """
 
 from __future__ import annotations
@@ -49,9 +48,6 @@ from frameworkcontroller.machine.model import (
 
 MAX_IN_FLIGHT: Final = 50
 """Requests in flight over all Frameworks: the most that still raised the rate when it was measured."""
-
-RAMP: Final = 4
-"""So many more creations are in flight for each that succeeds, up to the bound."""
 
 _FINAL_CODES: Final = frozenset({400, 403, 413, 422})
 """Refusals that may complete a Task: it is made sure that an earlier, lost request did not create the Pod after all."""
@@ -302,7 +298,7 @@ class Batch:
                 if isinstance(action, Create):
                     self._creating -= 1
                     if self._width < self._widest and not self._stopped:
-                        self._width = min(self._widest, self._width + RAMP)
+                        self._width = self._widest
                         self._spawn()
                 action = self._next()
         except Exception as error:  # noqa: BLE001 - it is raised where somebody waits for it

@@ -19,7 +19,7 @@ from tests.support.clusters import Cluster
 from tests.support.exposure import Exposure
 from tests.support.frameworks import Frameworks, Json, codes, policy, role, states, tasks
 
-TASKS = 400
+TASKS = 500
 
 
 @pytest.fixture
@@ -42,12 +42,12 @@ async def seen(cluster: Cluster, pods: SimulatedRuntime) -> AsyncIterator[Exposu
 
 @pytest.fixture(autouse=True)
 def slow_creations(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
-    """Each takes three seconds; with 50 at once, all of them take half a minute."""
+    """Each takes four seconds; with 50 at once, all of them take three quarters of a minute."""
     original = KubeClient.create
 
     async def create(client: KubeClient, resource: Any, *args: Any, **kwargs: Any) -> bytes:
         if resource is PODS and cluster.namespace in args:
-            await asyncio.sleep(3)
+            await asyncio.sleep(4)
         return await original(client, resource, *args, **kwargs)
 
     monkeypatch.setattr(KubeClient, "create", create)
@@ -63,6 +63,10 @@ def being_created(status: Json) -> bool:
     return 0 < len(recorded(status)) < TASKS
 
 
+def all_running(status: Json) -> bool:
+    return states(status) == ["AttemptRunning"] * TASKS
+
+
 def recorded(status: Json) -> list[str]:
     return [task["attemptStatus"]["podUID"] for task in tasks(status) if task["attemptStatus"].get("podUID")]
 
@@ -71,7 +75,7 @@ async def test_statuses_are_written_while_pods_are_created(frameworks: Framework
     await frameworks.create("f", role("a", TASKS))
     status = await frameworks.until("f", being_created)
     # They are created while it is written, too.
-    await frameworks.until_running("f", TASKS)
+    await frameworks.until("f", all_running, within=120)
     assert len(recorded(status)) < len(await frameworks.pods()) == TASKS
     assert all(len(uids) == 1 for uids in seen.pods.values())
 
@@ -86,7 +90,7 @@ async def test_what_ends_meanwhile_is_retried_meanwhile(frameworks: Frameworks, 
 
     status = await frameworks.until("f", retried)
     assert "AttemptCreationPending" in states(status)[1:]
-    await frameworks.until_running("f", TASKS)
+    await frameworks.until("f", all_running, within=120)
 
 
 async def test_a_pod_that_ends_before_its_creation_is_answered_is_deleted(
@@ -142,7 +146,7 @@ async def test_a_lost_answer_meanwhile_loses_nothing(
 
     writes.once(being_created, lose_the_answer)
     await frameworks.create("f", role("a", TASKS))
-    await frameworks.until_running("f", TASKS)
+    await frameworks.until("f", all_running, within=120)
     assert writes.done
     assert all(len(uids) == 1 for uids in seen.pods.values())
     assert "written by somebody else" not in caplog.text
@@ -158,7 +162,7 @@ async def test_a_change_of_metadata_meanwhile_loses_nothing(
 
     writes.once(being_created, change_it_first)
     await frameworks.create("f", role("a", TASKS))
-    await frameworks.until_running("f", TASKS)
+    await frameworks.until("f", all_running, within=120)
     assert writes.done
     assert all(len(uids) == 1 for uids in seen.pods.values())
 
