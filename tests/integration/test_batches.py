@@ -18,6 +18,7 @@ from tests.integration.test_guards import Send, StatusWrites
 from tests.support.clusters import Cluster
 from tests.support.exposure import Exposure
 from tests.support.frameworks import Frameworks, Json, codes, policy, role, states, tasks
+from tests.support.virtual_clock import VirtualClockLoop
 
 TASKS = 500
 
@@ -41,8 +42,8 @@ async def seen(cluster: Cluster, pods: SimulatedRuntime) -> AsyncIterator[Exposu
 
 
 @pytest.fixture(autouse=True)
-def slow_creations(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
-    """Each takes four seconds; with 50 at once, all of them take three quarters of a minute."""
+def slow_creations(clock: VirtualClockLoop, monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
+    """Each takes four seconds of virtual time; with 50 at once, all of them take three quarters of a minute."""
     original = KubeClient.create
 
     async def create(client: KubeClient, resource: Any, *args: Any, **kwargs: Any) -> bytes:
