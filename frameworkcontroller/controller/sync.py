@@ -41,6 +41,7 @@ from frameworkcontroller.machine.model import (
     Urgency,
 )
 from frameworkcontroller.machine.plan import fold, plan, reject
+from frameworkcontroller.machine.tracker import Tracker
 
 _log = logging.getLogger(__name__)
 
@@ -207,8 +208,8 @@ class Syncer:
     async def _carry_out(self, framework: Framework, entry: Entry, batch: Batch, waits: list[float | None]) -> None:
         """Wait for the actions, and meanwhile plan and persist what else happens.
 
-        Once something is decided on which the whole Framework waits, no more are started, and it is persisted only
-        when none is under way: nothing is ever created for what the stored status says is over.
+        Once something is decided on which the whole Framework waits, or its attempt is over, no more are started, and
+        that is persisted only when none is under way: nothing is ever created for what the stored status says is over.
         """
         tracker = entry.tracker
         show_at = self._clock() + _SHOW_SEC
@@ -216,7 +217,7 @@ class Syncer:
             waits.append(self._take(framework, entry, await batch.news(_TICK_SEC)))
             if batch.done:
                 return
-            if entry.tracker is not tracker or tracker.urgency is Urgency.NOW or self._is_interrupted(framework):
+            if entry.tracker is not tracker or _must_end(tracker) or self._is_interrupted(framework):
                 batch.stop()
                 continue
             step = plan(framework, tracker, self._observe(framework), self._env())
@@ -228,9 +229,9 @@ class Syncer:
             # What becomes of a creation that is under way is heard of; anything else is asked for again until then.
             later += [action for action in refused if not isinstance(action, Create)]
             self._take(framework, entry, [Outcome(action, NotAttempted()) for action in later])
-            if tracker.urgency not in (Urgency.NONE, Urgency.NOW) and self._clock() >= show_at:
-                if self._writer.due(entry) > self._clock():
-                    continue
+            if tracker.urgency is Urgency.NONE or _must_end(tracker) or self._clock() < show_at:
+                continue
+            if self._writer.due(entry) <= self._clock():
                 if not await self._writer.write(framework.key, entry):
                     batch.stop()
                 show_at = self._clock() + _SHOW_SEC
@@ -286,6 +287,11 @@ class Syncer:
 
     def _env(self) -> Env:
         return Env(self._wall(), self._rng, self._limits)
+
+
+def _must_end(tracker: Tracker) -> bool:
+    """Whether what is tracked may only be persisted once no action is under way."""
+    return tracker.urgency is Urgency.NOW or tracker.is_completing
 
 
 class _Pods:

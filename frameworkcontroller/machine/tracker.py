@@ -179,6 +179,11 @@ class Tracker:
         return self.again or bool(self.agenda) or bool(self.follow_ups)
 
     @property
+    def is_completing(self) -> bool:
+        """Whether the Framework's attempt is decided complete, persisted or not."""
+        return self.status is not None and self.status.attempt.completion_status is not None
+
+    @property
     def is_at_rest(self) -> bool:
         """Whether no Task is on a way on which the next step is expected soon: all run, or are completed."""
         return self.task_states[_RUNNING] + self.task_states[_COMPLETED] == sum(self.task_states)

@@ -12,7 +12,7 @@ from frameworkcontroller.app import Controller
 from frameworkcontroller.config import Config
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import TransportError
-from frameworkcontroller.kube.resources import FRAMEWORKS, PODS
+from frameworkcontroller.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.integration.test_guards import Send, StatusWrites
 from tests.support.clusters import Cluster
@@ -118,6 +118,14 @@ async def test_none_is_created_for_an_attempt_that_is_over(
     pods.fail(f"{frameworks.namespace}/f-a-0")
     status = await frameworks.until_state("f", "Completed")
     assert len(seen.pods) == len(recorded(status)) < TASKS
+
+
+async def test_none_is_created_once_others_deleted_the_configmap(frameworks: Frameworks, seen: Exposure) -> None:
+    await frameworks.create("f", role("a", TASKS))
+    await frameworks.until("f", being_created)
+    await frameworks.client.delete(CONFIGMAPS, "f-attempt", frameworks.namespace, propagation="Background")
+    await frameworks.until_state("f", "Completed", within=30)
+    assert len(seen.pods) < TASKS / 2
 
 
 async def test_stop_ends_them(frameworks: Frameworks, seen: Exposure) -> None:
