@@ -177,15 +177,20 @@ def _take_configmap(ctx: Context, outcome: Outcome) -> None:
             if not isinstance(result, Accepted | Gone):
                 _hold(ctx, None, target, result, "delete")
                 return
-            if uid != ctx.attempt.configmap_uid:
-                _look_later(ctx, None)
-                return
-            tracker.release(None)
-            tracker.again = True
-            if state is State.DELETION_PENDING:
+            if uid == ctx.attempt.configmap_uid and state is State.DELETION_PENDING:
+                tracker.release(None)
                 tracker.move_framework(State.DELETION_REQUESTED, ctx.env.second, Urgency.LATER)
-            elif state is State.CREATION_REQUESTED and confirm and isinstance(result, Gone):
+            elif (
+                uid == ctx.attempt.configmap_uid
+                and state is State.CREATION_REQUESTED
+                and confirm
+                and isinstance(result, Gone)
+            ):
+                tracker.release(None)
                 framework_machine.configmap_never_seen(ctx)
+            else:
+                # One that nothing waits for any more, be it this attempt's: a cache that is behind still shows it.
+                _look_later(ctx, None)
         case Cleanup():
             if not isinstance(result, Gone):
                 _hold(ctx, None, target, result, "clean up")

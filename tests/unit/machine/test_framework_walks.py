@@ -361,6 +361,29 @@ def test_a_configmap_that_is_gone_was_deleted_by_others(runs: bool) -> None:
     assert bench.states() == ["Completed"]
 
 
+def test_a_configmap_that_only_a_stale_cache_shows_is_not_deleted_in_a_circle() -> None:
+    bench = running()
+    shown = bench.configmap
+    bench.edit(executionType="Stop")
+    bench.plan()
+    bench.fold(bench.only(bench.plan()), Accepted())
+    bench.hide("f-attempt")
+    bench.settle()
+    assert state(bench) is State.COMPLETED
+    bench.restart()
+    bench.configmap = shown
+    action = bench.only(bench.plan())
+    assert isinstance(action, Delete)
+    assert action.stray
+    bench.fold(action, Gone())
+    again = bench.plan()
+    assert not again.actions
+    assert not bench.tracker.is_busy
+    assert again.wake_after is not None
+    assert again.wake_after > 0.3
+    assert bench.only(bench.wait(60)) == action
+
+
 def test_a_completion_that_was_decided_stays_when_the_configmap_goes() -> None:
     bench = running()
     bench.edit(executionType="Stop")
