@@ -33,6 +33,9 @@ from tests.support.virtual_clock import run, wall
 
 _PRODUCT: Final = "frameworkcontroller"
 
+_BUSIEST: Final = 200
+"""Requests in a second of virtual time that no story needs: some fifty are the most that one has been seen to."""
+
 
 def play(story: Story) -> Outcome:
     """Play it on a cluster and a loop of its own. What was found wrong is the outcome's ``error``."""
@@ -77,6 +80,9 @@ async def _play(story: Story) -> Outcome:
         except AssertionError as error:
             # What does not come to its end mostly does so because of what was done wrong long before.
             outcome.error = error
+        busiest = max(replica.proxy.busiest for replica in (player.a, player.b))
+        if outcome.error is None and busiest > _BUSIEST:
+            outcome.error = Unfinished(f"a controller has sent {busiest} requests in a second: it is in a circle")
     await player.server.stop()
     outcome.writes = len(player.writes)
     outcome.injected = player.injected

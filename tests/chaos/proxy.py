@@ -124,6 +124,9 @@ class FaultProxy:
     ) -> None:
         """``upstream``: ``http[s]://host:port``, with ``tls`` if it is https. ``wall``: seconds since the epoch."""
         self.deletions: list[Deletion] = []
+        self.busiest = 0
+        """The most requests that came in a second."""
+        self._second = (0, 0)
         self._upstream = upstream
         self._tls = tls
         self._wall = wall
@@ -259,6 +262,7 @@ class FaultProxy:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         verb, resource = _what(request)
+        self._note_moment()
         body = await request.content.read()
         try:
             if request.method == "DELETE":
@@ -271,6 +275,12 @@ class FaultProxy:
             if request.transport is not None:
                 request.transport.abort()
             raise ConnectionResetError from None
+
+    def _note_moment(self) -> None:
+        now = int(asyncio.get_running_loop().time())
+        second, number = self._second
+        self._second = (now, number + 1 if now == second else 1)
+        self.busiest = max(self.busiest, self._second[1])
 
     async def _meet(
         self, request: web.BaseRequest, body: bytes, verb: str, resource: str, fault: Fault | None
