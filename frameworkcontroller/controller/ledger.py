@@ -41,7 +41,7 @@ class Entry:
     tracker: Tracker
     resource_version: str
     digest: bytes
-    unsure: bytes = b""
+    unsure: bytes | None = None
     """Digest of the status that was sent last, if its answer was lost: it may be the one that is stored."""
     confirmed: bool = False
     """Whether the API server itself has shown that this is what it holds, and not only the cache."""

@@ -248,7 +248,7 @@ class StatusWriter:
     def _accepted(self, key: str, entry: Entry, resource_version: str, digest: bytes) -> None:
         before, entry.resource_version = entry.resource_version, resource_version
         entry.digest = digest
-        entry.unsure = b""
+        entry.unsure = None
         entry.confirmed = True
         entry.rested = entry.tracker.is_at_rest
         entry.unwritten_since = None
@@ -304,7 +304,7 @@ class StatusWriter:
             entry.resource_version = live.resource_version
             entry.digest = stored.digest
             return False
-        if stored.digest != entry.digest:
+        if stored.digest not in (entry.digest, entry.unsure):
             _log.warning("[%s]: its status was written by somebody else: going on from theirs", key)
         self._take_over(entry, live, stored)
         return False
@@ -316,7 +316,7 @@ class StatusWriter:
         entry.tracker = stored.tracker
         entry.resource_version = live.resource_version
         entry.digest = stored.digest
-        entry.unsure = b""
+        entry.unsure = None
         entry.confirmed = True
         entry.records.clear()
         # Even an older generation: the API server may have been restored from a backup.

@@ -12,7 +12,7 @@ from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.app import Controller
 from frameworkcontroller.config import Config
 from frameworkcontroller.controller import ledger
-from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
+from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import FRAMEWORKS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
@@ -160,6 +160,24 @@ async def test_a_spec_that_cannot_be_run_is_told_once_and_runs_when_it_can(
     after = await frameworks.until_running("f", 3)
     assert pod_uids(after)[:2] == pod_uids(before)
     assert condition(after, "Stalled")["status"] == "False"
+
+
+async def test_a_status_that_somebody_removed_is_not_taken_for_one_s_own(
+    frameworks: Frameworks, writes: StatusWrites, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def remove_it_first(send: Send) -> bytes:
+        body = orjson.dumps([{"op": "remove", "path": "/status"}])
+        path = FRAMEWORKS.path(frameworks.namespace, "f", "status")
+        await frameworks.client.raw("PATCH", path, body=body, headers={"Content-Type": JSON_PATCH})
+        return await send()
+
+    await frameworks.create("f", role("a", 2))
+    await frameworks.until_running("f", 2)
+    writes.once(lambda _: True, remove_it_first)
+    await frameworks.set("f", taskRoles__0__taskNumber=3)
+    await frameworks.until_running("f", 3)
+    assert writes.done
+    assert "its status was written by somebody else: going on from theirs" in caplog.text
 
 
 async def test_the_last_task_to_run_is_shown_at_once(
