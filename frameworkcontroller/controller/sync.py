@@ -156,11 +156,12 @@ class Syncer:
                     if tracker.is_busy and entry.spec_error is None
                     else min(early, early if wake_after is None else wake_after)
                 )
-            caught_up = False
+            # What was left over is the next sync's; only what comes while this write waits can go with it.
+            caught_up, left_over = False, tracker.is_busy
 
             def catch_up() -> None:
                 nonlocal caught_up
-                caught_up = self._catch_up(record, entry)
+                caught_up = not left_over and self._catch_up(record, entry)
 
             if not await self._writer.write(key, entry, catch_up) or caught_up:
                 return 0.0
@@ -188,7 +189,7 @@ class Syncer:
         if not step.actions:
             return step.wake_after
         # What no status records may be recorded by one that another controller has just written.
-        strays = any(isinstance(action, Delete) and action.stray for action in step.actions)
+        strays = any(map(_is_stray, step.actions))
         if (strays or not entry.confirmed) and not await self._writer.confirm(record.key, entry):
             return 0.0
         waits = [step.wake_after]
@@ -224,8 +225,8 @@ class Syncer:
             entry.records.extend(step.records)
             waits.append(step.wake_after)
             # A stray needs to be confirmed first, which is for the next sync.
-            later: list[Action] = [action for action in step.actions if isinstance(action, Delete) and action.stray]
-            refused = batch.add(action for action in step.actions if action not in later)
+            later: list[Action] = [action for action in step.actions if _is_stray(action)]
+            refused = batch.add(action for action in step.actions if not _is_stray(action))
             # What becomes of a creation that is under way is heard of; anything else is asked for again until then.
             later += [action for action in refused if not isinstance(action, Create)]
             self._take(framework, entry, [Outcome(action, NotAttempted()) for action in later])
@@ -292,6 +293,10 @@ class Syncer:
 def _must_end(tracker: Tracker) -> bool:
     """Whether what is tracked may only be persisted once no action is under way."""
     return tracker.urgency is Urgency.NOW or tracker.is_completing
+
+
+def _is_stray(action: Action) -> bool:
+    return isinstance(action, Delete) and action.stray
 
 
 class _Pods:

@@ -177,15 +177,11 @@ def _take_configmap(ctx: Context, outcome: Outcome) -> None:
             if not isinstance(result, Accepted | Gone):
                 _hold(ctx, None, target, result, "delete")
                 return
-            if uid == ctx.attempt.configmap_uid and state is State.DELETION_PENDING:
+            ours = uid == ctx.attempt.configmap_uid
+            if ours and state is State.DELETION_PENDING:
                 tracker.release(None)
                 tracker.move_framework(State.DELETION_REQUESTED, ctx.env.second, Urgency.LATER)
-            elif (
-                uid == ctx.attempt.configmap_uid
-                and state is State.CREATION_REQUESTED
-                and confirm
-                and isinstance(result, Gone)
-            ):
+            elif ours and state is State.CREATION_REQUESTED and confirm and isinstance(result, Gone):
                 tracker.release(None)
                 framework_machine.configmap_never_seen(ctx)
             else:

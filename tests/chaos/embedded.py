@@ -159,7 +159,7 @@ class EmbeddedPlayer(Player):
     a: _Replica
     b: _Replica
     mends_watches = False
-    # An event that a watch lost is made up for within an hour or so.
+    # An event that a watch lost is made up for within ten minutes; retries and timeouts may follow.
     patience = 20_000.0
     glance = 5.0
 
