@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +34,18 @@ _EMBEDDED: Final = "embedded"
 _CLUSTERS: Final = (_EMBEDDED, *VERSIONS, ASSETS)
 _CHOSEN = pytest.StashKey[list[str]]()
 _MISSING = pytest.StashKey[list[str]]()
+
+
+def _heed_signals() -> None:
+    """What tests start must heed signals that whoever started the tests had ignored: SIGHUP by nohup, SIGINT by a
+    shell's ``&``. That one is ignored is inherited, and the product respects it; a handler is not inherited.
+    """
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+
+
+_heed_signals()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -171,18 +171,8 @@ def running(*arguments: str, folder: Path, until: str) -> Iterator[subprocess.Po
             process.kill()
 
 
-@pytest.fixture
-def heeded_signals() -> Iterator[None]:
-    """Who runs the tests under nohup has their children ignore SIGHUP, and rightly the controller goes on then."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_signal_ends_it_in_good_order_even_while_it_waits_for_its_api_server(
-    tmp_path: Path, number: int, heeded_signals: None
-) -> None:
+def test_signal_ends_it_in_good_order_even_while_it_waits_for_its_api_server(tmp_path: Path, number: int) -> None:
     (tmp_path / "frameworkcontroller.yaml").write_text("kubeApiServerAddress: http://127.0.0.1:1\n")
     with running(*PYTHON, folder=tmp_path, until="trying again") as process:
         process.send_signal(number)
