@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -272,7 +273,10 @@ class Prometheus:
             aiohttp.ClientSession() as session,
             session.get(f"{self.url}/api/v1/{path}?{urlencode(query)}") as answer,
         ):
-            body = json.loads(await answer.text())
+            text = await answer.text()
+            # While it starts it says 503, and that in plain words.
+            assert answer.status == HTTPStatus.OK, text
+            body = json.loads(text)
             assert body["status"] == "success", body
             return body["data"]
 
