@@ -24,12 +24,15 @@ def main() -> None:
     parser.add_argument("picture", type=Path)
     options = parser.parse_args()
     with options.samples.open(newline="") as file:
-        rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
-    minutes = [row["seconds"] / 60 for row in rows]
+        rows = list(csv.DictReader(file))
+    minutes = [float(row["seconds"]) / 60 for row in rows]
+    full = next((minute for minute, row in zip(minutes, rows, strict=True) if row["full"] == "True"), None)
     figure = Figure(figsize=(9, 9), layout="constrained")
     for axes, (title, curves) in zip(figure.subplots(len(_PANELS), sharex=True), _PANELS, strict=True):
         for name, label in curves.items():
-            axes.plot(minutes, [row[name] for row in rows], label=label, linewidth=1)
+            axes.plot(minutes, [float(row[name]) for row in rows], label=label, linewidth=1)
+        if full is not None:
+            axes.axvline(full, color="gray", linestyle=":", linewidth=1, label="memory of Events is full")
         axes.set_title(title, loc="left", fontsize=10)
         axes.set_ylim(0, axes.get_ylim()[1] * 1.1)
         axes.grid(alpha=0.3)

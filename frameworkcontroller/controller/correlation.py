@@ -122,9 +122,15 @@ class Correlator:
     def __init__(self, new_name: Callable[[Subject], str], *, most: int = MAX_KNOWN) -> None:
         """``new_name``: a name for a new Event about that object."""
         self._new_name = new_name
+        self._most = most
         self._told: Recent[tuple[Subject, str, bool, str], Telling] = Recent(most)
         self._similar: Recent[tuple[Subject, str, bool], _Similar] = Recent(most)
         self._rations: Recent[Subject, _Ration] = Recent(most)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it remembers as much as it ever will."""
+        return all(len(memory) == self._most for memory in (self._told, self._similar, self._rations))
 
     def correlate(self, draft: Draft, now: float) -> Telling | None:
         """The Event that tells it, to be created or (if it is not ``fresh``) to be changed; None: there were too many.

@@ -141,6 +141,11 @@ class EventRecorder:
         self._muted: Recent[str, float] = Recent(MAX_KNOWN)
         self._silent: Recent[str, bool] = Recent(MAX_KNOWN)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it remembers as many Events, and objects of Events, as it ever will (`MAX_KNOWN`)."""
+        return self._correlator.is_full
+
     # --- what is to be told ---
 
     def tell(self, namespace: str, name: str, uid: str, records: Iterable[Record]) -> None:

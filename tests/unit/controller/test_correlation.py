@@ -118,6 +118,7 @@ def test_a_clock_that_goes_back_gives_nothing_away_and_keeps_nobody_silent() -> 
 def test_what_is_remembered_is_bounded() -> None:
     desk = Desk(most=10)
     for number in range(100):
+        assert desk.correlator.is_full == (number >= 10)
         desk.told(subject=Subject("ns", f"f{number}", "uid"))
     assert desk.told(subject=Subject("ns", "f99", "uid")).count == 2
     assert desk.told(subject=Subject("ns", "f0", "uid")).count == 1
