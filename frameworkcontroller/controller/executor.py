@@ -77,10 +77,18 @@ class Executor:
         self.slots = Slots(max_in_flight)
 
     def begin(
-        self, framework: Framework, actions: Iterable[Action], *, interrupted: Callable[[], bool] = lambda: False
+        self,
+        framework: Framework,
+        actions: Iterable[Action],
+        *,
+        interrupted: Callable[[], bool] = lambda: False,
+        wanted: Callable[[Create], bool] = lambda _: True,
     ) -> Batch:
-        """Carry out these actions. Once ``interrupted``, no more are started; those are told as not attempted."""
-        return Batch(partial(self._carry_out, framework), actions, interrupted, self._max_in_flight)
+        """Carry out these actions. Once ``interrupted``, no more are started; those are told as not attempted.
+
+        So are creations that are not ``wanted`` any more when it is their turn.
+        """
+        return Batch(partial(self._carry_out, framework), actions, interrupted, wanted, self._max_in_flight)
 
     async def _carry_out(self, framework: Framework, action: Action) -> Outcome:
         async with self.slots.taken(framework.key):
@@ -189,10 +197,12 @@ class Batch:
         carry_out: Callable[[Action], Awaitable[Outcome]],
         actions: Iterable[Action],
         interrupted: Callable[[], bool],
+        wanted: Callable[[Create], bool],
         widest: int,
     ) -> None:
         self._carry_out = carry_out
         self._interrupted = interrupted
+        self._wanted = wanted
         self._widest = widest
         self._creations: deque[Create] = deque()
         self._others: deque[Action] = deque()
@@ -220,21 +230,20 @@ class Batch:
     @property
     def done(self) -> bool:
         """Whether nothing is under way, and nothing will be: ``news`` has told of everything."""
-        return not (self._workers or self._creations or self._others)
+        return not (self._workers or self._creations or self._others or self._outcomes or self._error)
 
-    def add(self, actions: Iterable[Action]) -> list[Action]:
-        """Carry these out, too. Returns those about something that another one of the batch is about: they are not."""
-        refused = []
+    def __contains__(self, target: Target) -> bool:
+        """Whether an action is about that one of which ``news`` has not told yet."""
+        return target in self._known
+
+    def add(self, actions: Iterable[Action]) -> None:
+        """Carry these out, too. Each must be about something that no other one of the batch is about."""
         for action in actions:
-            if action.target in self._known:
-                refused.append(action)
-                continue
             self._known.add(action.target)
             if isinstance(action, Create):
                 self._creations.append(action)
             else:
                 self._others.append(action)
-        return refused
 
     def stop(self) -> None:
         """Start no more; those are told as not attempted."""
@@ -270,10 +279,13 @@ class Batch:
         if self._others:
             self._under_way += 1
             return self._others.popleft()
-        if self._creations and self._creating < self._width:
-            self._under_way += 1
-            self._creating += 1
-            return self._creations.popleft()
+        while self._creations and self._creating < self._width:
+            creation = self._creations.popleft()
+            if self._wanted(creation):
+                self._under_way += 1
+                self._creating += 1
+                return creation
+            self._outcomes.append(Outcome(creation, NotAttempted()))
         return None
 
     def _spawn(self) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from frameworkcontroller.api import names
@@ -32,6 +32,7 @@ from frameworkcontroller.machine.model import (
     Create,
     Delete,
     Env,
+    Kind,
     Limits,
     NotAttempted,
     Observed,
@@ -144,7 +145,7 @@ class Syncer:
             framework = entry.read(record)
         tracker = entry.tracker
         env = self._env()
-        wake_after = await self._step(record, entry, framework, env)
+        wake_after = await self._step(entry, framework, env)
         if entry.tracker is not tracker:
             return 0.0
         if tracker.urgency is not Urgency.NONE:
@@ -173,7 +174,7 @@ class Syncer:
         self._shrink(entry)
         return wake_after
 
-    async def _step(self, record: FrameworkRecord, entry: Entry, framework: Framework, env: Env) -> float | None:
+    async def _step(self, entry: Entry, framework: Framework, env: Env) -> float | None:
         """Plan, act and fold, until something is to be persisted or waited for."""
         tracker = entry.tracker
         observed = self._observe(framework)
@@ -188,23 +189,39 @@ class Syncer:
                 break
         if not step.actions:
             return step.wake_after
-        # What no status records may be recorded by one that another controller has just written.
-        strays = any(map(_is_stray, step.actions))
-        if (strays or not entry.confirmed) and not await self._writer.confirm(record.key, entry):
+        if not await self._is_justified(framework, entry, step.actions):
             return 0.0
         waits = [step.wake_after]
         async with self._executor.begin(
-            framework, step.actions, interrupted=lambda: self._is_interrupted(framework)
+            framework,
+            step.actions,
+            interrupted=lambda: self._is_interrupted(framework),
+            wanted=lambda creation: _is_wanted(entry, creation),
         ) as batch:
             try:
                 await self._carry_out(framework, entry, batch, waits)
             except (KubeError, Retry):
-                # The status could not be written. What becomes of the actions must be known all the same.
+                # The status could not be written, or read. What becomes of the actions must be known all the same.
                 batch.stop()
                 while not batch.done:
                     self._take(framework, entry, await batch.news())
                 raise
         return min((wait for wait in waits if wait is not None), default=None)
+
+    async def _is_justified(self, framework: Framework, entry: Entry, actions: list[Action]) -> bool:
+        """Whether the API server has shown that the actions rest on what it holds; if not, the entry is up to date now.
+
+        Raises:
+            KubeError, Retry: there is no knowing. The actions are left for later.
+        """
+        # What no status records may be recorded by one that another controller has just written.
+        if entry.confirmed and not any(map(_is_stray, actions)):
+            return True
+        try:
+            return await self._writer.confirm(framework.key, entry)
+        except (KubeError, Retry):
+            self._leave(framework, entry, actions)
+            raise
 
     async def _carry_out(self, framework: Framework, entry: Entry, batch: Batch, waits: list[float | None]) -> None:
         """Wait for the actions, and meanwhile plan and persist what else happens.
@@ -214,25 +231,29 @@ class Syncer:
         """
         tracker = entry.tracker
         show_at = self._clock() + _SHOW_SEC
+
+        def must_end() -> bool:
+            return entry.tracker is not tracker or _must_end(tracker) or self._is_interrupted(framework)
+
         while True:
             waits.append(self._take(framework, entry, await batch.news(_TICK_SEC)))
             if batch.done:
                 return
-            if entry.tracker is not tracker or _must_end(tracker) or self._is_interrupted(framework):
+            if not must_end():
+                step = plan(framework, tracker, self._observe(framework), self._env())
+                entry.records.extend(step.records)
+                waits.append(step.wake_after)
+                known = [action for action in step.actions if action.target in batch]
+                # What becomes of a creation is heard of; anything else is asked for again until then.
+                self._leave(framework, entry, (action for action in known if not isinstance(action, Create)))
+                fresh = [action for action in step.actions if action.target not in batch]
+                if await self._is_justified(framework, entry, fresh):
+                    batch.add(fresh)
+            if must_end():
                 batch.stop()
-                continue
-            step = plan(framework, tracker, self._observe(framework), self._env())
-            entry.records.extend(step.records)
-            waits.append(step.wake_after)
-            # A stray needs to be confirmed first, which is for the next sync.
-            later: list[Action] = [action for action in step.actions if _is_stray(action)]
-            refused = batch.add(action for action in step.actions if not _is_stray(action))
-            # What becomes of a creation that is under way is heard of; anything else is asked for again until then.
-            later += [action for action in refused if not isinstance(action, Create)]
-            self._take(framework, entry, [Outcome(action, NotAttempted()) for action in later])
-            if tracker.urgency is Urgency.NONE or _must_end(tracker) or self._clock() < show_at:
-                continue
-            if self._writer.due(entry) <= self._clock():
+            elif tracker.urgency is not Urgency.NONE and self._clock() >= show_at:
+                if self._writer.due(entry) > self._clock():
+                    continue
                 if not await self._writer.write(framework.key, entry):
                     batch.stop()
                 show_at = self._clock() + _SHOW_SEC
@@ -243,6 +264,10 @@ class Syncer:
         folded = fold(framework, entry.tracker, outcomes, self._env())
         entry.records.extend(folded.records)
         return folded.wake_after
+
+    def _leave(self, framework: Framework, entry: Entry, actions: Iterable[Action]) -> None:
+        """Have these actions asked for again: they are not carried out now."""
+        self._take(framework, entry, [Outcome(action, NotAttempted()) for action in actions])
 
     def _catch_up(self, record: FrameworkRecord, entry: Entry) -> bool:
         """Plan once more what came to pass while the write of the status waited for its turn; whether anything did.
@@ -258,7 +283,7 @@ class Syncer:
             return True
         step = plan(framework, tracker, self._observe(framework), self._env())
         entry.records.extend(step.records)
-        self._take(framework, entry, [Outcome(action, NotAttempted()) for action in step.actions])
+        self._leave(framework, entry, step.actions)
         return True
 
     def _observe(self, framework: Framework) -> Observed:
@@ -293,6 +318,11 @@ class Syncer:
 def _must_end(tracker: Tracker) -> bool:
     """Whether what is tracked may only be persisted once no action is under way."""
     return tracker.urgency is Urgency.NOW or tracker.is_completing
+
+
+def _is_wanted(entry: Entry, creation: Create) -> bool:
+    """Whether it is still to be created: one that was given up may have been executed late, and be over by now."""
+    return creation.target.kind is not Kind.POD or entry.tracker.awaits_pod(creation.target)
 
 
 def _is_stray(action: Action) -> bool:

@@ -18,7 +18,7 @@ from typing import Final, Literal
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskCounts, TaskRoleStatus, TaskStatus
 from frameworkcontroller.machine.manifests import PodTemplate
-from frameworkcontroller.machine.model import Action, Env, Level, Tally, Urgency, known
+from frameworkcontroller.machine.model import Action, Env, Level, Tally, Target, Urgency, known
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.states import check_edge
 
@@ -162,6 +162,15 @@ class Tracker:
         if role is None or not 0 <= key[1] < len(role.status.tasks):
             return None
         return role, role.status.tasks[key[1]]
+
+    def awaits_pod(self, target: Target) -> bool:
+        """Whether the Pod that the target names is still to be created."""
+        found = self.task((target.role, target.index))
+        if found is None:
+            return False
+        task = found[1]
+        is_it = task.instance_uid == target.instance and task.attempt.id == target.attempt_id
+        return is_it and task.state is State.CREATION_PENDING
 
     @property
     def is_clean(self) -> bool:

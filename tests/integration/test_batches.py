@@ -161,6 +161,61 @@ async def test_a_lost_answer_meanwhile_loses_nothing(
     assert "written by somebody else" not in caplog.text
 
 
+async def test_what_became_of_actions_while_a_write_was_lost_is_not(
+    monkeypatch: pytest.MonkeyPatch, frameworks: Frameworks, writes: StatusWrites, seen: Exposure
+) -> None:
+    """Whatever was under way has ended by the time that the write has failed."""
+    failed = False
+    original = KubeClient.create
+
+    async def fail_the_last(client: KubeClient, *args: Any, **kwargs: Any) -> bytes:
+        nonlocal failed
+        if b'"f-a-499"' in args[1] and not failed:
+            failed = True
+            raise TransportError("the connection broke")
+        return await original(client, *args, **kwargs)
+
+    async def lose_it(_: Send) -> bytes:
+        await asyncio.sleep(60)
+        raise TransportError("no answer")
+
+    monkeypatch.setattr(KubeClient, "create", fail_the_last)
+    writes.once(being_created, lose_it)
+    await frameworks.create("f", role("a", TASKS))
+    await frameworks.until("f", all_running, within=120)
+    assert writes.done
+    assert failed
+
+
+async def test_a_pod_that_came_and_went_while_its_creation_waited_is_not_created_again(
+    monkeypatch: pytest.MonkeyPatch, frameworks: Frameworks, seen: Exposure
+) -> None:
+    """A creation that was given up is executed late, when the next try waits behind five hundred others."""
+    original = KubeClient.create
+    sent: tuple[Any, ...] = ()
+    losing = True
+
+    async def lose_it(client: KubeClient, *args: Any, **kwargs: Any) -> bytes:
+        nonlocal sent
+        if b'"f-z-0"' in args[1] and losing:
+            sent = args
+            raise TransportError("the connection broke")
+        return await original(client, *args, **kwargs)
+
+    monkeypatch.setattr(KubeClient, "create", lose_it)
+    await frameworks.create("f", role("z", 1, simulate={"stop-seconds": 0}))
+    await frameworks.until_state("f", "AttemptPreparing")
+    await frameworks.set("f", taskRoles=[role("a", TASKS), role("z", 1)])
+    await frameworks.until("f", lambda status: len(tasks(status)) == TASKS)
+    losing = False
+    await original(frameworks.client, *sent)
+    await frameworks.until("f", lambda status: states(status)[0] == "AttemptRunning")
+    await frameworks.delete_pod("f-z-0")
+    await frameworks.until("f", lambda status: states(status)[0] == "Completed")
+    await frameworks.until("f", lambda status: states(status)[1:] == ["AttemptRunning"] * TASKS, within=120)
+    assert all(len(uids) == 1 for uids in seen.pods.values())
+
+
 async def test_a_change_of_metadata_meanwhile_loses_nothing(
     frameworks: Frameworks, writes: StatusWrites, seen: Exposure
 ) -> None:

@@ -248,9 +248,10 @@ async def test_what_is_under_way_is_not_done_twice(server: FaultyServer, executo
     async with executor.begin(SUBJECT, actions) as batch:
         first = await batch.news(1.5)
         assert [outcome.action for outcome in first] == actions[:1]
-        assert batch.add(actions) == actions[1:]
+        assert [action.target in batch for action in actions] == [False, True, True]
+        # What was told of may be asked for again: whoever asks has heard of the first time.
+        batch.add(actions[:1])
         rest = await batch.news()
-    # What was told of may be asked for again: whoever asks has heard of the first time.
     assert [outcome.action for outcome in rest] == [actions[1], actions[2], actions[0]]
     assert len(server.seen) == 4
 
@@ -275,6 +276,33 @@ async def test_an_interruption_stops_what_has_not_begun(server: FaultyServer, ex
     assert [type(outcome.result) for outcome in outcomes].count(Created) == len(server.seen)
     assert {outcome.action for outcome in outcomes} == set(actions)
     assert 3 <= len(server.seen) <= 51
+
+
+async def test_what_ended_while_nobody_waited_is_told_of(server: FaultyServer, executor: Executor) -> None:
+    server.otherwise = slowly
+    async with executor.begin(SUBJECT, pods(20)) as batch:
+        await batch.news(1.5)
+        await asyncio.sleep(5)
+        assert not batch.done
+        assert len(await batch.news()) == 19
+        assert batch.done
+
+
+async def test_what_is_not_to_be_created_any_more_is_not(server: FaultyServer, executor: Executor) -> None:
+    server.otherwise = slowly
+    actions = pods(3)
+    wanted = set(actions)
+    async with executor.begin(SUBJECT, actions, wanted=wanted.__contains__) as batch:
+        assert len(await batch.news(0.5)) == 0
+        wanted.clear()
+        outcomes = await batch.news()
+        assert batch.done
+    assert [(outcome.action, type(outcome.result)) for outcome in outcomes] == [
+        (actions[0], Created),
+        (actions[1], NotAttempted),
+        (actions[2], NotAttempted),
+    ]
+    assert len(server.seen) == 1
 
 
 async def test_a_batch_that_is_left_gives_up_what_is_under_way(server: FaultyServer, executor: Executor) -> None:

@@ -13,8 +13,8 @@ from frameworkcontroller.app import Controller
 from frameworkcontroller.config import Config
 from frameworkcontroller.controller import ledger
 from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
-from frameworkcontroller.kube.errors import NotFound
-from frameworkcontroller.kube.resources import FRAMEWORKS
+from frameworkcontroller.kube.errors import NotFound, TransportError
+from frameworkcontroller.kube.resources import FRAMEWORKS, PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.integration.test_guards import Send, StatusWrites, pod_uids
 from tests.support.clusters import Cluster
@@ -203,3 +203,35 @@ async def test_the_last_task_to_run_is_shown_at_once(
     await frameworks.until("f", lambda status: states(status)[0] == tasks(status, "b")[0]["state"] == "AttemptRunning")
     # The write that showed the others was under way for half a second more.
     assert clock.time() - began < 0.5 + 1 + 0.2
+
+
+async def test_what_could_not_be_confirmed_is_not_forgotten(
+    cluster: Cluster, pods: SimulatedRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    create, get = KubeClient.create, KubeClient.get
+
+    async def refuse_pods(client: KubeClient, resource: Any, *args: Any, **kwargs: Any) -> bytes:
+        if resource is PODS and cluster.namespace in args:
+            raise TransportError("the connection broke")
+        return await create(client, resource, *args, **kwargs)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(KubeClient, "create", refuse_pods)
+        async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
+            await frameworks.create("f", role("a", 3))
+            await frameworks.until_state("f", "AttemptPreparing")
+    asked = 0
+
+    async def fail_once(client: KubeClient, resource: Any, *args: Any, **kwargs: Any) -> bytes:
+        nonlocal asked
+        if resource is FRAMEWORKS and kwargs.get("owner") is not None:
+            asked += 1
+            if asked == 1:
+                raise TransportError("the connection broke")
+        return await get(client, resource, *args, **kwargs)
+
+    monkeypatch.setattr(KubeClient, "get", fail_once)
+    async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
+        await frameworks.until_running("f", 3)
+    assert asked > 1
