@@ -19,6 +19,7 @@ import orjson
 
 from frameworkcontroller.api import fields, names
 from frameworkcontroller.api.completion import CompletionStatus, ContainerCompletion, PodCompletion, Trigger
+from frameworkcontroller.api.fields import FieldError
 from frameworkcontroller.api.keeping import dumps_to_keep
 from frameworkcontroller.api.status import (
     Condition,
@@ -31,7 +32,7 @@ from frameworkcontroller.api.status import (
     TaskRoleStatus,
     TaskStatus,
 )
-from frameworkcontroller.api.timestamps import format_time, parse_time
+from frameworkcontroller.api.timestamps import format_time
 
 COMPRESSION_THRESHOLD_BYTES = 716_800
 """JSON of taskRoleStatuses at or above this many bytes is stored compressed, if compression is on (700 KiB)."""
@@ -253,13 +254,9 @@ def decode_status(body: Any) -> FrameworkStatus | None:
     if not body:
         return None
     try:
-        return _decode_status(body)
-    except StatusError:
-        raise
-    except KeyError as error:
-        raise StatusError(f"status: field {error.args[0]!r} is missing") from None
-    except (TypeError, ValueError, AttributeError, LookupError, OverflowError) as error:
-        raise StatusError(f"status: {error}") from None
+        return fields.needed_part({"status": body}, "status", _decode_status)
+    except FieldError as error:
+        raise StatusError(str(error)) from None
 
 
 def decompress_roles(text: str) -> Any:
@@ -296,36 +293,40 @@ def _marks(raw: bytes) -> int:
 
 
 def _decode_status(body: Mapping[str, Any]) -> FrameworkStatus:
-    attempt = body["attemptStatus"]
-    roles = attempt.get("taskRoleStatuses")
-    if roles is None and attempt.get("taskRoleStatusesCompressed"):
-        roles = decompress_roles(attempt["taskRoleStatusesCompressed"])
     return FrameworkStatus(
-        start_time=parse_time(body["startTime"]),
-        run_time=_parse(body.get("runTime")),
-        completion_time=_parse(body.get("completionTime")),
-        transition_time=parse_time(body["transitionTime"]),
-        state=State(body["state"]),
-        retry=_decode_retry(body.get("retryPolicyStatus")),
-        attempt=FrameworkAttemptStatus(
-            id=_int(attempt["id"]),
-            start_time=parse_time(attempt["startTime"]),
-            run_time=_parse(attempt.get("runTime")),
-            completion_time=_parse(attempt.get("completionTime")),
-            configmap_uid=fields.maybe_text(attempt, "configMapUID"),
-            completion_status=_decode_completion(attempt.get("completionStatus")),
-            roles=[_decode_role(role) for role in roles or ()],
-        ),
+        start_time=fields.needed_time(body, "startTime"),
+        run_time=fields.maybe_time(body, "runTime"),
+        completion_time=fields.maybe_time(body, "completionTime"),
+        transition_time=fields.needed_time(body, "transitionTime"),
+        state=fields.needed_choice(body, "state", State),
+        retry=_decode_retry_of(body),
+        attempt=fields.needed_part(body, "attemptStatus", _decode_attempt),
         observed_generation=fields.maybe_number(body, "observedGeneration"),
-        task_counts=_decode_task_counts(body.get("taskCounts")),
-        conditions=[_decode_condition(condition) for condition in body.get("conditions") or ()],
+        task_counts=fields.maybe_part(body, "taskCounts", _decode_task_counts),
+        conditions=fields.each(body, "conditions", _decode_condition),
+    )
+
+
+def _decode_attempt(body: Mapping[str, Any]) -> FrameworkAttemptStatus:
+    packed = fields.maybe_text(body, "taskRoleStatusesCompressed")
+    if packed and body.get("taskRoleStatuses") is None:
+        body = {**body, "taskRoleStatuses": decompress_roles(packed)}
+    return FrameworkAttemptStatus(
+        id=fields.needed_number(body, "id"),
+        start_time=fields.needed_time(body, "startTime"),
+        run_time=fields.maybe_time(body, "runTime"),
+        completion_time=fields.maybe_time(body, "completionTime"),
+        configmap_uid=fields.maybe_text(body, "configMapUID"),
+        completion_status=fields.maybe_part(body, "completionStatus", _decode_completion),
+        roles=fields.each(body, "taskRoleStatuses", _decode_role),
     )
 
 
 def _decode_role(body: Mapping[str, Any]) -> TaskRoleStatus:
-    tasks = [_decode_task(task) for task in body.get("taskStatuses") or ()]
-    if any(task.index != position for position, task in enumerate(tasks)):
-        raise StatusError(f"status of TaskRole {body['name']!r}: taskStatuses are not in order of index")
+    tasks = fields.each(body, "taskStatuses", _decode_task)
+    for position, task in enumerate(tasks):
+        if task.index != position:
+            raise FieldError(f"taskStatuses[{position}].index", f"{task.index} where {position} has to follow")
     return TaskRoleStatus(
         name=fields.needed_text(body, "name"),
         # The original wrote none in its oldest statuses; the role's Pods then bear none either.
@@ -336,33 +337,39 @@ def _decode_role(body: Mapping[str, Any]) -> TaskRoleStatus:
 
 
 def _decode_task(body: Mapping[str, Any]) -> TaskStatus:
-    attempt = body["attemptStatus"]
     return TaskStatus(
-        index=_int(body["index"]),
+        index=fields.needed_number(body, "index"),
         instance_uid=fields.text(body, "instanceUID"),
-        start_time=parse_time(body["startTime"]),
-        run_time=_parse(body.get("runTime")),
-        completion_time=_parse(body.get("completionTime")),
-        transition_time=parse_time(body["transitionTime"]),
-        state=State(body["state"]),
-        deletion_pending=bool(body.get("deletionPending", False)),
-        retry=_decode_retry(body.get("retryPolicyStatus")),
-        attempt=TaskAttemptStatus(
-            id=_int(attempt["id"]),
-            start_time=parse_time(attempt["startTime"]),
-            run_time=_parse(attempt.get("runTime")),
-            completion_time=_parse(attempt.get("completionTime")),
-            pod_uid=fields.maybe_text(attempt, "podUID"),
-            pod_node_name=fields.maybe_text(attempt, "podNodeName"),
-            pod_ip=fields.maybe_text(attempt, "podIP"),
-            pod_host_ip=fields.maybe_text(attempt, "podHostIP"),
-            completion_status=_decode_completion(attempt.get("completionStatus")),
-        ),
+        start_time=fields.needed_time(body, "startTime"),
+        run_time=fields.maybe_time(body, "runTime"),
+        completion_time=fields.maybe_time(body, "completionTime"),
+        transition_time=fields.needed_time(body, "transitionTime"),
+        state=fields.needed_choice(body, "state", State),
+        deletion_pending=fields.flag(body, "deletionPending"),
+        retry=_decode_retry_of(body),
+        attempt=fields.needed_part(body, "attemptStatus", _decode_task_attempt),
     )
 
 
-def _decode_retry(body: Mapping[str, Any] | None) -> RetryPolicyStatus:
-    body = body or {}
+def _decode_task_attempt(body: Mapping[str, Any]) -> TaskAttemptStatus:
+    return TaskAttemptStatus(
+        id=fields.needed_number(body, "id"),
+        start_time=fields.needed_time(body, "startTime"),
+        run_time=fields.maybe_time(body, "runTime"),
+        completion_time=fields.maybe_time(body, "completionTime"),
+        pod_uid=fields.maybe_text(body, "podUID"),
+        pod_node_name=fields.maybe_text(body, "podNodeName"),
+        pod_ip=fields.maybe_text(body, "podIP"),
+        pod_host_ip=fields.maybe_text(body, "podHostIP"),
+        completion_status=fields.maybe_part(body, "completionStatus", _decode_completion),
+    )
+
+
+def _decode_retry_of(body: Mapping[str, Any]) -> RetryPolicyStatus:
+    return fields.maybe_part(body, "retryPolicyStatus", _decode_retry) or RetryPolicyStatus()
+
+
+def _decode_retry(body: Mapping[str, Any]) -> RetryPolicyStatus:
     return RetryPolicyStatus(
         total_retried_count=fields.number(body, "totalRetriedCount"),
         accountable_retried_count=fields.number(body, "accountableRetriedCount"),
@@ -370,9 +377,7 @@ def _decode_retry(body: Mapping[str, Any] | None) -> RetryPolicyStatus:
     )
 
 
-def _decode_task_counts(body: Mapping[str, Any] | None) -> TaskCounts | None:
-    if body is None:
-        return None
+def _decode_task_counts(body: Mapping[str, Any]) -> TaskCounts:
     return TaskCounts(
         total=fields.number(body, "total"),
         running=fields.number(body, "running"),
@@ -381,36 +386,43 @@ def _decode_task_counts(body: Mapping[str, Any] | None) -> TaskCounts | None:
     )
 
 
-def _decode_completion(body: Mapping[str, Any] | None) -> CompletionStatus | None:
-    if body is None:
-        return None
-    kind = body.get("type") or {}
-    attributes = kind.get("attributes")
-    trigger = body.get("trigger")
-    pod = body.get("pod")
+def _decode_completion(body: Mapping[str, Any]) -> CompletionStatus:
+    name, attributes = fields.maybe_part(body, "type", _decode_type) or ("", None)
     return CompletionStatus(
-        code=_int(body["code"]),
+        code=fields.needed_number(body, "code"),
         phrase=fields.text(body, "phrase"),
-        type_name=fields.text(kind, "name"),
-        attributes=None if attributes is None else tuple(str(attribute) for attribute in attributes),
+        type_name=name,
+        attributes=attributes,
         diagnostics=fields.text(body, "diagnostics"),
-        trigger=None if trigger is None else _decode_trigger(trigger),
-        pod=None
-        if pod is None
-        else PodCompletion(
-            reason=fields.text(pod, "reason"),
-            message=fields.text(pod, "message"),
-            containers=tuple(
-                ContainerCompletion(
-                    name=fields.needed_text(item, "name"),
-                    code=fields.number(item, "code"),
-                    reason=fields.text(item, "reason"),
-                    message=fields.text(item, "message"),
-                    signal=fields.number(item, "signal"),
-                )
-                for item in pod.get("containers") or ()
-            ),
-        ),
+        trigger=fields.maybe_part(body, "trigger", _decode_trigger),
+        pod=fields.maybe_part(body, "pod", _decode_pod_completion),
+    )
+
+
+def _decode_type(body: Mapping[str, Any]) -> tuple[str, tuple[str, ...] | None]:
+    attributes = body.get("attributes")
+    if attributes is None:
+        return fields.text(body, "name"), None
+    if not isinstance(attributes, list) or not all(isinstance(attribute, str) for attribute in attributes):
+        raise FieldError("attributes", f"{fields.quoted(attributes)} is not a list of texts")
+    return fields.text(body, "name"), tuple(attributes)
+
+
+def _decode_pod_completion(body: Mapping[str, Any]) -> PodCompletion:
+    return PodCompletion(
+        reason=fields.text(body, "reason"),
+        message=fields.text(body, "message"),
+        containers=tuple(fields.each(body, "containers", _decode_container)),
+    )
+
+
+def _decode_container(body: Mapping[str, Any]) -> ContainerCompletion:
+    return ContainerCompletion(
+        name=fields.needed_text(body, "name"),
+        code=fields.number(body, "code"),
+        reason=fields.text(body, "reason"),
+        message=fields.text(body, "message"),
+        signal=fields.number(body, "signal"),
     )
 
 
@@ -424,16 +436,7 @@ def _decode_condition(body: Mapping[str, Any]) -> Condition:
         status=fields.needed_text(body, "status"),
         reason=fields.text(body, "reason"),
         message=fields.text(body, "message"),
-        last_transition_time=parse_time(body["lastTransitionTime"]),
+        # The CRD does not ask for one, and what others' tools write need not have it.
+        last_transition_time=fields.maybe_time(body, "lastTransitionTime") or 0,
         observed_generation=fields.number(body, "observedGeneration"),
     )
-
-
-def _parse(text: str | None) -> int | None:
-    return None if text is None else parse_time(text)
-
-
-def _int(value: Any) -> int:
-    if type(value) is not int:
-        raise StatusError(f"status: {value!r} is not an integer")
-    return value

@@ -1,14 +1,29 @@
-"""Reads the fields of JSON objects that others wrote. What has a wrong type is a TypeError that names field and value.
+"""Reads the fields of JSON objects that others wrote; of one that is not what it has to be, path and value are told.
 
 Absent and null both mean that there is no value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from frameworkcontroller.api.timestamps import parse_time
 
 _MAX_QUOTED = 80
+
+T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
+
+
+class FieldError(ValueError):
+    """A field is not what it has to be. ``path``: where, from the object that was read, as in ``roles[0].name``."""
+
+    def __init__(self, path: str, fault: str) -> None:
+        super().__init__(f"{path}: {fault}")
+        self.path = path
+        self.fault = fault
 
 
 def text(body: Mapping[str, Any], key: str) -> str:
@@ -21,19 +36,15 @@ def maybe_text(body: Mapping[str, Any], key: str) -> str | None:
     value = body.get(key)
     if value is None or isinstance(value, str):
         return value
-    raise TypeError(f"{key}: {_quoted(value)} is not text")
+    raise FieldError(key, f"{quoted(value)} is not text")
 
 
 def needed_text(body: Mapping[str, Any], key: str) -> str:
-    """A text that must be there.
-
-    Raises:
-        KeyError: it is not.
-    """
-    value = maybe_text(body, key)
-    if value is None:
-        raise KeyError(key)
-    return value
+    """A text that must be there."""
+    value = needed(body, key)
+    if isinstance(value, str):
+        return value
+    raise FieldError(key, f"{quoted(value)} is not text")
 
 
 def number(body: Mapping[str, Any], key: str) -> int:
@@ -46,9 +57,87 @@ def maybe_number(body: Mapping[str, Any], key: str) -> int | None:
     value = body.get(key)
     if value is None or type(value) is int:
         return value
-    raise TypeError(f"{key}: {_quoted(value)} is not a whole number")
+    raise FieldError(key, f"{quoted(value)} is not a whole number")
 
 
-def _quoted(value: Any) -> str:
+def needed_number(body: Mapping[str, Any], key: str) -> int:
+    """A whole number that must be there."""
+    value = needed(body, key)
+    if type(value) is int:
+        return value
+    raise FieldError(key, f"{quoted(value)} is not a whole number")
+
+
+def flag(body: Mapping[str, Any], key: str) -> bool:
+    """A truth value, False if there is none."""
+    value = body.get(key)
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    raise FieldError(key, f"{quoted(value)} is neither true nor false")
+
+
+def maybe_time(body: Mapping[str, Any], key: str) -> int | None:
+    """A time (seconds since the epoch), if there is one."""
+    return None if body.get(key) is None else needed_time(body, key)
+
+
+def needed_time(body: Mapping[str, Any], key: str) -> int:
+    """A time (seconds since the epoch) that must be there."""
+    value = needed(body, key)
+    try:
+        return parse_time(value)
+    except (TypeError, ValueError):
+        raise FieldError(key, f"{quoted(value)} is not a time of RFC 3339 from year 1 to 9999") from None
+
+
+def needed_choice(body: Mapping[str, Any], key: str, choices: type[E]) -> E:
+    """One of ``choices``, which must be there."""
+    value = needed(body, key)
+    try:
+        return choices(value)
+    except ValueError:
+        raise FieldError(key, f"{quoted(value)} is not one of {', '.join(choices)}") from None
+
+
+def maybe_part(body: Mapping[str, Any], key: str, read: Callable[[Mapping[str, Any]], T]) -> T | None:
+    """What ``read`` makes of the object that is there, if one is."""
+    value = body.get(key)
+    return None if value is None else _read(value, key, read)
+
+
+def needed_part(body: Mapping[str, Any], key: str, read: Callable[[Mapping[str, Any]], T]) -> T:
+    """What ``read`` makes of the object that must be there."""
+    return _read(needed(body, key), key, read)
+
+
+def each(body: Mapping[str, Any], key: str, read: Callable[[Mapping[str, Any]], T]) -> list[T]:
+    """What ``read`` makes of each object of the list that is there; none if there is no list."""
+    value = body.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise FieldError(key, f"{quoted(value)} is not a list")
+    return [_read(item, f"{key}[{index}]", read) for index, item in enumerate(value)]
+
+
+def needed(body: Mapping[str, Any], key: str) -> Any:
+    """Whatever is there; something must be."""
+    value = body.get(key)
+    if value is None:
+        raise FieldError(key, "is missing")
+    return value
+
+
+def quoted(value: Any) -> str:
+    """The value as an error tells it, which is not all of a long one."""
     shown = repr(value)
     return shown if len(shown) <= _MAX_QUOTED else shown[: _MAX_QUOTED - 3] + "..."
+
+
+def _read(value: Any, path: str, read: Callable[[Mapping[str, Any]], T]) -> T:
+    if not isinstance(value, dict):
+        raise FieldError(path, f"{quoted(value)} is not an object")
+    try:
+        return read(value)
+    except FieldError as error:
+        raise FieldError(f"{path}.{error.path}", error.fault) from None

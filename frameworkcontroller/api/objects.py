@@ -18,7 +18,6 @@ from frameworkcontroller.api import fields, names
 from frameworkcontroller.api.completion import ContainerCompletion, PodCompletion
 from frameworkcontroller.api.keeping import dumps_to_keep
 from frameworkcontroller.api.spec import FrameworkSpec
-from frameworkcontroller.api.timestamps import parse_time
 
 
 class ObjectError(ValueError):
@@ -177,7 +176,6 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
     spec = body.get("spec") or {}
     status = body.get("status") or {}
     phase = sys.intern(fields.text(status, "phase"))
-    deletion = metadata.get("deletionTimestamp")
     containers: tuple[ContainerRecord, ...] = ()
     if phase == "Failed":
         containers = tuple(
@@ -196,7 +194,7 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         node_name=sys.intern(fields.text(spec, "nodeName")),
         pod_ip=fields.text(status, "podIP"),
         host_ip=sys.intern(fields.text(status, "hostIP")),
-        deletion_time=None if deletion is None else parse_time(deletion),
+        deletion_time=fields.maybe_time(metadata, "deletionTimestamp"),
         deletion_grace_sec=fields.number(metadata, "deletionGracePeriodSeconds"),
         reason=fields.text(status, "reason"),
         message=fields.text(status, "message"),
@@ -230,7 +228,6 @@ def framework_record(body: Mapping[str, Any]) -> FrameworkRecord:
         ObjectError: not a usable Framework.
     """
     metadata = body["metadata"]
-    deletion = metadata.get("deletionTimestamp")
     return FrameworkRecord(
         key=_key(metadata),
         namespace=sys.intern(metadata["namespace"]),
@@ -238,7 +235,7 @@ def framework_record(body: Mapping[str, Any]) -> FrameworkRecord:
         uid=metadata["uid"],
         resource_version=metadata["resourceVersion"],
         generation=fields.number(metadata, "generation"),
-        deletion_time=None if deletion is None else parse_time(deletion),
+        deletion_time=fields.maybe_time(metadata, "deletionTimestamp"),
         metadata_json=dumps_to_keep(metadata),
         spec_json=dumps_to_keep(body.get("spec")),
         status=body.get("status"),

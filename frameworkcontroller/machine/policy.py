@@ -89,7 +89,9 @@ def evaluate_completion(spec: FrameworkSpec, tracker: Tracker) -> CompletionStat
             if not 1 <= minimum <= count:
                 continue
             task = _trigger(role, minimum, succeeded)
-            completion = known(task.attempt.completion_status, "completionStatus of a completed Task")
+            completion = known(
+                task.attempt.completion_status, f"completionStatus of Task {role.status.name}[{task.index}]"
+            )
             order = (task.completion_time or 0, position, task.index)
             if first is None or order < first[:3]:
                 message = text.format(count, minimum) + " in the TaskRole"

@@ -68,7 +68,7 @@ def complete_attempt(
         ctx.tracker.release((role.status.name, task.index))
     ctx.tracker.move(role, task, State.ATTEMPT_COMPLETED, ctx.env.second, Urgency.SOON)
     ctx.tracker.agenda.add((role.status.name, task.index))
-    final = known(task.attempt.completion_status, "completionStatus of the Task")
+    final = known(task.attempt.completion_status, f"completionStatus of Task {role.status.name}[{task.index}]")
     ctx.record(
         Reason.TASK_ATTEMPT_COMPLETED,
         f"TaskAttempt {task.attempt.id} completed with {final.code} {final.phrase}",
@@ -168,7 +168,7 @@ def _is_unlisted(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
 
 
 def _without_pod(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
-    uid = known(task.attempt.pod_uid, "podUID")
+    uid = known(task.attempt.pod_uid, f"podUID of Task {role.status.name}[{task.index}]")
     key = (role.status.name, task.index)
     if task.state is State.CREATION_REQUESTED and not ctx.tracker.has_seen(uid):
         due = task.transition_time + ctx.env.limits.object_local_cache_creation_timeout_sec
@@ -279,7 +279,7 @@ def _copy_placement(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
 
 
 def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
-    completion = known(task.attempt.completion_status, "completionStatus of the Task")
+    completion = known(task.attempt.completion_status, f"completionStatus of Task {role.status.name}[{task.index}]")
     spec = ctx.framework.spec.role(role.status.name)
     if task.deletion_pending or ctx.completing or spec is None:
         _complete(ctx, role, task, "it is being deleted" if task.deletion_pending else "the FrameworkAttempt completes")
@@ -314,7 +314,7 @@ def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
 
 
 def _complete(ctx: Context, role: TrackedRole, task: TaskStatus, why: str) -> None:
-    completion = known(task.attempt.completion_status, "completionStatus of the Task")
+    completion = known(task.attempt.completion_status, f"completionStatus of Task {role.status.name}[{task.index}]")
     ctx.tracker.move(role, task, State.COMPLETED, ctx.env.second, Urgency.SOON)
     if task.deletion_pending:
         # The rescale step removes or replaces it, once that is persisted.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import random
+import re
 import uuid
 from dataclasses import replace
 from typing import Any
@@ -447,45 +448,62 @@ def broken(path: str, value: Any) -> Any:
     if value is ...:
         del target[last]
     else:
-        target[last] = value
+        target[int(last) if last.isdigit() else last] = value
     return body
 
 
 ROLE = "attemptStatus.taskRoleStatuses.0"
 TASK = f"{ROLE}.taskStatuses.0"
+NAMED = "attemptStatus.taskRoleStatuses[0]"
 
 
 @pytest.mark.parametrize(
     ("path", "value", "story"),
     [
-        ("state", "Nonsense", "Nonsense"),
-        ("state", ..., "'state' is missing"),
-        ("startTime", ..., "'startTime' is missing"),
-        ("startTime", "yesterday", "yesterday"),
-        ("startTime", 7, "status"),
-        ("transitionTime", None, "status"),
-        ("attemptStatus", ..., "'attemptStatus' is missing"),
-        ("attemptStatus", [], "status"),
-        ("attemptStatus.id", "0", "'0' is not an integer"),
-        ("attemptStatus.id", True, "True is not an integer"),
-        ("attemptStatus.taskRoleStatuses", 7, "status"),
-        (f"{ROLE}.name", ..., "'name' is missing"),
-        (f"{TASK}.index", 1, "'worker'"),
-        (f"{TASK}.index", "0", "'0' is not an integer"),
-        (f"{TASK}.state", "Running", "Running"),
-        (f"{TASK}.attemptStatus", ..., "'attemptStatus' is missing"),
-        (f"{TASK}.attemptStatus.completionStatus", "x", "status"),
-        (f"{TASK}.attemptStatus.completionStatus.code", ..., "'code' is missing"),
-        (f"{TASK}.attemptStatus.completionStatus.code", 1.5, "1.5 is not an integer"),
-        ("retryPolicyStatus", "x", "status"),
+        ("state", "Nonsense", "status.state: 'Nonsense' is not one of AttemptCreationPending, "),
+        ("state", ["Completed"], "status.state: ['Completed'] is not one of "),
+        ("state", ..., "status.state: is missing"),
+        ("startTime", ..., "status.startTime: is missing"),
+        ("startTime", "yesterday", "status.startTime: 'yesterday' is not a time of RFC 3339 from year 1 to 9999"),
+        ("startTime", "9999-12-31T23:59:59-23:59", "status.startTime: '9999-12-31T23:59:59-23:59' is not a time"),
+        ("runTime", 7, "status.runTime: 7 is not a time"),
+        ("completionTime", [], "status.completionTime: [] is not a time"),
+        ("transitionTime", None, "status.transitionTime: is missing"),
+        ("attemptStatus", ..., "status.attemptStatus: is missing"),
+        ("attemptStatus", [], "status.attemptStatus: [] is not an object"),
+        ("attemptStatus.id", "0", "status.attemptStatus.id: '0' is not a whole number"),
+        ("attemptStatus.id", True, "status.attemptStatus.id: True is not a whole number"),
+        ("attemptStatus.taskRoleStatuses", 7, "status.attemptStatus.taskRoleStatuses: 7 is not a list"),
+        (ROLE, None, f"status.{NAMED}: None is not an object"),
+        (f"{ROLE}.name", ..., f"status.{NAMED}.name: is missing"),
+        (f"{ROLE}.name", 7, f"status.{NAMED}.name: 7 is not text"),
+        (f"{TASK}.index", 1, f"status.{NAMED}.taskStatuses[0].index: 1 where 0 has to follow"),
+        (f"{TASK}.index", "0", f"status.{NAMED}.taskStatuses[0].index: '0' is not a whole number"),
+        (f"{TASK}.state", "Running", f"status.{NAMED}.taskStatuses[0].state: 'Running' is not one of "),
+        (f"{TASK}.deletionPending", "false", f"{NAMED}.taskStatuses[0].deletionPending: 'false' is neither true nor"),
+        (f"{TASK}.attemptStatus", ..., f"status.{NAMED}.taskStatuses[0].attemptStatus: is missing"),
+        (f"{TASK}.attemptStatus.podIP", ["x" * 100], f"podIP: ['{'x' * 75}... is not text"),
+        (f"{TASK}.attemptStatus.completionStatus", "x", "attemptStatus.completionStatus: 'x' is not an object"),
+        (f"{TASK}.attemptStatus.completionStatus.code", ..., "attemptStatus.completionStatus.code: is missing"),
+        (f"{TASK}.attemptStatus.completionStatus.code", 1.5, "completionStatus.code: 1.5 is not a whole number"),
+        (f"{TASK}.attemptStatus.completionStatus.type.attributes", "x", "type.attributes: 'x' is not a list of texts"),
+        (f"{TASK}.attemptStatus.completionStatus.type.attributes", [1], "attributes: [1] is not a list of texts"),
+        ("retryPolicyStatus", "x", "status.retryPolicyStatus: 'x' is not an object"),
+        ("retryPolicyStatus.totalRetriedCount", {}, "status.retryPolicyStatus.totalRetriedCount: {} is not a whole n"),
     ],
 )
-def test_what_is_not_a_status_is_told(path: str, value: Any, story: str) -> None:
-    with pytest.raises(StatusError, match=story):
+def test_what_is_not_a_status_is_told_with_path_and_value(path: str, value: Any, story: str) -> None:
+    with pytest.raises(StatusError, match=re.escape(story)):
         decode_status(broken(path, value))
+
+
+def test_a_condition_needs_no_more_than_the_crd_asks_for() -> None:
+    status = decode_status(broken("conditions", [{"type": "Seen", "status": "True"}]))
+    assert status is not None
+    assert [(one.type, one.status, one.last_transition_time) for one in status.conditions] == [("Seen", "True", 0)]
 
 
 @pytest.mark.parametrize("body", [7, "text", [1]])
 def test_what_is_no_object_is_told(body: Any) -> None:
-    with pytest.raises(StatusError):
+    with pytest.raises(StatusError, match=re.escape(f"status: {body!r} is not an object")):
         decode_status(body)
