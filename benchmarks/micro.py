@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 import gc
 import itertools
+import logging
+import os
 import random
 import time
 import timeit
@@ -18,6 +20,7 @@ import tracemalloc
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import orjson
@@ -34,6 +37,7 @@ from frameworkcontroller.config import shipped_config
 from frameworkcontroller.controller.queue import QueueCore
 from frameworkcontroller.kube.managedfields import loads_without_managed_fields
 from frameworkcontroller.kube.store import MutableStore
+from frameworkcontroller.logs import configure_logging
 from frameworkcontroller.machine.framework import new_status
 from frameworkcontroller.machine.manifests import PodTemplate, configmap_body
 from frameworkcontroller.machine.model import Env, Observed
@@ -159,6 +163,12 @@ def _storing() -> Callable[[], object]:
     return run
 
 
+def _logging() -> Callable[[], object]:
+    nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - for as long as the process
+    configure_logging(stream=nowhere)
+    return partial(logging.getLogger("frameworkcontroller.x").info, "[%s]: %s: %s", "default/f", "R", "m")
+
+
 def benchmarks() -> dict[str, tuple[Callable[[], Callable[[], object]], int]]:
     """By name: what makes the thing to be measured, and how many operations one call of it is."""
     one = _Job(1)
@@ -189,6 +199,7 @@ def benchmarks() -> dict[str, tuple[Callable[[], Callable[[], object]], int]]:
         },
         "status: encode, all 1,000 Tasks changed": (partial(_encoding, 1000, changed=1000), 1),
         "status: decode, 1,000 Tasks": (partial(decode, 1000), 1),
+        "log: a line": (_logging, 1),
     }
 
 

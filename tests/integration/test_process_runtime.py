@@ -364,7 +364,8 @@ async def test_forced_end_after_the_grace_period(node: Node, tmp_path: Path) -> 
     began = time.monotonic()
     node.pods.delete(uid, 1)
     await node.until(lambda: node.pods.pod(uid).life.dead)
-    assert 0.9 < time.monotonic() - began < 3
+    # Not after the 30 s that it would have had by default.
+    assert 0.9 < time.monotonic() - began < 20
     assert node.terminated(uid)["exitCode"] == 137
 
 

@@ -138,5 +138,6 @@ def test_ends_at_once_when_told_to(api: StubApi, tmp_path: Path, number: signal.
         asked = time.monotonic()
         process.send_signal(number)
         assert process.wait(10) == 128 + number
-        assert time.monotonic() - asked < 2
+        # Not when it would have looked again, which is every 10 s.
+        assert time.monotonic() - asked < 7
     assert list(tmp_path.iterdir()) == []
