@@ -23,7 +23,14 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Framework, Identity, identity_of
 from frameworkcontroller.controller.slots import Slots
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, ServerError, TransportError
+from frameworkcontroller.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    ObjectNotFound,
+    ServerError,
+    TransportError,
+)
 from frameworkcontroller.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Resource
 from frameworkcontroller.machine.failure import classify_creation_refusal
 from frameworkcontroller.machine.model import (
@@ -100,7 +107,9 @@ class Executor:
                 # A 504 can come after the write was done: nothing is known, whatever the server says.
                 result = Unanswered(f"{error.code}: {error.message}")
             except ApiError as error:
-                result = _refused(error)
+                # What a gateway does not let through, the API server has not refused: no Task is completed by that.
+                is_refusal = error.is_of_api or error.code not in _FINAL_CODES
+                result = _refused(error) if is_refusal else Unanswered(error.message)
         return Outcome(action, result)
 
     async def _request(self, framework: Framework, action: Action) -> Result:
@@ -137,7 +146,7 @@ class Executor:
                 if found is not None and found.controller_uid == action.controller_uid:
                     return Exists(found)
             raise
-        return Created(_metadata(answer)["uid"])
+        return Created(_identified(answer)["uid"])
 
     async def _namesake(self, framework: Framework, target: Target) -> Identity | None:
         """Who bears the name of what was to be created; a refusal to tell must not pass for one to create."""
@@ -150,7 +159,7 @@ class Executor:
         """Whether the deletion was accepted; False: nothing of that UID is there."""
         api = _APIS[target.kind]
         try:
-            await self._client.delete(
+            answer = await self._client.delete(
                 api.resource,
                 target.name,
                 framework.namespace,
@@ -159,7 +168,7 @@ class Executor:
                 propagation=api.propagation,
                 owner=framework.key,
             )
-        except NotFound:
+        except ObjectNotFound:
             return False
         except Conflict:
             # The UID precondition failed: the name belongs to another object by now.
@@ -167,6 +176,8 @@ class Executor:
             if found is not None and found.uid == uid:
                 raise
             return False
+        # A page of something else would pass for a deletion that was accepted, and it would never be asked for again.
+        _metadata(answer)
         return True
 
     async def _confirm(self, framework: Framework, target: Target, uid: str, otherwise: str) -> Result:
@@ -180,9 +191,9 @@ class Executor:
             answer = await self._client.get(
                 api.resource, target.name, framework.namespace, metadata_only=True, owner=framework.key
             )
-        except NotFound:
+        except ObjectNotFound:
             return None
-        return identity_of(_metadata(answer), api.marks)
+        return identity_of(_identified(answer), api.marks)
 
 
 class Batch:
@@ -334,11 +345,22 @@ def _refused(error: ApiError) -> Refused:
     return Refused(error.code, error.message, orjson.dumps(error.status), error.retry_after or 0.0)
 
 
+def _identified(answer: bytes) -> dict[str, Any]:
+    """The metadata of the object that was answered."""
+    metadata = _metadata(answer)
+    if not isinstance(metadata.get("uid"), str):
+        raise _no_object(answer)
+    return metadata
+
+
 def _metadata(answer: bytes) -> dict[str, Any]:
-    try:
+    """The metadata of what was answered; those of a Status are empty."""
+    with suppress(ValueError, KeyError, TypeError):
         metadata = orjson.loads(answer)["metadata"]
-        if isinstance(metadata, dict) and isinstance(metadata.get("uid"), str):
+        if isinstance(metadata, dict):
             return metadata
-    except (ValueError, KeyError, TypeError):
-        pass
-    raise TransportError(f"the API server's answer is not an object: {answer[:100]!r}")
+    raise _no_object(answer)
+
+
+def _no_object(answer: bytes) -> TransportError:
+    return TransportError(f"the API server's answer is not an object: {answer[:100]!r}")

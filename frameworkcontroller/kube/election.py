@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.errors import ApiError, Conflict, KubeError, NotFound, TransportError
+from frameworkcontroller.kube.errors import ApiError, Conflict, KubeError, ObjectNotFound, TransportError
 from frameworkcontroller.kube.lease import NOBODY, Claim, Elector, Held, Instant, Look, Rest, Timing
 from frameworkcontroller.kube.resources import LEASES
 
@@ -135,7 +135,7 @@ class Election:
         try:
             async with asyncio.timeout(self._timing.renew_deadline / 2):
                 found = self._held(await self._client.get(LEASES, self.name, self.namespace))
-        except NotFound:
+        except ObjectNotFound:
             pass
         except (KubeError, TimeoutError) as error:
             self._failed(error)
@@ -154,7 +154,7 @@ class Election:
                 held = self._held(await self._write(claim))
         except Conflict:
             self._elector.on_conflict()
-        except NotFound as error:
+        except ObjectNotFound as error:
             if claim.document is None:
                 # Not the Lease, then, but its namespace.
                 self._failed(error)

@@ -4,7 +4,9 @@ KubeError
 ├── ConnectionConfigError   the settings do not lead to an API server: nothing was tried, or no try can succeed
 ├── TransportError          no whole answer arrived; the request may or may not have been executed
 └── ApiError                the server (or a proxy before it) refused
-    ├── BadRequest 400 · Unauthorized 401 · Forbidden 403 · NotFound 404 · MethodNotAllowed 405
+    ├── BadRequest 400 · Unauthorized 401 · Forbidden 403 · MethodNotAllowed 405
+    ├── NotFound 404
+    │   └── ObjectNotFound
     ├── Conflict 409
     │   └── AlreadyExists
     ├── Gone 410
@@ -92,6 +94,11 @@ class ApiError(KubeError):
             status["details"] = self.details
         return status
 
+    @property
+    def is_of_api(self) -> bool:
+        """Whether it came as a ``metav1.Status``, as an API server refuses; if not, something before it spoke."""
+        return self._status is not None
+
     def has_cause(self, reason: str) -> bool:
         """Whether ``details.causes`` names this reason."""
         causes = self.details.get("causes") if self.details else None
@@ -111,7 +118,11 @@ class Forbidden(ApiError):
 
 
 class NotFound(ApiError):
-    """404: no such object, or no such resource type."""
+    """404: no such object, or no such resource type; or what answered is no API server."""
+
+
+class ObjectNotFound(NotFound):
+    """404, naming the object that is not there: the only one that says so of an object."""
 
 
 class MethodNotAllowed(ApiError):
@@ -202,6 +213,8 @@ def error_from_status(status: Mapping[str, Any], *, code: int = 0, retry_after: 
     if not isinstance(message, str) or not message:
         message = f"the server answered {code} {reason or 'without a reason'}"
     kind = _BY_REASON.get(reason) or _BY_CODE.get(code) or (ServerError if code >= 500 else ApiError)
+    if kind is NotFound and details is not None and details.get("name"):
+        kind = ObjectNotFound
     return kind(message, code=code, reason=reason, details=details, retry_after=retry_after, status=dict(status))
 
 

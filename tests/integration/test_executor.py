@@ -41,7 +41,9 @@ POD = Target(Kind.POD, "f-a-0", 0, "a", 0, "task-uid")
 CONFIGMAP = Target(Kind.CONFIGMAP, "f-attempt")
 FRAMEWORK = Target(Kind.FRAMEWORK, "f")
 CREATE = Create(POD, b'{"kind":"Pod"}', "cm-uid")
-NOT_FOUND = status(404, "NotFound")
+NOT_FOUND = status(404, "NotFound", details={"name": "f-a-0", "kind": "pods"})
+DELETED = answer({"kind": "Status", "metadata": {}, "status": "Success"})
+PAGE = "<html>not here</html>"
 TAKEN = status(409, "AlreadyExists")
 OTHER_UID = status(409, "Conflict")
 FORBIDDEN = status(403, "Forbidden")
@@ -92,19 +94,19 @@ async def result(executor: Executor, action: Action) -> Result:
         (CREATE, [TAKEN, NOT_FOUND], Exists(None)),
         # A refusal that would complete the Task, after an earlier request whose answer was lost.
         (CREATE, [FORBIDDEN, found("u", "cm-uid")], Exists(Identity("u", "cm-uid", None, False))),
-        (Delete(POD, "u"), [answer({})], Accepted()),
+        (Delete(POD, "u"), [DELETED], Accepted()),
         (Delete(POD, "u"), [NOT_FOUND], Gone()),
         (Delete(POD, "u"), [OTHER_UID, found("v")], Gone()),
         (Delete(POD, "u"), [OTHER_UID, NOT_FOUND], Gone()),
-        (Delete(POD, "u", confirm=True), [answer({}), NOT_FOUND], Gone()),
-        (Delete(POD, "u", confirm=True), [answer({}), found("v")], Gone()),
-        (Delete(POD, "u", confirm=True), [answer({}), found("u", deleting=True)], Remains),
+        (Delete(POD, "u", confirm=True), [DELETED, NOT_FOUND], Gone()),
+        (Delete(POD, "u", confirm=True), [DELETED, found("v")], Gone()),
+        (Delete(POD, "u", confirm=True), [DELETED, found("u", deleting=True)], Remains),
         (Cleanup(POD, "cm-uid"), [NOT_FOUND], Gone()),
         (Cleanup(POD, "cm-uid"), [found("u", "somebody")], Gone()),
         (Cleanup(POD, "cm-uid"), [found("u")], Gone()),
-        (Cleanup(POD, "cm-uid"), [found("u", "cm-uid"), answer({}), NOT_FOUND], Gone()),
+        (Cleanup(POD, "cm-uid"), [found("u", "cm-uid"), DELETED, NOT_FOUND], Gone()),
         (Cleanup(POD, "cm-uid"), [found("u", "cm-uid"), NOT_FOUND], Gone()),
-        (Cleanup(POD, "cm-uid"), [found("u", "cm-uid"), answer({}), found("u", "cm-uid", deleting=True)], Remains),
+        (Cleanup(POD, "cm-uid"), [found("u", "cm-uid"), DELETED, found("u", "cm-uid", deleting=True)], Remains),
         (Cleanup(POD, "cm-uid"), [found("u", "cm-uid", deleting=True)] * 2, Remains),
         (Confirm(POD, "u"), [NOT_FOUND], Gone()),
         (Confirm(POD, "u"), [found("v")], Gone()),
@@ -129,6 +131,17 @@ async def test_a_refusal_is_told_as_it_is(server: FaultyServer, executor: Execut
     assert isinstance(became, Refused)
     assert (became.code, became.message) == (code, "because")
     assert orjson.loads(became.status_json)["message"] == "because"
+
+
+@pytest.mark.parametrize("code", [200, 302, 400, 403, 404, 413, 422, 502])
+@pytest.mark.parametrize("action", [CREATE, Delete(POD, "u"), Delete(POD, "u", confirm=True), Confirm(POD, "u")])
+async def test_a_gateways_page_says_nothing_of_the_object(
+    server: FaultyServer, executor: Executor, action: Action, code: int
+) -> None:
+    # Neither that it is gone, nor that it is being deleted, nor that it will never be created.
+    server.otherwise = answer(PAGE, code)
+    became = await result(executor, action)
+    assert isinstance(became, Unanswered) or (isinstance(became, Refused) and code in (302, 404))
 
 
 async def test_how_long_to_wait_is_told(server: FaultyServer, executor: Executor) -> None:
@@ -176,7 +189,7 @@ async def test_a_refusal_for_want_of_quota_is_believed_without_a_look(server: Fa
 async def test_every_deletion_says_what_it_means(
     server: FaultyServer, executor: Executor, action: Delete, expected: dict[str, Any]
 ) -> None:
-    server.then(answer({}))
+    server.then(DELETED)
     await carried_out(executor, [action])
     (seen,) = server.seen
     said = seen.json()
@@ -184,7 +197,7 @@ async def test_every_deletion_says_what_it_means(
 
 
 async def test_a_clean_up_deletes_the_very_object_that_it_found(server: FaultyServer, executor: Executor) -> None:
-    server.then(found("u", "cm-uid"), answer({}), NOT_FOUND)
+    server.then(found("u", "cm-uid"), DELETED, NOT_FOUND)
     await carried_out(executor, [Cleanup(CONFIGMAP, "cm-uid")])
     assert server.seen[1].json()["preconditions"] == {"uid": "u"}
 

@@ -279,6 +279,33 @@ async def test_an_api_server_that_answers_nothing_else(
     await world.recovers(world.on_second_attempt, within=17)
 
 
+@pytest.mark.parametrize("code", [200, 403, 404])
+async def test_a_gateway_that_answers_in_the_api_servers_place(world: World, code: int) -> None:
+    # A load balancer with no server behind it, say; of the requests for Pods, so that there is something to be done.
+    def page(request: Request) -> web.Response | None:
+        is_met = request.resource == "pods" and request.verb != "watch"
+        return web.Response(status=code, text="<html>not here</html>") if is_met else None
+
+    await world.create(task={"retryPolicy": ALWAYS}, simulate={"run-seconds": "20, 100000"})
+    await world.until_running()
+    with world.door.answering(page):
+        await world.count(200, 100)
+    await world.recovers(world.on_second_attempt, within=17)
+
+
+@pytest.mark.parametrize("code", [400, 403, 413, 422])
+async def test_a_gateway_that_lets_no_creation_through(world: World, code: int) -> None:
+    def page(request: Request) -> web.Response | None:
+        is_met = (request.verb, request.resource) == ("create", "pods")
+        return web.Response(status=code, text="<html>not so</html>") if is_met else None
+
+    await world.create(task={"retryPolicy": ALWAYS}, simulate={"run-seconds": "20, 100000"})
+    await world.until_running()
+    with world.door.answering(page):
+        await world.count(250, 100)
+    await world.recovers(world.on_second_attempt, within=17)
+
+
 async def test_connections_that_are_refused(world: World) -> None:
     await world.create(task={"retryPolicy": ALWAYS}, simulate={"run-seconds": "20, 100000"})
     await world.until_running()

@@ -43,6 +43,16 @@ def test_code_and_reason_choose_the_class(code: int, reason: str, kind: type[err
     assert error.status["reason"] == reason
 
 
+def test_only_a_404_that_names_an_object_says_that_it_is_gone() -> None:
+    named = refused(404, status(404, "NotFound", details={"name": "p", "kind": "pods"}))
+    assert type(named) is errors.ObjectNotFound
+    assert named.is_of_api
+    assert type(refused(404, status(404, "NotFound", details={}))) is errors.NotFound
+    page = refused(404, b"404 page not found")
+    assert type(page) is errors.NotFound
+    assert not page.is_of_api
+
+
 def test_an_expired_version_within_a_watch_is_gone_whatever_its_code() -> None:
     assert isinstance(errors.error_from_status({"reason": "Expired", "code": 500}), errors.Gone)
 
