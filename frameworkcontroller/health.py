@@ -36,18 +36,25 @@ class Health:
         *,
         clock: Callable[[], float],
         needed: Sequence[Informer[Any]] | None = None,
+        may_act: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``clock``: monotonic seconds. ``needed``: the informers whose caches a replica fills before it leads; all."""
+        """``clock``: monotonic seconds. ``needed``: the informers whose caches a replica fills before it leads; all.
+        ``may_act``: whether syncs may go on; those of a leader wait for as long as its lease cannot be renewed.
+        """
         self._informers = tuple(informers)
         self._needed = self._informers if needed is None else tuple(needed)
         self._queue = queue
         self._clock = clock
+        self._may_act = may_act
+        self._waited_until = float("-inf")
         self._active: dict[str, tuple[int, float]] = {}
 
     def live(self) -> list[Check]:
         """Whether anything hangs that a restart would free. Who gets an answer knows that the event loop runs."""
         checks = [Check(f"informer-{one.resource.plural}", self._stuck(one)) for one in self._informers]
-        longest = self._queue.longest_running_seconds
+        if not self._may_act():
+            self._waited_until = self._clock()
+        longest = min(self._queue.longest_running_seconds, self._clock() - self._waited_until)
         hangs = f"a sync has been under way for {longest:.0f} s" if longest > SYNC_STUCK_SEC else None
         return [*checks, Check("workers", hangs)]
 

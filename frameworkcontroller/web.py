@@ -72,7 +72,11 @@ class WebServer:
         self._address = address
         self._loop = asyncio.get_running_loop()
         self._health = Health(
-            controller.informers, controller.queue.core, clock=self._loop.time, needed=controller.warm_informers
+            controller.informers,
+            controller.queue.core,
+            clock=self._loop.time,
+            needed=controller.warm_informers,
+            may_act=lambda: controller.leading,
         )
         app = web.Application(client_max_size=_MAX_LINE_BYTES, middlewares=[_plainly])
         app.router.add_get("/metrics", self._metrics)

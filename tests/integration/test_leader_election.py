@@ -9,14 +9,17 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import aiohttp
 import orjson
 import pytest
 
 from frameworkcontroller.app import Controller
+from frameworkcontroller.bindaddress import BindAddress
 from frameworkcontroller.config import Config, LeaderElection
 from frameworkcontroller.kube.lease import Instant
 from frameworkcontroller.kube.resources import LEASES
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.web import WebServer
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, codes, role, tasks
@@ -198,6 +201,32 @@ async def test_a_lease_that_was_only_not_renewed_in_time_is_kept(cluster: Cluste
         # The same leadership: nothing had to be read again.
         assert only.controller.ledger.get(f"{cluster.namespace}/f") is ledger
         assert uids(after)[:2] == uids(before)
+
+
+async def test_a_leader_that_waits_for_its_lease_for_hours_is_alive(cluster: Cluster, frameworks: Frameworks) -> None:
+    if not cluster.embedded:
+        pytest.skip("for hours")
+    async with AsyncExitStack() as stack:
+        one = await stack.enter_async_context(replica(cluster))
+        await one.until_leading()
+        web = await stack.enter_async_context(WebServer(one.controller, BindAddress("127.0.0.1", 0)))
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+
+        async def healthy() -> None:
+            async with session.get(f"{web.url}/healthz") as answer:
+                assert answer.status == 200, await answer.text()
+
+        await frameworks.create("f", role(number=3))
+        await frameworks.until_running("f", 3)
+        with one.door.answering(lambda _: refusal(503, "ServiceUnavailable", "told to refuse")):
+            for name in ("f-a-0", "f-a-1", "f-a-2"):
+                await frameworks.delete_pod(name)
+            for _ in range(3 * 60):
+                await asyncio.sleep(60)
+                await healthy()
+        await one.until_leading()
+        await healthy()
+        await frameworks.until_state("f", "Completed")
 
 
 async def test_a_lease_that_somebody_removed_is_made_anew(cluster: Cluster, frameworks: Frameworks) -> None:

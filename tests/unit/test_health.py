@@ -122,6 +122,21 @@ async def test_a_sync_that_hangs_is_one(clock: VirtualClockLoop) -> None:
     assert problems(health) == []
 
 
+async def test_a_leader_that_waits_for_its_lease_for_hours_is_none(clock: VirtualClockLoop) -> None:
+    queue = WorkQueue[str]()
+    leading = False
+    health = Health([], queue.core, clock=clock.time, may_act=lambda: leading)
+    queue.add("default/a")
+    await queue.get()
+    await asyncio.sleep(3 * 3600)
+    assert problems(health) == []
+    # The sync may go on, and has all its time to.
+    leading = True
+    assert problems(health) == []
+    await asyncio.sleep(SYNC_STUCK_SEC + 1)
+    assert problems(health) == ["workers a sync has been under way for 1801 s"]
+
+
 async def test_ready_is_who_has_its_caches_and_is_not_stopping(clock: VirtualClockLoop) -> None:
     queue = WorkQueue[str]()
     async with (
