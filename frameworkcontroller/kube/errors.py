@@ -245,6 +245,8 @@ def error_from_answer(
             f"{request}: answered {code}, a redirect to {location or 'nowhere'}, which is not followed: "
             "is this the address of an API server?"
         )
+        # A header need not be text, and what cannot be encoded could be neither logged nor told.
+        message = message.encode("utf-8", "replace").decode()
     else:
         text = " ".join(body[: 4 * _MAX_QUOTED_BODY].decode("utf-8", "replace").split())
         if len(text) > _MAX_QUOTED_BODY:
@@ -263,7 +265,7 @@ def parse_retry_after(value: str | None, now: float) -> float | None:
         return min(float(value), _MAX_RETRY_AFTER_SECONDS)
     try:
         when = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)

@@ -85,6 +85,12 @@ def test_long_answers_of_proxies_are_shortened() -> None:
     assert len(str(refused(502, b"x" * 100_000))) < 500
 
 
+def test_a_redirect_to_what_is_no_text_can_be_told() -> None:
+    # As aiohttp decodes a header that is not UTF-8.
+    error = refused(302, b"", location="http://caf\udce9/")
+    assert orjson.loads(orjson.dumps(error.status))["message"] == str(error)
+
+
 def test_a_redirect_says_where_it_leads() -> None:
     error = refused(302, b"", location="https://login.example/")
     assert type(error) is errors.ApiError
@@ -111,6 +117,8 @@ def test_mistyped_status_fields_do_no_harm() -> None:
         ("", None),
         (None, None),
         ("9" * 400, 86400.0),
+        ("Thu, 01 Jan 99999999999 00:00:00 GMT", None),
+        ("Thu, 01 Jan 2026 00:00:30 +9999999999999999", None),
     ],
 )
 def test_retry_after_header(header: str | None, seconds: float | None) -> None:
