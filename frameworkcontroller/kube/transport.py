@@ -260,6 +260,7 @@ class Transport:
             return self._pools[watch]
         connector = _Connector(
             self._check,
+            self._read_timeout,
             # Watches keep their connections for minutes: in a pool of their own they cannot use up the requests'.
             limit=0 if watch else self._max_connections,
             ssl=self._connection.tls or True,
@@ -298,9 +299,7 @@ class Transport:
         server = f"{self._connection.server} ({self._connection.origin})"
         match error:
             case aiohttp.ConnectionTimeoutError():
-                return TransportError(
-                    f"{request}: {server} took no connection within {CONNECT_TIMEOUT_SECONDS:g} s", maybe_sent=False
-                )
+                return TransportError(f"{request}: {server} took no connection in time", maybe_sent=False)
             case aiohttp.ClientConnectorError():
                 return TransportError(f"{request}: cannot connect to {server}: {error}", maybe_sent=False)
             case aiohttp.ClientHttpProxyError():
@@ -347,11 +346,21 @@ class LineStream:
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Calls ``check`` when there is a connection, which may have taken seconds, and the request is written next."""
+    """Calls ``check`` when there is a connection, which may have taken seconds, and the request is written next.
 
-    def __init__(self, check: Callable[[], None] | None, **options: Any) -> None:
+    Making one takes at most ``seconds``: of a proxy that says nothing, aiohttp waits for the answer for ever.
+    """
+
+    def __init__(self, check: Callable[[], None] | None, seconds: float, **options: Any) -> None:
         super().__init__(**options)
         self._check = check
+        self._seconds = seconds
+
+    async def _create_connection(
+        self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.client_proto.ResponseHandler:
+        async with asyncio.timeout(self._seconds):
+            return await super()._create_connection(req, traces, timeout)
 
     async def connect(
         self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout

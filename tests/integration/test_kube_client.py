@@ -11,6 +11,7 @@ from frameworkcontroller import __version__
 from frameworkcontroller.kube import errors
 from frameworkcontroller.kube.client import APPLY, JSON_PATCH, Exchange, KubeClient
 from frameworkcontroller.kube.connection import Connection
+from frameworkcontroller.kube.kubeconfig import Access
 from frameworkcontroller.kube.limiter import Limiter
 from frameworkcontroller.kube.resources import CONFIGMAPS, NODES, PODS
 from tests.support.faulty_server import (
@@ -196,6 +197,26 @@ async def test_what_is_no_http_is_an_error_of_transport() -> None:
             with pytest.raises(errors.TransportError) as broken:
                 await client.create(PODS, b"{}", "ns")
     assert broken.value.maybe_sent
+
+
+async def test_a_proxy_that_hangs_is_given_up(clock: VirtualClockLoop) -> None:
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()  # CONNECT, and then that its sender has had enough
+        writer.close()
+        await writer.wait_closed()
+        ended.set()
+
+    ended = asyncio.Event()
+    async with await asyncio.start_server(hang, "127.0.0.1", 0) as proxy:
+        access = Access(server="https://api.example:6443")
+        through = Connection(access, origin="", proxy=f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
+        async with KubeClient(through) as client:
+            began = clock.time()
+            with pytest.raises(errors.TransportError, match="took no connection in time") as broken:
+                await client.get(PODS, "a", "ns")
+            await ended.wait()
+    assert not broken.value.maybe_sent
+    assert 65 <= clock.time() - began <= 67
 
 
 async def test_a_closed_client_says_so(server: FaultyServer, client: KubeClient, clock: VirtualClockLoop) -> None:
