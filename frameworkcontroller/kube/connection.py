@@ -61,7 +61,7 @@ class Connection:
         self.generation = 0
         self._renew = renew
         self.access = access
-        self._lock = asyncio.Lock()
+        self._renewal: asyncio.Task[bool] | None = None
         self._renew_at: float | None = None
         self._forced_at: float | None = None
         self._headers = _headers(access)
@@ -95,34 +95,39 @@ class Connection:
         now = asyncio.get_running_loop().time()
         if self._renew_at is None and self.access.renew_after is not None:
             self._renew_at = now + self.access.renew_after
-        if self._renew_at is not None and now >= self._renew_at and not self._lock.locked():
-            await self._renew_once(self._renew, self._headers)
+        if self._renew_at is not None and now >= self._renew_at and self._renewal is None:
+            await self._renewed(self._renew)
         return self._headers
 
     async def renew_after_refusal(self, refused: CIMultiDict[str]) -> bool:
         """Get new credentials after a 401 to a request with these headers. Returns whether to send it again.
 
-        Many requests may be refused at once: one of them renews, the rest wait for that and use what came of it.
+        Many requests may be refused at once: they all wait for one renewal, and use what comes of it.
         """
         if self._renew is None:
             return False
         if refused is not self._headers:
             return True
-        now = asyncio.get_running_loop().time()
-        if self._forced_at is not None and now - self._forced_at < _FORCED_RENEWAL_EVERY_SECONDS:
-            # Just renewed, and refused again: this is no matter of age, and plugins may be costly.
-            return False
-        return await self._renew_once(self._renew, refused, forced=True)
+        if self._renewal is None:
+            now = asyncio.get_running_loop().time()
+            if self._forced_at is not None and now - self._forced_at < _FORCED_RENEWAL_EVERY_SECONDS:
+                # Just renewed, and refused again: this is no matter of age, and plugins may be costly.
+                return False
+            self._forced_at = now
+        return await self._renewed(self._renew)
 
-    async def _renew_once(
-        self, renew: Callable[[], Awaitable[Access]], stale: CIMultiDict[str], *, forced: bool = False
-    ) -> bool:
-        async with self._lock:
-            if self._headers is not stale:
-                return True
-            loop = asyncio.get_running_loop()
-            if forced:
-                self._forced_at = loop.time()
+    async def _renewed(self, renew: Callable[[], Awaitable[Access]]) -> bool:
+        """Wait for the renewal that is under way, or a new one; whether it brought anything.
+
+        It goes on if who waits for it is cancelled: a claim of the lease has a few seconds, a plugin takes longer.
+        """
+        if self._renewal is None:
+            self._renewal = asyncio.create_task(self._renew_once(renew), name="renewal of credentials")
+        return await asyncio.shield(self._renewal)
+
+    async def _renew_once(self, renew: Callable[[], Awaitable[Access]]) -> bool:
+        loop = asyncio.get_running_loop()
+        try:
             try:
                 access = await renew()
                 if access.server != self.access.server:
@@ -144,6 +149,8 @@ class Connection:
             # A new object even if nothing in it is new: it says "renewed since", see renew_after_refusal.
             self._headers = _headers(access)
             return True
+        finally:
+            self._renewal = None
 
 
 async def connect(

@@ -17,6 +17,7 @@ from frameworkcontroller.kube import errors
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection, connect
 from frameworkcontroller.kube.errors import ConnectionConfigError
+from frameworkcontroller.kube.kubeconfig import Access
 from frameworkcontroller.kube.resources import PODS
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.faulty_server import FaultyServer, answer, faulty_server, status
@@ -377,6 +378,57 @@ async def test_a_renewal_that_fails_keeps_the_old_credentials(
     assert {request.headers["Authorization"] for request in server.seen[:-1]} == {"Bearer first"}
     assert server.seen[-1].headers["Authorization"] == "Bearer second"
     assert len(caplog.records) == 2, "at 60 s and half a minute later, not with each request"
+
+
+@pytest.mark.virtual_clock
+async def test_a_renewal_outlasts_the_request_that_began_it(server: FaultyServer, clock: VirtualClockLoop) -> None:
+    # A claim of the lease is given up after five seconds: were the renewal, too, no later claim would fare better.
+    began = 0
+
+    async def plugin() -> Access:
+        nonlocal began
+        began += 1
+        await asyncio.sleep(8)
+        return Access(server.url, authorization="Bearer second", renew_after=3600)
+
+    first = Access(server.url, authorization="Bearer first", renew_after=60)
+    async with KubeClient(Connection(first, origin="", renew=plugin)) as client:
+        await client.get(PODS, "a", "ns")
+        await asyncio.sleep(60)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5):
+                await client.get(PODS, "a", "ns")
+        await asyncio.sleep(2)
+        async with asyncio.timeout(0.5):
+            await client.get(PODS, "a", "ns")
+        await asyncio.sleep(2)
+        await client.get(PODS, "a", "ns")
+    assert [seen.headers["Authorization"] for seen in server.seen] == ["Bearer first", "Bearer first", "Bearer second"]
+    assert began == 1
+
+
+@pytest.mark.virtual_clock
+async def test_a_renewal_that_fails_fails_once_for_all(server: FaultyServer, clock: VirtualClockLoop) -> None:
+    began = 0
+
+    async def plugin() -> Access:
+        nonlocal began
+        began += 1
+        await asyncio.sleep(60)
+        raise ConnectionConfigError("nobody there")
+
+    async def refused(seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        with pytest.raises(errors.Unauthorized):
+            await client.get(PODS, "a", "ns")
+
+    server.otherwise = status(401, "Unauthorized")
+    first = Access(server.url, authorization="Bearer first")
+    async with KubeClient(Connection(first, origin="", renew=plugin)) as client:
+        start = clock.time()
+        await asyncio.gather(*(refused(number) for number in range(10)))
+        assert clock.time() - start == pytest.approx(60, abs=1)
+    assert began == 1
 
 
 async def test_a_kubeconfig_that_now_names_another_server_is_not_followed(
