@@ -77,11 +77,15 @@ async def read_kubeconfig(
 async def read_by_library(paths: str, *, context: str | None, address: str | None, wall: Callable[[], float]) -> Access:
     """The same, whatever the files hold."""
     from kubernetes_asyncio.client import Configuration
-    from kubernetes_asyncio.config import ConfigException
+    from kubernetes_asyncio.config import ConfigException, kube_config
     from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
     if not any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path):
         raise ConnectionConfigError(f"kubeconfig {paths}: no such file")
+    # It would go on naming the files that it once wrote, which systems clean away after some days.
+    written = kube_config._temp_files
+    for content in [content for content, file in written.items() if not Path(file).is_file()]:
+        del written[content]
     try:
         merger = KubeConfigMerger(paths)
         chosen = _choose(merger.config, context, address)

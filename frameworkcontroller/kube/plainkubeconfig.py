@@ -128,7 +128,8 @@ def _file(mapping: Mapping[str, Any], key: str, folder: Path) -> str | None:
 
 
 def _write(content: bytes) -> str:
-    if content not in _written:
+    # Systems clean their temporary files, and a controller runs for longer.
+    if content not in _written or not Path(_written[content]).is_file():
         if not _written:
             atexit.register(_remove)
         # Only this user may read it.

@@ -116,6 +116,18 @@ def test_what_is_no_kubeconfig_is_left_to_the_library(tmp_path: Path, content: s
     assert read_plain_kubeconfig(f"{tmp_path}/config:{tmp_path}/config", None, None) is None
 
 
+@pytest.mark.parametrize("user", [{"token": "t"}, {"tokenFile": "a"}])
+async def test_a_file_that_was_cleaned_away_is_written_again(tmp_path: Path, user: dict[str, Any]) -> None:
+    # Many systems clean /tmp of what is ten days old; credentials are read for as long as the controller runs.
+    (tmp_path / "a").write_text("token")
+    path = kubeconfig(tmp_path, user, certificate_authority_data=DATA)
+    for _ in range(2):
+        file = (await read_kubeconfig(path)).ca_file
+        assert file is not None
+        assert Path(file).read_bytes() == base64.b64decode(DATA)
+        Path(file).unlink()
+
+
 def test_it_needs_no_library_and_leaves_no_key_behind(tmp_path: Path) -> None:
     user = {"client-certificate-data": DATA, "client-key-data": DATA}
     path = kubeconfig(tmp_path, user, certificate_authority_data=DATA)
