@@ -7,14 +7,17 @@ import logging
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
+from unittest.mock import patch
 
 import orjson
 import yaml
 
+from frameworkcontroller import app
 from frameworkcontroller.app import Controller
+from frameworkcontroller.controller.executor import Executor
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.kubeconfig import Access
@@ -109,11 +112,11 @@ class _Disk(io.StringIO):
 class _Replica:
     """A controller in this process. Its wall clock is ``offset`` seconds ahead of the cluster's."""
 
-    def __init__(self, name: str, seed: int, server: ApiServer) -> None:
+    def __init__(self, name: str, story: Story, server: ApiServer) -> None:
         self.name = name
         self.proxy = FaultProxy(server.url, wall=wall)
         self.offset = 0.0
-        self._seed = seed
+        self._story = story
         self._lives = 0
         self._running: asyncio.Task[None] | None = None
         self._controller: Controller | None = None
@@ -126,13 +129,14 @@ class _Replica:
             async def renew() -> Access:
                 return access
 
-            self._controller = Controller(
-                CONFIG,
-                Connection(access, origin="chaos", renew=renew),
-                wall=lambda: wall() + self.offset,
-                rng=random.Random(f"{self._seed} {self.name} {self._lives}"),
-                audit_sec=_NEVER_SEC,
-            )
+            with patch.object(app, "Executor", partial(Executor, max_in_flight=self._story.in_flight)):
+                self._controller = Controller(
+                    CONFIG,
+                    Connection(access, origin="chaos", renew=renew),
+                    wall=lambda: wall() + self.offset,
+                    rng=random.Random(f"{self._story.seed} {self.name} {self._lives}"),
+                    audit_sec=_NEVER_SEC,
+                )
             self._running = asyncio.create_task(self._controller.run(), name=f"controller {self.name}")
 
     async def kill(self) -> None:
@@ -175,7 +179,7 @@ class EmbeddedPlayer(Player):
         self.server.storage.observe(self._stored)
         self._rng = random.Random(story.seed)
         self._agent = NodeAgent(client, runtime, wall=wall, rng=self._rng)
-        self.a, self.b = (_Replica(name, story.seed, server) for name in "AB")
+        self.a, self.b = (_Replica(name, story, server) for name in "AB")
         self._disk = _Disk()
         self._server_is_down = False
 

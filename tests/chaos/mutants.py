@@ -14,15 +14,18 @@ import orjson
 
 from frameworkcontroller import app
 from frameworkcontroller.api.completion import POD_EXTERNAL_DELETED, CompletionStatus
-from frameworkcontroller.api.objects import PodRecord
+from frameworkcontroller.api.objects import Framework, PodRecord
 from frameworkcontroller.api.spec import RetryPolicy
 from frameworkcontroller.api.status import TaskStatus
-from frameworkcontroller.controller import executor
+from frameworkcontroller.controller import executor, sync
+from frameworkcontroller.controller.executor import MAX_IN_FLIGHT, Batch
+from frameworkcontroller.controller.ledger import Entry
 from frameworkcontroller.controller.statuswriter import StatusWriter
+from frameworkcontroller.controller.sync import Syncer
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.machine import framework, task
 from frameworkcontroller.machine.context import Context
-from frameworkcontroller.machine.model import Delete, Kind
+from frameworkcontroller.machine.model import Action, Delete, Kind
 from frameworkcontroller.machine.policy import RetryDecision, decide_retry
 from frameworkcontroller.machine.tracker import TrackedRole, Tracker
 from tests.chaos.embedded import EmbeddedPlayer, play
@@ -30,7 +33,7 @@ from tests.chaos.player import Outcome
 from tests.chaos.proxy import Fault
 from tests.chaos.proxy import Kind as Faults
 from tests.chaos.story import Step, Story
-from tests.support.frameworks import Json, role
+from tests.support.frameworks import Json, policy, role
 
 _PATIENCE_SEC: Final = 2000.0
 """More than the ten minutes in which a lost event is made up for."""
@@ -82,6 +85,10 @@ async def _confirm_nothing(*_: object) -> bool:
     return True
 
 
+async def _confirm_or_forget(syncer: Syncer, subject: Framework, entry: Entry, actions: list[Action]) -> bool:
+    return (entry.confirmed and bool(actions)) or await syncer._writer.confirm(subject.key, entry)
+
+
 def _complete_while_the_pod_ends(ctx: Context, role: TrackedRole, item: TaskStatus, pod: PodRecord) -> None:
     task.complete_attempt(ctx, role, item, CompletionStatus.of(POD_EXTERNAL_DELETED, pod.uid))
 
@@ -111,6 +118,10 @@ def _nothing(*_: object) -> Sequence[Any]:
 
 def _none(*_: object) -> None:
     return None
+
+
+def _done_once_nothing_is_under_way(batch: Batch) -> bool:
+    return not (batch._workers or batch._creations or batch._others)
 
 
 @contextmanager
@@ -143,10 +154,14 @@ def _fault(at: float, kind: Faults, verb: str, resource: str, **more: Any) -> St
     return Step(at, "fault", (Fault(kind, verb, resource, **more),))
 
 
-def _story(*steps: Step) -> Story:
+def _story(*steps: Step, in_flight: int = MAX_IN_FLIGHT) -> Story:
     # Faults stop after the last step.
     last = Step(max(step.at for step in steps) + 30.0, "annotate", ("f0",))
-    return Story(0, (*sorted(steps, key=lambda step: step.at), last))
+    return Story(0, (*sorted(steps, key=lambda step: step.at), last), in_flight)
+
+
+def _slow(resource: str, before: float, after: float) -> Step:
+    return Step(0.0, "slow_down", (resource, before, after))
 
 
 _FOREVER: Final[Json] = {"run_seconds": "forever"}
@@ -294,6 +309,56 @@ MUTANTS: Final = {
         lambda: _all_of(*(patch.object(module, "decide_retry", _retry_once_more) for module in (framework, task))),
         _story(_create(_role(run_seconds="2", exit_code="1"))),
         "retried: True, but",
+    ),
+    # One Task fails while others are still being created.
+    "no-end-of-creations": Mutant(
+        "writes that an attempt is over while it still creates Pods",
+        lambda: patch.object(sync, "_must_end", _no),
+        _story(
+            _slow("pods", 3.0, 0.0),
+            _create(_role(20, run_seconds="1", exit_code="1") | {"frameworkAttemptCompletionPolicy": policy(1)}),
+            in_flight=2,
+        ),
+        "the attempt is completing",
+    ),
+    # The last creation fails while a status is written, and then that write is lost.
+    "no-news-of-what-ended-meanwhile": Mutant(
+        "forgets what became of actions while a write of the status was lost",
+        lambda: patch.object(Batch, "done", property(_done_once_nothing_is_under_way)),
+        _story(
+            _slow("pods", 2.0, 0.0),
+            _create(_role(8, **_FOREVER)),
+            _fault(5.0, Faults.DELAY, "patch", "frameworks", seconds=70.0),
+            _fault(9.0, Faults.FAILED, "create", "pods"),
+            in_flight=2,
+        ),
+        "is AttemptCreationPending",
+    ),
+    # The controller starts anew while Pods cannot be created, and its first look at the Framework fails.
+    "no-second-try": Mutant(
+        "forgets what it was to do when it could not be sure of the status",
+        lambda: patch.object(Syncer, "_is_justified", _confirm_or_forget),
+        _story(
+            _fault(0.0, Faults.FAILED, "create", "pods", times=3),
+            _create(_role(3, **_FOREVER)),
+            _fault(1.0, Faults.FAILED, "get", "frameworks"),
+            Step(1.0, "kill_controller", (0.2,)),
+        ),
+        "is AttemptCreationPending",
+    ),
+    # The Pod of a lost creation comes, and is deleted, while the next try waits for its turn.
+    "no-second-thoughts": Mutant(
+        "creates what it was to create some time ago",
+        lambda: patch.object(sync, "_is_wanted", _yes),
+        _story(
+            _slow("pods", 2.0, 0.0),
+            _create(_role(12, **_FOREVER)),
+            _fault(0.0, Faults.LOST, "create", "pods"),
+            _fault(1.0, Faults.HELD, "", "pods", seconds=5.0),
+            Step(9.0, "delete_pod", (0,)),
+            in_flight=2,
+        ),
+        "the stored state is",
     ),
     "no-completion-policy": Mutant(
         "never completes an attempt by its Tasks",

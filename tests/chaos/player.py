@@ -412,6 +412,10 @@ class Player:
         await self.a.proxy.refuse()
         self.spawn(seconds, self.a.proxy.accept)
 
+    async def slow_down(self, resource: str, before: float, after: float) -> None:
+        for replica in (self.a, self.b):
+            replica.proxy.slow_down(resource, before, after)
+
     async def fault(self, fault: Fault) -> None:
         if fault.kind is Kind.LATE:
             self.circumstances.loose = True

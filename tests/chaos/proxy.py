@@ -133,6 +133,7 @@ class FaultProxy:
         self._armed: list[Fault] = []
         self._streams: list[_Stream] = []
         self._lists: dict[str, bytes] = {}
+        self._pace: dict[str, tuple[float, float]] = {}
         self._lossy: set[str] = set()
         """Resources of which some watch has lost an event."""
         self._late: set[asyncio.Task[None]] = set()
@@ -190,6 +191,10 @@ class FaultProxy:
         else:
             self._armed.append(fault)
 
+    def slow_down(self, resource: str, before: float, after: float) -> None:
+        """From now on each write of the resource takes so many seconds before it is executed, and after."""
+        self._pace[resource] = (before, after)
+
     def kill_at(self, number: int, *, executed: bool, strike: Callable[[], None]) -> None:
         """Call ``strike`` at that write from now on; it gets no answer, but is executed if so told."""
         self._fatal = (number, executed, strike)
@@ -246,6 +251,7 @@ class FaultProxy:
         fell silent or lost an event): silent ones break off, and those that lost something are too old to go on.
         """
         self._armed.clear()
+        self._pace.clear()
         self._fatal = None
         for stream in self._streams:
             stream.calm()
@@ -267,10 +273,14 @@ class FaultProxy:
         try:
             if request.method == "DELETE":
                 self.deletions.append(_deletion(request.path, resource, body, self._wall()))
+            before, after = self._pace.get(resource, (0.0, 0.0)) if request.method != "GET" else (0.0, 0.0)
+            await asyncio.sleep(before)
             if request.method != "GET":
                 await self._count_down(request, body)
             fault = self._take(verb, resource, f"{request.method} {request.path_qs}")
-            return await self._meet(request, body, verb, resource, fault)
+            response = await self._meet(request, body, verb, resource, fault)
+            await asyncio.sleep(after)
+            return response
         except (TimeoutError, _Dead, aiohttp.ClientError, OSError):
             if request.transport is not None:
                 request.transport.abort()

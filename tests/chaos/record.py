@@ -281,12 +281,13 @@ class Replay(World):
 
 
 def _decisions(status: FrameworkStatus) -> dict[str, tuple[object, ...]]:
-    """What a controller has decided; that an object was created is learnt, and so is left out."""
+    """What a controller has decided; that an object was created, or asked to go, is learnt, and so is left out."""
 
     def decided(owner: FrameworkStatus | TaskStatus) -> tuple[object, ...]:
         state, completion = owner.state, owner.attempt.completion_status
-        pending = state in (State.CREATION_PENDING, State.CREATION_REQUESTED)
-        return owner.attempt.id, "created" if pending else state.value, None if completion is None else completion.code
+        if state in (State.CREATION_REQUESTED, State.DELETION_REQUESTED):
+            state = State.CREATION_PENDING if state is State.CREATION_REQUESTED else State.DELETION_PENDING
+        return owner.attempt.id, state.value, None if completion is None else completion.code
 
     return {"the Framework": decided(status)} | {
         f"{role.name}[{task.index}]": (task.instance_uid, task.deletion_pending, *decided(task))

@@ -6,9 +6,10 @@ shortened by leaving steps out. What the steps do is said by `tests.chaos.player
 
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from frameworkcontroller.controller.executor import MAX_IN_FLIGHT
 from tests.chaos.proxy import Fault, Kind
 from tests.support.frameworks import Json, policy, role
 
@@ -16,6 +17,11 @@ NAMES: Final = ("f0", "f1", "f2")
 ROLES: Final = ("a", "b", "c")
 LENGTH: Final = 120.0
 """Seconds in which a story takes its steps; then comes its fair end."""
+
+_CROWDS: Final = 5
+"""Every so many-th story on a virtual clock is about a crowd of Tasks."""
+_CROWD_LENGTH: Final = 45.0
+"""About as long as it takes to create them."""
 
 _VERBS: Final = ("create", "create", "patch", "patch", "delete", "get", "list", "")
 _RESOURCES: Final = ("pods", "configmaps", "frameworks", "")
@@ -41,11 +47,13 @@ class Story:
 
     seed: int
     steps: tuple[Step, ...]
+    in_flight: int = MAX_IN_FLIGHT
+    """Requests that a controller has in flight at most."""
 
     def without(self, dropped: Iterable[int]) -> "Story":
         """The story without the steps at these positions."""
         gone = set(dropped)
-        return Story(self.seed, tuple(step for at, step in enumerate(self.steps) if at not in gone))
+        return replace(self, steps=tuple(step for at, step in enumerate(self.steps) if at not in gone))
 
     def __str__(self) -> str:
         return "\n".join([f"seed {self.seed}:", *map(str, self.steps)])
@@ -53,6 +61,8 @@ class Story:
 
 def make_story(seed: int, *, length: float = LENGTH, virtual: bool = True) -> Story:
     """The story of that seed. ``virtual`` False leaves out what only a controller in this process can meet."""
+    if virtual and seed % _CROWDS == _CROWDS - 1:
+        return make_crowd(seed)
     rng = random.Random(seed)
     steps = [_create(rng, name, length) for name in NAMES[: rng.choice([1, 1, 2, 3])]]
     steps += [_users(rng, length) for _ in range(rng.randint(0, 6))]
@@ -60,6 +70,61 @@ def make_story(seed: int, *, length: float = LENGTH, virtual: bool = True) -> St
     steps += [_killers(rng, length, virtual=virtual) for _ in range(rng.randint(0, 5))]
     steps += [_faults(rng, length) for _ in range(rng.randint(0, 16))]
     return Story(seed, tuple(sorted(steps, key=lambda step: step.at)))
+
+
+def make_crowd(seed: int) -> Story:
+    """A Framework of dozens of Tasks, few requests at once, and an API server that takes seconds for each.
+
+    So one batch of creations or deletions takes most of the story, and whatever happens does so while it is under way.
+    """
+    rng = random.Random(seed)
+    roles = [_crowd(rng, item) for item in ROLES[: rng.choice([1, 2, 3])]]
+    steps = [Step(0.0, "create", (NAMES[0], roles, {"retryPolicy": _retry(rng, endless=0.0)}))]
+    steps.append(Step(0.0, "slow_down", ("pods", *rng.choice([(0.0, 3.0), (3.0, 0.0), (1.0, 1.0), (1.0, 6.0)]))))
+    steps.append(Step(0.0, "slow_down", ("frameworks", *rng.choice([(0.0, 0.0), (0.5, 0.5), (0.0, 8.0), (4.0, 1.0)]))))
+    steps += [_crowd_user(rng) for _ in range(rng.randint(0, 4))]
+    steps += [_others(rng, _CROWD_LENGTH) for _ in range(rng.randint(0, 6))]
+    steps += [_killers(rng, _CROWD_LENGTH, virtual=True) for _ in range(rng.choice([0, 0, 1, 2]))]
+    steps += [_crowd_fault(rng) for _ in range(rng.randint(0, 8))]
+    return Story(seed, tuple(sorted(steps, key=lambda step: step.at)), in_flight=rng.choice([2, 4, 8]))
+
+
+def _crowd(rng: random.Random, name: str) -> Json:
+    simulate = {
+        "run-seconds": rng.choice(["forever", "forever", "8", "2, forever", "2"]),
+        "exit-code": rng.choice(["0", "0", "1", "1, 0"]),
+        "stop-seconds": rng.choice(["0", "2"]),
+    }
+    task = {"retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": rng.choice([0, 1, 2])}}
+    ends = rng.choice([policy(), policy(), policy(15), policy(-1, 15), policy(1)])
+    return role(name, rng.randint(5, 20), simulate=simulate, task=task, frameworkAttemptCompletionPolicy=ends)
+
+
+def _crowd_user(rng: random.Random) -> Step:
+    name, item, at = NAMES[0], rng.choice(ROLES), round(rng.uniform(1, _CROWD_LENGTH), 1)
+    match rng.choice(["rescale"] * 6 + ["drop_role", "add_role", "stop", "delete", "set"]):
+        case "rescale":
+            return Step(at, "rescale", (name, item, rng.randint(0, 25)))
+        case "drop_role":
+            return Step(at, "drop_role", (name, item))
+        case "add_role":
+            return Step(at, "add_role", (name, _crowd(rng, item)))
+        case "stop":
+            return Step(at, "execute", (name, "Stop"))
+        case "delete":
+            return Step(at, "delete", (name, "Foreground"))
+        case _:
+            return Step(at, "set_completion", (name, item, policy(rng.choice([-1, 1, 10]), rng.choice([-1, 1, 10]))))
+
+
+def _crowd_fault(rng: random.Random) -> Step:
+    """What actions and writes of statuses meet."""
+    kinds = [Kind.DROP, Kind.CUT, Kind.LOST, Kind.THROTTLED, Kind.FAILED, Kind.UNAVAILABLE, Kind.CONFLICT]
+    kind = rng.choice([*kinds * 2, Kind.DELAY, Kind.HELD, Kind.LATE])
+    verb, resource = rng.choice([("create", "pods"), ("delete", "pods"), ("patch", "frameworks"), ("get", "")])
+    seconds = rng.choice([1.0, 10.0, 40.0])
+    fault = Fault(kind, "" if kind is Kind.HELD else verb, resource, rng.choice([1, 1, 3, 10]), seconds)
+    return Step(round(rng.uniform(0, _CROWD_LENGTH), 1), "fault", (fault,))
 
 
 def _at(rng: random.Random, length: float) -> float:
