@@ -24,7 +24,8 @@ from typing import Any, Final
 import orjson
 
 _MAX_QUOTED_BODY: Final = 300
-_MAX_RETRY_AFTER_SECONDS: Final = 24 * 3600.0
+_MAX_RETRY_AFTER_SECONDS: Final = 300.0
+"""API servers ask for seconds; what asks for more than this is broken, and must not silence a controller for long."""
 
 
 class KubeError(Exception):

@@ -404,4 +404,5 @@ class _WatchEnded(Exception):
 
     @classmethod
     def by(cls, error: KubeError) -> _WatchEnded:
-        return cls(classify(error), error)
+        failure = classify(error)
+        return cls(Failure.UNTOLD if failure is Failure.FAILED else failure, error)

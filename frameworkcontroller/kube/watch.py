@@ -12,7 +12,7 @@
        ├─ closed, gone silent ──▶ Watching (same version); Pausing first if it keeps happening
        ├─ version expired ──▶ Listing; Pausing first if it keeps happening
        ├─ event older than what is known, line unreadable, version from the future, request refused as wrong,
-       │  resource type gone ──▶ Pausing ▶ Listing
+       │  resource type gone, 5xx as an event ──▶ Pausing ▶ Listing
        └─ any other failure ──▶ Pausing ▶ Watching (same version)
 
 Three rules hold everywhere. In a row of failures, which only a watch that lasts can end, each kind is followed by a
@@ -113,6 +113,7 @@ class Failure(Enum):
     ABSENT = "absent"  # 404: the resource type is not served (yet, or any more)
     THROTTLED = "throttled"  # 429
     FAILED = "failed"  # 5xx
+    UNTOLD = "untold"  # 5xx said within a watch: what there was to tell cannot be told, nor if it is asked for again
     BROKEN = "broken"  # connection refused, reset or cut
     RELIST = "relist"  # not a failure: somebody asked for a fresh list
 
@@ -159,6 +160,7 @@ _NEEDS_LIST: Final = frozenset(
         Failure.MALFORMED,
         Failure.REJECTED,
         Failure.ABSENT,
+        Failure.UNTOLD,
         Failure.RELIST,
     }
 )

@@ -207,6 +207,17 @@ async def test_what_happens_to_a_watch_is_made_good(fault: str, clock: VirtualCl
         await it.until_right(within + 12)
 
 
+async def test_a_version_from_which_a_watch_can_only_fail_is_not_asked_for_again() -> None:
+    """An object that the API server cannot decode, say, or convert, is in the way of all that came after it."""
+    async with following(before=lambda server, _: server.put("a")) as it:
+        await it.informer.wait_synced()
+        it.faults.then(stream(event("ERROR", {"kind": "Status", "code": 500, "reason": "InternalError"})))
+        it.server.close_watches()
+        it.server.put("b")
+        await it.until_right(2.5)
+        assert (it.server.lists, it.informer.counters.failures[Failure.UNTOLD]) == (2, 1)
+
+
 async def test_a_server_without_heartbeats_is_not_taken_for_dead_again_and_again() -> None:
     async with following() as it:
         it.server.bookmark_seconds = None

@@ -47,6 +47,7 @@ WATCH_TROUBLE = st.sampled_from(
         Failure.ABSENT,
         Failure.REJECTED,
         Failure.MALFORMED,
+        Failure.UNTOLD,
         Failure.SILENT,
         Failure.CLOSED,
         Failure.EXPIRED,

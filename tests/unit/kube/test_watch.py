@@ -70,6 +70,7 @@ def test_an_expired_token_restarts_the_list_in_one_page() -> None:
         (Failure.AHEAD, False, Listing()),
         (Failure.MALFORMED, False, Listing()),
         (Failure.REPLAYED, False, Listing()),
+        (Failure.UNTOLD, False, Listing()),
     ],
 )
 def test_where_each_end_of_a_watch_leads(failure: Failure, *, at_once: bool, then: Listing | Watching) -> None:
