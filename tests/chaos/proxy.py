@@ -40,14 +40,18 @@ class Kind(StrEnum):
     CONFLICT = "is answered with 409"
     UNAUTHORIZED = "is answered with 401"
     EXPIRED = "is answered with 410"
+    NO_BACKEND = "is answered by a gateway: a page, with 404"
+    LOGIN = "is answered by a gateway: a page, with 200"
+    BLOCKED = "is answered by a gateway: a page, with 403"
     STALE = "is answered with a list of before"
     MUTED = "is a watch that says nothing more"
     SKIPPED = "is a watch that leaves out an event"
     REPLAYED = "is a watch that says an event of before again"
     HELD = "is a watch that is held up"
+    UNTOLD = "is a watch that ends by saying 500"
 
 
-OF_WATCHES: Final = frozenset({Kind.MUTED, Kind.SKIPPED, Kind.REPLAYED, Kind.HELD})
+OF_WATCHES: Final = frozenset({Kind.MUTED, Kind.SKIPPED, Kind.REPLAYED, Kind.HELD, Kind.UNTOLD})
 _OF_OPEN_WATCHES: Final = frozenset({Kind.CUT, Kind.GARBLED, Kind.EXPIRED})
 """What a watch that is open meets at its next event, if the fault is said to be of watches."""
 _WRITES: Final = ("create", "patch", "update", "delete")
@@ -69,6 +73,8 @@ _REFUSALS: Final = {
     Kind.LATE: (504, "Timeout"),
     Kind.LOST: (504, "Timeout"),
 }
+_PAGES: Final = {Kind.NO_BACKEND: 404, Kind.LOGIN: 200, Kind.BLOCKED: 403}
+"""What is between the controller and the API server speaks for it, which is seen by the answer's being no JSON."""
 
 
 @dataclass(frozen=True)
@@ -309,6 +315,8 @@ class FaultProxy:
             return _refusal(Kind.LATE, seconds)
         elif kind in _REFUSALS and kind is not Kind.LOST:
             return _refusal(kind, seconds)
+        elif kind in _PAGES:
+            return web.Response(status=_PAGES[kind], text="<html>Welcome!</html>\n", content_type="text/html")
         if verb == "watch":
             return await self._watch(request, resource)
         status, headers, answer = await self._forward(request, body)
@@ -472,10 +480,15 @@ _GONE: Final = (
     b'{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410,'
     b'"message":"too old resource version"}}\n'
 )
+_FAILED: Final = (
+    b'{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,'
+    b'"message":"unable to decode an event"}}\n'
+)
 _END_OF_WATCH: Final[Mapping[Kind, Callable[[bytes], bytes]]] = {
     Kind.CUT: lambda line: line[: len(line) // 2],
     Kind.GARBLED: lambda line: line[: len(line) // 2] + b"\x00<html>\n",
     Kind.EXPIRED: lambda _: _GONE,
+    Kind.UNTOLD: lambda _: _FAILED,
 }
 
 

@@ -120,6 +120,7 @@ def _crowd_user(rng: random.Random) -> Step:
 def _crowd_fault(rng: random.Random) -> Step:
     """What actions and writes of statuses meet."""
     kinds = [Kind.DROP, Kind.CUT, Kind.LOST, Kind.THROTTLED, Kind.FAILED, Kind.UNAVAILABLE, Kind.CONFLICT]
+    kinds += [Kind.NO_BACKEND, Kind.LOGIN, Kind.BLOCKED]
     kind = rng.choice([*kinds * 2, Kind.DELAY, Kind.HELD, Kind.LATE])
     verb, resource = rng.choice([("create", "pods"), ("delete", "pods"), ("patch", "frameworks"), ("get", "")])
     seconds = rng.choice([1.0, 10.0, 40.0])
