@@ -16,7 +16,7 @@ INFORMER_STUCK_SEC: Final = 600.0
 """An informer that did nothing for so long hangs: every watch is closed, and every request given up, long before."""
 
 SYNC_STUCK_SEC: Final = 1800.0
-"""A sync that takes so long hangs: it starts no more actions after seconds, and each request ends within minutes."""
+"""A sync that takes so long hangs: it starts no more actions after minutes, and so does each request end."""
 
 
 class Check(NamedTuple):

@@ -3,7 +3,8 @@
 Actions of one sync run concurrently. Creations start with a single one, and only if that succeeds do the others follow,
 so that a namespace that refuses is asked once and not a thousand times; at the first refusal no more are started,
 unless it is one that completes its Task. All syncs together keep a bounded number of requests in flight, those for
-their statuses included, in which Frameworks take turns: more only makes the API server slower (docs/performance.md).
+their statuses included, in which namespaces and Frameworks take turns: more only makes the API server slower
+(docs/performance.md).
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ from frameworkcontroller.machine.model import (
 )
 
 MAX_IN_FLIGHT: Final = 50
-"""Requests in flight over all Frameworks: the most that still raised the rate when it was measured."""
+"""Requests in flight over all Frameworks: the most that still raised the rate when it was measured. ``Slots`` says
+which do not count."""
 
 _FINAL_CODES: Final = frozenset({400, 403, 413, 422})
 """Refusals that may complete a Task: it is made sure that an earlier, lost request did not create the Pod after all."""

@@ -55,6 +55,10 @@ _TICK_SEC: Final = 1.0
 _SHOW_SEC: Final = 5.0
 """And the status is written so often: each write takes from the API server what the actions need."""
 
+BATCH_SEC: Final = 120.0
+"""No more actions are started in a sync after so long: the next one goes on. It is by one that takes very long that
+one that hangs is told (health.py), and 10,000 creations take more than half an hour where each takes ten seconds."""
+
 _EARLY_SEC: Final = 0.001
 """By so much timers may ring early: what is due by that is due."""
 
@@ -231,9 +235,11 @@ class Syncer:
         """
         tracker = entry.tracker
         show_at = self._clock() + _SHOW_SEC
+        stop_at = self._clock() + BATCH_SEC
 
         def must_end() -> bool:
-            return entry.tracker is not tracker or _must_end(tracker) or self._is_interrupted(framework)
+            over = entry.tracker is not tracker or _must_end(tracker) or self._clock() >= stop_at
+            return over or self._is_interrupted(framework)
 
         while True:
             waits.append(self._take(framework, entry, await batch.news(_TICK_SEC)))

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Literal, Protocol
 
 from frameworkcontroller.controller.queue import ShutDown, WorkQueue
 from frameworkcontroller.controller.retry import Retry
+from frameworkcontroller.controller.slots import LATE_SEC, namespace_of
 from frameworkcontroller.kube.errors import ApiError, KubeError
 
 _log: Final = logging.getLogger(__name__)
@@ -43,6 +46,8 @@ class Syncer(Protocol):
 class Workers:
     """At most ``number`` syncs at once, each a task of its own that exists only while it has something to do.
 
+    One that takes longer than ``LATE_SEC`` gives its place to others, but still counts for its namespace, which never
+    has more than ``number`` under way: those whose API server answers slowly do not keep the others waiting.
     A sync that raises harms nothing but its own key, whatever it raises: that key is tried again after a back-off.
     """
 
@@ -58,10 +63,15 @@ class Workers:
         """``synced(key, result, seconds)`` is told how each sync ended, for metrics; ``clock``: monotonic seconds."""
         self._queue = queue
         self._syncer = syncer
+        self._number = number
         self._free = asyncio.Semaphore(number)
         self._synced = synced
         self._clock = clock
         self._running: set[asyncio.Task[None]] = set()
+        self._late: set[asyncio.Task[None]] = set()
+        self._under_way: Counter[str] = Counter()
+        # By namespace, what waits until fewer of its own are under way, in the order in which it came.
+        self._parked: dict[str, dict[str, None]] = {}
         self._stopping = asyncio.Event()
 
     @property
@@ -84,9 +94,7 @@ class Workers:
                     self._queue.done(key)
                     self._free.release()
                     return
-                task = asyncio.create_task(self._work(key), name=f"sync {key}")
-                self._running.add(task)
-                task.add_done_callback(self._ended)
+                self._start(key)
         except ShutDown:
             pass
         except asyncio.CancelledError:
@@ -115,9 +123,40 @@ class Workers:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
+    def _start(self, key: str) -> None:
+        namespace = namespace_of(key)
+        parked = self._parked.setdefault(namespace, {})
+        if self._under_way[namespace] >= self._number:
+            parked[key] = None
+            self._queue.done(key)
+            self._free.release()
+            return
+        parked.pop(key, None)
+        self._under_way[namespace] += 1
+        task = asyncio.create_task(self._work(key), name=f"sync {key}")
+        self._running.add(task)
+        timer = asyncio.get_running_loop().call_later(LATE_SEC, self._is_late, task)
+        task.add_done_callback(partial(self._ended, namespace, timer))
+
+    def _is_late(self, task: asyncio.Task[None]) -> None:
+        self._late.add(task)
         self._free.release()
+
+    def _ended(self, namespace: str, timer: asyncio.TimerHandle, task: asyncio.Task[None]) -> None:
+        timer.cancel()
+        self._running.discard(task)
+        if task in self._late:
+            self._late.discard(task)
+        else:
+            self._free.release()
+        self._under_way[namespace] -= 1
+        parked = self._parked[namespace]
+        if parked:
+            key = next(iter(parked))
+            del parked[key]
+            self._queue.add(key)
+        elif not self._under_way[namespace]:
+            del self._under_way[namespace], self._parked[namespace]
 
     async def _work(self, key: str) -> None:
         result: SyncResult = "cancelled"

@@ -64,11 +64,13 @@ class KubeClient:
         fence: Fence | None = None,
         observe: Callable[[Exchange], None] | None = None,
         user_agent: str = USER_AGENT,
-        max_connections: int = 100,
+        max_connections: int = 300,
         read_timeout: float = READ_TIMEOUT_SECONDS,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """``read_timeout``: for how many seconds a server may leave a request without an answer."""
+        """``max_connections``: more than there are requests at once, or those that wait long would hold up the others.
+
+        ``read_timeout``: for how many seconds a server may leave a request without an answer."""
         self._limiter = limiter
         self._fence = fence
         self._transport = Transport(

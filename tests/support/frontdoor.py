@@ -51,6 +51,7 @@ class FrontDoor:
     def __init__(self, upstream: Connection) -> None:
         self._upstream = upstream
         self._rules: list[Rule] = []
+        self._delays: list[Callable[[Request], float]] = []
         self._server: web.Server | None = None
         self._listener: asyncio.Server | None = None
         self._session = aiohttp.ClientSession(
@@ -83,6 +84,15 @@ class FrontDoor:
         finally:
             self._rules.remove(rule)
 
+    @contextmanager
+    def delaying(self, delay: Callable[[Request], float]) -> Iterator[None]:
+        """For a while, have requests wait for so many seconds before they are looked at."""
+        self._delays.append(delay)
+        try:
+            yield
+        finally:
+            self._delays.remove(delay)
+
     async def open(self) -> None:
         """Listen, always on the same port."""
         # Cancellation: a client that ends a watch ends it at the API server, too.
@@ -111,6 +121,8 @@ class FrontDoor:
         request = _request(incoming)
         self.requests.append(request)
         body = await incoming.content.read()
+        for delay in list(self._delays):
+            await asyncio.sleep(delay(request))
         for rule in self._rules:
             answer = rule(request)
             if answer is not None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frameworkcontroller.controller.slots import Slots
+from frameworkcontroller.controller.slots import LATE_SEC, Slots
 
 pytestmark = pytest.mark.virtual_clock
 
@@ -27,6 +27,57 @@ async def test_owners_take_turns() -> None:
     assert "".join(order) == "aabcaba"
 
 
+async def hold(slots: Slots, owner: str, seconds: float) -> float:
+    """Take a slot and hold it for so long; after how many seconds it came."""
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    async with slots.taken(owner):
+        waited = clock() - began
+        await asyncio.sleep(seconds)
+    return waited
+
+
+async def test_namespaces_take_turns_and_owners_within_each() -> None:
+    slots, order = Slots(1), []
+
+    async def work(owner: str) -> None:
+        async with slots.taken(owner):
+            order.append(owner)
+            await asyncio.sleep(1)
+
+    async with asyncio.TaskGroup() as group:
+        for owner in ("x/a", "x/a", "x/a", "x/b", "x/c", "y/a", "y/a"):
+            group.create_task(work(owner))
+    assert order == ["x/a", "x/a", "y/a", "x/b", "y/a", "x/c", "x/a"]
+
+
+async def test_one_namespace_that_takes_long_delays_another_for_a_moment_and_is_as_fast_as_it_would_be_alone() -> None:
+    slots = Slots(5)
+    async with asyncio.TaskGroup() as group:
+        slow = [group.create_task(hold(slots, f"x/{number}", 10)) for number in range(20)]
+        quick = [group.create_task(hold(slots, "y/a", 0.5)) for _ in range(10)]
+    assert [task.result() for task in slow] == [0] * 5 + [10] * 5 + [20] * 5 + [30] * 5
+    assert [task.result() for task in quick] == [LATE_SEC] * 5 + [LATE_SEC + 0.5] * 5
+
+
+async def test_if_everything_takes_long_there_is_a_bound_all_the_same() -> None:
+    slots, held, most = Slots(3), 0, 0
+
+    async def work(owner: str) -> None:
+        nonlocal held, most
+        async with slots.taken(owner):
+            held += 1
+            most = max(most, held)
+            await asyncio.sleep(60)
+            held -= 1
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(60):
+            group.create_task(work(f"{number % 20}/f"))
+    assert most == 9
+    assert await asyncio.wait_for(hold(slots, "z/f", 0), 1) == 0
+
+
 @given(
     number=st.integers(1, 3),
     jobs=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.none() | st.integers(0, 6)), max_size=12),
@@ -39,7 +90,7 @@ def test_whoever_is_cancelled_whenever_no_slot_is_lost(number: int, jobs: list[t
 
         async def work(owner: str, turns: int) -> None:
             nonlocal held
-            async with slots.taken(owner):
+            async with slots.taken(f"{owner}/f"):
                 held += 1
                 assert held <= number
                 try:

@@ -1,16 +1,17 @@
 """The pool of syncs: bounds, failures, stopping. On an event loop of virtual time."""
 
 import asyncio
+import itertools
 import logging
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from itertools import pairwise
 
 import pytest
 
 from frameworkcontroller.controller.queue import WorkQueue
 from frameworkcontroller.controller.retry import Retry
+from frameworkcontroller.controller.slots import LATE_SEC
 from frameworkcontroller.controller.workers import Workers
 from frameworkcontroller.kube.backoff import Backoff
 from frameworkcontroller.kube.errors import TooManyRequests, TransportError
@@ -61,6 +62,37 @@ async def test_each_key_is_synced_and_no_more_than_so_many_at_once(clock: Virtua
     assert len(syncer.times) == 10
     assert syncer.most == 3
     assert [times[0] - start for times in syncer.times.values()] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3]
+    assert await workers.stop(10)
+    await running
+
+
+async def test_those_that_take_long_do_not_keep_another_namespace_waiting(clock: VirtualClockLoop) -> None:
+    async def work(key: str, _time: int) -> None:
+        await asyncio.sleep(100 if key.startswith("slow/") else 1)
+
+    queue: WorkQueue[str] = WorkQueue()
+    syncer = Syncer(work)
+    workers = Workers(queue, syncer, number=3)
+    running = asyncio.create_task(workers.run())
+    start = clock.time()
+    slow = [f"slow/f{number}" for number in range(7)]
+    for key in [*slow, "other/f"]:
+        queue.add(key)
+    await asyncio.sleep(50)
+    # What waits for its namespace is still there once, however often it is added.
+    for key in slow * 2:
+        queue.add(key)
+    queue.add("other/g")
+    await asyncio.sleep(1.5)
+    assert syncer.times["other/f"] == [start + LATE_SEC]
+    assert syncer.times["other/g"] == [start + 50]
+    assert workers.busy == 3
+    await asyncio.sleep(1000)
+    times = {key: [time - start for time in syncer.times[key]] for key in slow}
+    # The first three were added again while they were under way.
+    assert [len(times[key]) for key in slow] == [2, 2, 2, 1, 1, 1, 1]
+    assert sorted(itertools.chain(*times.values())) == [0] * 3 + [100] * 3 + [200] * 3 + [300]
+    assert workers.busy == queue.core.processing == len(queue) == 0
     assert await workers.stop(10)
     await running
 
@@ -123,7 +155,7 @@ async def test_failing_key_backs_off_and_the_others_go_on(
         await asyncio.sleep(100)
     assert all(len(times) == 1 for key, times in syncer.times.items() if key != "bad")
     times = syncer.times["bad"]
-    gaps = [later - earlier for earlier, later in pairwise(times)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
     assert len(gaps) == 5
     for gap, whole in zip(gaps, (1, 2, 4, 4, 4), strict=True):
         assert whole / 2 <= gap <= whole
