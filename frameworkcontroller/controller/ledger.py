@@ -81,10 +81,10 @@ class Entry:
         """Keep what is to be folded into another status, too, if it turns out that the tracked one is not to be."""
         for outcome in outcomes:
             if isinstance(outcome.result, Created | Exists):
-                # Without the body: a status may wait for long, and a Pod's body is large.
+                # Without the template: a status may wait for long, and a Pod's may be large.
                 action = outcome.action
                 self.outcomes.append(
-                    replace(outcome, action=replace(action, body=b"")) if isinstance(action, Create) else outcome
+                    replace(outcome, action=replace(action, template=b"")) if isinstance(action, Create) else outcome
                 )
 
     def read(self, record: FrameworkRecord) -> Framework:

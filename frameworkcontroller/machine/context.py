@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,7 +10,7 @@ from frameworkcontroller.api.codec import encode_task
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, TaskStatus
-from frameworkcontroller.machine.manifests import pod_annotations
+from frameworkcontroller.machine.manifests import PodTemplate, pod_annotations
 from frameworkcontroller.machine.model import (
     Action,
     Create,
@@ -29,8 +28,8 @@ from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.tracker import CREATIONS, TrackedRole, Tracker
 
 POD_CREATIONS_PER_PLAN: Final = 500
-"""More than a sync gets done before it starts no more. Each costs its Pod's JSON, so that a Framework of 10,000 Tasks
-would make 10,000 of them again and again."""
+"""More than are created before the next plan: where creations are refused, a Framework of 10,000 Tasks would ask for
+10,000 of them again and again."""
 
 
 @dataclass(slots=True)
@@ -110,8 +109,8 @@ class Context:
         else:
             self.tracker.set_alarm(key, until)
 
-    def create_pod(self, target: Target, body: Callable[[], bytes], controller_uid: str) -> None:
-        """As ``act`` does, have the Pod created. ``body`` is asked only if that is to be now, as it is costly."""
+    def create_pod(self, target: Target, template: PodTemplate, task: TaskStatus, controller_uid: str) -> None:
+        """As ``act`` does, have the Task's Pod created."""
         key = (target.role, target.index)
         until = max(self.tracker.held_until(key), self.tracker.held_until(CREATIONS))
         if until > self.env.now:
@@ -120,7 +119,7 @@ class Context:
             self.tracker.agenda.add(key)
         else:
             self.pod_creations += 1
-            self.plan.actions.append(Create(target, body(), controller_uid))
+            self.plan.actions.append(Create(target, template.raw, controller_uid, template.words(task)))
 
     def framework_target(self) -> Target:
         """The Framework itself."""

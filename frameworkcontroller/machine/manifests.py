@@ -16,7 +16,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.api.status import FrameworkAttemptStatus, TaskRoleStatus, TaskStatus
-from frameworkcontroller.machine.model import known
+from frameworkcontroller.machine.model import filled, known
 
 
 def configmap_body(framework: Framework, attempt_id: int) -> bytes:
@@ -105,7 +105,7 @@ POD_LABELS = (names.FRAMEWORK_NAME, names.TASKROLE_NAME, names.TASK_INDEX)
 class PodTemplate:
     """The Pods of one role in one attempt of a Framework, at one generation of its spec."""
 
-    __slots__ = ("_framework", "_marker", "_raw", "_role")
+    __slots__ = ("_framework", "_marker", "_role", "raw")
 
     def __init__(
         self, framework: Framework, attempt: FrameworkAttemptStatus, role: TaskRoleSpec, role_uid: str
@@ -137,7 +137,7 @@ class PodTemplate:
             task_uid=per_task["task"],
             task_attempt_id=per_task["attempt"],
         )
-        self._raw = orjson.dumps(
+        self.raw = orjson.dumps(
             _pod(
                 orjson.loads(template),
                 framework.namespace,
@@ -150,19 +150,20 @@ class PodTemplate:
 
     def render(self, task: TaskStatus) -> bytes:
         """Body of the Pod of the Task's current attempt."""
+        return filled(self.raw, self.words(task))
+
+    def words(self, task: TaskStatus) -> tuple[tuple[bytes, bytes], ...]:
+        """What is to be replaced in ``raw``, in this order, to make that of it."""
         pod_name = names.pod_name(self._framework, self._role, task.index).encode()
         index = b"%d" % task.index
-        raw = self._raw
-        for word, value in (
+        return (
             (b"{{FC_TASK_INDEX}}", index),
             (b"{{FC_POD_NAME}}", pod_name),
             (self._marker + b"index", index),
             (self._marker + b"pod", pod_name),
             (self._marker + b"task", task.instance_uid.encode()),
             (self._marker + b"attempt", b"%d" % task.attempt.id),
-        ):
-            raw = raw.replace(word, value)
-        return raw
+        )
 
 
 def _controller_reference(api_version: str, kind: str, name: str, uid: str) -> dict[str, Any]:

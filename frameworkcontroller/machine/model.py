@@ -119,13 +119,30 @@ class Target:
     instance: str = ""
 
 
+def filled(template: bytes, words: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """``template`` with each of these words, in this order, replaced by what it stands for."""
+    for word, value in words:
+        template = template.replace(word, value)
+    return template
+
+
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create the object. ``controller_uid``: the owner by which one that is already there is told to be ours."""
+    """Create the object. ``controller_uid``: the owner by which one that is already there is told to be ours.
+
+    ``words``, each with what it stands for, make the object's JSON of ``template``, which all Tasks of a role share:
+    their Pods may be ten megabytes each, and hundreds of them wait for their turn.
+    """
 
     target: Target
-    body: bytes
+    template: bytes
     controller_uid: str
+    words: tuple[tuple[bytes, bytes], ...] = ()
+
+    @property
+    def body(self) -> bytes:
+        """The object's JSON, made anew each time."""
+        return filled(self.template, self.words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ its persisted state justifies; what needs a transition of this same plan to be p
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 from frameworkcontroller.api.completion import (
     POD_EXTERNAL_DELETED,
@@ -121,7 +120,7 @@ def _create(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord | 
             return
         template = PodTemplate(ctx.framework, ctx.attempt, spec, role.status.instance_uid)
         ctx.tracker.templates[role.status.name] = template
-    ctx.create_pod(target, partial(template.render, task), configmap_uid)
+    ctx.create_pod(target, template, task, configmap_uid)
 
 
 def _delete_stray(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord | None) -> bool:
