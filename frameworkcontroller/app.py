@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final, Self, TypeVarTuple
 
 import yaml
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import configmap_record, framework_record, pod_record
@@ -35,7 +35,7 @@ from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.crd import ensure_crd
 from frameworkcontroller.kube.election import Election
-from frameworkcontroller.kube.errors import ServerError, TooManyRequests, TransportError
+from frameworkcontroller.kube.errors import may_pass
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.lease import Instant
 from frameworkcontroller.kube.limiter import Limiter
@@ -359,7 +359,7 @@ class Controller:
     async def _install_crd(self) -> None:
         crd = yaml.safe_load(importlib.resources.files(__package__).joinpath("crd", "frameworks.yaml").read_bytes())
         async for attempt in AsyncRetrying(
-            retry=retry_if_exception_type((TransportError, ServerError, TooManyRequests)),
+            retry=retry_if_exception(may_pass),
             wait=wait_random(0.5, 1.5),
             before_sleep=_say_that_it_waits,
             sleep=asyncio.sleep,

@@ -18,10 +18,9 @@ from frameworkcontroller.kube.errors import (
     Forbidden,
     KubeError,
     NotFound,
-    ServerError,
     SilenceError,
-    TooManyRequests,
     TransportError,
+    may_pass,
 )
 from frameworkcontroller.kube.resources import CRDS, Resource
 
@@ -90,7 +89,9 @@ class _Installation:
             try:
                 served = await self._step()
                 self.trouble = None
-            except (TransportError, ServerError, TooManyRequests) as error:
+            except (TransportError, ApiError) as error:
+                if not may_pass(error):
+                    raise
                 if self.trouble is None:
                     _log.warning("CustomResourceDefinition %s: trying again: %s", self.name, error)
                 self.trouble = error
@@ -108,6 +109,8 @@ class _Installation:
         except NotFound:
             crd = await self._create()
         except Forbidden as refused:
+            if may_pass(refused):
+                raise
             return await self._accept_unseen(refused)
         if crd is None:
             return None
@@ -142,14 +145,14 @@ class _Installation:
             body = await self._client.create(CRDS, orjson.dumps(self._manifest))
         except AlreadyExists:
             return None
-        except Forbidden as refused:
-            raise CrdError(
-                f"CustomResourceDefinition {self.name} is not installed and may not be created from here, so install "
-                f"it, for example with kubectl apply: {refused}"
-            ) from refused
-        except (ServerError, TooManyRequests):
-            raise
         except ApiError as refused:
+            if may_pass(refused):
+                raise
+            if isinstance(refused, Forbidden):
+                raise CrdError(
+                    f"CustomResourceDefinition {self.name} is not installed and may not be created from here, so "
+                    f"install it, for example with kubectl apply: {refused}"
+                ) from refused
             raise CrdError(f"CustomResourceDefinition {self.name} was refused: {refused}") from refused
         self._is_to_be_updated = False
         _log.info("Created CustomResourceDefinition %s", self.name)
@@ -161,6 +164,8 @@ class _Installation:
         except (Conflict, NotFound):
             return None
         except Forbidden as refused:
+            if may_pass(refused):
+                raise
             self._is_to_be_updated = False
             _log.warning(
                 "CustomResourceDefinition %s differs from this release's and may not be updated from here: %s",
@@ -168,9 +173,9 @@ class _Installation:
                 refused,
             )
             return crd
-        except (ServerError, TooManyRequests):
-            raise
         except ApiError as refused:
+            if may_pass(refused):
+                raise
             raise CrdError(
                 f"CustomResourceDefinition {self.name} could not be brought up to date: {refused}"
             ) from refused
@@ -189,7 +194,9 @@ class _Installation:
                 listing = _object(await self._client.raw("GET", f"/apis/{spec['group']}/{version['name']}"))
             except NotFound:
                 continue
-            except Forbidden:
+            except Forbidden as unseen:
+                if may_pass(unseen):
+                    raise
                 # Nearly everybody: but what is permitted by a Role alone may be all that is permitted.
                 await self._list(version["name"])
                 return dict(self._manifest)
@@ -207,6 +214,8 @@ class _Installation:
         try:
             await self._client.list(resource, self._namespace, limit=1)
         except (Forbidden, NotFound) as refused:
+            if isinstance(refused, Forbidden) and may_pass(refused):
+                raise
             raise CrdError(f"{self.name} cannot be listed: install its CRD, and permit its use: {refused}") from refused
 
 

@@ -194,6 +194,13 @@ _BY_CODE: Final[dict[int, type[ApiError]]] = {
 _BY_REASON: Final[dict[str, type[ApiError]]] = {"AlreadyExists": AlreadyExists, "Expired": Gone, "Gone": Gone}
 
 
+def may_pass(error: BaseException) -> bool:
+    """Whether asking again may help: trouble, and what speaks in place of the API server (a gateway's page)."""
+    if isinstance(error, TransportError | ServerError | TooManyRequests):
+        return True
+    return isinstance(error, ApiError) and not error.is_of_api
+
+
 def error_from_status(status: Mapping[str, Any], *, code: int = 0, retry_after: float | None = None) -> ApiError:
     """The error that a ``metav1.Status`` describes, tolerating missing or mistyped fields.
 

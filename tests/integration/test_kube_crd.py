@@ -258,6 +258,16 @@ async def test_an_answer_that_is_no_object_is_no_answer(server: CrdServer, clien
         await ensure_crd(client, MANIFEST, timeout=10)
 
 
+@pytest.mark.parametrize("code", [400, 401, 403, 404, 413, 422])
+async def test_a_gateways_page_is_no_refusal(server: CrdServer, client: KubeClient, code: int) -> None:
+    page = answer("<html>Welcome!</html>", code)
+    server.faulty.then(page, page, status(404, "NotFound"), page)
+    crd = await ensure_crd(client, MANIFEST)
+    server.store({**MANIFEST, "spec": {**MANIFEST["spec"], "scope": "Cluster"}})
+    server.faulty.then(server.answer, page)
+    assert (await ensure_crd(client, MANIFEST))["spec"] == crd["spec"]
+
+
 def test_what_counts_as_a_difference() -> None:
     existing = {**copy.deepcopy(MANIFEST), "status": {}}
     assert updated(existing, MANIFEST) is None
