@@ -106,7 +106,9 @@ class _Installation:
         """Do the next thing that is to be done; the CRD, if that was all."""
         try:
             crd: dict[str, Any] | None = _object(await self._client.get(CRDS, self.name))
-        except NotFound:
+        except NotFound as absent:
+            if may_pass(absent):
+                raise
             crd = await self._create()
         except Forbidden as refused:
             if may_pass(refused):
