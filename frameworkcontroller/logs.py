@@ -32,8 +32,9 @@ FORMATS: Final[tuple[LogFormat, ...]] = ("klog", "json")
 
 _LETTERS: Final = {logging.CRITICAL: "F", logging.ERROR: "E", logging.WARNING: "W"}
 
-# C0, DEL and C1, which terminals act upon, and the two separators that some readers take for line ends.
-_UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# C0, DEL and C1, which terminals act upon, as they do upon what turns the direction of text around; and the two
+# separators that some readers take for line ends.
+_UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 # How lines about a Framework begin, and how those with a snapshot end.
 _SUBJECT: Final = re.compile(
     r"\[(?P<framework>[^\[\]/\s]+/[^\[\]/\s]+)\](?:\[(?P<role>[^\[\]\s]+)\]\[(?P<index>[0-9]+)\])?: "

@@ -65,18 +65,18 @@ def speak(*, as_plugin: bool) -> None:
 def fail(text: str, code: int = EXIT_FAILED) -> int:
     """Say on stderr what is wrong, each line marked as `speak` says. Returns the exit code."""
     for line in text.splitlines():
-        print(complaint(one_line(line)), file=sys.stderr)  # noqa: T201 - a command line speaks to its user
+        print(complaint(line), file=sys.stderr)  # noqa: T201 - a command line speaks to its user
     return code
 
 
 def complaint(line: str) -> str:
     """What tells the user, on stderr, of something that went wrong."""
-    return f"{_said.error}{line}"
+    return f"{_said.error}{one_line(line)}"
 
 
 def remark(text: str) -> str:
     """What tells the user, on stderr, of something that is neither the result nor an error."""
-    return f"{_said.remark}{text}"
+    return f"{_said.remark}{one_line(text)}"
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

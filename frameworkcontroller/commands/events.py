@@ -101,7 +101,7 @@ async def _watch(session: Session, name: str | None, *, all_namespaces: bool) ->
 
     def show(event: Event) -> None:
         line = f"{event.about}: {tame(event.reason)}: {_message(event)}"
-        session.out.print(line, style="yellow" if event.warning else "", markup=False, soft_wrap=True)
+        session.out.print(line, style="yellow" if event.warning else "", soft_wrap=True)
 
     informer.add_handler(on_add=take, on_update=lambda _old, new: take(new))
     watching = asyncio.create_task(informer.run(), name="watching Events")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import orjson
 
+from frameworkcontroller import process
 from frameworkcontroller.api import names
-from frameworkcontroller.api.codec import decompress_roles
+from frameworkcontroller.api.codec import StatusError, decompress_roles
 from frameworkcontroller.commands.session import Json, Session
+from frameworkcontroller.commands.words import harmless
 
 
 def print_objects(session: Session, objects: Sequence[Json], output: str) -> None:
@@ -20,7 +24,11 @@ def print_objects(session: Session, objects: Sequence[Json], output: str) -> Non
         return
     for body in objects:
         without_managed_fields(body)
-        decompress(body)
+        try:
+            decompress(body)
+        except StatusError as error:
+            # The others are none the worse for it.
+            session.complain(f"{body['metadata']['name']}: {error}; shown as it is")
     print_value(session, {"apiVersion": "v1", "kind": "List", "items": objects}, output)
 
 
@@ -30,14 +38,43 @@ def print_value(session: Session, value: Any, output: str) -> None:
 
 
 def encode(value: Any, output: str) -> str:
-    """The text of it as ``json`` or ``yaml``."""
+    """The text of it as ``json`` or ``yaml``. What a terminal may act upon is escaped.
+
+    Raises:
+        CommandError: it is nested more deeply than can be written.
+    """
+    try:
+        return _encode(value, output)
+    except RecursionError:
+        raise process.CommandError(f"an object is nested too deeply for -o {output}") from None
+
+
+def _encode(value: Any, output: str) -> str:
     if output == "json":
-        return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n"
+        as_json = _dumped(value) + "\n"
+        return as_json if _is_harmless(as_json) else "".join(map(_escaped, as_json))
     import yaml
 
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    text: str = yaml.dump(value, Dumper=dumper, sort_keys=False, allow_unicode=True, width=120)
-    return text
+    dump = partial(yaml.dump, value, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False, width=120)
+    text: str = dump(allow_unicode=True)  # type: ignore[assignment] # without a stream it is text
+    return text if _is_harmless(text) else str(dump(allow_unicode=False))
+
+
+def _dumped(value: Any) -> str:
+    try:
+        return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    except orjson.JSONEncodeError:
+        # It reads objects that are nested more deeply than those that it writes.
+        return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _is_harmless(text: str) -> bool:
+    return harmless(text) == text
+
+
+def _escaped(char: str) -> str:
+    """The character in JSON, where what does not print is within strings only."""
+    return char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1]
 
 
 def without_managed_fields(body: Json) -> Json:

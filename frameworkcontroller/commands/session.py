@@ -41,7 +41,7 @@ class Session:
 
     def say(self, text: str = "") -> None:
         """Print plain text, however long its lines."""
-        self.out.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.out.print(text, soft_wrap=True)
 
     def print_table(self, table: Table) -> None:
         """Print it as wide as it is: whoever wants it narrower has a window, and a pipe has no width."""
@@ -49,11 +49,11 @@ class Session:
 
     def note(self, text: str) -> None:
         """Tell the user something that is not the result."""
-        self.err.print(process.remark(text), markup=False, highlight=False, soft_wrap=True)
+        self.err.print(process.remark(text), soft_wrap=True)
 
     def complain(self, text: str) -> None:
         """Tell the user of something that went wrong while the rest goes on."""
-        self.err.print(process.complaint(text), markup=False, highlight=False, soft_wrap=True)
+        self.err.print(process.complaint(text), soft_wrap=True)
 
     async def framework(self, name: str) -> Json:
         """The Framework of that name.

@@ -73,7 +73,7 @@ def summarize(framework: Mapping[str, Any]) -> Summary:
 
 
 def _read_status(summary: Summary, status: Mapping[str, Any]) -> None:
-    summary.state = status["state"]
+    summary.state = State(status["state"])
     attempt = status["attemptStatus"]
     summary.attempt = attempt["id"]
     summary.retries = (status.get("retryPolicyStatus") or {}).get("totalRetriedCount") or 0

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Iterable
 from typing import Any, Final
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+from frameworkcontroller.commands.words import harmless
 
 _UNLIMITED_WIDTH: Final = 100_000
 
 
 class _Console(Console):
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Of what is shown, other users wrote a good part: none of it may do anything to the terminal."""
+        for part in super().render(renderable, options):
+            yield part if part.control else Segment(harmless(part.text), part.style)
+
     def on_broken_pipe(self) -> None:
         """Leave it to the command to end; rich would end the process."""
         raise  # noqa: PLE0704 - called where the error is handled
@@ -24,7 +33,7 @@ def console(file: Any) -> Console:
     if isinstance(file, io.TextIOWrapper):
         # What the terminal has no character for is no reason to fail.
         file.reconfigure(errors="replace")
-    made = _Console(file=file, highlight=False, emoji=False)
+    made = _Console(file=file, highlight=False, emoji=False, markup=False)
     if not made.is_terminal and "COLUMNS" not in os.environ:
         made.width = _UNLIMITED_WIDTH
     return made

@@ -55,12 +55,17 @@ def _starts(body: Mapping[str, Any], summary: Summary, now: float) -> Iterator[t
     if summary.unreadable or not summary.state:
         return
     for role, task in tasks_of(body["status"]["attemptStatus"]):
-        attempt = task["attemptStatus"]
-        run = attempt.get("runTime")
-        if run is not None or (task["state"] in BEFORE_IT_RUNS and summary.execution != "Create"):
+        try:
+            attempt = task["attemptStatus"]
+            run = attempt.get("runTime")
+            if run is None and (task["state"] not in BEFORE_IT_RUNS or summary.execution == "Create"):
+                continue
             until = now if run is None else parse_time(run)
             waited = int(until - parse_time(attempt["startTime"]))
-            yield waited, summary.namespace, summary.name, f"{role}[{task['index']}]", run is None
+            name = f"{role}[{task['index']}]"
+        except (KeyError, TypeError, ValueError, AttributeError):
+            continue  # no controller of ours wrote that
+        yield waited, summary.namespace, summary.name, name, run is None
 
 
 def _print_totals(session: Session, found: Sequence[Summary]) -> None:

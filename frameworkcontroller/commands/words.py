@@ -62,7 +62,16 @@ def _without_json(diagnostics: str) -> str:
         return diagnostics
 
 
+def harmless(text: str) -> str:
+    """The text with a blank in place of each character, but for ends of lines, that a terminal may act upon."""
+    return "\n".join(line if line.isprintable() else _blanked(line) for line in text.split("\n"))
+
+
+def _blanked(line: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in line)
+
+
 def tame(text: str, most: int = MOST_OF_A_TEXT) -> str:
     """Text that a container wrote, on one line, shortened, and without what terminals act upon."""
-    tamed = "".join(char if char.isprintable() else " " for char in " ".join(text.split()))
+    tamed = harmless(" ".join(text.split()))
     return tamed if len(tamed) <= most else f"{tamed[: most - 1]}…"

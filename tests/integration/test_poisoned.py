@@ -3,21 +3,26 @@
 import asyncio
 import base64
 import gzip
+import io
 import json
 import logging
 from typing import Any, Final
 
 import orjson
 import pytest
+from rich.text import Text
 
 from frameworkcontroller.api.names import API_VERSION, KIND
 from frameworkcontroller.app import Controller
+from frameworkcontroller.commands.progress import ending, progress_on
+from frameworkcontroller.commands.terminal import console
 from frameworkcontroller.config import Config
 from frameworkcontroller.kube.client import JSON_PATCH
 from frameworkcontroller.kube.errors import BadRequest, Invalid
-from frameworkcontroller.kube.resources import FRAMEWORKS
+from frameworkcontroller.kube.resources import EVENTS, FRAMEWORKS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.integration.test_events import Story
+from tests.support.cli import Cli
 from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks, Json, codes, condition, role, tasks
 
@@ -85,6 +90,58 @@ POISONED_STATUSES: Final[dict[str, Json]] = {
     "completed": status("Completed", attempt={"taskRoleStatuses": [roles(task(0, "Completed"))]}),
 }
 """By the name of their Framework."""
+
+ACTING: Final = "x\x1b[2J\x9b31m\u202e\x07[/y][link=https://elsewhere]z[/]\nerror: forged"
+"""What terminals, and what makes texts for them, might act upon."""
+
+
+def completion(code: int, **more: Any) -> Json:
+    kind = {"name": "Failed", "attributes": []}
+    return {"code": code, "phrase": ACTING, "type": kind, "diagnostics": ACTING, **more}
+
+
+def said(name: str) -> Json:
+    """A status of which each text acts."""
+    container = {"name": ACTING, "reason": ACTING, "message": ACTING, "signal": None, "code": 3}
+    pod = {"reason": ACTING, "message": ACTING, "containers": [container]}
+    ended = {**task(0, "Completed", podNodeName=ACTING, podIP=ACTING, completionTime=TIME), "completionTime": TIME}
+    ended["attemptStatus"]["completionStatus"] = completion(3, pod=pod)
+    trigger = {"message": ACTING, "taskRoleName": ACTING, "taskIndex": 0}
+    stall = {"type": "Stalled", "status": "True", "lastTransitionTime": TIME, "reason": ACTING, "message": ACTING}
+    return status(
+        "AttemptDeletionPending",
+        attempt={
+            "configMapUID": "u",
+            "completionTime": TIME,
+            "completionStatus": completion(3, trigger=trigger),
+            "taskRoleStatuses": [roles(ended, name=name)],
+        },
+        conditions=[stall],
+    )
+
+
+ODD_STATUSES: Final[dict[str, Json]] = {
+    "state": status(ACTING),
+    "taskstate": status(attempt={"taskRoleStatuses": [roles(task(0, ACTING))]}),
+    "notask": status(attempt={"taskRoleStatuses": [roles({"index": 0, "state": "AttemptPreparing"})]}),
+    "notime": status(
+        attempt={"taskRoleStatuses": [roles({**task(0, "AttemptPreparing"), "attemptStatus": {"id": 0}})]}
+    ),
+    "badtime": status(attempt={"taskRoleStatuses": [roles(task(0, "AttemptRunning", runTime=ACTING))]}),
+    "retries": status(
+        attempt={"taskRoleStatuses": [roles({**task(0, "Completed"), "retryPolicyStatus": {"totalRetriedCount": "x"}})]}
+    ),
+    "late": status(startTime="9999-12-31T23:59:00Z", attempt={"startTime": "9999-12-31T23:59:00Z"}),
+    "early": status(startTime="0001-01-01T00:00:00Z", attempt={"startTime": "0001-01-01T00:00:00Z"}),
+    "delay": status(
+        "AttemptCompleted",
+        retryPolicyStatus={"totalRetriedCount": 2**31 - 1, "accountableRetriedCount": 0, "retryDelaySec": 10**18},
+        attempt={"completionTime": TIME, "completionStatus": completion(-1)},
+    ),
+    "said": said("a"),
+    "saidrole": said(ACTING),
+}
+"""What the commands for people have to live with, too."""
 
 FORGED: Final = "\nI0101 x] y: ObjectSnapshot: {}\x1b[2J"
 NESTED: Final[Any] = orjson.loads(b'{"a":' * 500 + b"1" + b"}" * 500)
@@ -171,3 +228,41 @@ async def says_why(frameworks: Frameworks, name: str) -> None:
         assert message == "spec.taskRoles: 400000 Tasks in all, where no status has room for more than 50000"
     elif name in ("wrongtypes", "wrongcontainers"):
         assert set(codes(tasks(found))) <= {-200, -310}
+
+
+def acting(text: str) -> list[str]:
+    return [char for char in text if not char.isprintable() and char != "\n"]
+
+
+async def test_commands_show_what_can_be_shown(cluster: Cluster) -> None:
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    names = await poison(frameworks)
+    for name, odd in ODD_STATUSES.items():
+        await frameworks.create(name, role("a", 2))
+        patch = orjson.dumps([{"op": "add", "path": "/status", "value": odd}])
+        await frameworks.client.patch(
+            FRAMEWORKS, name, patch, frameworks.namespace, content_type=JSON_PATCH, subresource="status"
+        )
+        names.append(name)
+    for name, about in (("e1", "said"), ("e2", f"odd{ACTING}")):
+        reference = {"kind": KIND, "name": about, "namespace": cluster.namespace, "apiVersion": API_VERSION}
+        event = {"metadata": {"name": name}, "involvedObject": reference, "reason": ACTING, "message": ACTING}
+        await frameworks.client.create(EVENTS, orjson.dumps(event), cluster.namespace)
+    cli = Cli(cluster, frameworks.client)
+    for_all = [["list"], ["list", "-o", "wide"], ["list", "-o", "json"], ["list", "-o", "yaml"], ["top"], ["events"]]
+    for_each = [
+        ["status"], ["status", "-o", "json"], ["status", "-o", "yaml"], ["events"], ["timeline", "-o", "-"], ["logs"],
+    ]  # fmt: skip
+    for arguments in [*for_all, *([*command, name] for name in names for command in for_each)]:
+        ended = await cli(*arguments)
+        assert ended.code in (0, 1), (arguments, ended)
+        assert acting(ended.out) == [], (arguments, ended.out)
+    # What waits for them, or follows them, says of them.
+    file = io.StringIO()
+    progress = progress_on(console(file), cluster.wall)
+    for name in names:
+        body = await frameworks.get(name)
+        progress.show(f"{cluster.namespace}/{name}", body)
+        progress.tell(Text(ending(f"{cluster.namespace}/{name}", body).text))
+    assert acting(file.getvalue()) == []
+    assert (await cli("list")).out.count("\n") == 1 + len(names)

@@ -8,6 +8,7 @@ from rich.console import Console
 from frameworkcontroller import process
 from frameworkcontroller.commands.arguments import build_plugin_parser
 from frameworkcontroller.commands.session import Session
+from frameworkcontroller.commands.terminal import console
 from frameworkcontroller.kube.client import KubeClient
 from tests.support.clusters import Cluster
 
@@ -40,8 +41,8 @@ class Cli:
         session = Session(
             self._client,
             namespace or self._cluster.namespace,
-            Console(file=out, width=self._width, highlight=False),
-            Console(file=err, width=self._width, highlight=False),
+            self._console(out),
+            self._console(err),
             self._cluster.wall,
         )
         process.speak(as_plugin=True)
@@ -52,6 +53,11 @@ class Cli:
         finally:
             process.speak(as_plugin=False)
         return Ended(code, out.getvalue(), err.getvalue())
+
+    def _console(self, file: io.StringIO) -> Console:
+        made = console(file)
+        made.width = self._width
+        return made
 
     async def ok(self, *arguments: str) -> list[str]:
         """Run it, which must succeed and have nothing to remark; the lines that it prints."""

@@ -85,7 +85,7 @@ def test_severity(level: int, letter: str) -> None:
 
 def test_collector_reads_a_snapshot(out: io.StringIO) -> None:
     configure_logging(stream=out)
-    snapshot = {"kind": "Task", "message": "a\nb\u2028c\x7f\x1b[31m"}
+    snapshot = {"kind": "Task", "message": "a\nb\u2028c\x7f\x1b[31m\u202ed"}
     logging.getLogger("frameworkcontroller.sync").info(
         "[%s]: %s: OnTaskRetry: ObjectSnapshot: %s",
         "default/f",
@@ -131,7 +131,7 @@ def test_whatever_the_message_it_is_one_line_without_control_characters(text: st
     stream.seek(0)
     line = stream.read()
     assert line.endswith("\n")
-    assert line[:-1].isprintable() or not re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", line[:-1])
+    assert line[:-1].isprintable() or not re.search(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]", line[:-1])
     assert line[:-1].splitlines() == [line[:-1]]
 
 

@@ -45,15 +45,15 @@ def run(options: argparse.Namespace) -> int:
         name = "standard input" if path == _STDIN else str(path)
         reports += lint_text(name, _read(path, name))
     for report in reports:
-        out.print(str(report), style=_COLOURS[report.severity], markup=False, soft_wrap=True)
+        out.print(str(report), style=_COLOURS[report.severity], soft_wrap=True)
     errors = sum(report.severity is Severity.ERROR for report in reports)
     warnings = len(reports) - errors
     files = counted(len(options.files), "file")
     if reports:
         said = f"{counted(errors, 'error')}, {counted(warnings, 'warning')} in {files}"
-        out.print(said, style="bold", markup=False, soft_wrap=True)
+        out.print(said, style="bold", soft_wrap=True)
     else:
-        out.print(f"nothing to complain of in {files}", style="green", markup=False, soft_wrap=True)
+        out.print(f"nothing to complain of in {files}", style="green", soft_wrap=True)
     return process.EXIT_FAILED if errors or (options.strict and warnings) else process.EXIT_OK
 
 

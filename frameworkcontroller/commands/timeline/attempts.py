@@ -17,6 +17,7 @@ from frameworkcontroller.api.codec import StatusError
 from frameworkcontroller.api.completion import NEVER_RETRIED
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands.summary import tasks_of
+from frameworkcontroller.commands.words import code_and_phrase_of
 
 _MARK: Final = ": ObjectSnapshot: "
 
@@ -83,7 +84,9 @@ class Chronicle:
             self._add("", 0, self._uid, status, attempt)
             for role, task in tasks_of(attempt):
                 self._add(role, task["index"], task["instanceUID"], task, task["attemptStatus"])
-        except (KeyError, TypeError, AttributeError) as error:
+        except StatusError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StatusError(f"status: {type(error).__name__}: {error}") from None
 
     def take_log(self, lines: Iterable[str]) -> int:
@@ -121,7 +124,7 @@ def _span(attempt: Mapping[str, Any]) -> Span:
         succeeded = (completion.get("type") or {}).get("name") == "Succeeded"
         stopped = completion["code"] in NEVER_RETRIED
         outcome = "succeeded" if succeeded else "stopped" if stopped else "failed"
-        text = f"{completion['code']} {completion.get('phrase') or ''}".rstrip()
+        text = code_and_phrase_of(completion["code"], completion.get("phrase") or "")
     return Span(
         attempt["id"],
         parse_time(attempt["startTime"]),
