@@ -109,8 +109,8 @@ class Routing:
 
 
 def framework_key(record: PodRecord | ConfigMapRecord) -> str:
-    """Key of the Framework whose label the object bears."""
-    return f"{record.namespace}/{record.framework}"
+    """Key of the Framework that the object's name belongs to: unlike the label, nobody can change it."""
+    return f"{record.namespace}/{record.name.partition('-')[0]}"
 
 
 def _essence(pod: PodRecord) -> tuple[object, ...]:

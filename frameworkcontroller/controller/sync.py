@@ -47,7 +47,7 @@ from frameworkcontroller.machine.tracker import Tracker
 _log = logging.getLogger(__name__)
 
 BY_FRAMEWORK: Final = "framework"
-"""Index of the cache's Pods by the key of the Framework whose label they bear."""
+"""Index of the cache's Pods by the key of the Framework that their names belong to."""
 
 _TICK_SEC: Final = 1.0
 """While actions are under way, what happens meanwhile is looked at so often."""

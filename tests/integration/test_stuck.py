@@ -16,11 +16,12 @@ import pytest
 import yaml
 from aiohttp import web
 
+from frameworkcontroller.api.names import FRAMEWORK_NAME
 from frameworkcontroller.app import Controller
 from frameworkcontroller.config import Config
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound
-from frameworkcontroller.kube.resources import CRDS, FRAMEWORKS, NAMESPACES, PODS, RESOURCEQUOTAS, Resource
+from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, FRAMEWORKS, NAMESPACES, PODS, RESOURCEQUOTAS, Resource
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.clusters import Cluster, embedded_cluster, simulated_node
 from tests.support.eventually import eventually
@@ -141,6 +142,17 @@ async def test_a_name_that_is_taken(world: World) -> None:
     for name in world.names:
         await world.frameworks.delete_pod(f"{name}-a-1", grace=0)
     await world.recovers(world.until_running, within=16)
+
+
+async def test_a_label_that_somebody_changed(world: World) -> None:
+    await world.create(simulate={"run-seconds": 30})
+    await world.until_running()
+    body = orjson.dumps({"metadata": {"labels": {FRAMEWORK_NAME: "other"}}})
+    for name in world.names:
+        for resource, changed in ((PODS, f"{name}-a-1"), (CONFIGMAPS, f"{name}-attempt")):
+            await world.client.patch(resource, changed, body, world.cluster.namespace, content_type=MERGE_PATCH)
+    await world.recovers(lambda: all_completed(world), within=40)
+    await world.count(3, 3)
 
 
 async def test_quota(world: World) -> None:
