@@ -64,11 +64,21 @@ def pod_name(framework: str, role: str, index: int) -> str:
     return f"{framework}-{role}-{index}"
 
 
+_MOST_DIGITS = 10
+
+
 def split_pod_name(name: str) -> tuple[str, str, int] | None:
     """Framework, role and index that ``name`` stands for, or None if it is not the name of a Task's Pod."""
     parts = name.split("-")
-    # The canonical decimal only: "f-r-01" must not be taken for Task 1.
-    if len(parts) != 3 or not parts[2].isascii() or not parts[2].isdigit() or str(int(parts[2])) != parts[2]:
+    # The canonical decimal only: "f-r-01" must not be taken for Task 1. Thousands of digits, as what an Event is about
+    # may have, are refused by int.
+    if (
+        len(parts) != 3
+        or len(parts[2]) > _MOST_DIGITS
+        or not parts[2].isascii()
+        or not parts[2].isdigit()
+        or str(int(parts[2])) != parts[2]
+    ):
         return None
     return parts[0], parts[1], int(parts[2])
 

@@ -41,7 +41,21 @@ def test_pod_names_split_on_the_dash_into_exactly_three(framework: str, role: st
 
 
 @pytest.mark.parametrize(
-    "name", ["", "f", "f-a", "f-a-0-1", "f-a-", "f-a-x", "f-a--1", "f-a-01", "f-a-1 ", "f-a-\u0663", "f-a-+1"]
+    "name",
+    [
+        "",
+        "f",
+        "f-a",
+        "f-a-0-1",
+        "f-a-",
+        "f-a-x",
+        "f-a--1",
+        "f-a-01",
+        "f-a-1 ",
+        "f-a-\u0663",
+        "f-a-+1",
+        f"f-a-{'1' * 5000}",
+    ],
 )
 def test_other_names_are_not_those_of_tasks(name: str) -> None:
     assert names.split_pod_name(name) is None
