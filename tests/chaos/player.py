@@ -260,9 +260,17 @@ class Player:
         await self._change_roles(name, lambda roles: [item for item in roles if item["name"] != role_name])
 
     async def add_role(self, name: str, added: Json) -> None:
-        await self._change_roles(
-            name, lambda roles: [*(item for item in roles if item["name"] != added["name"]), added]
-        )
+        def change(roles: list[Json]) -> list[Json]:
+            # Of one that is there the policy of retries stays, by which Tasks may be over already: the oracle knows one.
+            kept = {
+                "retryPolicy": item["task"]["retryPolicy"]
+                for item in roles
+                if item["name"] == added["name"] and "retryPolicy" in item["task"]
+            }
+            others = [item for item in roles if item["name"] != added["name"]]
+            return [*others, added | {"task": added["task"] | kept}]
+
+        await self._change_roles(name, change)
 
     async def set_completion(self, name: str, role_name: str, ends: Json) -> None:
         await self._change_roles(
