@@ -261,12 +261,9 @@ class Player:
 
     async def add_role(self, name: str, added: Json) -> None:
         def change(roles: list[Json]) -> list[Json]:
-            # Of one that is there the policy of retries stays, by which Tasks may be over already: the oracle knows one.
-            kept = {
-                "retryPolicy": item["task"]["retryPolicy"]
-                for item in roles
-                if item["name"] == added["name"] and "retryPolicy" in item["task"]
-            }
+            # The policy of retries stays, by which Tasks may be over already: the oracle knows but one.
+            policies = [item["task"].get("retryPolicy") for item in roles if item["name"] == added["name"]]
+            kept = {} if not any(policies) else {"retryPolicy": policies[0]}
             others = [item for item in roles if item["name"] != added["name"]]
             return [*others, added | {"task": added["task"] | kept}]
 
