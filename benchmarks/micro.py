@@ -29,12 +29,14 @@ from benchmarks.jobs import framework
 from benchmarks.node import pod_status
 from frameworkcontroller.api.codec import decode_status, encode_status, encode_task
 from frameworkcontroller.api.completion import POD_SUCCEEDED, CompletionStatus
-from frameworkcontroller.api.names import FRAMEWORK_NAME, pod_name
+from frameworkcontroller.api.names import pod_name
 from frameworkcontroller.api.objects import Framework, PodRecord, configmap_record, pod_record
 from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State
 from frameworkcontroller.config import shipped_config
 from frameworkcontroller.controller.queue import QueueCore
+from frameworkcontroller.controller.routing import framework_key
+from frameworkcontroller.controller.sync import BY_FRAMEWORK
 from frameworkcontroller.kube.managedfields import loads_without_managed_fields
 from frameworkcontroller.kube.store import MutableStore
 from frameworkcontroller.logs import configure_logging
@@ -152,7 +154,7 @@ def _queueing() -> Callable[[], object]:
 
 
 def _storing() -> Callable[[], object]:
-    store: MutableStore[PodRecord] = MutableStore({"framework": lambda pod: (pod.framework,)})
+    store: MutableStore[PodRecord] = MutableStore({BY_FRAMEWORK: lambda pod: (framework_key(pod),)})
     job = _Job(100)
     records = [pod_record(orjson.loads(job.pod(index))) for index in range(100)]
 
@@ -210,7 +212,7 @@ def memory(number: int = 2000) -> dict[str, float]:
     status = encode_status("f", job.status)
     gc.collect()
     tracemalloc.start()
-    store: MutableStore[PodRecord] = MutableStore({FRAMEWORK_NAME: lambda pod: (pod.framework,)})
+    store: MutableStore[PodRecord] = MutableStore({BY_FRAMEWORK: lambda pod: (framework_key(pod),)})
     before = tracemalloc.get_traced_memory()[0]
     for body in bodies:
         store.put(pod_record(loads_without_managed_fields(body)))

@@ -59,6 +59,11 @@ def configmap_name(framework: str) -> str:
     return f"{framework}-attempt"
 
 
+def framework_of(name: str) -> str:
+    """Name of the Framework that a Pod or ConfigMap of that name belongs to, if it belongs to any."""
+    return name.partition("-")[0]
+
+
 def pod_name(framework: str, role: str, index: int) -> str:
     """Name of the Pod of Task ``index`` of ``role``; the same for all attempts, which is what C1 rests on."""
     return f"{framework}-{role}-{index}"

@@ -56,7 +56,6 @@ class PodRecord:
     name: str
     resource_version: str
     identity: Identity
-    framework: str
     phase: str
     node_name: str = ""
     pod_ip: str = ""
@@ -87,7 +86,6 @@ class ConfigMapRecord:
     name: str
     resource_version: str
     identity: Identity
-    framework: str
 
     @property
     def uid(self) -> str:
@@ -189,7 +187,6 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         name=metadata["name"],
         resource_version=metadata["resourceVersion"],
         identity=identity_of(metadata, names.POD_IDENTITY),
-        framework=sys.intern((metadata.get("labels") or {}).get(names.FRAMEWORK_NAME) or ""),
         phase=phase,
         node_name=sys.intern(fields.text(spec, "nodeName")),
         pod_ip=fields.text(status, "podIP"),
@@ -216,7 +213,6 @@ def configmap_record(body: Mapping[str, Any]) -> ConfigMapRecord:
         name=metadata["name"],
         resource_version=metadata["resourceVersion"],
         identity=identity_of(metadata, names.CONFIGMAP_IDENTITY),
-        framework=sys.intern((metadata.get("labels") or {}).get(names.FRAMEWORK_NAME) or ""),
     )
 
 

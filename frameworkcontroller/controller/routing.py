@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from frameworkcontroller.api.names import FRAMEWORK_NAME
+from frameworkcontroller.api.names import framework_of
 from frameworkcontroller.api.objects import ConfigMapRecord, FrameworkRecord, PodRecord
 from frameworkcontroller.controller.history import IS_SNAPSHOT, History
 from frameworkcontroller.controller.ledger import Ledger
@@ -98,7 +98,7 @@ class Routing:
         # One that is neither only lost the label that we watch by.
         deleted = metadata.get("deletionTimestamp") is not None or (pod.get("status") or {}).get("phase") in _TERMINAL
         if deleted and self._history.wants(Trigger.POD_DELETION):
-            key = f"{metadata['namespace']}/{(metadata.get('labels') or {}).get(FRAMEWORK_NAME)}"
+            key = f"{metadata['namespace']}/{framework_of(metadata['name'])}"
             tail = self._history.of_deleted_pod(pod)
             _log.info("[%s]: Pod %s was deleted%s", key, metadata["name"], tail, extra=IS_SNAPSHOT)
 
@@ -110,7 +110,7 @@ class Routing:
 
 def framework_key(record: PodRecord | ConfigMapRecord) -> str:
     """Key of the Framework that the object's name belongs to: unlike the label, nobody can change it."""
-    return f"{record.namespace}/{record.name.partition('-')[0]}"
+    return f"{record.namespace}/{framework_of(record.name)}"
 
 
 def _essence(pod: PodRecord) -> tuple[object, ...]:

@@ -257,8 +257,8 @@ class Controller:
         if new is not None:
             self.cache.configmaps[name] = new
             if old is None or old.identity != new.identity:
-                self._touched |= new.framework == self.name
-        elif old is not None and old.framework == self.name:
+                self._touched |= names.framework_of(new.name) == self.name
+        elif old is not None and names.framework_of(old.name) == self.name:
             if self.entry is not None and (final is None or "deletionTimestamp" not in final["metadata"]):
                 self.entry.tracker.configmap_seen = False
             self._touched = True
@@ -280,7 +280,7 @@ class Controller:
 
     def _touch_pod(self, pod: PodRecord) -> None:
         parts = names.split_pod_name(pod.name)
-        if pod.framework == self.name:
+        if names.framework_of(pod.name) == self.name:
             self._touched = True
             if self.entry is not None and parts is not None:
                 self.entry.tracker.agenda.add(parts[1:])
@@ -360,7 +360,7 @@ class Controller:
         return Observed(self.cache.configmaps.get(names.configmap_name(self.name)), self.cache.pods, self._list_pods)
 
     def _list_pods(self) -> list[PodRecord]:
-        return [pod for pod in self.cache.pods.values() if pod.framework == self.name]
+        return [pod for pod in self.cache.pods.values() if names.framework_of(pod.name) == self.name]
 
     def _env(self) -> Env:
         return Env(self.world.now, self.rng, self.limits)

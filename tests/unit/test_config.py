@@ -440,7 +440,6 @@ def test_configured_classes_classify(tmp_path: Path) -> None:
         name="f-r-0",
         resource_version="1",
         identity=Identity("uid", None, None, False),
-        framework="f",
         phase="Failed",
         containers=(ContainerRecord(ContainerCompletion("main", 137, "OOMKilled"), True, ""),),
     )

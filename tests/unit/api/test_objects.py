@@ -44,24 +44,16 @@ def test_a_pod_that_was_just_created() -> None:
     )
     assert (record.phase, record.node_name, record.pod_ip, record.host_ip) == ("Pending", "", "", "")
     assert (record.deletion_time, record.deletion_grace_sec, record.containers) == (None, 0, ())
-    assert record.framework == ""
 
 
 def test_a_pod_that_runs() -> None:
     record = pod_record(
         pod(
-            metadata={"labels": {"FC_FRAMEWORK_NAME": "f"}},
             spec={"nodeName": "n"},
             status={"phase": "Running", "podIP": "10.0.0.1", "hostIP": "10.0.1.1"},
         )
     )
-    assert (record.framework, record.phase, record.node_name, record.pod_ip, record.host_ip) == (
-        "f",
-        "Running",
-        "n",
-        "10.0.0.1",
-        "10.0.1.1",
-    )
+    assert (record.phase, record.node_name, record.pod_ip, record.host_ip) == ("Running", "n", "10.0.0.1", "10.0.1.1")
 
 
 def test_a_pod_that_is_being_deleted() -> None:
@@ -98,7 +90,6 @@ def test_who_an_object_is() -> None:
     assert bench.configmap is not None
     assert bench.configmap.identity.marks == ("framework-uid", "0")
     assert bench.configmap.identity.controller_uid == "framework-uid"
-    assert bench.configmap.framework == "f"
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from frameworkcontroller.controller.ledger import Entry, Ledger
 from frameworkcontroller.controller.queue import WorkQueue
 from frameworkcontroller.controller.routing import Routing
 
-POD = PodRecord("ns/f-a-0", "ns", "f-a-0", "5", Identity("pod-1", "cm-1", None, False), "f", "Running")
-CONFIGMAP = ConfigMapRecord("ns/f-attempt", "ns", "f-attempt", "5", Identity("cm-1", "f-1", None, False), "f")
+POD = PodRecord("ns/f-a-0", "ns", "f-a-0", "5", Identity("pod-1", "cm-1", None, False), "Running")
+CONFIGMAP = ConfigMapRecord("ns/f-attempt", "ns", "f-attempt", "5", Identity("cm-1", "f-1", None, False))
 DELETING = Identity("pod-1", "cm-1", None, True)
 
 
