@@ -182,6 +182,7 @@ class EmbeddedPlayer(Player):
         self.a, self.b = (_Replica(name, story, server) for name in "AB")
         self._disk = _Disk()
         self._server_is_down = False
+        self._starting: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
@@ -233,7 +234,10 @@ class EmbeddedPlayer(Player):
             old, port = self.server, int(self.server.url.rpartition(":")[2])
             rng = random.Random(self._rng.getrandbits(64))
             self.server = ApiServer(wall=wall, rng=rng, storage=old.storage, callers=old.callers, port=port)
-            await self.server.start()
+            self._starting = asyncio.create_task(self.server.start(), name="starting the API server")
+        if self._starting is not None:
+            # To the end, even if the fair end comes in between: half a server would answer, and collect no garbage.
+            await asyncio.shield(self._starting)
 
     async def compact(self) -> None:
         self.server.storage.compact()
