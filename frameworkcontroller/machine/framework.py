@@ -308,7 +308,9 @@ def _decide_retry(ctx: Context) -> None:
             warning=False,
         )
     due = status.transition_time + status.retry.retry_delay_sec
-    if ctx.env.now < due and ctx.framework.spec.execution_type is not ExecutionType.STOP:
+    # What has no delay waits for nothing: the clock may have been set back since.
+    waits = status.retry.retry_delay_sec > 0 and ctx.env.now < due
+    if waits and ctx.framework.spec.execution_type is not ExecutionType.STOP:
         ctx.wake_at(due)
         return
     # As it is persisted: a delay of 0 that was decided just now is not.

@@ -297,7 +297,8 @@ def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
         task.retry.retry_delay_sec = decision.delay_sec
         ctx.tracker.change(task, Urgency.SOON)
     due = task.transition_time + task.retry.retry_delay_sec
-    if ctx.env.now < due:
+    # What has no delay waits for nothing: the clock may have been set back since.
+    if task.retry.retry_delay_sec > 0 and ctx.env.now < due:
         ctx.tracker.set_alarm(key, due)
         return
     now = ctx.env.second

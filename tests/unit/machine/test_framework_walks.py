@@ -603,6 +603,17 @@ def test_the_delay_of_a_retry_is_persisted_and_waited_for() -> None:
     assert (retry.total_retried_count, retry.accountable_retried_count, retry.retry_delay_sec) == (1, 0, None)
 
 
+def test_a_clock_that_is_set_back_does_not_hold_up_a_retry_without_delay() -> None:
+    bench = Bench(role(failed=1), retryPolicy={"maxRetryCount": 1})
+    bench.all_pods()
+    fail(bench, 5)
+    bench.plan()
+    assert state(bench) is State.ATTEMPT_COMPLETED
+    bench.now -= 3600
+    bench.plan()
+    assert state(bench) is State.CREATION_PENDING
+
+
 def test_the_delay_of_a_retry_is_skipped_on_stop() -> None:
     bench = conflicting()
     bench.plan()

@@ -760,6 +760,20 @@ def test_a_task_is_retried_without_delay_even_after_a_conflict() -> None:
     assert task.state in (State.CREATION_REQUESTED, State.PREPARING)
 
 
+def test_a_clock_that_is_set_back_does_not_hold_up_a_retry_without_delay() -> None:
+    bench = Bench(role(retryPolicy={"maxRetryCount": 1}))
+    bench.pod()
+    bench.show("f-a-0", phase="Failed")
+    bench.plan()
+    bench.fold(bench.only(bench.plan()), Accepted())
+    bench.hide("f-a-0")
+    bench.plan()
+    assert bench.state() is State.ATTEMPT_COMPLETED
+    bench.now -= 3600
+    bench.plan()
+    assert (bench.state(), bench.task().attempt.id) == (State.CREATION_PENDING, 1)
+
+
 def test_accountable_retries_are_counted_until_there_are_none_left() -> None:
     bench = Bench(role(retryPolicy={"maxRetryCount": 2}), role("b"))
     bench.all_pods()
