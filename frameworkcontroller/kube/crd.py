@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -89,9 +89,8 @@ class _Installation:
             try:
                 served = await self._step()
                 self.trouble = None
-            except (TransportError, ApiError) as error:
-                if not may_pass(error):
-                    raise
+            except _Passing as passing:
+                error = passing.error
                 if self.trouble is None:
                     _log.warning("CustomResourceDefinition %s: trying again: %s", self.name, error)
                 self.trouble = error
@@ -105,14 +104,10 @@ class _Installation:
     async def _step(self) -> dict[str, Any] | None:
         """Do the next thing that is to be done; the CRD, if that was all."""
         try:
-            crd: dict[str, Any] | None = _object(await self._client.get(CRDS, self.name))
-        except NotFound as absent:
-            if may_pass(absent):
-                raise
+            crd: dict[str, Any] | None = await _answered(self._client.get(CRDS, self.name))
+        except NotFound:
             crd = await self._create()
         except Forbidden as refused:
-            if may_pass(refused):
-                raise
             return await self._accept_unseen(refused)
         if crd is None:
             return None
@@ -144,30 +139,26 @@ class _Installation:
 
     async def _create(self) -> dict[str, Any] | None:
         try:
-            body = await self._client.create(CRDS, orjson.dumps(self._manifest))
+            crd = await _answered(self._client.create(CRDS, orjson.dumps(self._manifest)))
         except AlreadyExists:
             return None
+        except Forbidden as refused:
+            raise CrdError(
+                f"CustomResourceDefinition {self.name} is not installed and may not be created from here, so install "
+                f"it, for example with kubectl apply: {refused}"
+            ) from refused
         except ApiError as refused:
-            if may_pass(refused):
-                raise
-            if isinstance(refused, Forbidden):
-                raise CrdError(
-                    f"CustomResourceDefinition {self.name} is not installed and may not be created from here, so "
-                    f"install it, for example with kubectl apply: {refused}"
-                ) from refused
             raise CrdError(f"CustomResourceDefinition {self.name} was refused: {refused}") from refused
         self._is_to_be_updated = False
         _log.info("Created CustomResourceDefinition %s", self.name)
-        return _object(body)
+        return crd
 
     async def _update(self, crd: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any] | None:
         try:
-            body = await self._client.replace(CRDS, self.name, orjson.dumps(wanted))
+            after = await _answered(self._client.replace(CRDS, self.name, orjson.dumps(wanted)))
         except (Conflict, NotFound):
             return None
         except Forbidden as refused:
-            if may_pass(refused):
-                raise
             self._is_to_be_updated = False
             _log.warning(
                 "CustomResourceDefinition %s differs from this release's and may not be updated from here: %s",
@@ -176,13 +167,10 @@ class _Installation:
             )
             return crd
         except ApiError as refused:
-            if may_pass(refused):
-                raise
             raise CrdError(
                 f"CustomResourceDefinition {self.name} could not be brought up to date: {refused}"
             ) from refused
         self._is_to_be_updated = False
-        after = _object(body)
         # An old server drops the parts of the schema that it does not know; then this changes nothing each time.
         if after["metadata"].get("resourceVersion") != crd["metadata"].get("resourceVersion"):
             _log.info("Brought CustomResourceDefinition %s up to date", self.name)
@@ -193,12 +181,11 @@ class _Installation:
         spec = self._manifest["spec"]
         for version in spec["versions"]:
             try:
-                listing = _object(await self._client.raw("GET", f"/apis/{spec['group']}/{version['name']}"))
+                asked = self._client.raw("GET", f"/apis/{spec['group']}/{version['name']}")
+                listing = await _answered(asked, of_served=False)
             except NotFound:
                 continue
-            except Forbidden as unseen:
-                if may_pass(unseen):
-                    raise
+            except Forbidden:
                 # Nearly everybody: but what is permitted by a Role alone may be all that is permitted.
                 await self._list(version["name"])
                 return dict(self._manifest)
@@ -214,11 +201,32 @@ class _Installation:
         spec = self._manifest["spec"]
         resource = Resource(spec["group"], version, spec["names"]["plural"], spec["names"]["kind"])
         try:
-            await self._client.list(resource, self._namespace, limit=1)
+            await _answered(self._client.list(resource, self._namespace, limit=1), of_served=False)
         except (Forbidden, NotFound) as refused:
-            if isinstance(refused, Forbidden) and may_pass(refused):
-                raise
             raise CrdError(f"{self.name} cannot be listed: install its CRD, and permit its use: {refused}") from refused
+
+
+class _Passing(Exception):
+    """Something that may pass, and so is neither an answer nor a refusal."""
+
+    def __init__(self, error: KubeError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+async def _answered(asked: Awaitable[bytes], *, of_served: bool = True) -> dict[str, Any]:
+    """The object that is answered. ``of_served``: if the resource type is not, the API server says so in plain text.
+
+    Raises:
+        ApiError: the API server refuses.
+        _Passing: it did not get to that; a gateway's page does not count, whatever its code.
+    """
+    try:
+        return _object(await asked)
+    except KubeError as error:
+        if may_pass(error) and (of_served or not isinstance(error, NotFound)):
+            raise _Passing(error) from error
+        raise
 
 
 def _object(answer: bytes) -> dict[str, Any]:

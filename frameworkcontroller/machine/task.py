@@ -67,7 +67,7 @@ def complete_attempt(
         ctx.tracker.release((role.status.name, task.index))
     ctx.tracker.move(role, task, State.ATTEMPT_COMPLETED, ctx.env.second, Urgency.SOON)
     ctx.tracker.agenda.add((role.status.name, task.index))
-    final = known(task.attempt.completion_status, f"completionStatus of Task {role.status.name}[{task.index}]")
+    final = _completion_of(role, task)
     ctx.record(
         Reason.TASK_ATTEMPT_COMPLETED,
         f"TaskAttempt {task.attempt.id} completed with {final.code} {final.phrase}",
@@ -262,6 +262,10 @@ def _finish(ctx: Context, role: TrackedRole, task: TaskStatus, completion: Compl
     ctx.tracker.block((role.status.name, task.index))
 
 
+def _completion_of(role: TrackedRole, task: TaskStatus) -> CompletionStatus:
+    return known(task.attempt.completion_status, f"completionStatus of Task {role.status.name}[{task.index}]")
+
+
 def _copy_placement(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
     attempt = task.attempt
     seen = (pod.node_name, pod.pod_ip, pod.host_ip)
@@ -278,7 +282,7 @@ def _copy_placement(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
 
 
 def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
-    completion = known(task.attempt.completion_status, f"completionStatus of Task {role.status.name}[{task.index}]")
+    completion = _completion_of(role, task)
     spec = ctx.framework.spec.role(role.status.name)
     if task.deletion_pending or ctx.completing or spec is None:
         _complete(ctx, role, task, "it is being deleted" if task.deletion_pending else "the FrameworkAttempt completes")
@@ -314,7 +318,7 @@ def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
 
 
 def _complete(ctx: Context, role: TrackedRole, task: TaskStatus, why: str) -> None:
-    completion = known(task.attempt.completion_status, f"completionStatus of Task {role.status.name}[{task.index}]")
+    completion = _completion_of(role, task)
     ctx.tracker.move(role, task, State.COMPLETED, ctx.env.second, Urgency.SOON)
     if task.deletion_pending:
         # The rescale step removes or replaces it, once that is persisted.

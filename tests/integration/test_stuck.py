@@ -291,31 +291,28 @@ async def test_an_api_server_that_answers_nothing_else(
     await world.recovers(world.on_second_attempt, within=17)
 
 
-@pytest.mark.parametrize("code", [200, 403, 404])
-async def test_a_gateway_that_answers_in_the_api_servers_place(world: World, code: int) -> None:
-    # A load balancer with no server behind it, say; of the requests for Pods, so that there is something to be done.
+async def behind_a_gateway(world: World, code: int, first: int, is_met: Callable[[Request], bool]) -> None:
+    """It answers some requests in the API server's place, while Tasks end. ``first``: requests in the first minute."""
+
     def page(request: Request) -> web.Response | None:
-        is_met = request.resource == "pods" and request.verb != "watch"
-        return web.Response(status=code, text="<html>not here</html>") if is_met else None
+        return web.Response(status=code, text="<html>not here</html>") if is_met(request) else None
 
     await world.create(task={"retryPolicy": ALWAYS}, simulate={"run-seconds": "20, 100000"})
     await world.until_running()
     with world.door.answering(page):
-        await world.count(200, 100)
+        await world.count(first, 100)
     await world.recovers(world.on_second_attempt, within=17)
+
+
+@pytest.mark.parametrize("code", [200, 403, 404])
+async def test_a_gateway_that_answers_in_the_api_servers_place(world: World, code: int) -> None:
+    # A load balancer with no server behind it, say; of the requests for Pods, so that there is something to be done.
+    await behind_a_gateway(world, code, 200, lambda request: request.resource == "pods" and request.verb != "watch")
 
 
 @pytest.mark.parametrize("code", [400, 403, 413, 422])
 async def test_a_gateway_that_lets_no_creation_through(world: World, code: int) -> None:
-    def page(request: Request) -> web.Response | None:
-        is_met = (request.verb, request.resource) == ("create", "pods")
-        return web.Response(status=code, text="<html>not so</html>") if is_met else None
-
-    await world.create(task={"retryPolicy": ALWAYS}, simulate={"run-seconds": "20, 100000"})
-    await world.until_running()
-    with world.door.answering(page):
-        await world.count(250, 100)
-    await world.recovers(world.on_second_attempt, within=17)
+    await behind_a_gateway(world, code, 250, lambda request: (request.verb, request.resource) == ("create", "pods"))
 
 
 async def test_connections_that_are_refused(world: World) -> None:

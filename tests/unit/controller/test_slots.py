@@ -1,6 +1,7 @@
 """Slots: never more at once than there are, fair between owners, and none is ever lost."""
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 
 import pytest
@@ -12,8 +13,9 @@ from frameworkcontroller.controller.slots import LATE_SEC, Slots
 pytestmark = pytest.mark.virtual_clock
 
 
-async def test_owners_take_turns() -> None:
-    slots, order = Slots(1), []
+async def turns(owners: Iterable[str]) -> list[str]:
+    """In which order those get the only slot that ask for it in this one."""
+    slots, order = Slots(1), list[str]()
 
     async def work(owner: str) -> None:
         async with slots.taken(owner):
@@ -21,10 +23,14 @@ async def test_owners_take_turns() -> None:
             await asyncio.sleep(1)
 
     async with asyncio.TaskGroup() as group:
-        for owner in "aaaabbc":
+        for owner in owners:
             group.create_task(work(owner))
+    return order
+
+
+async def test_owners_take_turns() -> None:
     # The first came before anybody waited.
-    assert "".join(order) == "aabcaba"
+    assert "".join(await turns("aaaabbc")) == "aabcaba"
 
 
 async def hold(slots: Slots, owner: str, seconds: float) -> float:
@@ -38,17 +44,16 @@ async def hold(slots: Slots, owner: str, seconds: float) -> float:
 
 
 async def test_namespaces_take_turns_and_owners_within_each() -> None:
-    slots, order = Slots(1), []
-
-    async def work(owner: str) -> None:
-        async with slots.taken(owner):
-            order.append(owner)
-            await asyncio.sleep(1)
-
-    async with asyncio.TaskGroup() as group:
-        for owner in ("x/a", "x/a", "x/a", "x/b", "x/c", "y/a", "y/a"):
-            group.create_task(work(owner))
-    assert order == ["x/a", "x/a", "y/a", "x/b", "y/a", "x/c", "x/a"]
+    order = await turns(["x/a", "x/a", "x/a", "x/b", "x/c", "y/a", "y/a"])
+    assert order == [
+        "x/a",
+        "x/a",
+        "y/a",
+        "x/b",
+        "y/a",
+        "x/c",
+        "x/a",
+    ]
 
 
 async def test_one_namespace_that_takes_long_delays_another_for_a_moment_and_is_as_fast_as_it_would_be_alone() -> None:

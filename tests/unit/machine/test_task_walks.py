@@ -183,13 +183,19 @@ def test_nothing_is_created_before_creation_pending_is_persisted() -> None:
     assert actions(bench.plan()) == ["Create f-attempt"]
 
 
-def test_a_retry_creates_nothing_before_it_is_persisted() -> None:
+def failed_and_gone() -> Bench:
+    """A Task that may be retried, whose Pod has failed and is gone, which no plan has seen yet."""
     bench = Bench(role(retryPolicy={"maxRetryCount": 1}))
     bench.pod()
     bench.show("f-a-0", phase="Failed")
     bench.plan()
     bench.fold(bench.only(bench.plan()), Accepted())
     bench.hide("f-a-0")
+    return bench
+
+
+def test_a_retry_creates_nothing_before_it_is_persisted() -> None:
+    bench = failed_and_gone()
     bench.plan(write=False)
     assert bench.state() is State.ATTEMPT_COMPLETED
     # The end of an attempt is exposed before anything of the next one is.
@@ -761,12 +767,7 @@ def test_a_task_is_retried_without_delay_even_after_a_conflict() -> None:
 
 
 def test_a_clock_that_is_set_back_does_not_hold_up_a_retry_without_delay() -> None:
-    bench = Bench(role(retryPolicy={"maxRetryCount": 1}))
-    bench.pod()
-    bench.show("f-a-0", phase="Failed")
-    bench.plan()
-    bench.fold(bench.only(bench.plan()), Accepted())
-    bench.hide("f-a-0")
+    bench = failed_and_gone()
     bench.plan()
     assert bench.state() is State.ATTEMPT_COMPLETED
     bench.now -= 3600
