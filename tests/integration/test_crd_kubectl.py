@@ -41,7 +41,13 @@ async def test_get_shows_how_frameworks_stand(kubectl: Kubectl) -> None:
         *("NAME", "STATE", "COMPLETION", "RUNNING", "SUCCEEDED", "FAILED", "TASKS", "RETRIES", "AGE")
     ]
     assert row.split()[:-1] == ["f1", "Completed", "Succeeded", "0", "4", "1", "5", "2"]
-    assert (await kubectl.ok("get", "all")).count("framework.frameworkcontroller.microsoft.com/f1") == 1
+
+
+async def test_delete_all_spares_frameworks(kubectl: Kubectl) -> None:
+    await kubectl.ok("create", "-f", "-", stdin=framework("f1"))
+    assert "frameworkcontroller" not in await kubectl.ok("get", "all")
+    await kubectl.ok("delete", "all", "--all")
+    assert (await kubectl.ok("get", "fw", "f1", "-o", "jsonpath={.metadata.deletionTimestamp}")) == ""
 
 
 async def test_get_counts_the_tasks(

@@ -268,6 +268,16 @@ async def test_a_gateways_page_is_no_refusal(server: CrdServer, client: KubeClie
     assert (await ensure_crd(client, MANIFEST))["spec"] == crd["spec"]
 
 
+def test_an_update_takes_frameworks_out_of_all() -> None:
+    existing = copy.deepcopy(MANIFEST)
+    existing["spec"]["names"]["categories"] = ["all"]
+    wanted = updated(existing, MANIFEST)
+    assert wanted is not None
+    assert wanted["spec"]["names"]["categories"] == []
+    del existing["spec"]["names"]["categories"]
+    assert updated(existing, MANIFEST) is None
+
+
 def test_what_counts_as_a_difference() -> None:
     existing = {**copy.deepcopy(MANIFEST), "status": {}}
     assert updated(existing, MANIFEST) is None
