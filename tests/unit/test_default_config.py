@@ -1,5 +1,6 @@
 """The configuration that ships: every completion code of it, from Pod statuses as clusters really write them."""
 
+import itertools
 import json
 import re
 from dataclasses import dataclass, field
@@ -355,6 +356,87 @@ class TestOrder:
         assert classified(status).diagnostics == diagnostics(
             {"containers": [{"name": "barrier", "message": "at first", "code": 139}]}
         )
+
+
+SIGNALS = (130, 131, 132, 134, 135, 136, 137, 139, 141, 143)
+KUBERNETES_FIRST = (-1000, -1001, -1002, -1003, -1004, -1005, -1006)
+DOCKER_FIRST = (-1200, -1201, -1202, -1203, -1204)
+CONSEQUENCES = (*SIGNALS, -1211, -1212)
+"""What the end of a Pod does to its containers."""
+
+WEIGHT = {TRANSIENT: 0, NOTHING: 1, PERMANENT: 2}
+ALL = {**CONTRACT, **OURS}
+
+EXCEPTIONS: list[tuple[str, tuple[int, ...], tuple[int, ...]]] = [
+    ("the contract's order", KUBERNETES_FIRST, tuple(code for code in ALL if code > 0 or code <= -1200)),
+    ("the contract's order", (-1201,), (-1202, -1203)),
+    ("as -1204 in the contract's order", (-1205, -1210), SIGNALS),
+    ("the contract's order", (-1201, -1204), SIGNALS),
+    *(("the contract's order", (code,), SIGNALS[SIGNALS.index(code) + 1 :]) for code in (130, 131, 134, 137)),
+    (
+        "Docker, and not containerd or CRI-O, runs the containers of the Pod",
+        DOCKER_FIRST[1:],
+        tuple(range(-1213, -1204)),
+    ),
+    ("the text of -1205 quotes that of the others", (-1205,), (-1206, -1207, -1208)),
+    ("its exit code is 137, and 137 stands before these", (-1211,), (139, 141)),
+]
+"""Why the first codes win over the second ones, though these weigh more."""
+
+
+def sample(code: int) -> Case:
+    return next(case for case in CASES if case.code == code)
+
+
+def of_two_containers(first: int, second: int) -> Json:
+    statuses = []
+    for name, code in (("one", first), ("two", second)):
+        (status,) = sample(code).status["containerStatuses"]
+        statuses.append({**status, "name": name})
+    return {"containerStatuses": statuses}
+
+
+CONTAINER_CODES = [code for code in ALL if code > 0 or code <= -1200]
+POD_CODES = [code for code in ALL if -1200 < code < 0]
+
+
+def hidden_pair(winner: int, one: int, two: int) -> list[tuple[int, int]]:
+    """The winner and the code that it hides, if no exception allows that."""
+    loser = ({one, two} - {winner}).pop()
+    allowed = any(winner in winners and loser in losers for _, winners, losers in EXCEPTIONS)
+    return [] if allowed or WEIGHT[ALL[winner][1]] >= WEIGHT[ALL[loser][1]] else [(winner, loser)]
+
+
+class TestNothingIsHidden:
+    """A Pod to which two codes apply has the one that weighs more: Permanent, then what is counted, then Transient."""
+
+    def test_by_another_container(self) -> None:
+        hidden = []
+        for one, two in itertools.combinations(CONTAINER_CODES, 2):
+            winner = classified(of_two_containers(one, two)).code
+            assert classified(of_two_containers(two, one)).code == winner
+            hidden += hidden_pair(winner, one, two)
+        assert hidden == []
+
+    def test_by_the_pod_or_its_container(self) -> None:
+        hidden = []
+        for pod, container in itertools.product(POD_CODES, CONTAINER_CODES):
+            status = {**sample(pod).status, "containerStatuses": sample(container).status["containerStatuses"]}
+            winner = classified(status).code
+            if container in CONSEQUENCES:
+                assert winner == pod
+            else:
+                hidden += hidden_pair(winner, pod, container)
+        assert hidden == []
+
+    def test_each_exception_is_needed(self) -> None:
+        for _, winners, losers in EXCEPTIONS:
+            pairs = itertools.product(winners, losers)
+            assert any(WEIGHT[ALL[winner][1]] < WEIGHT[ALL[loser][1]] for winner, loser in pairs)
+
+    def test_clients_know_this_order(self) -> None:
+        known = [entry.code for entry in shipped_config().pod_failure_spec if entry.code in CONTRACT]
+        assert known == [*KUBERNETES_FIRST, *DOCKER_FIRST, *SIGNALS]
 
 
 class TestNotMatched:
