@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
 from frameworkcontroller.api.completion import CONFLICT, PERMANENT, TRANSIENT
+from frameworkcontroller.api.fields import whole
 from frameworkcontroller.bindaddress import BindAddress, parse_bind_address
 from frameworkcontroller.configfile import ConfigError, ConfigFile, ConfigMissing, Section, read_config_file
 from frameworkcontroller.failurespec import FailureConfig
@@ -126,7 +127,8 @@ class LeaderElection(Section):
 class Config(Section):
     """The whole configuration. Times are in seconds.
 
-    ``kube_api_server_address`` and ``kube_config_file_path`` None leave it to the environment (see kube.connection).
+    ``kube_api_server_address`` and ``kube_config_file_path`` None leave it to the environment, "" is none at all (see
+    kube.connection).
     ``namespace`` None is all namespaces.
     """
 
@@ -274,7 +276,7 @@ def _duplicate_codes(content: Any) -> list[Problem]:
     first: dict[int, int] = {}
     entries = content.get("podFailureSpec")
     for position, entry in enumerate(entries if isinstance(entries, list) else ()):
-        code = entry.get("code") if isinstance(entry, dict) else None
+        code = whole(entry.get("code")) if isinstance(entry, dict) else None
         if type(code) is int and first.setdefault(code, position) != position:
             text = f"is already the code of podFailureSpec[{first[code]}]"
             problems.append(Problem(("podFailureSpec", position, "code"), text, code))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
 
+from frameworkcontroller.api.fields import whole
 from frameworkcontroller.yamlplaces import Problem, kind_of, line_of, repeated_keys, syntax_error
 
 
@@ -54,11 +56,22 @@ class Section(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _null_is_not_given(cls, value: Any) -> Any:
+    def _is_normal(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
         known = {info.alias for info in cls.model_fields.values()}
-        return {key: item for key, item in value.items() if item is not None or key not in known}
+        return {key: whole(item) for key, item in value.items() if item is not None or key not in known}
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML with the numbers of the original's reader: PyYAML takes 1e3 for text."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+\Z"),
+    list("-+.0123456789"),
+)
 
 
 def read_config_file(path: Path) -> ConfigFile:
@@ -77,7 +90,7 @@ def read_config_file(path: Path) -> ConfigFile:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start})") from None
     try:
-        loader = yaml.SafeLoader(text)
+        loader = _Loader(text)
     except yaml.YAMLError as error:
         # A character that YAML does not have.
         raise ConfigError(f"{path}{syntax_error(error)}") from None

@@ -31,7 +31,9 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run_controller(config: Config) -> int:
     try:
-        connection = await connect(address=config.kube_api_server_address, kubeconfig=config.kube_config_file_path)
+        connection = await connect(
+            address=config.kube_api_server_address, kubeconfig=config.kube_config_file_path, absent_kubeconfig_ok=True
+        )
         controller = Controller(config, connection)
     except (ConnectionConfigError, ConfigError) as error:
         return process.fail(str(error), process.EXIT_USAGE)

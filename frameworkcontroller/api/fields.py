@@ -26,6 +26,11 @@ class FieldError(ValueError):
         self.fault = fault
 
 
+def whole(value: Any) -> Any:
+    """300 for 300.0, which YAML and JSON allow for a whole number; any other value as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def text(body: Mapping[str, Any], key: str) -> str:
     """A text, "" if there is none."""
     return maybe_text(body, key) or ""

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from pydantic.alias_generators import to_camel
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.fields import whole
 
 _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
@@ -53,9 +54,9 @@ class _SpecModel(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _null_means_default(cls, value: Any) -> Any:
+    def _is_normal(cls, value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: item for key, item in value.items() if item is not None}
+            return {key: whole(item) for key, item in value.items() if item is not None}
         return value
 
 

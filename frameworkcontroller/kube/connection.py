@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from multidict import CIMultiDict
 
 from frameworkcontroller.kube.errors import ConnectionConfigError
-from frameworkcontroller.kube.kubeconfig import Access, read_kubeconfig, read_service_account
+from frameworkcontroller.kube.kubeconfig import Access, any_exists, read_kubeconfig, read_service_account
 from frameworkcontroller.kube.proxy import proxy_from_environment
 
 _log: Final = logging.getLogger(__name__)
@@ -162,12 +162,16 @@ async def connect(
     home: Path | None = None,
     service_account: str | None = None,
     wall: Callable[[], float] = time.time,
+    absent_kubeconfig_ok: bool = False,
 ) -> Connection:
     """The connection that these settings, or else the environment, mean; the module says by which rules.
 
-    ``kubeconfig`` is a path, or several separated by ``:``. What is None (or empty) comes from
-    ``$KUBE_APISERVER_ADDRESS``, ``$KUBECONFIG`` or ``~/.kube/config``. Nothing is sent to the server yet.
-    ``service_account`` is the directory of the Pod's token, if not the usual one.
+    ``kubeconfig`` is a path, or several separated by ``:``. None comes from ``$KUBE_APISERVER_ADDRESS``, and from
+    ``$KUBECONFIG`` or ``~/.kube/config``; empty means none, whatever the environment says. Nothing is sent to the
+    server yet. ``service_account`` is the directory of the Pod's token, if not the usual one.
+
+    ``absent_kubeconfig_ok``: a ``$KUBECONFIG`` that names no file counts as not set, as in the original. Not for
+    commands: what was meant for one cluster would reach another.
 
     An HTTP proxy is taken from the kubeconfig or, by the customary variables, from the environment. In a cluster it
     never is: the API server is then at a cluster-internal address, and a proxy that was set for the way out, with
@@ -177,13 +181,16 @@ async def connect(
     """
     environ = os.environ if environ is None else environ
     named = "kubeApiServerAddress"
-    if not address and environ.get(ADDRESS_VARIABLE):
+    if address is None and environ.get(ADDRESS_VARIABLE):
         address, named = environ[ADDRESS_VARIABLE], f"${ADDRESS_VARIABLE}"
     server = check_address(address, named) if address else None
-    paths = kubeconfig or environ.get(KUBECONFIG_VARIABLE)
-    if not paths:
-        found = (home or Path.home()) / ".kube" / "config"
-        paths = str(found) if found.is_file() else None
+    paths = kubeconfig
+    if paths is None:
+        paths = environ.get(KUBECONFIG_VARIABLE)
+        if paths and absent_kubeconfig_ok and not any_exists(paths):
+            _log.warning("$%s names no file, and is passed over: %s", KUBECONFIG_VARIABLE, paths)
+            paths = None
+        paths = paths or _usual_kubeconfig(home)
 
     if paths:
         files = paths
@@ -215,6 +222,15 @@ async def connect(
         scheme = urlsplit(proxy).scheme  # and no more of it: it may hold a password
         raise ConnectionConfigError(f"{scheme} proxy for {access.server}: only http and https proxies are supported")
     return Connection(access, origin=origin, renew=renew, proxy=proxy)
+
+
+def _usual_kubeconfig(home: Path | None) -> str | None:
+    try:
+        found = (home or Path.home()) / ".kube" / "config"
+        return str(found) if found.is_file() else None
+    except (RuntimeError, OSError):
+        # A user without a home, or one that may not be looked into.
+        return None
 
 
 def check_address(address: str, named: str) -> str:

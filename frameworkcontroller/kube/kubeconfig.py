@@ -74,13 +74,22 @@ async def read_kubeconfig(
     )
 
 
+def any_exists(paths: str) -> bool:
+    """Whether there is any of these files, which ``:`` separates."""
+    try:
+        return any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path)
+    except (OSError, RuntimeError):
+        # It may not be looked at, or is beyond a home that nobody has.
+        return False
+
+
 async def read_by_library(paths: str, *, context: str | None, address: str | None, wall: Callable[[], float]) -> Access:
     """The same, whatever the files hold."""
     from kubernetes_asyncio.client import Configuration
     from kubernetes_asyncio.config import ConfigException, kube_config
     from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
-    if not any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path):
+    if not any_exists(paths):
         raise ConnectionConfigError(f"kubeconfig {paths}: no such file")
     # It would go on naming the files that it once wrote, which systems clean away after some days.
     written = kube_config._temp_files

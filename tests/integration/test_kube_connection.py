@@ -110,6 +110,42 @@ async def test_the_kubeconfig_of_the_home_directory(server: FaultyServer, tmp_pa
     assert server.seen[0].headers["Authorization"] == "Basic " + base64.b64encode(b"me:pass").decode()
 
 
+async def test_an_empty_setting_is_none_whatever_the_environment_says(server: FaultyServer, tmp_path: Path) -> None:
+    """As in the original: how a controller is made to use its Pod's service account."""
+    environ = {
+        "KUBE_APISERVER_ADDRESS": "http://192.0.2.1:1",
+        "KUBECONFIG": kubeconfig(tmp_path / "k", server.url, {"token": "secret"}),
+    }
+    (tmp_path / ".kube").mkdir()
+    kubeconfig(tmp_path / ".kube" / "config", server.url, {"token": "secret"})
+    only_file = await connect(address="", environ=environ, home=tmp_path)
+    assert (only_file.server, only_file.origin) == (server.url, f"kubeconfig {tmp_path / 'k'}")
+    only_address = await connect(kubeconfig="", environ=environ, home=tmp_path)
+    assert (only_address.server, only_address.origin) == ("http://192.0.2.1:1", "$KUBE_APISERVER_ADDRESS")
+    assert "Authorization" not in await only_address.headers()
+    with pytest.raises(ConnectionConfigError, match="not in a Pod"):
+        await connect(address="", kubeconfig="", environ=environ, home=tmp_path)
+
+
+async def test_a_variable_that_names_no_file_is_passed_over(
+    server: FaultyServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in the original: on to the usual file, and then to the Pod's service account."""
+    environ = {"KUBECONFIG": os.pathsep.join([str(tmp_path / "absent"), str(tmp_path / "gone")])}
+    with pytest.raises(ConnectionConfigError, match="not in a Pod"):
+        await connect(environ=environ, home=tmp_path, absent_kubeconfig_ok=True)
+    assert caplog.messages == [f"$KUBECONFIG names no file, and is passed over: {environ['KUBECONFIG']}"]
+    (tmp_path / ".kube").mkdir()
+    kubeconfig(tmp_path / ".kube" / "config", server.url, {"token": "usual"})
+    await ask(await connect(environ=environ, home=tmp_path, absent_kubeconfig_ok=True))
+    kubeconfig(tmp_path / "gone", server.url, {"token": "second"})
+    await ask(await connect(environ=environ, home=tmp_path, absent_kubeconfig_ok=True))
+    assert [request.headers["Authorization"] for request in server.seen] == ["Bearer usual", "Bearer second"]
+    # What the configuration itself names must be there.
+    with pytest.raises(ConnectionConfigError, match="absent: no such file"):
+        await connect(kubeconfig=str(tmp_path / "absent"), environ={}, home=tmp_path, absent_kubeconfig_ok=True)
+
+
 async def test_an_address_overrides_the_kubeconfigs_server(server: FaultyServer, tmp_path: Path) -> None:
     path = kubeconfig(tmp_path / "k", "https://192.0.2.1:6443", {"token": "secret"})
     before = Path(path).read_bytes()

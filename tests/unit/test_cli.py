@@ -153,8 +153,19 @@ def test_named_configuration_must_be_there(tmp_path: Path) -> None:
 
 
 def test_named_kubeconfig_must_be_there(tmp_path: Path) -> None:
-    ended = command(folder=tmp_path, KUBECONFIG="absent")
+    (tmp_path / "frameworkcontroller.yaml").write_text("kubeConfigFilePath: absent\n")
+    ended = command(folder=tmp_path)
     assert (ended.returncode, ended.stderr) == (2, "frameworkcontroller: kubeconfig absent: no such file\n")
+
+
+def test_a_kubeconfig_of_the_environment_must_be_there_for_commands_only(tmp_path: Path) -> None:
+    ended = command(folder=tmp_path, KUBECONFIG="absent")
+    assert ended.returncode == 2
+    assert "$KUBECONFIG names no file, and is passed over: absent\n" in ended.stderr
+    assert "frameworkcontroller: no API server is configured" in ended.stderr
+    ended = command("list", folder=tmp_path, KUBECONFIG="absent")
+    assert ended.returncode != 0
+    assert "kubeconfig absent: no such file" in ended.stderr
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final
 
+from frameworkcontroller.api.fields import whole
 from frameworkcontroller.commands.lint.findings import Finding, KeyPath, error, warning
 from frameworkcontroller.yamlplaces import shown, suggestion
 
@@ -36,6 +37,7 @@ def _check(kind: str, value: Any, path: KeyPath, *, last: str) -> Iterator[Findi
     if value is None:
         return
     if kind in _SCALARS:
+        value = whole(value)
         types, text = _SCALARS[kind]
         wrong = not isinstance(value, types) or (isinstance(value, bool) and kind != "bool")
         if wrong and not (last in _QUANTITIES and isinstance(value, int | float)):

@@ -9,6 +9,7 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel, ValidationError
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.fields import whole
 from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.commands.lint.findings import Finding, KeyPath, error, warning
 from frameworkcontroller.commands.lint.pods import check_pod
@@ -164,7 +165,7 @@ def _role_names(metadata: Any, roles: list[dict[Any, Any]]) -> Iterator[Finding]
     seen: dict[str, int] = {}
     for position, role in enumerate(roles):
         path: KeyPath = ("spec", "taskRoles", position, "name")
-        name, number = role.get("name"), role.get("taskNumber", 1)
+        name, number = role.get("name"), whole(role.get("taskNumber", 1))
         if not isinstance(name, str):
             continue
         if name in seen:

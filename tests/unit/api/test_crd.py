@@ -86,6 +86,11 @@ def test_fields_and_bounds_of_the_spec(path: str, model: type[Any]) -> None:
             assert read[name]["default"] == field["default"], name
 
 
+def test_a_role_has_one_task_unless_it_says_otherwise() -> None:
+    """Zero in the original, whose schema has no defaults (docs/differences.md)."""
+    assert at("spec.taskRoles.taskNumber")["default"] == 1
+
+
 def test_values_of_the_spec() -> None:
     assert at("spec.executionType")["enum"] == list(ExecutionType)
 

@@ -140,6 +140,22 @@ def test_bounds(path: tuple[str | int, ...], low: int, high: int) -> None:
         assert text.startswith(f"{where}: {value!r}: "), text
 
 
+def test_whole_numbers_may_have_a_point() -> None:
+    fields = {"taskNumber": 3.0, "task": {"podGracefulDeletionTimeoutSec": 300.0, "pod": {"spec": {"priority": 3.0}}}}
+    parsed = parse_spec({"retryPolicy": {"maxRetryCount": -2.0}, "taskRoles": [{"name": "a", **fields}]})
+    (role,) = parsed.task_roles
+    assert (parsed.retry_policy.max_retry_count, role.task_number) == (-2, 3)
+    assert role.task.pod_graceful_deletion_timeout_sec == 300
+    assert type(role.task_number) is int
+    assert error(nested(("taskRoles", 0, "taskNumber"), 3.5)).startswith("spec.taskRoles[0].taskNumber: 3.5: ")
+    assert error(nested(("taskRoles", 0, "taskNumber"), float("inf"))).startswith("spec.taskRoles[0].taskNumber: inf: ")
+
+
+@pytest.mark.parametrize("fields", [{}, {"taskNumber": None}])
+def test_a_role_has_one_task_unless_it_says_otherwise(fields: dict[str, Any]) -> None:
+    assert parse_spec({"taskRoles": [{"name": "a", **fields}]}).task_count == 1
+
+
 def nested(path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
     """A spec with that value at that path."""
     made: Any = value

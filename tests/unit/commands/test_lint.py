@@ -149,6 +149,19 @@ def test_fields_of_roles(field: str, expected: str) -> None:
     assert role(field, FAILS) == [f"{line}: {expected}"]
 
 
+def test_a_role_without_task_number_has_one_task() -> None:
+    fails = "frameworkAttemptCompletionPolicy: {minFailedTaskCount: 2}"
+    assert [one for one in role(fails) if "has 1 Task" in one] == [
+        "7: warning: spec.taskRoles[0].frameworkAttemptCompletionPolicy.minFailedTaskCount: 2: can never be reached: "
+        "the role has 1 Tasks"
+    ]
+
+
+@pytest.mark.parametrize("field", ["taskNumber: 2.0", "task: {pod: {spec: {priority: 2.0}}}"])
+def test_whole_numbers_may_have_a_point(field: str) -> None:
+    assert [one for one in role(field, FAILS) if "whole number" in one] == []
+
+
 def test_names_of_roles() -> None:
     roles = [f"- {{name: {name}, {FAILS}, task: {{pod: {POD}}}}}" for name in ("ps-1", "w", "w", "w" * 63)]
     assert spec("taskRoles:", *roles) == [
