@@ -55,6 +55,9 @@ A failed Pod is classified in this order; the first match wins:
 3. -300 if no container failed, else the exit code of the container that was the last to fail, with the phrase
    `ContainerUnrecognizedFailed`.
 
+Native sidecars (init containers with `restartPolicy: Always`) are left out: they end because their Pod does. The
+status and the diagnostics of an unmatched Pod list them all the same.
+
 The diagnostics quote what matched: `Pod failed: PodPattern matched: {"reason":"Evicted","message":"…"}`, or, if
 nothing did, all that the Pod said: `Pod failed: PodPattern unmatched: {…}`.
 

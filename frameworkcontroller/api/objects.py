@@ -40,11 +40,15 @@ class Identity:
 
 @dataclass(slots=True, frozen=True)
 class ContainerRecord:
-    """How a container of a failed Pod ended. ``finished`` is its RFC 3339 time, "" while it has not terminated."""
+    """How a container of a failed Pod ended. ``finished`` is its RFC 3339 time, "" while it has not terminated.
+
+    ``sidecar``: an init container with restartPolicy Always. Its end follows from that of the Pod.
+    """
 
     completion: ContainerCompletion
     terminated: bool
     finished: str
+    sidecar: bool = False
 
 
 @dataclass(slots=True, frozen=True)
@@ -176,8 +180,9 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
     phase = sys.intern(fields.text(status, "phase"))
     containers: tuple[ContainerRecord, ...] = ()
     if phase == "Failed":
+        sidecars = {item.get("name") for item in spec.get("initContainers") or () if _is_sidecar(item)}
         containers = tuple(
-            _container(item)
+            _container(item, sidecar=listed == "initContainerStatuses" and item.get("name") in sidecars)
             for listed in ("initContainerStatuses", "containerStatuses")
             for item in status.get(listed) or ()
         )
@@ -254,7 +259,11 @@ def _key(metadata: Mapping[str, Any]) -> str:
     return f"{metadata['namespace']}/{metadata['name']}"
 
 
-def _container(status: Mapping[str, Any]) -> ContainerRecord:
+def _is_sidecar(init_container: Mapping[str, Any]) -> bool:
+    return init_container.get("restartPolicy") == "Always"
+
+
+def _container(status: Mapping[str, Any], *, sidecar: bool) -> ContainerRecord:
     terminated: Any = (status.get("state") or {}).get("terminated")
     end = terminated or {}
     return ContainerRecord(
@@ -267,4 +276,5 @@ def _container(status: Mapping[str, Any]) -> ContainerRecord:
         ),
         terminated=terminated is not None,
         finished=fields.text(end, "finishedAt"),
+        sidecar=sidecar,
     )

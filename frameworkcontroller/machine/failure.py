@@ -112,14 +112,16 @@ class Classifier:
 
     def classify(self, pod: PodRecord) -> CompletionStatus:
         """The completion status of ``pod``, which is in phase Failed."""
+        # A sidecar is ended with its Pod: neither its exit code nor its message says why the Pod failed.
+        containers = [container for container in pod.containers if not container.sidecar]
         for failure in self._classes:
             for pattern in failure.patterns:
-                matched = _match_pod(pattern, pod)
+                matched = _match_pod(pattern, pod, containers)
                 if matched is not None:
                     text = f"Pod failed: PodPattern matched: {_go_json(matched)}"
                     return CompletionStatus.of(failure.code, text, pod=pod.completion)
         text = f"Pod failed: PodPattern unmatched: {_go_json(pod_completion_body(pod.completion))}"
-        last = _last_to_fail(pod.containers)
+        last = _last_to_fail(containers)
         if last is None:
             return CompletionStatus.of(POD_FAILED_WITHOUT_FAILED_CONTAINER, text, pod=pod.completion)
         code = Code(last, CONTAINER_UNRECOGNIZED_FAILED_PHRASE, FAILED, ())
@@ -148,7 +150,7 @@ def classify_creation_refusal(refusal: Refused) -> CompletionStatus | None:
     return CompletionStatus.of(code, f"Failed to create Pod: {_escape(refusal.status_json)}")
 
 
-def _match_pod(pattern: PodPattern, pod: PodRecord) -> dict[str, Any] | None:
+def _match_pod(pattern: PodPattern, pod: PodRecord, containers: Sequence[ContainerRecord]) -> dict[str, Any] | None:
     matched: dict[str, Any] = {}
     for key, regex, text in (
         ("name", pattern.name, pod.name),
@@ -162,18 +164,18 @@ def _match_pod(pattern: PodPattern, pod: PodRecord) -> dict[str, Any] | None:
             # An empty match says nothing, except that a name was asked for.
             if found.group() or key == "name":
                 matched[key] = found.group()
-    containers = []
+    found_containers = []
     for wanted in pattern.containers:
-        for container in pod.containers:
+        for container in containers:
             fields = _match_container(wanted, container)
             if fields is not None:
                 if fields:
-                    containers.append(fields)
+                    found_containers.append(fields)
                 break
         else:
             return None
-    if containers:
-        matched["containers"] = containers
+    if found_containers:
+        matched["containers"] = found_containers
     return matched
 
 

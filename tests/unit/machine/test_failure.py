@@ -41,11 +41,13 @@ def classify(
     init: tuple[Body, ...] = (),
     classes: tuple[FailureClass, ...] = (),
     name: str = "f-a-0",
+    sidecars: tuple[str, ...] = (),
     **status: object,
 ) -> CompletionStatus:
     """How a Pod that failed so is classified."""
     body = {
         "metadata": {"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "1"},
+        "spec": {"initContainers": [{"name": one, "restartPolicy": "Always"} for one in sidecars]},
         "status": {
             "phase": "Failed",
             "initContainerStatuses": list(init),
@@ -277,6 +279,42 @@ def test_the_code_of_the_last_container_to_fail(
 def test_a_container_that_says_no_time_still_counts() -> None:
     odd = {"name": "main", "state": {"terminated": {"exitCode": 4, "finishedAt": None}}}
     assert classify(odd).code == 4
+
+
+# --- sidecars ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [143, 137, 2, 200, 210])
+def test_a_sidecar_does_not_decide(code: int) -> None:
+    """It is ended after the containers, by a signal as a rule."""
+    signal = configured(PodPattern(containers=(ContainerPattern(code=Range(code, code)),)))
+    proxy = container("proxy", code, second=9)
+    found = classify(container(code=1, second=5), init=(proxy,), sidecars=("proxy",), classes=(signal,))
+    assert (found.code, found.phrase) == (1, "ContainerUnrecognizedFailed")
+
+
+def test_no_pattern_matches_a_sidecar() -> None:
+    named = configured(PodPattern(containers=(ContainerPattern(name=regex("proxy")),)))
+    assert classify(container(code=1), init=(container("proxy", 1),), sidecars=("proxy",), classes=(named,)).code == 1
+    assert classify(container("proxy", 1), sidecars=("proxy",), classes=(named,)).code == 300
+
+
+def test_a_failed_sidecar_is_no_failed_container() -> None:
+    assert classify(container(code=0), init=(container("proxy", 143),), sidecars=("proxy",)).code == -300
+
+
+def test_an_init_container_that_ran_to_its_end_decides_beside_a_sidecar() -> None:
+    inits = (container("proxy", 143, second=9), container("barrier", 201))
+    assert classify(init=inits, sidecars=("proxy",)).code == 201
+
+
+def test_a_sidecar_is_in_the_diagnostics_and_in_the_status() -> None:
+    found = classify(container(code=1), init=(container("proxy", 143),), sidecars=("proxy",))
+    assert found.diagnostics == (
+        'Pod failed: PodPattern unmatched: {"containers":[{"name":"proxy","code":143},{"name":"main","code":1}]}'
+    )
+    assert found.pod is not None
+    assert [one.name for one in found.pod.containers] == ["proxy", "main"]
 
 
 def test_texts_are_escaped_as_clients_are_used_to() -> None:
