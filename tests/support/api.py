@@ -111,6 +111,22 @@ class Api:
         query: Query = MappingProxyType({}),
     ) -> Answer:
         """Any request. ``body`` is sent as JSON unless it is bytes."""
+        code, headers, raw = await self._send(method, path, body, content_type, accept, query)
+        try:
+            decoded = orjson.loads(raw)
+        except orjson.JSONDecodeError:
+            decoded = raw.decode()
+        return Answer(code, decoded, headers)
+
+    async def raw(
+        self, method: str, path: str, body: Any = None, *, content_type: str = "application/json", **query: str | int
+    ) -> bytes:
+        """The bytes of an answer."""
+        return (await self._send(method, path, body, content_type, None, query))[2]
+
+    async def _send(
+        self, method: str, path: str, body: Any, content_type: str, accept: str | None, query: Query
+    ) -> tuple[int, Mapping[str, str], bytes]:
         headers = {"Accept": accept} if accept else {}
         data = None
         if body is not None:
@@ -119,12 +135,7 @@ class Api:
             data = io.BytesIO(body if isinstance(body, bytes) else orjson.dumps(body))
         request = self._session.request(method, self.server + path, data=data, headers=headers, params=query)
         async with request as response:
-            raw = await response.read()
-            try:
-                decoded = orjson.loads(raw)
-            except orjson.JSONDecodeError:
-                decoded = raw.decode()
-            return Answer(response.status, decoded, dict(response.headers))
+            return response.status, dict(response.headers), await response.read()
 
     async def get(self, path: str, **query: str | int) -> Answer:
         return await self.call("GET", path, query=query)

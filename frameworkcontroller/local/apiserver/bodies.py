@@ -12,7 +12,7 @@ import yaml
 from aiohttp import web
 from multidict import CIMultiDict
 
-from frameworkcontroller.local.apiserver import depth, protobuf, status
+from frameworkcontroller.local.apiserver import depth, gojson, protobuf, status
 from frameworkcontroller.local.apiserver.options import Query
 from frameworkcontroller.local.apiserver.patch import json_fault
 from frameworkcontroller.local.apiserver.paths import ResourcePath
@@ -64,7 +64,10 @@ def parse_json(body: bytes) -> Any:
     except orjson.JSONDecodeError as error:
         if depth.is_cause(error):
             raise depth.too_deep() from None
-        raise InvalidJsonError(body, error) from None
+        whole = gojson.repaired(body)
+        if whole is None:
+            raise InvalidJsonError(body, error) from None
+        body, document = whole, orjson.loads(whole)
     depth.check_json(body, document)
     return document
 
@@ -145,12 +148,12 @@ def warning_header(text: str) -> str:
 
 def document_answer(document: Any, code: int = 200) -> web.Response:
     """A JSON document."""
-    return answer(orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE), code=code)
+    return answer(gojson.encode_line(document), code=code)
 
 
 def failure(error: StatusError) -> web.Response:
     """A refusal."""
-    body = orjson.dumps(error.body(), option=orjson.OPT_APPEND_NEWLINE)
+    body = gojson.encode_line(error.body())
     return answer(body, code=error.code, headers=error.headers())
 
 

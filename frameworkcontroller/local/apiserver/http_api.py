@@ -7,10 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import orjson
 from aiohttp import web
 
-from frameworkcontroller.local.apiserver import discovery, openapi, openapi_protobuf, status, subresources
+from frameworkcontroller.local.apiserver import discovery, gojson, openapi, openapi_protobuf, status, subresources
 from frameworkcontroller.local.apiserver.bodies import (
     MAX_BODY_BYTES,
     Request,
@@ -262,7 +261,7 @@ class HttpApi:
             self._documented = types
         if key not in self._documents:
             made = make()
-            encoded = made if isinstance(made, bytes) else orjson.dumps(made, option=orjson.OPT_APPEND_NEWLINE)
+            encoded = made if isinstance(made, bytes) else gojson.encode_line(made)
             self._documents[key] = encoded
         return self._documents[key]
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import orjson
 
-from frameworkcontroller.local.apiserver import depth
+from frameworkcontroller.local.apiserver import depth, gojson
 
 Json: TypeAlias = dict[str, Any]
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
@@ -117,7 +117,7 @@ def make_record(resource: str, key: str, revision: int, obj: Mapping[str, Any], 
         resource=resource,
         key=key,
         revision=revision,
-        body=depth.encode(document),
+        body=gojson.as_go(depth.encode(document)),
         uid=metadata.get("uid") or "",
         labels=dict(metadata["labels"]) if metadata.get("labels") else _EMPTY,
         fields=fields,

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from frameworkcontroller.local.apiserver import status
+from frameworkcontroller.local.apiserver import gojson, status
 from frameworkcontroller.local.apiserver.bodies import Request, answer, document_answer, text_answer
 from frameworkcontroller.local.apiserver.catalogue import Endpoint
 from frameworkcontroller.local.apiserver.handlers import patch_call, patcher
@@ -221,4 +221,4 @@ def create_review(request: Request, endpoint: Endpoint) -> web.Response:
         },
         "SelfSubjectReview": {"userInfo": {"username": "local", "groups": ["system:masters", "system:authenticated"]}},
     }[endpoint.type.kind]
-    return answer(orjson.dumps(obj, option=orjson.OPT_APPEND_NEWLINE), code=201)
+    return answer(gojson.encode_line(obj), code=201)

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import orjson
 import yaml
 
-from frameworkcontroller.local.apiserver import status, table
+from frameworkcontroller.local.apiserver import gojson, status, table
 from frameworkcontroller.local.apiserver.catalogue import Endpoint
 from frameworkcontroller.local.apiserver.records import Json, Record
 from frameworkcontroller.local.apiserver.status import StatusError
@@ -44,7 +44,7 @@ class View:
         """A document in the media type asked for."""
         if self.media_type == YAML:
             return yaml.safe_dump(document, allow_unicode=True).encode()
-        return orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE)
+        return gojson.encode_line(document)
 
     def encode(self, encoded: bytes) -> bytes:
         """What is JSON already, in the media type asked for."""
@@ -117,7 +117,7 @@ def render_list(
     if view.form is not Form.FULL:
         return view.dump(table.partial_object_list(map(endpoint.document, records), metadata))
     t = endpoint.type
-    head = orjson.dumps({"kind": t.list_kind, "apiVersion": t.group_version, "metadata": metadata})
+    head = gojson.encode({"kind": t.list_kind, "apiVersion": t.group_version, "metadata": metadata})
     return view.encode(head[:-1] + b',"items":[' + b",".join(map(endpoint.item, records)) + b"]}")
 
 
@@ -131,7 +131,7 @@ def event_encoder(view: View, endpoint: Endpoint, wall: Callable[[], float]) -> 
             return _table_encoder(view, endpoint, wall)
 
     def metadata_alone(kind: bytes, record: Record) -> bytes:
-        partial = orjson.dumps(table.partial_object(endpoint.document(record)))
+        partial = gojson.encode(table.partial_object(endpoint.document(record)))
         return b'{"type":"%s","object":%s}\n' % (kind, partial)
 
     return metadata_alone
@@ -152,7 +152,7 @@ def _table_encoder(view: View, endpoint: Endpoint, wall: Callable[[], float]) ->
             headers=headers,
         )
         headers = False
-        return b'{"type":"%s","object":%s}\n' % (kind, orjson.dumps(rows))
+        return b'{"type":"%s","object":%s}\n' % (kind, gojson.encode(rows))
 
     return one_row
 
@@ -176,4 +176,4 @@ def bookmark(view: View, endpoint: Endpoint, revision: int, *, initial_end: bool
         obj = {"kind": t.kind, "apiVersion": t.group_version, "metadata": metadata}
     else:
         obj = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
-    return b'{"type":"BOOKMARK","object":%s}\n' % orjson.dumps(obj)
+    return b'{"type":"BOOKMARK","object":%s}\n' % gojson.encode(obj)

@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Final
 
-import orjson
 from aiohttp import web
 
-from frameworkcontroller.local.apiserver import status
+from frameworkcontroller.local.apiserver import gojson, status
 from frameworkcontroller.local.apiserver.catalogue import Catalogue, Endpoint
 from frameworkcontroller.local.apiserver.history import CompactedError, Cursor
 from frameworkcontroller.local.apiserver.options import ListOptions
@@ -167,4 +166,4 @@ class Watch:
 
 def _error_line(error: CompactedError) -> bytes:
     body = status.too_old(error.requested, error.oldest).body()
-    return b'{"type":"ERROR","object":%s}\n' % orjson.dumps(body)
+    return b'{"type":"ERROR","object":%s}\n' % gojson.encode(body)
