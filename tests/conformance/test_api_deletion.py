@@ -247,6 +247,23 @@ async def test_one_living_owner_is_enough(api: Api) -> None:
     await eventually(freed)
 
 
+async def test_an_owner_of_an_api_version_that_is_not_served_leaves_its_dependents_alone(api: Api) -> None:
+    root = await make(api, config_map("root"))
+    unserved = {**owner(root), "apiVersion": "v7"}
+    absent = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": "no-such-uid"}
+    await make(api, config_map("child", ownerReferences=[unserved]))
+    await make(api, config_map("both", ownerReferences=[unserved, absent]))
+    (await api.delete(api.path("configmaps", "root"))).ok()
+    await gone(api, api.path("configmaps", "root"))
+    # What is collected although it came later shows that the collector has passed the others by.
+    for name in ("a", "b", "c"):
+        await make(api, pod(name, ownerReferences=[absent]))
+        await gone(api, api.path("pods", name))
+    for name, references in (("child", 1), ("both", 2)):
+        found = (await api.get(api.path("configmaps", name))).ok()
+        assert len(found["metadata"]["ownerReferences"]) == references
+
+
 # --- namespaces -----------------------------------------------------------------------------------------------------
 
 

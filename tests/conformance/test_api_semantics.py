@@ -401,3 +401,14 @@ async def test_paths_that_lead_nowhere(api: Api) -> None:
         answer = await api.call(method, path, config_map("c"))
         assert (answer.code, answer.reason) == (405, "MethodNotAllowed"), (method, path)
         assert answer.message == "the server does not allow this method on the requested resource"
+
+
+async def test_an_empty_dir_of_less_than_nothing_is_refused(api: Api) -> None:
+    body = pod("p")
+    body["spec"]["volumes"] = [{"name": "v", "emptyDir": {"sizeLimit": "-1Mi"}}]
+    refused = await api.post(api.path("pods"), body)
+    where = "spec.volumes[0].emptyDir.sizeLimit"
+    text = "Forbidden: SizeLimit field must be a valid resource quantity"
+    assert (refused.code, refused.causes()) == (422, [(where, text)])
+    body["spec"]["volumes"][0]["emptyDir"]["sizeLimit"] = "0"
+    (await api.post(api.path("pods"), body)).ok()

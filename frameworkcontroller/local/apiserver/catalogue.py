@@ -126,6 +126,10 @@ class Catalogue:
         """The endpoint of the first version of a resource, as the store names it."""
         return next((endpoint for endpoint in self._endpoints.values() if endpoint.resource == resource), None)
 
+    def kinds_of(self, resource: str) -> frozenset[tuple[str, str]]:
+        """The apiVersion and kind by which references name objects of a resource, for each of its versions."""
+        return frozenset(names for names, endpoint in self._kinds.items() if endpoint.resource == resource)
+
     def has_builtin(self, group: str, version: str) -> bool:
         """Whether there is a built-in resource under ``/apis/GROUP/VERSION``."""
         return any(t.group == group and t.version == version and not t.custom for t in self.types)

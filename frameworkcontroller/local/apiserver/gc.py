@@ -31,7 +31,8 @@ class GarbageCollector:
         """``delay``: seconds that it lets pass before it acts on anything, as the real one is never at once there."""
         self._registry = registry
         self._dependents: dict[str, dict[_Place, None]] = {}
-        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._gone: OrderedDict[str, frozenset[tuple[str, str]]] = OrderedDict()
+        """By uid, the apiVersions and kinds of objects that were deleted."""
         self._queue: WorkQueue[_Place] = WorkQueue(self._process, delay=delay)
         for resource in registry.storage.resources():
             for record in registry.storage.records(resource):
@@ -59,7 +60,7 @@ class GarbageCollector:
             self._note(change.old, record)
             return
         self._link(record, None)
-        self._gone[record.uid] = None
+        self._gone[record.uid] = self._registry.catalogue.kinds_of(record.resource)
         if len(self._gone) > _REMEMBERED:
             self._gone.popitem(last=False)
         for place in self._dependents.get(record.uid, ()):
@@ -131,9 +132,11 @@ class GarbageCollector:
         solid, waiting, dangling = 0, set[str](), set[str]()
         for owner in record.owners:
             found = self._owner(record, owner)
+            if found == "unknown":
+                return
             if found == "absent":
                 dangling.add(owner.uid)
-            elif isinstance(found, Record) and found.deleting and FOREGROUND in found.finalizers:
+            elif found.deleting and FOREGROUND in found.finalizers:
                 waiting.add(owner.uid)
             else:
                 solid += 1
@@ -161,7 +164,8 @@ class GarbageCollector:
         """The owner; "unknown" if it is of a kind, or in a place, about which nothing can be said."""
         endpoint = self._registry.catalogue.of_kind(owner.api_version, owner.kind)
         if endpoint is None:
-            return "absent" if owner.uid in self._gone else "unknown"
+            names = owner.api_version, owner.kind
+            return "absent" if names in self._gone.get(owner.uid, ()) else "unknown"
         if endpoint.type.namespaced and not dependent.namespace:
             return "unknown"
         record = self._registry.storage.get(endpoint.resource, endpoint.key(dependent.namespace, owner.name))

@@ -134,6 +134,9 @@ def _volume_source(kind: str, source: Json, path: str) -> list[Cause]:
     found: list[Cause] = []
     if kind == "hostPath" and not source.get("path"):
         found.append(required(f"{path}.path"))
+    limit = source.get("sizeLimit") if kind == "emptyDir" else None
+    if limit is not None and parse_quantity(limit) < 0:
+        found.append(forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity"))
     name_field = _SOURCE_NAMES.get(kind)
     if name_field and not source.get(name_field):
         found.append(required(f"{path}.{name_field}"))
