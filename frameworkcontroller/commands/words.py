@@ -57,7 +57,7 @@ def _without_json(diagnostics: str) -> str:
     if not diagnostics.startswith(_REFUSED):
         return diagnostics
     try:
-        return f"{_REFUSED}{orjson.loads(diagnostics.removeprefix(_REFUSED))['message']}"
+        return f"{_REFUSED}{orjson.loads(diagnostics.removeprefix(_REFUSED))['ErrStatus']['message']}"
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return diagnostics
 

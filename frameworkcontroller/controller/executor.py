@@ -30,6 +30,7 @@ from frameworkcontroller.kube.errors import (
     Conflict,
     ObjectNotFound,
     ServerError,
+    TooManyRequests,
     TransportError,
 )
 from frameworkcontroller.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Resource
@@ -57,9 +58,6 @@ from frameworkcontroller.machine.model import (
 MAX_IN_FLIGHT: Final = 50
 """Requests in flight over all Frameworks: the most that still raised the rate when it was measured. ``Slots`` says
 which do not count."""
-
-_FINAL_CODES: Final = frozenset({400, 403, 413, 422})
-"""Refusals that may complete a Task: it is made sure that an earlier, lost request did not create the Pod after all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +103,8 @@ class Executor:
                 result = await self._request(framework, action)
             except TransportError as error:
                 result = Unanswered(str(error))
-            except ServerError as error:
-                # A 504 can come after the write was done: nothing is known, whatever the server says.
-                result = Unanswered(f"{error.code}: {error.message}")
             except ApiError as error:
-                # What a gateway does not let through, the API server has not refused: no Task is completed by that.
-                is_refusal = error.is_of_api or error.code not in _FINAL_CODES
-                result = _refused(error) if is_refusal else Unanswered(error.message)
+                result = _refusal_or_nothing(error)
         return Outcome(action, result)
 
     async def _request(self, framework: Framework, action: Action) -> Result:
@@ -143,7 +136,8 @@ class Executor:
         except AlreadyExists:
             return Exists(await self._namesake(framework, target))
         except ApiError as error:
-            if target.kind is Kind.POD and error.code in _FINAL_CODES and "exceeded quota" not in error.message:
+            if target.kind is Kind.POD and _is_final(error):
+                # An earlier request, whose answer was lost, may have created the Pod after all.
                 found = await self._namesake(framework, target)
                 if found is not None and found.controller_uid == action.controller_uid:
                     return Exists(found)
@@ -343,8 +337,23 @@ def _holds_back_others(outcome: Outcome) -> bool:
     return False
 
 
+def _refusal_or_nothing(error: ApiError) -> Refused | Unanswered:
+    if isinstance(error, ServerError) and not _is_final(error):
+        # A 504 can come after the write was done: nothing is known, whatever the server says.
+        return Unanswered(f"{error.code}: {error.message}")
+    if not error.is_of_api and not isinstance(error, TooManyRequests):
+        # The API server has not refused what a gateway does not let through: no Task is completed by that.
+        return Unanswered(error.message)
+    return _refused(error)
+
+
+def _is_final(error: ApiError) -> bool:
+    """Whether the API server has refused to create a Pod for good."""
+    return error.is_of_api and classify_creation_refusal(_refused(error)) is not None
+
+
 def _refused(error: ApiError) -> Refused:
-    return Refused(error.code, error.message, orjson.dumps(error.status), error.retry_after or 0.0)
+    return Refused(error.code, error.message, orjson.dumps(error.status), error.retry_after or 0.0, error.reason)
 
 
 def _identified(answer: bytes) -> dict[str, Any]:

@@ -128,13 +128,15 @@ class Classifier:
         return CompletionStatus.of(code, text, pod=pod.completion)
 
 
-_FINAL_CODES = {
-    400: POD_CREATION_UNKNOWN_ERROR,
-    403: POD_CREATION_UNKNOWN_ERROR,
-    413: POD_CREATION_PERMANENT_ERROR,
-    422: POD_CREATION_PERMANENT_ERROR,
+_FINAL_REASONS = {
+    "BadRequest": POD_CREATION_UNKNOWN_ERROR,
+    "Forbidden": POD_CREATION_UNKNOWN_ERROR,
+    "Invalid": POD_CREATION_PERMANENT_ERROR,
+    "RequestEntityTooLarge": POD_CREATION_PERMANENT_ERROR,
 }
+_TOO_LARGE = 413
 _TRANSIENT_TEXTS = ("object provided is unrecognized", "exceeded quota")
+_STATUS_FIELDS = ("metadata", "status", "message", "reason", "details", "code")
 
 
 def is_quota_refusal(refusal: Refused) -> bool:
@@ -143,11 +145,23 @@ def is_quota_refusal(refusal: Refused) -> bool:
 
 
 def classify_creation_refusal(refusal: Refused) -> CompletionStatus | None:
-    """The completion status of a Task whose Pod the API server refused to create; None: transient, try again."""
-    code = _FINAL_CODES.get(refusal.code)
+    """The completion status of a Task whose Pod the API server refused to create; None: transient, try again.
+
+    The reason counts, not the HTTP code: admission webhooks deny with any code, and with a reason or none.
+    """
+    code = _FINAL_REASONS.get(refusal.reason)
+    if code is None and refusal.code == _TOO_LARGE:
+        code = POD_CREATION_PERMANENT_ERROR
     if code is None or any(text in refusal.message for text in _TRANSIENT_TEXTS):
         return None
-    return CompletionStatus.of(code, f"Failed to create Pod: {_escape(refusal.status_json)}")
+    return CompletionStatus.of(code, describe_creation_refusal("Pod", refusal))
+
+
+def describe_creation_refusal(kind: str, refusal: Refused) -> str:
+    """The API server's answer to the creation of an object of that kind, in the form that existing clients parse."""
+    answered = orjson.loads(refusal.status_json)
+    status = {field: answered[field] for field in _STATUS_FIELDS if answered.get(field) not in (None, "", 0)}
+    return f"Failed to create {kind}: {_go_json({'ErrStatus': {'metadata': {}, **status}})}"
 
 
 def _match_pod(pattern: PodPattern, pod: PodRecord, containers: Sequence[ContainerRecord]) -> dict[str, Any] | None:

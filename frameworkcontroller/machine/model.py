@@ -200,13 +200,14 @@ class Exists:
 class Refused:
     """The API server said no. ``status_json`` is its Status object. Nothing was done.
 
-    ``retry_after_sec``: it asked not to be asked again before so many seconds.
+    ``retry_after_sec``: it asked not to be asked again before so many seconds. ``reason``: the Status' own, "" if none.
     """
 
     code: int
     message: str
     status_json: bytes
     retry_after_sec: float = 0.0
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

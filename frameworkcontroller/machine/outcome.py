@@ -11,7 +11,11 @@ from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.machine import framework as framework_machine
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine.context import Context
-from frameworkcontroller.machine.failure import classify_creation_refusal, is_quota_refusal
+from frameworkcontroller.machine.failure import (
+    classify_creation_refusal,
+    describe_creation_refusal,
+    is_quota_refusal,
+)
 from frameworkcontroller.machine.manifests import configmap_marks, pod_marks
 from frameworkcontroller.machine.model import (
     Accepted,
@@ -255,7 +259,10 @@ def _hold_creations(ctx: Context, key: TaskKey, target: Target, result: Result) 
 
 
 def _hold(ctx: Context, key: TaskKey | None, target: Target, result: Result, verb: str) -> None:
-    text = f"Cannot {verb} {target.kind} {target.name}: {_why(result)}"
+    if verb == "create" and target.kind is Kind.CONFIGMAP and isinstance(result, Refused):
+        text = describe_creation_refusal(target.kind, result)
+    else:
+        text = f"Cannot {verb} {target.kind} {target.name}: {_why(result)}"
     if _wait(ctx, key, text, _retry_after(result)) >= _FAILURES_TO_STALL:
         ctx.tracker.stalls.setdefault(key, Stall(not_answered(target.kind), text))
 

@@ -114,7 +114,7 @@ async def test_a_bad_template_completes_its_task_with_what_is_wrong(frameworks: 
         status = await frameworks.until(name, lambda status: states(status) == ["Completed", "AttemptRunning"])
         said = completion(status)
         assert said["code"] == code, (name, said)
-        message = orjson.loads(said["diagnostics"].removeprefix("Failed to create Pod: "))["message"]
+        message = orjson.loads(said["diagnostics"].removeprefix("Failed to create Pod: "))["ErrStatus"]["message"]
         assert [word for word in words if word not in message] == [], (name, message)
         assert condition(status, "Stalled") == {}, name
 

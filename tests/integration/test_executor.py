@@ -133,6 +133,28 @@ async def test_a_refusal_is_told_as_it_is(server: FaultyServer, executor: Execut
     assert orjson.loads(became.status_json)["message"] == "because"
 
 
+@pytest.mark.parametrize(("code", "reason"), [(500, "Forbidden"), (503, "Invalid"), (409, "BadRequest")])
+async def test_a_webhook_that_refuses_for_good_with_a_code_of_its_own_is_believed(
+    server: FaultyServer, executor: Executor, code: int, reason: str
+) -> None:
+    server.then(status(code, reason, "no"))
+    server.otherwise = NOT_FOUND
+    became = await result(executor, CREATE)
+    assert isinstance(became, Refused)
+    assert (became.code, became.reason) == (code, reason)
+    assert [seen.method for seen in server.seen] == ["POST", "GET"]
+
+
+@pytest.mark.parametrize("reason", ["", "PolicyDenied"])
+async def test_a_webhook_that_refuses_for_now_holds_back_the_others(
+    server: FaultyServer, executor: Executor, reason: str
+) -> None:
+    server.otherwise = status(403, reason, "no")
+    outcomes = await carried_out(executor, pods(20))
+    assert [type(outcome.result) for outcome in outcomes] == [Refused] + [NotAttempted] * 19
+    assert len(server.seen) == 1
+
+
 @pytest.mark.parametrize("code", [200, 302, 400, 403, 404, 413, 422, 502])
 @pytest.mark.parametrize("action", [CREATE, Delete(POD, "u"), Delete(POD, "u", confirm=True), Confirm(POD, "u")])
 async def test_a_gateways_page_says_nothing_of_the_object(
@@ -141,7 +163,15 @@ async def test_a_gateways_page_says_nothing_of_the_object(
     # Neither that it is gone, nor that it is being deleted, nor that it will never be created.
     server.otherwise = answer(PAGE, code)
     became = await result(executor, action)
-    assert isinstance(became, Unanswered) or (isinstance(became, Refused) and code in (302, 404))
+    assert isinstance(became, Unanswered)
+
+
+async def test_a_gateway_that_asks_for_patience_gets_it(server: FaultyServer, executor: Executor) -> None:
+    """An API server that has too much to do answers with a page, too."""
+    server.then(answer(PAGE, 429, Retry_After="7"))
+    became = await result(executor, CREATE)
+    assert isinstance(became, Refused)
+    assert became.retry_after_sec == 7
 
 
 async def test_how_long_to_wait_is_told(server: FaultyServer, executor: Executor) -> None:

@@ -199,7 +199,9 @@ async def test_a_bad_pod_template_fails_its_task_and_nothing_else(frameworks: Fr
     assert codes(tasks(status, "bad")) == [-310]
     assert codes(tasks(status, "invalid")) == [-200]
     diagnostics = tasks(status, "invalid")[0]["attemptStatus"]["completionStatus"]["diagnostics"]
-    assert diagnostics.startswith('Failed to create Pod: {"kind":"Status"')
+    assert diagnostics.startswith('Failed to create Pod: {"ErrStatus":{"metadata":{},"status":"Failure","message":"')
+    answer = orjson.loads(diagnostics.removeprefix("Failed to create Pod: "))["ErrStatus"]
+    assert list(answer) == ["metadata", "status", "message", "reason", "details", "code"]
     assert "restartPolicy" in diagnostics
     assert "Sometimes" in diagnostics
 

@@ -71,9 +71,15 @@ def role(name: str = "a", number: int = 1, *, failed: int = 0, succeeded: int = 
     }
 
 
-def refused(code: int, message: str = "no") -> Refused:
-    """A refusal as the executor reports it."""
-    return Refused(code, message, orjson.dumps({"kind": "Status", "code": code, "message": message}))
+REASONS: Final = {400: "BadRequest", 403: "Forbidden", 413: "RequestEntityTooLarge", 422: "Invalid"}
+"""Those of API servers. Admission webhooks choose code and reason."""
+
+
+def refused(code: int, message: str = "no", reason: str | None = None) -> Refused:
+    """A refusal as the executor reports it; ``reason`` None: the one that goes with the code."""
+    reason = REASONS.get(code, "") if reason is None else reason
+    status = {"kind": "Status", "code": code, "reason": reason, "message": message}
+    return Refused(code, message, orjson.dumps(status), reason=reason)
 
 
 class Bench:

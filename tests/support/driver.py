@@ -27,6 +27,7 @@ from frameworkcontroller.api.objects import (
     pod_record,
 )
 from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
+from frameworkcontroller.machine.failure import classify_creation_refusal
 from frameworkcontroller.machine.model import (
     Accepted,
     Action,
@@ -57,7 +58,6 @@ from tests.support.world import NAMESPACE, ApiRefusal, Body, Event, Lost, World
 
 Steps = Generator[None, None, None]
 
-_FINAL_CODES = (400, 403, 413, 422)
 _TERMINAL = ("Succeeded", "Failed")
 
 
@@ -442,7 +442,7 @@ class Controller:
         except Lost as lost:
             result = Unanswered(str(lost))
         except ApiRefusal as refusal:
-            result = Refused(refusal.code, refusal.message, refusal.status_json)
+            result = _refused(refusal)
         self.tell(f"{_name_action(action)} -> {result if not isinstance(result, Refused) else result.code}")
         return result
 
@@ -476,7 +476,7 @@ class Controller:
         except ApiRefusal as refusal:
             if refusal.code == 409:
                 return Exists(self._namesake(target))
-            if target.kind is Kind.POD and refusal.code in _FINAL_CODES and "exceeded quota" not in refusal.message:
+            if target.kind is Kind.POD and classify_creation_refusal(_refused(refusal)) is not None:
                 found = self._namesake(target)
                 if found is not None and found.controller_uid == owner:
                     return Exists(found)
@@ -524,6 +524,10 @@ class Controller:
             if refusal.code == 404:
                 return None
             raise
+
+
+def _refused(refusal: ApiRefusal) -> Refused:
+    return Refused(refusal.code, refusal.message, refusal.status_json, reason=refusal.reason)
 
 
 def _entry_of(record: FrameworkRecord) -> Entry:

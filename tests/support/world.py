@@ -67,6 +67,9 @@ class Fate(StrEnum):
     QUOTA = "is refused for want of quota"
     UNRECOGNIZED = "is refused with 400, transiently"
     TOO_MANY = "is refused with 429"
+    DENIED = "is refused with 403, by a webhook with a reason of its own"
+    DENIED_FOR_NO_REASON = "is refused with 400, by a webhook without a reason"
+    DENIED_FOR_GOOD = "is refused with 500, by a webhook that finds it invalid"
 
 
 _REFUSALS: Final = {
@@ -77,6 +80,9 @@ _REFUSALS: Final = {
     Fate.QUOTA: (403, "Forbidden", "forbidden: exceeded quota: q"),
     Fate.UNRECOGNIZED: (400, "BadRequest", "the object provided is unrecognized"),
     Fate.TOO_MANY: (429, "TooManyRequests", "try again later"),
+    Fate.DENIED: (403, "PolicyDenied", "a webhook says no"),
+    Fate.DENIED_FOR_NO_REASON: (400, "", "a webhook says no"),
+    Fate.DENIED_FOR_GOOD: (500, "Invalid", "a webhook says no"),
 }
 
 

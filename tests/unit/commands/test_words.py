@@ -55,8 +55,10 @@ def test_why_a_pod_failed_is_said_in_its_own_words() -> None:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        ('{"kind":"Status","message":"Pod \\"a\\" is invalid: \\u003cno\\u003e"}', 'Pod "a" is invalid: <no>'),
-        ('{"kind":"Status","code":422}', '{"kind":"Status","code":422}'),
+        ('{"ErrStatus":{"message":"Pod \\"a\\" is invalid: \\u003cno\\u003e"}}', 'Pod "a" is invalid: <no>'),
+        ('{"ErrStatus":{"code":422}}', '{"ErrStatus":{"code":422}}'),
+        ('{"ErrStatus":null}', '{"ErrStatus":null}'),
+        ('{"code":422}', '{"code":422}'),
         ('"text"', '"text"'),
         ("{", "{"),
     ],

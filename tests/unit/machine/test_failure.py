@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import orjson
 import pytest
 import re2
@@ -330,42 +332,68 @@ def test_texts_are_escaped_as_clients_are_used_to() -> None:
 # --- creation ---------------------------------------------------------------------------------------------------
 
 
-def refusal(code: int, message: str = "no") -> Refused:
-    """A refusal of that code."""
-    return Refused(code, message, orjson.dumps({"kind": "Status", "message": message, "code": code}))
+def refusal(code: int, reason: str, message: str = "no", **fields: Any) -> Refused:
+    """A refusal of that code and reason; ``fields`` are more of its Status."""
+    status = {"kind": "Status", "apiVersion": "v1", "code": code, "reason": reason, "message": message, **fields}
+    return Refused(code, message, orjson.dumps(status), reason=reason)
 
 
 @pytest.mark.parametrize(
-    ("code", "expected", "phrase", "attributes"),
+    ("code", "reason", "expected", "phrase", "attributes"),
     [
-        (400, -310, "PodCreationUnknownError", ()),
-        (403, -310, "PodCreationUnknownError", ()),
-        (422, -200, "PodCreationPermanentError", ("Permanent",)),
-        (413, -200, "PodCreationPermanentError", ("Permanent",)),
+        (400, "BadRequest", -310, "PodCreationUnknownError", ()),
+        (403, "Forbidden", -310, "PodCreationUnknownError", ()),
+        (422, "Invalid", -200, "PodCreationPermanentError", ("Permanent",)),
+        (413, "RequestEntityTooLarge", -200, "PodCreationPermanentError", ("Permanent",)),
+        # A webhook answers with the code and the reason that its author chose.
+        (400, "Forbidden", -310, "PodCreationUnknownError", ()),
+        (403, "Invalid", -200, "PodCreationPermanentError", ("Permanent",)),
+        (409, "Forbidden", -310, "PodCreationUnknownError", ()),
+        (500, "Invalid", -200, "PodCreationPermanentError", ("Permanent",)),
+        (422, "RequestEntityTooLarge", -200, "PodCreationPermanentError", ("Permanent",)),
+        (413, "", -200, "PodCreationPermanentError", ("Permanent",)),
+        (413, "TooLarge", -200, "PodCreationPermanentError", ("Permanent",)),
     ],
 )
 def test_creations_that_are_refused_for_good(
-    code: int, expected: int, phrase: str, attributes: tuple[str, ...]
+    code: int, reason: str, expected: int, phrase: str, attributes: tuple[str, ...]
 ) -> None:
-    found = classify_creation_refusal(refusal(code, "<no>"))
+    found = classify_creation_refusal(refusal(code, reason))
     assert found is not None
     assert (found.code, found.phrase, found.attributes) == (expected, phrase, attributes)
-    assert found.diagnostics == (
-        f'Failed to create Pod: {{"kind":"Status","message":"\\u003cno\\u003e","code":{code}}}'
-    )
 
 
-@pytest.mark.parametrize("code", [401, 404, 405, 406, 409, 410, 415, 429, 500, 503, 504])
-def test_everything_else_is_transient(code: int) -> None:
-    assert classify_creation_refusal(refusal(code)) is None
+@pytest.mark.parametrize("code", [400, 401, 403, 404, 405, 406, 409, 410, 415, 422, 429, 500, 503, 504])
+@pytest.mark.parametrize("reason", ["", "NotFound", "AlreadyExists", "Conflict", "Timeout", "PolicyDenied", "invalid"])
+def test_everything_else_is_transient(code: int, reason: str) -> None:
+    assert classify_creation_refusal(refusal(code, reason)) is None
 
 
-@pytest.mark.parametrize("code", [400, 403, 413, 422])
+@pytest.mark.parametrize(("code", "reason"), [(400, "BadRequest"), (403, "Forbidden"), (413, ""), (422, "Invalid")])
 @pytest.mark.parametrize("text", ["object provided is unrecognized", "exceeded quota"])
-def test_texts_that_are_transient_whatever_the_code(text: str, code: int) -> None:
-    assert classify_creation_refusal(refusal(code, f"pods is forbidden: {text}: q")) is None
+def test_texts_that_are_transient_whatever_the_reason(text: str, code: int, reason: str) -> None:
+    assert classify_creation_refusal(refusal(code, reason, f"pods is forbidden: {text}: q")) is None
 
 
-def test_what_is_for_want_of_quota() -> None:
-    assert is_quota_refusal(refusal(403, "exceeded quota: q"))
-    assert not is_quota_refusal(refusal(403, "a webhook says no"))
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        (
+            {},
+            '{"metadata":{},"message":"\\u003cno\\u003e","reason":"Invalid","code":422}',
+        ),
+        (
+            {"details": {"name": "f-a-0", "kind": "Pod"}, "status": "Failure", "metadata": {}, "neverheardof": 1},
+            '{"metadata":{},"status":"Failure","message":"\\u003cno\\u003e","reason":"Invalid",'
+            '"details":{"name":"f-a-0","kind":"Pod"},"code":422}',
+        ),
+        (
+            {"details": {}, "status": "", "metadata": {"resourceVersion": "7"}, "message": ""},
+            '{"metadata":{"resourceVersion":"7"},"reason":"Invalid","details":{},"code":422}',
+        ),
+    ],
+)
+def test_a_refusal_is_quoted_as_the_original_quotes_it(fields: dict[str, Any], expected: str) -> None:
+    found = classify_creation_refusal(refusal(422, "Invalid", **{"message": "<no>", **fields}))
+    assert found is not None
+    assert found.diagnostics == f'Failed to create Pod: {{"ErrStatus":{expected}}}'

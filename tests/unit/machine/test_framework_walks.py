@@ -309,6 +309,28 @@ def test_a_configmap_that_is_not_ours_is_never_touched_and_told(controller: str 
     assert next(item for item in bench.status.conditions if item.type == "Stalled").status == "False"
 
 
+@pytest.mark.parametrize(
+    ("code", "reason"), [(403, "Forbidden"), (422, "Invalid"), (400, ""), (403, "PolicyDenied"), (413, "")]
+)
+def test_a_configmap_that_is_refused_is_waited_for_and_told_in_the_api_servers_words(code: int, reason: str) -> None:
+    bench = Bench(role())
+    bench.plan()
+    action = bench.only(bench.plan())
+    bench.refuse(action, refused(code, "a webhook says <no>", reason))
+    bench.plan()
+    stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
+    words = '"message":"a webhook says \\u003cno\\u003e",' + (f'"reason":"{reason}",' if reason else "")
+    assert (stalled.status, stalled.reason, stalled.message) == (
+        "True",
+        "ConfigMapNotAnswered",
+        f'Failed to create ConfigMap: {{"ErrStatus":{{"metadata":{{}},{words}"code":{code}}}}}',
+    )
+    assert bench.only(bench.wait(60)) == action
+    bench.created(action)
+    bench.plan()
+    assert next(item for item in bench.status.conditions if item.type == "Stalled").status == "False"
+
+
 # --- recorded but absent ----------------------------------------------------------------------------------------
 
 

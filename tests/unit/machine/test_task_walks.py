@@ -213,10 +213,11 @@ def test_a_retry_creates_nothing_before_it_is_persisted() -> None:
 @pytest.mark.parametrize(
     ("result", "expected", "text"),
     [
-        (refused(400, "bad"), -310, 'Failed to create Pod: {"kind":"Status","code":400,"message":"bad"}'),
-        (refused(403, "hook"), -310, 'Failed to create Pod: {"kind":"Status","code":403,"message":"hook"}'),
-        (refused(422, "inv"), -200, 'Failed to create Pod: {"kind":"Status","code":422,"message":"inv"}'),
-        (refused(413, "big"), -200, 'Failed to create Pod: {"kind":"Status","code":413,"message":"big"}'),
+        (refused(400, "bad"), -310, '"message":"bad","reason":"BadRequest","code":400'),
+        (refused(403, "hook"), -310, '"message":"hook","reason":"Forbidden","code":403'),
+        (refused(422, "inv"), -200, '"message":"inv","reason":"Invalid","code":422'),
+        (refused(413, "big"), -200, '"message":"big","reason":"RequestEntityTooLarge","code":413'),
+        (refused(500, "hook", "Forbidden"), -310, '"message":"hook","reason":"Forbidden","code":500'),
     ],
 )
 def test_a_creation_that_is_refused_completes_the_attempt(result: Result, expected: int, text: str) -> None:
@@ -226,7 +227,8 @@ def test_a_creation_that_is_refused_completes_the_attempt(result: Result, expect
     bench.fold(first, result)
     task = bench.task()
     assert bench.state() is State.ATTEMPT_COMPLETED
-    assert (code(bench), diagnostics(bench)) == (expected, text)
+    quoted = f'Failed to create Pod: {{"ErrStatus":{{"metadata":{{}},{text}}}}}'
+    assert (code(bench), diagnostics(bench)) == (expected, quoted)
     assert task.attempt.pod_uid is None
     bench.plan()
     assert bench.state() is State.COMPLETED
@@ -242,6 +244,8 @@ def test_a_creation_that_is_refused_completes_the_attempt(result: Result, expect
         refused(409),
         refused(403, "exceeded quota: q"),
         refused(400, "the object provided is unrecognized"),
+        refused(403, "a webhook says no", "PolicyDenied"),
+        refused(400, "a webhook says no", ""),
         Exists(foreign("f-a-0")),
     ],
 )
@@ -265,6 +269,25 @@ def test_a_creation_that_fails_transiently_is_retried_with_back_off_and_not_reco
     assert waits[-1] > 5
     bench.created(action)
     assert bench.state() is State.CREATION_REQUESTED
+
+
+@pytest.mark.parametrize(("code", "reason"), [(403, "PolicyDenied"), (400, "")])
+def test_a_webhook_that_denies_with_a_reason_of_its_own_stalls_the_framework_until_it_is_mended(
+    code: int, reason: str
+) -> None:
+    bench = Bench(role())
+    action = pending(bench)
+    bench.refuse(action, refused(code, "a webhook says no", reason))
+    bench.plan()
+    stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
+    assert (stalled.status, stalled.reason) == ("True", "PodNotAnswered")
+    assert stalled.message == f"Cannot create Pod f-a-0: {code}: a webhook says no"
+    assert bench.state() is State.CREATION_PENDING
+    assert bench.only(bench.wait(60)) == action
+    bench.created(action)
+    bench.plan()
+    assert next(item for item in bench.status.conditions if item.type == "Stalled").status == "False"
+    assert bench.state() is State.PREPARING
 
 
 def test_retry_after_is_respected() -> None:
