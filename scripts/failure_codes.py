@@ -23,12 +23,12 @@ CONTRACT: Final = {
     -110: "The ConfigMap was created, and not seen within `objectLocalCacheCreationTimeoutSec`.",
     -111: "The Pod was created, and not seen within `objectLocalCacheCreationTimeoutSec`.",
     -120: "The Pod could not be created for now. It is tried again, so nothing ever ends with this.",
-    -200: "The API server refused the Pod as invalid or too large (422, 413).",
+    -200: "The API server refused the Pod as invalid or too large (reason `Invalid`; 413).",
     -210: "Somebody set `executionType: Stop`.",
     -220: "The attempt was over, by its completion policy or by Stop, before the Task was.",
     -230: "A rescale removed the Task.",
     -300: "The Pod failed, no entry of `podFailureSpec` matches, and none of its containers did.",
-    -310: "The API server refused the Pod otherwise (400, 403).",
+    -310: "The API server refused the Pod otherwise (reason `BadRequest` or `Forbidden`).",
 }
 
 HEAD: Final = """\

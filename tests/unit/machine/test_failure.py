@@ -397,3 +397,8 @@ def test_a_refusal_is_quoted_as_the_original_quotes_it(fields: dict[str, Any], e
     found = classify_creation_refusal(refusal(422, "Invalid", **{"message": "<no>", **fields}))
     assert found is not None
     assert found.diagnostics == f'Failed to create Pod: {{"ErrStatus":{expected}}}'
+
+
+def test_what_is_for_want_of_quota() -> None:
+    assert is_quota_refusal(refusal(403, "Forbidden", "exceeded quota: q"))
+    assert not is_quota_refusal(refusal(403, "Forbidden", "a webhook says no"))
