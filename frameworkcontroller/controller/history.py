@@ -16,7 +16,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import StatusError, decompress_roles
 from frameworkcontroller.api.objects import FrameworkRecord
 from frameworkcontroller.machine.manifests import POD_LABELS
-from frameworkcontroller.machine.model import Record, Snapshot, Trigger
+from frameworkcontroller.machine.model import Snapshot, Trigger
 
 IS_SNAPSHOT: Final[Mapping[str, Any]] = {"snapshot": True}
 """The ``extra`` of a log record that ends in a snapshot: what looks like one in any other is made harmless (logs)."""
@@ -37,26 +37,18 @@ class History:
         """Whether snapshots of this trigger are logged."""
         return trigger in self._triggers
 
-    def of_record(self, framework: FrameworkRecord, resource_version: str, record: Record) -> str:
-        """The tail of the line that tells of ``record``: "" if it has no snapshot, or none that is wanted.
-
-        ``resource_version``: of the Framework that held what is shown.
-        """
-        snapshot = record.snapshot
-        if snapshot is None or not self.wants(snapshot.trigger):
-            return ""
-        status = orjson.Fragment(snapshot.status_json)
-        if record.role is None:
-            body = _framework(framework, resource_version, status)
+    def of_snapshot(self, framework: FrameworkRecord, resource_version: str, snapshot: Snapshot) -> str:
+        """The tail for ``snapshot``. ``resource_version``: of the Framework that held the status."""
+        if snapshot.role is None:
+            body = _framework(framework, resource_version, orjson.Fragment(snapshot.status_json))
         else:
-            body = _task(framework, resource_version, record.role, snapshot)
+            body = _task(framework, resource_version, snapshot.role, snapshot)
         return _tail(snapshot.trigger, body)
 
-    def of_deleted_framework(self, framework: FrameworkRecord) -> str:
-        """The tail for a Framework that is gone; ``framework`` holds the last status there was."""
-        return _tail(
-            Trigger.FRAMEWORK_DELETION, _framework(framework, framework.resource_version, _raw(framework.status))
-        )
+    def of_deleted_framework(self, framework: FrameworkRecord, status_json: bytes | None = None) -> str:
+        """The tail for a Framework that is gone. ``status_json``: its last status, if ``framework`` has none."""
+        status = _raw(framework.status) if status_json is None else orjson.Fragment(status_json)
+        return _tail(Trigger.FRAMEWORK_DELETION, _framework(framework, framework.resource_version, status))
 
     def of_deleted_pod(self, pod: Mapping[str, Any]) -> str:
         """The tail for a Pod that is gone; ``pod`` is the whole object."""

@@ -25,7 +25,7 @@ from frameworkcontroller.api.names import split_pod_name
 from frameworkcontroller.api.objects import Framework, FrameworkRecord
 from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.model import Create, Created, Exists, Outcome, Record
+from frameworkcontroller.machine.model import Create, Created, Exists, Outcome, Plan, Record, Snapshot
 from frameworkcontroller.machine.tracker import Tracker
 
 
@@ -52,6 +52,8 @@ class Entry:
     """What was learnt from actions since the last write that was accepted."""
     records: list[Record] = field(default_factory=list)
     """What happened since then: told once the status that shows it, if it shows in there, is accepted."""
+    snapshots: list[Snapshot] = field(default_factory=list)
+    """What the next request may lose: logged before it is sent."""
     persist_first: bool = False
     """A write failed, or something was learnt that must not be lost: write before anything else is decided."""
     rested: bool = False
@@ -76,6 +78,11 @@ class Entry:
     """or it is later than this (monotonic seconds)."""
     quarantine_shown: bool = False
     """Whether its status says so, as far as it can."""
+
+    def take(self, step: Plan) -> None:
+        """Keep what a plan has to tell."""
+        self.records.extend(step.records)
+        self.snapshots.extend(step.snapshots)
 
     def learn(self, outcomes: Iterable[Outcome]) -> None:
         """Keep what is to be folded into another status, too, if it turns out that the tracked one is not to be."""
@@ -130,6 +137,11 @@ class Ledger:
     def get(self, key: str) -> Entry | None:
         """The entry of that Framework, if it was ever synced."""
         return self._entries.get(key)
+
+    def tracker_of(self, record: FrameworkRecord) -> Tracker | None:
+        """What is tracked of that very Framework, if it was ever synced."""
+        entry = self._entries.get(record.key)
+        return entry.tracker if entry is not None and entry.uid == record.uid else None
 
     def open(self, record: FrameworkRecord) -> Entry:
         """The entry of the Framework in the cache; a new one if it, or its namesake, was not known.

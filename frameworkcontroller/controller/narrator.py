@@ -1,4 +1,4 @@
-"""Tells what happened, once it is certain: as a log line, with its snapshot, and as an Event. One story for all."""
+"""Tells what happened, once it is certain: as a log line and an Event. Logs snapshots before their objects change."""
 
 from __future__ import annotations
 
@@ -10,10 +10,18 @@ from frameworkcontroller.api.objects import FrameworkRecord
 from frameworkcontroller.controller.events import EventRecorder
 from frameworkcontroller.controller.history import IS_SNAPSHOT, History
 from frameworkcontroller.kube.store import Store
-from frameworkcontroller.machine.model import Record
+from frameworkcontroller.machine.model import Record, Snapshot, Trigger
 from frameworkcontroller.machine.reasons import Reason
 
 _log: Final = logging.getLogger(__name__)
+
+
+_AHEAD: Final = {
+    Trigger.FRAMEWORK_RETRY: "Framework will be retried",
+    Trigger.FRAMEWORK_DELETION: "Framework will be deleted",
+    Trigger.TASK_RETRY: "Task will be retried",
+    Trigger.TASK_DELETION: "Task will be deleted",
+}
 
 
 class Narrator:
@@ -31,43 +39,20 @@ class Narrator:
         self._history = history
         self._events = events
 
-    def tell(
-        self,
-        key: str,
-        uid: str,
-        resource_version: str,
-        records: Iterable[Record],
-        *,
-        trace: Exception | None = None,
-    ) -> None:
-        """What happened to that Framework. ``resource_version``: of the object that held what snapshots show.
-
-        ``trace``: an error whose trace the log is to show, too.
-        """
+    def tell(self, key: str, uid: str, records: Iterable[Record], *, trace: Exception | None = None) -> None:
+        """What happened to that Framework. ``trace``: an error whose trace the log is to show, too."""
         records = list(records)
         for record in records:
             where = "" if record.role is None else f"[{record.role}][{record.index}]"
             level = logging.WARNING if record.warning else logging.INFO
-            tail = self._snapshot(key, uid, resource_version, record)
-            extra = IS_SNAPSHOT if tail else None
-            _log.log(
-                level,
-                "[%s]%s: %s: %s%s",
-                key,
-                where,
-                record.reason,
-                record.message,
-                tail,
-                exc_info=trace,
-                extra=extra,
-            )
+            _log.log(level, "[%s]%s: %s: %s", key, where, record.reason, record.message, exc_info=trace)
         self.remind(key, uid, records)
 
     def unreadable(self, key: str, error: Exception, obj: dict[str, Any]) -> None:
         """That Framework cannot even be taken into the cache: nothing can be done for it, nor written to it."""
         uid = obj["metadata"].get("uid", "")
         text = f"The controller cannot read this Framework and leaves it alone: {error}"
-        self.tell(key, uid, "", [Record(Reason.QUARANTINED, text, warning=True)])
+        self.tell(key, uid, [Record(Reason.QUARANTINED, text, warning=True)])
 
     def remind(self, key: str, uid: str, records: Iterable[Record]) -> None:
         """What the log has told before, by Events alone."""
@@ -75,8 +60,13 @@ class Narrator:
             namespace, _, name = key.partition("/")
             self._events.tell(namespace, name, uid, records)
 
-    def _snapshot(self, key: str, uid: str, resource_version: str, record: Record) -> str:
+    def keep(self, key: str, uid: str, resource_version: str, snapshots: Iterable[Snapshot]) -> None:
+        """Log snapshots of that Framework. ``resource_version``: of the object that held what they show."""
         framework = self._frameworks.get(key)
-        if record.snapshot is None or framework is None or framework.uid != uid:
-            return ""
-        return self._history.of_record(framework, resource_version, record)
+        if framework is None or framework.uid != uid:
+            return
+        for snapshot in snapshots:
+            if self._history.wants(snapshot.trigger):
+                where = "" if snapshot.role is None else f"[{snapshot.role}][{snapshot.index}]"
+                tail = self._history.of_snapshot(framework, resource_version, snapshot)
+                _log.info("[%s]%s: %s%s", key, where, _AHEAD[snapshot.trigger], tail, extra=IS_SNAPSHOT)

@@ -84,7 +84,7 @@ class Quarantine:
         if self._told.get(record.uid) != story:
             self._told.put(record.uid, story)
             trace = None if isinstance(error, StatusError) else error
-            self._narrator.tell(record.key, record.uid, record.resource_version, [happened], trace=trace)
+            self._narrator.tell(record.key, record.uid, [happened], trace=trace)
         else:
             self._narrator.remind(record.key, record.uid, [happened])
         return await self.hold(record, entry)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.names import framework_of
 from frameworkcontroller.api.objects import ConfigMapRecord, FrameworkRecord, PodRecord
 from frameworkcontroller.controller.history import IS_SNAPSHOT, History
@@ -47,12 +48,25 @@ class Routing:
     def framework_deleted(self, old: FrameworkRecord, final: FrameworkRecord | None) -> None:
         """A Framework is gone."""
         if self._history.wants(Trigger.FRAMEWORK_DELETION):
-            if final is not None:
-                tail = self._history.of_deleted_framework(final)
-                _log.info("[%s]: Framework was deleted%s", old.key, tail, extra=IS_SNAPSHOT)
-            else:
-                _log.warning("[%s]: Framework was deleted while nobody watched: %s", old.key, _MISSED)
+            self._keep_deleted(old, final)
         self._queue.add(old.key)
+
+    def _keep_deleted(self, old: FrameworkRecord, final: FrameworkRecord | None) -> None:
+        tracker = self._ledger.tracker_of(old)
+        if tracker is not None and tracker.deletion_kept:
+            _log.info("[%s]: Framework was deleted", old.key)
+        elif final is not None:
+            tail = self._history.of_deleted_framework(final)
+            _log.info("[%s]: Framework was deleted%s", old.key, tail, extra=IS_SNAPSHOT)
+        elif tracker is not None and tracker.status is not None:
+            # The event of its deletion was missed: its last state is the one that this controller knows.
+            tail = self._history.of_deleted_framework(old, encode_status(old.name, tracker.status))
+            _log.info("[%s]: Framework was deleted, as last seen%s", old.key, tail, extra=IS_SNAPSHOT)
+        elif old.status:
+            tail = self._history.of_deleted_framework(old)
+            _log.info("[%s]: Framework was deleted, as last seen%s", old.key, tail, extra=IS_SNAPSHOT)
+        else:
+            _log.warning("[%s]: Framework was deleted while nobody watched: %s", old.key, _MISSED)
 
     # --- ConfigMaps ---
 

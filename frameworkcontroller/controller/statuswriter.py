@@ -129,6 +129,7 @@ class StatusWriter:
         decided_on = entry.tracker.generation
         generation = framework.generation if decided_on is None else decided_on
         encoded = await self._ledger.encode(framework.name, entry)
+        self.keep_all(key, entry)
         began = self._clock()
         entry.persist_first = True
         try:
@@ -242,11 +243,11 @@ class StatusWriter:
             else:
                 entry.digest = said.digest
         entry.not_before = self._clock() + TOO_LARGE_RETRY_SEC
-        self._narrator.tell(key, entry.uid, entry.resource_version, step.records)
+        self._narrator.tell(key, entry.uid, step.records)
         return False
 
     def _accepted(self, key: str, entry: Entry, resource_version: str, digest: bytes) -> None:
-        before, entry.resource_version = entry.resource_version, resource_version
+        entry.resource_version = resource_version
         entry.digest = digest
         entry.unsure = None
         entry.confirmed = True
@@ -261,8 +262,7 @@ class StatusWriter:
         tally, entry.tracker.tally = entry.tracker.tally, None
         if tally is not None and self._tallied is not None:
             self._tallied(tally)
-        # Snapshots show what was persisted before this.
-        self.tell_all(key, entry, before)
+        self.tell_all(key, entry)
 
     async def confirm(self, key: str, entry: Entry) -> bool:
         """Whether the status that the cache gave is the stored one; False if not, and the entry was brought up to date.
@@ -293,7 +293,7 @@ class StatusWriter:
         if live.resource_version == entry.resource_version and live.generation == generation:
             if entry.spec_error is not None:
                 # One older than 1.30 takes no status for an object whose spec it would not take now: told without.
-                self.tell_all(key, entry, entry.resource_version)
+                self.tell_all(key, entry)
             raise Retry(f"the API server refuses the status: {refusal}")
         stored = self._ledger.entry_of(live)
         if stored.digest == digest:
@@ -319,6 +319,7 @@ class StatusWriter:
         entry.unsure = None
         entry.confirmed = True
         entry.records.clear()
+        entry.snapshots.clear()
         # Even an older generation: the API server may have been restored from a backup.
         entry.framework = None
         framework = entry.read(live)
@@ -354,10 +355,15 @@ class StatusWriter:
         except ObjectError as error:
             raise Retry(f"cannot read the Framework: {error}") from error
 
-    def tell_all(self, key: str, entry: Entry, resource_version: str) -> None:
-        """Tell what is to be told: it is certain by now. ``resource_version``: of what snapshots show."""
+    def tell_all(self, key: str, entry: Entry) -> None:
+        """Tell what is to be told: it is certain by now."""
         records, entry.records = entry.records, []
-        self._narrator.tell(key, entry.uid, resource_version, records)
+        self._narrator.tell(key, entry.uid, records)
+
+    def keep_all(self, key: str, entry: Entry) -> None:
+        """Log the snapshots of what the next request may lose. To be called before each such request."""
+        snapshots, entry.snapshots = entry.snapshots, []
+        self._narrator.keep(key, entry.uid, entry.resource_version, snapshots)
 
 
 def _resource_version(answer: bytes) -> str:

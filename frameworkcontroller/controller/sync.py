@@ -172,7 +172,7 @@ class Syncer:
                 return 0.0
         else:
             # No status will show it: the first failure of a request, or a deletion of the Framework itself.
-            self._writer.tell_all(key, entry, entry.resource_version)
+            self._writer.tell_all(key, entry)
         if tracker.is_busy and entry.spec_error is None:
             return 0.0
         self._shrink(entry)
@@ -188,7 +188,7 @@ class Syncer:
                 step = plan(framework, tracker, observed, env)
             else:
                 step = reject(framework, tracker, entry.spec_error, env)
-            entry.records.extend(step.records)
+            entry.take(step)
             if step.actions or entry.spec_error is not None or tracker.urgency is Urgency.NOW or not tracker.is_busy:
                 break
         if not step.actions:
@@ -196,6 +196,8 @@ class Syncer:
         if not await self._is_justified(framework, entry, step.actions):
             return 0.0
         waits = [step.wake_after]
+        # The deletion of the Framework itself may be among them.
+        self._writer.keep_all(framework.key, entry)
         async with self._executor.begin(
             framework,
             step.actions,
@@ -247,7 +249,7 @@ class Syncer:
                 return
             if not must_end():
                 step = plan(framework, tracker, self._observe(framework), self._env())
-                entry.records.extend(step.records)
+                entry.take(step)
                 waits.append(step.wake_after)
                 known = [action for action in step.actions if action.target in batch]
                 # What becomes of a creation is heard of; anything else is asked for again until then.
@@ -288,7 +290,7 @@ class Syncer:
         if entry.spec_error is not None:
             return True
         step = plan(framework, tracker, self._observe(framework), self._env())
-        entry.records.extend(step.records)
+        entry.take(step)
         self._leave(framework, entry, step.actions)
         return True
 

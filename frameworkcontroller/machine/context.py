@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.codec import encode_task
+from frameworkcontroller.api.codec import encode_status, encode_task
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, TaskStatus
@@ -66,7 +66,6 @@ class Context:
         *,
         warning: bool | None = None,
         completion: CompletionStatus | None = None,
-        snapshot: Snapshot | None = None,
     ) -> None:
         """Note what happened to the Framework, or to one Task. It is a warning if told so or, by default, if
         ``completion`` is an unexpected failure.
@@ -74,10 +73,14 @@ class Context:
         role, index = (None, None) if task is None else (task[0].status.name, task[1].index)
         if warning is None:
             warning = completion is not None and completion.unexpected
-        self.plan.records.append(Record(reason, message, role, index, warning, completion, snapshot))
+        self.plan.records.append(Record(reason, message, role, index, warning, completion))
 
-    def task_snapshot(self, trigger: Trigger, role: TrackedRole, task: TaskStatus) -> Snapshot:
-        """The Task as it stands, which the caller knows to be persisted."""
+    def keep_framework(self, trigger: Trigger) -> None:
+        """Keep the Framework's status for the history, as it stands: the caller knows that it is persisted."""
+        self.plan.snapshots.append(Snapshot(trigger, encode_status(self.framework.name, self.status)))
+
+    def keep_task(self, trigger: Trigger, role: TrackedRole, task: TaskStatus) -> None:
+        """Keep the Task for the history, as it stands: the caller knows that it is persisted."""
         name = role.status.name
         annotations = pod_annotations(
             self.framework,
@@ -89,7 +92,8 @@ class Context:
             task_uid=task.instance_uid,
             task_attempt_id=str(task.attempt.id),
         )
-        return Snapshot(trigger, encode_task(self.framework.name, name, task), annotations)
+        body = encode_task(self.framework.name, name, task)
+        self.plan.snapshots.append(Snapshot(trigger, body, name, task.index, annotations))
 
     def wake_at(self, when: float) -> None:
         """Plan again at ``when`` (seconds since the epoch) at the latest."""

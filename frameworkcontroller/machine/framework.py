@@ -6,7 +6,6 @@ the ConfigMap is there, and over once it is gone for good, which its finalizer a
 
 from __future__ import annotations
 
-from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.completion import (
     CONFIGMAP_EXTERNAL_DELETED,
     CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT,
@@ -29,7 +28,6 @@ from frameworkcontroller.machine.model import (
     Delete,
     Env,
     Level,
-    Snapshot,
     Trigger,
     Urgency,
     known,
@@ -315,7 +313,7 @@ def _decide_retry(ctx: Context) -> None:
         return
     # As it is persisted: a delay of 0 that was decided just now is not.
     status.retry.retry_delay_sec = persisted_delay
-    snapshot = Snapshot(Trigger.FRAMEWORK_RETRY, encode_status(ctx.framework.name, status))
+    ctx.keep_framework(Trigger.FRAMEWORK_RETRY)
     ctx.tracker.count_retried(Level.FRAMEWORK, completion)
     status.retry.total_retried_count += 1
     status.retry.accountable_retried_count += decision.accountable
@@ -325,7 +323,7 @@ def _decide_retry(ctx: Context) -> None:
     ctx.tracker.hold_attempt(ctx.env)
     ctx.tracker.move_framework(State.CREATION_PENDING, ctx.env.second, Urgency.NOW)
     text = f"Retried with FrameworkAttempt {status.attempt.id}, as {decision.reason}"
-    ctx.record(Reason.FRAMEWORK_RETRIED, text, completion=completion, warning=False, snapshot=snapshot)
+    ctx.record(Reason.FRAMEWORK_RETRIED, text, completion=completion, warning=False)
 
 
 def retain(ctx: Context) -> None:
@@ -336,6 +334,9 @@ def retain(ctx: Context) -> None:
     if ctx.env.now < due:
         ctx.wake_at(due)
     elif ctx.tracker.is_clean:
+        if not ctx.tracker.deletion_kept:
+            ctx.tracker.deletion_kept = True
+            ctx.keep_framework(Trigger.FRAMEWORK_DELETION)
         ctx.act(Delete(ctx.framework_target(), ctx.framework.uid))
     else:
         _persist_first(ctx)

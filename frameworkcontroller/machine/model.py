@@ -293,13 +293,18 @@ class Trigger(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """JSON of a status (the Framework's, or the Task's) as it was last persisted, before what the record tells of.
+    """JSON of a persisted status: the Framework's (``role`` None), or one Task's.
 
-    ``annotations``: of a Task, those that its Pods bear.
+    The next write of the status, or the deletion of the Framework, loses what it shows. It is logged before that
+    request is sent: so it is logged at least once, whenever the controller dies.
+
+    ``annotations``: of a Task, those of its Pods.
     """
 
     trigger: Trigger
     status_json: bytes
+    role: str | None = None
+    index: int | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -316,7 +321,6 @@ class Record:
     index: int | None = None
     warning: bool = False
     completion: CompletionStatus | None = None
-    snapshot: Snapshot | None = None
 
 
 @dataclass(slots=True)
@@ -327,6 +331,7 @@ class Plan:
     wake_after: float | None = None
     urgency: Urgency = Urgency.NONE
     records: list[Record] = field(default_factory=list)
+    snapshots: list[Snapshot] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -108,8 +108,8 @@ def _rescale_role(ctx: Context, role: TrackedRole, wanted: int) -> tuple[bool, b
             break
         task = tasks.pop()
         text = f"Task instance {task.instance_uid} is gone by ScaleDown"
-        snapshot = ctx.task_snapshot(Trigger.TASK_DELETION, role, task)
-        ctx.record(Reason.TASK_DELETED, text, (role, task), snapshot=snapshot)
+        ctx.keep_task(Trigger.TASK_DELETION, role, task)
+        ctx.record(Reason.TASK_DELETED, text, (role, task))
         changed = True
     for position, task in enumerate(tasks[:wanted]):
         if not _has_left(task):
@@ -117,6 +117,7 @@ def _rescale_role(ctx: Context, role: TrackedRole, wanted: int) -> tuple[bool, b
         if not tracker.is_settled(task):
             unsettled = True
             continue
+        ctx.keep_task(Trigger.TASK_DELETION, role, task)
         replacement = new_task(position, ctx.env)
         tasks[position] = replacement
         _added(ctx, role.status.name, [replacement])
@@ -124,7 +125,6 @@ def _rescale_role(ctx: Context, role: TrackedRole, wanted: int) -> tuple[bool, b
             Reason.TASK_REPLACED,
             f"Task instance {task.instance_uid}, gone by ScaleDown, is replaced by {replacement.instance_uid}",
             (role, replacement),
-            snapshot=ctx.task_snapshot(Trigger.TASK_DELETION, role, task),
         )
         changed = True
     leaving = [task for task in reversed(tasks[wanted:]) if not task.deletion_pending]

@@ -296,7 +296,6 @@ def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
         # The end of this attempt is exposed before anything of the next one is.
         ctx.tracker.block(key)
         return
-    snapshot = ctx.task_snapshot(Trigger.TASK_RETRY, role, task)
     if task.retry.retry_delay_sec is None:
         task.retry.retry_delay_sec = decision.delay_sec
         ctx.tracker.change(task, Urgency.SOON)
@@ -305,6 +304,7 @@ def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
     if task.retry.retry_delay_sec > 0 and ctx.env.now < due:
         ctx.tracker.set_alarm(key, due)
         return
+    ctx.keep_task(Trigger.TASK_RETRY, role, task)
     now = ctx.env.second
     ctx.tracker.count_retried(Level.TASK, completion)
     task.retry.total_retried_count += 1
@@ -314,7 +314,7 @@ def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
     ctx.tracker.move(role, task, State.CREATION_PENDING, now, Urgency.SOON)
     ctx.tracker.block(key)
     text = f"TaskAttempt {task.attempt.id} follows at once, as {decision.reason}, after {brief(completion)}"
-    ctx.record(Reason.TASK_RETRIED, text, (role, task), completion=completion, warning=False, snapshot=snapshot)
+    ctx.record(Reason.TASK_RETRIED, text, (role, task), completion=completion, warning=False)
 
 
 def _complete(ctx: Context, role: TrackedRole, task: TaskStatus, why: str) -> None:

@@ -93,6 +93,7 @@ class Tracker:
         "again",
         "agenda",
         "configmap_seen",
+        "deletion_kept",
         "follow_ups",
         "generation",
         "rescale_due",
@@ -128,6 +129,8 @@ class Tracker:
         self.rescale_due = True
         self.configmap_seen = False
         """Whether the cache has shown the attempt's ConfigMap to this process."""
+        self.deletion_kept = False
+        """Whether the history has the Framework as it was at the end of its retention."""
         self.templates: dict[str, PodTemplate] = {}
         """Pods of each role as encoded for this attempt and generation."""
         self.urgency = Urgency.NONE

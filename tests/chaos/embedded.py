@@ -16,6 +16,7 @@ import orjson
 import yaml
 
 from frameworkcontroller import app
+from frameworkcontroller.api import names
 from frameworkcontroller.app import Controller
 from frameworkcontroller.controller.executor import Executor
 from frameworkcontroller.kube.client import KubeClient
@@ -27,9 +28,10 @@ from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.logs import KlogFormatter, LineHandler
-from tests.chaos.player import CONFIG, Outcome, Player, Unfinished
+from tests.chaos.player import Outcome, Player, Unfinished, config_of
 from tests.chaos.proxy import FaultProxy
 from tests.chaos.record import KINDS, Write
+from tests.chaos.snapshots import Snapshots
 from tests.chaos.story import Story
 from tests.support.realcluster import CRD
 from tests.support.virtual_clock import run, wall
@@ -99,13 +101,21 @@ async def _play(story: Story) -> Outcome:
 
 
 class _Disk(io.StringIO):
-    """Where the log goes; it can be full."""
+    """Where the log goes; it can be full. Lines with a snapshot are kept."""
 
     full = False
 
+    def __init__(self, snapshots: Snapshots) -> None:
+        super().__init__()
+        self._snapshots = snapshots
+
     def write(self, text: str) -> int:
+        has_snapshot = names.SNAPSHOT_MARK in text
         if self.full:
+            self._snapshots.incomplete |= has_snapshot
             raise OSError(28, "No space left on device")
+        if has_snapshot:
+            self._snapshots.take(text)
         return len(text)
 
 
@@ -131,7 +141,7 @@ class _Replica:
 
             with patch.object(app, "Executor", partial(Executor, max_in_flight=self._story.in_flight)):
                 self._controller = Controller(
-                    CONFIG,
+                    config_of(self._story),
                     Connection(access, origin="chaos", renew=renew),
                     wall=lambda: wall() + self.offset,
                     rng=random.Random(f"{self._story.seed} {self.name} {self._lives}"),
@@ -180,7 +190,7 @@ class EmbeddedPlayer(Player):
         self._rng = random.Random(story.seed)
         self._agent = NodeAgent(client, runtime, wall=wall, rng=self._rng)
         self.a, self.b = (_Replica(name, story, server) for name in "AB")
-        self._disk = _Disk()
+        self._disk = _Disk(self.snapshots)
         self._server_is_down = False
         self._starting: asyncio.Task[None] | None = None
 
@@ -188,7 +198,10 @@ class EmbeddedPlayer(Player):
     async def at_work(self) -> AsyncIterator[None]:
         """A node and a controller are there within; nothing is afterwards."""
         handler = LineHandler(self._disk, KlogFormatter())
-        logging.getLogger(_PRODUCT).addHandler(handler)
+        logger = logging.getLogger(_PRODUCT)
+        level = logger.level
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
         self._node = asyncio.create_task(self._agent.run(), name="node")
         try:
             async with self.a.proxy, self.b.proxy:
@@ -206,7 +219,8 @@ class EmbeddedPlayer(Player):
             self._node.cancel()
             await asyncio.wait([self._node])
             # Formatted as ever, so that what cannot be logged shows.
-            logging.getLogger(_PRODUCT).removeHandler(handler)
+            logger.removeHandler(handler)
+            logger.setLevel(level)
 
     def _stored(self, change: Change) -> None:
         kind = KINDS.get(change.record.resource.partition(".")[0])

@@ -32,7 +32,7 @@ from tests.chaos.embedded import EmbeddedPlayer, play
 from tests.chaos.player import Outcome
 from tests.chaos.proxy import Fault
 from tests.chaos.proxy import Kind as Faults
-from tests.chaos.story import Step, Story
+from tests.chaos.story import RETAIN_SEC, Step, Story
 from tests.support.frameworks import Json, policy, role
 
 _PATIENCE_SEC: Final = 2000.0
@@ -100,6 +100,17 @@ def _delete_whoever_has_the_name(ctx: Context, role: TrackedRole, item: TaskStat
     return True
 
 
+def _accept_then_keep(writer: StatusWriter, key: str, entry: Entry, version: str, digest: bytes) -> None:
+    _ACCEPTED(writer, key, entry, version, digest)
+    _KEEP_ALL(writer, key, entry)
+
+
+def _retain_and_keep_nothing(ctx: Context) -> None:
+    ctx.tracker.deletion_kept = True
+    _RETAIN(ctx)
+    ctx.tracker.deletion_kept = False
+
+
 def _retry_once_more(policy: RetryPolicy, completion: CompletionStatus, used: int, delay: int) -> RetryDecision:
     return decide_retry(policy, completion, used - 1, delay)
 
@@ -122,6 +133,11 @@ def _none(*_: object) -> None:
 
 def _done_once_nothing_is_under_way(batch: Batch) -> bool:
     return not (batch._workers or batch._creations or batch._others)
+
+
+_ACCEPTED: Final = StatusWriter._accepted
+_KEEP_ALL: Final = StatusWriter.keep_all
+_RETAIN: Final = framework.retain
 
 
 @contextmanager
@@ -154,10 +170,10 @@ def _fault(at: float, kind: Faults, verb: str, resource: str, **more: Any) -> St
     return Step(at, "fault", (Fault(kind, verb, resource, **more),))
 
 
-def _story(*steps: Step, in_flight: int = MAX_IN_FLIGHT) -> Story:
+def _story(*steps: Step, in_flight: int = MAX_IN_FLIGHT, retain_sec: int = RETAIN_SEC) -> Story:
     # Faults stop after the last step.
     last = Step(max(step.at for step in steps) + 30.0, "annotate", ("f0",))
-    return Story(0, (*sorted(steps, key=lambda step: step.at), last), in_flight)
+    return Story(0, (*sorted(steps, key=lambda step: step.at), last), in_flight, retain_sec)
 
 
 def _slow(resource: str, before: float, after: float) -> Step:
@@ -359,6 +375,32 @@ MUTANTS: Final = {
             in_flight=2,
         ),
         "the stored state is",
+    ),
+    # The write that begins a Task's next attempt is accepted, and the controller dies before it is answered.
+    "no-history-before-the-write": Mutant(
+        "logs an attempt once the status has lost it",
+        lambda: _all_of(
+            patch.object(StatusWriter, "_accepted", _accept_then_keep), patch.object(StatusWriter, "keep_all", _none)
+        ),
+        _story(
+            _create(_role(**_FAILS_ONCE)),
+            _fault(3.0, Faults.SLOW, "patch", "frameworks", times=20, seconds=5.0),
+            Step(20.0, "kill_controller", (2.0,)),
+        ),
+        "is in no snapshot",
+    ),
+    # The Framework goes at the end of its retention, and no controller is there to see it.
+    "no-history-before-the-deletion": Mutant(
+        "logs a Framework once it is gone",
+        lambda: patch.object(framework, "retain", _retain_and_keep_nothing),
+        _story(
+            _create(_role(run_seconds="1")),
+            _fault(4.0, Faults.SLOW, "delete", "frameworks", seconds=5.0),
+            _fault(4.0, Faults.HELD, "", "frameworks", seconds=20.0),
+            Step(12.0, "kill_controller", (5.0,)),
+            retain_sec=10,
+        ),
+        "is in no snapshot",
     ),
     "no-completion-policy": Mutant(
         "never completes an attempt by its Tasks",

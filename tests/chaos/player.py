@@ -31,6 +31,7 @@ from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.chaos.oracle import why_not_at_end
 from tests.chaos.proxy import Fault, FaultProxy, Kind
 from tests.chaos.record import Circumstances, Replay, Write
+from tests.chaos.snapshots import Snapshots
 from tests.chaos.story import Story
 from tests.support.frameworks import Frameworks, Json
 
@@ -41,6 +42,11 @@ CONFIG: Final = Config(
 
 
 _TRIES_FOR_A_NAME: Final = 100
+
+
+def config_of(story: Story) -> Config:
+    """What the story's controllers are configured with."""
+    return CONFIG.model_copy(update={"framework_completed_retain_sec": story.retain_sec})
 
 
 class Unfinished(AssertionError):
@@ -103,6 +109,7 @@ class Player:
     ) -> None:
         self.story = story
         self.circumstances = Circumstances()
+        self.snapshots = Snapshots()
         self.injected: Counter[str] = Counter()
         self._client = client
         self._namespace = namespace
@@ -147,11 +154,14 @@ class Player:
         recovery = clock() - began
         self.circumstances.settled_at = await self._revision()
         for name in await self._all():
-            await self._frameworks.set(name, executionType="Stop")
+            # The end of its retention may be now.
+            with suppress(NotFound):
+                await self._frameworks.set(name, executionType="Stop")
         await self._until(lambda: self._who_is_not_at_end({}))
         await self._until(self._what_is_left)
         for name in await self._all():
-            await self.delete(name, "Foreground")
+            with suppress(NotFound):
+                await self.delete(name, "Foreground")
         await self._until(self._what_is_left)
         await self._until(self._who_is_there)
         await self.a.stop()
@@ -163,11 +173,12 @@ class Player:
         Raises:
             Violation: something promised was not kept.
         """
-        replay = Replay(self.circumstances, CONFIG.plan_limits())
+        replay = Replay(self.circumstances, config_of(self.story).plan_limits())
         for write in writes:
             replay.take(write)
         for deletion in (*self.a.proxy.deletions, *self.b.proxy.deletions):
             replay.judge_deletion(deletion)
+        self.snapshots.check(writes, self.circumstances)
 
     async def forget_what_was_to_come(self) -> None:
         """What was to happen later does not."""

@@ -64,6 +64,9 @@ async def play_all(stories: Sequence[Story], plane: ControlPlane, folder: Path) 
     for player, outcome in zip(players, outcomes, strict=True):
         writes = server.record.get(player.namespace, [])
         outcome.writes, outcome.injected = len(writes), player.injected
+        player.snapshots.incomplete = player.injected["disk_full"] > 0
+        for log in (*player.a.logs(), *player.b.logs()):
+            player.snapshots.take(log)
         with _noting(outcome):
             player.check_record(writes)
     return outcomes
@@ -171,9 +174,10 @@ class Server:
 class ControllerProcess:
     """`frameworkcontroller`, behind a proxy, about one namespace."""
 
-    def __init__(self, name: str, namespace: str, plane: ControlPlane, folder: Path) -> None:
+    def __init__(self, name: str, namespace: str, plane: ControlPlane, folder: Path, retain_sec: int) -> None:
         self.name = name
         self._namespace = namespace
+        self._retain_sec = retain_sec
         self.proxy = FaultProxy(plane.url, tls=ssl.create_default_context(cafile=str(plane.ca_file)))
         self.disk_is_full = False
         self._lives = 0
@@ -207,6 +211,7 @@ class ControllerProcess:
                 "webAddress": "0",
                 "frameworkMinRetryDelaySecForTransientConflictFailed": 1,
                 "frameworkMaxRetryDelaySecForTransientConflictFailed": 3,
+                "frameworkCompletedRetainSec": self._retain_sec,
             }
             config.write_text(yaml.safe_dump(settings))
             self._lives += 1
@@ -258,6 +263,11 @@ class ControllerProcess:
 
         await eventually(ready, within=_START_SEC)
 
+    def logs(self) -> list[str]:
+        """What each of its lives wrote."""
+        files = (self._folder / f"{self.name}-{life}.log" for life in range(1, self._lives + 1))
+        return [file.read_text(errors="replace") for file in files if file.exists()]
+
     def why_ended(self) -> str:
         return "" if self._process is None else self._why(self._process)
 
@@ -289,8 +299,10 @@ class RealPlayer(Player):
         # What is written at which moment, etcd does not say.
         self.circumstances.clock_stepped = True
         self.client = client
-        self.a = ControllerProcess(self.namespace, self.namespace, server.plane, folder)
-        self.b = ControllerProcess(f"{self.namespace}-b", self.namespace, server.plane, folder)
+        self.a, self.b = (
+            ControllerProcess(name, self.namespace, server.plane, folder, story.retain_sec)
+            for name in (self.namespace, f"{self.namespace}-b")
+        )
         self._server = server
 
     async def kill_server(self) -> None:

@@ -18,6 +18,8 @@ ROLES: Final = ("a", "b", "c")
 LENGTH: Final = 120.0
 """Seconds in which a story takes its steps; then comes its fair end."""
 
+RETAIN_SEC: Final = 2592000
+
 _CROWDS: Final = 5
 """Every so many-th story on a virtual clock is about a crowd of Tasks."""
 _CROWD_LENGTH: Final = 45.0
@@ -49,6 +51,8 @@ class Story:
     steps: tuple[Step, ...]
     in_flight: int = MAX_IN_FLIGHT
     """Requests that a controller has in flight at most."""
+    retain_sec: int = RETAIN_SEC
+    """The controllers' ``frameworkCompletedRetainSec``."""
 
     def without(self, dropped: Iterable[int]) -> "Story":
         """The story without the steps at these positions."""
@@ -69,7 +73,8 @@ def make_story(seed: int, *, length: float = LENGTH, virtual: bool = True) -> St
     steps += [_others(rng, length) for _ in range(rng.randint(0, 4))]
     steps += [_killers(rng, length, virtual=virtual) for _ in range(rng.randint(0, 5))]
     steps += [_faults(rng, length) for _ in range(rng.randint(0, 16))]
-    return Story(seed, tuple(sorted(steps, key=lambda step: step.at)))
+    retain_sec = rng.choice([RETAIN_SEC, RETAIN_SEC, 0, round(length / 6), round(length)])
+    return Story(seed, tuple(sorted(steps, key=lambda step: step.at)), retain_sec=retain_sec)
 
 
 def make_crowd(seed: int) -> Story:
