@@ -34,13 +34,16 @@ RUN python3 -m venv /build \
  && /build/bin/pip --python /opt/frameworkcontroller/venv/bin/python install --quiet --require-hashes --only-binary :all: --requirement requirements.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY crd crd
+COPY scripts/build-barrier scripts/build-barrier
 COPY frameworkcontroller frameworkcontroller
 RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist . \
- && /build/bin/pip --python /opt/frameworkcontroller/venv/bin/python install --quiet --no-deps dist/*.whl
+ && /build/bin/pip --python /opt/frameworkcontroller/venv/bin/python install --quiet --no-deps dist/*.whl \
+ && /opt/frameworkcontroller/venv/bin/python scripts/build-barrier dist/frameworkbarrier
 
 
 FROM runtime AS frameworkbarrier
-COPY --chmod=755 frameworkcontroller/barrier.py /opt/frameworkcontroller/frameworkbarrier/frameworkbarrier
+# One file that needs Python alone: others copy it out of this image.
+COPY --chmod=755 --from=builder /src/dist/frameworkbarrier /opt/frameworkcontroller/frameworkbarrier/frameworkbarrier
 COPY --chmod=755 image/frameworkbarrier/start.sh /opt/frameworkcontroller/frameworkbarrier/start.sh
 # Where a Pod mounts no volume, the files go here.
 RUN install --directory --owner=65532 --group=65532 /mnt/frameworkbarrier

@@ -5,7 +5,7 @@ Run it as an init container of the Framework's Pods. When every Task that the sp
 writes two files into the working directory and exits 0:
 
   framework.json   the Framework, with its task role statuses readable, however they are stored
-  injector.sh      to be sourced by a shell; for each TaskRole, in upper case, it exports
+  injector.sh      to be sourced by a shell; for each TaskRole, in upper case, it exports and echoes
                      FB_{ROLE}_IPS        the IPs of its Tasks, in order of index, with commas between
                      FB_{ROLE}_ADDRESSES  the same with :${FB_{ROLE}_PORT} after each, which the caller has set before
 
@@ -14,7 +14,8 @@ Exit codes, which are the completion codes of the Pod's Task:
     0   every Task has an IP
   201   they did not within the timeout: the Framework is to give back what it holds and try again later
   210   there is no such Framework, or a setting is wrong: no use to try again
-    1   the Framework could not be read, for whatever reason, until the timeout
+    1   no API server is configured, or its credentials cannot be used; the working directory takes no files; or the
+        Framework could not be read until the timeout
 
 Environment:
 
@@ -26,7 +27,8 @@ Environment:
   KUBECONFIG, KUBE_APISERVER_ADDRESS           how to reach the API server; without them, the Pod's service account,
                                                which needs leave to `get` Frameworks
 
-This file needs nothing but Python 3.7 or newer: copy it to where it is wanted.
+The barrier needs nothing but Python 3.7 or newer: copy this one file to where it is wanted. The file of the image
+contains PyYAML; without it, kubeconfigs must be JSON.
 """
 
 from __future__ import annotations
@@ -41,12 +43,14 @@ import random
 import re
 import signal
 import ssl
+import subprocess
 import sys
 import tempfile
 import time
 import zlib
+from datetime import datetime
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,6 +71,7 @@ SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 _REQUEST_TIMEOUT_SEC = 30.0
 _REPEAT_LOG_SEC = 60.0  # an unchanged state is logged again after this
+_PLUGIN_TIMEOUT_SEC = 60.0
 _MOST_OF_THE_TIME_ASKING = 0.1  # of a barrier's time, for the server's sake
 _LONGEST_WISH_SEC = 60.0  # for which a server that is slow, or says Retry-After, is left alone
 _MOST_BYTES = 64 << 20  # of an answer, and of what is unpacked from it: more than 10,000 Tasks can need
@@ -76,6 +81,7 @@ _LARGE_BYTES = 64 << 10  # from here on a Framework is read again only if it has
 _MOST_EXPORTED_BYTES = 120 << 10  # Linux allows 128 KiB, the variable's name included
 
 _FRAMEWORKS = "/apis/frameworkcontroller.microsoft.com/v1/namespaces/%s/frameworks/%s"
+_EXEC_GROUP = "client.authentication.k8s.io"
 _METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json"
 
 _log = logging.getLogger("frameworkbarrier")
@@ -91,6 +97,10 @@ class SettingsError(BarrierError):
     """What the barrier was told to do cannot be done; waiting does not help."""
 
     code = EXIT_REFUSED
+
+
+class NoConnection(BarrierError):
+    """The settings lead to no API server, or to none that would answer."""
 
 
 class FrameworkGone(BarrierError):
@@ -187,27 +197,27 @@ class Server:
         named: str,
         tls: ssl.SSLContext | None = None,
         tls_server_name: str | None = None,
-        token: Callable[[], str] = str,
+        credentials: Credentials | None = None,
     ) -> None:
-        """``token`` is called for each request; tokens of service accounts are replaced while a Pod runs.
+        """``tls``: how to trust it; ``credentials`` may have a context of their own.
 
-        Raises SettingsError if the address is not one; ``named`` says whose it is.
+        Raises NoConnection if the address is not one; ``named`` says whose it is.
         """
         wanted = f"{named} must be http[s]://host:port: {address!r}"
         try:
             url = urlsplit(address.strip())
             port = url.port
         except ValueError as error:
-            raise SettingsError(f"{wanted} ({error})") from None
+            raise NoConnection(f"{wanted} ({error})") from None
         if url.scheme not in ("http", "https") or not url.hostname or url.username is not None or url.query:
-            raise SettingsError(wanted)
+            raise NoConnection(wanted)
         self.address = address.strip()
         self._host = url.hostname
         self._port = port or (443 if url.scheme == "https" else 80)
         self._prefix = url.path.rstrip("/")
         self._tls = (tls or _tls_context(None, named)) if url.scheme == "https" else None
         self._tls_server_name = tls_server_name
-        self._token = token
+        self._credentials = credentials or Credentials()
 
     def get(self, path: str, accept: str, timeout: float) -> tuple[int, Mapping[str, str], bytes]:
         """The status, headers (in lower case) and body of the answer to a GET, within ``timeout`` seconds.
@@ -215,14 +225,18 @@ class Server:
         Raises CheckFailed.
         """
         deadline = time.monotonic() + timeout
-        headers = {"Accept": accept, "User-Agent": "frameworkbarrier", "Connection": "close"}
-        token = self._token()
-        if token:
-            headers["Authorization"] = "Bearer " + token
-        connection = _Connection(self._host, self._port, timeout, self._tls, self._tls_server_name)
+        headers = [("Accept", accept), ("User-Agent", "frameworkbarrier"), ("Connection", "close")]
+        headers += self._credentials.headers()
+        tls = self._tls and (self._credentials.tls() or self._tls)
+        connection = _Connection(self._host, self._port, timeout, tls, self._tls_server_name)
         try:
-            connection.request("GET", self._prefix + path, headers=headers)
+            connection.putrequest("GET", self._prefix + path, skip_accept_encoding=True)
+            for name, value in headers:
+                connection.putheader(name, value)
+            connection.endheaders()
             response = connection.getresponse()
+            if response.status == 401:
+                self._credentials.refused()
             chunks = []
             size = 0
             while True:
@@ -258,10 +272,60 @@ class _Connection(http.client.HTTPConnection):
             self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._tls_server_name)
 
 
+class Credentials:
+    """What a request proves itself by. None here: anonymous."""
+
+    def headers(self) -> list[tuple[str, str]]:
+        """Asked for before each request. Raises CheckFailed."""
+        return []
+
+    def tls(self) -> ssl.SSLContext | None:
+        """A context with a client certificate, if that of the server has none. Asked for after ``headers``."""
+        return None
+
+    def refused(self) -> None:
+        """The API server answered 401."""
+
+
+class _Token(Credentials):
+    """A bearer token, read anew for each request: tokens of service accounts are replaced while a Pod runs."""
+
+    def __init__(self, read: Callable[[], str]) -> None:
+        self._read = read
+
+    def headers(self) -> list[tuple[str, str]]:
+        return [("Authorization", "Bearer " + self._read())]
+
+
+class _Password(Credentials):
+    def __init__(self, user: str, password: str) -> None:
+        self._value = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+    def headers(self) -> list[tuple[str, str]]:
+        return [("Authorization", self._value)]
+
+
+class _Impersonating(Credentials):
+    """Credentials of a user who acts as another one."""
+
+    def __init__(self, own: Credentials, headers: list[tuple[str, str]]) -> None:
+        self._own = own
+        self._headers = headers
+
+    def headers(self) -> list[tuple[str, str]]:
+        return self._own.headers() + self._headers
+
+    def tls(self) -> ssl.SSLContext | None:
+        return self._own.tls()
+
+    def refused(self) -> None:
+        self._own.refused()
+
+
 def connect(environ: Mapping[str, str], service_account: str = SERVICE_ACCOUNT) -> Server:
     """The API server that the environment names: by a kubeconfig, by its bare address, or by the Pod's service account.
 
-    With a kubeconfig and an address, the kubeconfig's credentials are used at that address. Raises SettingsError.
+    With a kubeconfig and an address, the kubeconfig's credentials are used at that address. Raises NoConnection.
     """
     address = environ.get("KUBE_APISERVER_ADDRESS")
     kubeconfig = environ.get("KUBECONFIG")
@@ -278,16 +342,16 @@ def connect(environ: Mapping[str, str], service_account: str = SERVICE_ACCOUNT) 
 def _by_service_account(environ: Mapping[str, str], directory: Path) -> Server:
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
-        raise SettingsError(
+        raise NoConnection(
             "no API server is known: neither $KUBE_APISERVER_ADDRESS nor $KUBECONFIG is set, "
             "and without $KUBERNETES_SERVICE_HOST and $KUBERNETES_SERVICE_PORT this is not a Pod"
         )
     token_file, ca_file = directory / "token", directory / "ca.crt"
     if not token_file.exists():
-        raise SettingsError(f"{token_file} is not there: the Pod needs its service account's token mounted")
+        raise NoConnection(f"{token_file} is not there: the Pod needs its service account's token mounted")
     tls = _tls_context(ca_file, str(ca_file))
     bracketed = f"[{host}]" if ":" in host else host
-    return Server(f"https://{bracketed}:{port}", "$KUBERNETES_SERVICE_HOST", tls, None, _TokenFile(token_file))
+    return Server(f"https://{bracketed}:{port}", "$KUBERNETES_SERVICE_HOST", tls, None, _Token(_TokenFile(token_file)))
 
 
 class _TokenFile:
@@ -321,7 +385,7 @@ def _tls_context(ca_file: Path | None, named: str, ca: str | None = None, verify
     try:
         context = ssl.create_default_context(cafile=str(ca_file) if ca_file else None, cadata=ca)
     except (OSError, ValueError) as error:
-        raise SettingsError(f"{named}: the certificate authority cannot be used: {_reason(error)}") from error
+        raise NoConnection(f"{named}: the certificate authority cannot be used: {_reason(error)}") from error
     # On by default since Python 3.13. Many clusters' own authorities lack what it asks for, and no other client asks.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not verify:
@@ -342,7 +406,7 @@ def _by_kubeconfig(path: str, address: str | None) -> Server:
     try:
         return _Kubeconfig(path).server(address)
     except _Unusable as error:
-        raise SettingsError(f"kubeconfig {path}: {error}") from error
+        raise NoConnection(f"kubeconfig {path}: {error}") from error
 
 
 class _Unusable(Exception):
@@ -357,10 +421,10 @@ class _Kubeconfig:
         if not self._path.exists() and os.pathsep in path:
             raise _Unusable("several files are not supported; merge them with `kubectl config view --raw --flatten`")
         try:
-            text = self._path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
+            content = self._path.read_bytes()
+        except OSError as error:
             raise _Unusable(_reason(error)) from error
-        self._config = _mapping(_parse(text), "it")
+        self._config = _mapping(_parse(content), "it")
         current = self._config.get("current-context")
         if not current:
             raise _Unusable("it has no current-context")
@@ -380,56 +444,85 @@ class _Kubeconfig:
         """The API server; at ``address`` instead of where it says, if given."""
         if self._cluster.get("proxy-url"):
             raise _Unusable("proxy-url is not supported")
-        for key in ("exec", "auth-provider", "username", "as", "as-uid", "as-groups", "as-user-extra"):
-            if self._user.get(key):
-                raise _Unusable(f"{key} is not supported: only tokens and client certificates are")
+        if self._user.get("auth-provider"):
+            raise _Unusable("auth-provider is not supported, nor by kubectl since 1.26; use exec")
         url = address or _text(self._cluster, "server")
         if not url:
             raise _Unusable("its cluster names no server")
         named = "$KUBE_APISERVER_ADDRESS" if address else f"kubeconfig {self._path}: server"
-        return Server(url, named, self._tls(), _text(self._cluster, "tls-server-name") or None, self._token())
+        tls_server_name = _text(self._cluster, "tls-server-name") or None
+        return Server(url, named, self._tls(), tls_server_name, self._credentials(url))
 
-    def _token(self) -> Callable[[], str]:
-        token = _text(self._user, "token")
+    def _credentials(self, url: str) -> Credentials:
+        own = Credentials()
+        token, file, user = (_text(self._user, key) for key in ("token", "tokenFile", "username"))
+        if user and (token or file):
+            raise _Unusable("its user has both a token and a username")
+        if user:
+            own = _Password(user, _text(self._user, "password"))
+        elif token or file:
+            own = _Token(self._token(token, file))
+        elif self._user.get("exec"):
+            plugin = _mapping(self._user["exec"], "exec")
+            own = _Plugin(plugin, self._path.parent, self._cluster_info(plugin, url), self._context)
+        impersonation = self._impersonation()
+        return _Impersonating(own, impersonation) if impersonation else own
+
+    def _token(self, token: str, file: str) -> Callable[[], str]:
         if token:
             try:
                 token = _sendable(token)
             except ValueError:
                 raise _Unusable("its token holds characters that no token has") from None
-        file = _text(self._user, "tokenFile")
         return _TokenFile(self._path.parent / file, token) if file else lambda: token
 
-    def _tls(self) -> ssl.SSLContext:
-        named = f"kubeconfig {self._path}"
+    def _impersonation(self) -> list[tuple[str, str]]:
+        """Headers; the values are names, not secrets."""
+        headers = [("Impersonate-User", _text(self._user, "as")), ("Impersonate-Uid", _text(self._user, "as-uid"))]
+        headers += [("Impersonate-Group", group) for group in _texts(self._user, "as-groups")]
+        extra = _mapping(self._user.get("as-user-extra") or {}, "as-user-extra")
+        for key in extra:
+            headers += [("Impersonate-Extra-" + quote(str(key), safe=""), value) for value in _texts(extra, key)]
+        headers = [(name, value) for name, value in headers if value]
+        if headers and headers[0][0] != "Impersonate-User":
+            raise _Unusable("it impersonates groups, a UID or extra values, and no user")
+        return headers
+
+    def _cluster_info(self, plugin: dict[str, Any], url: str) -> dict[str, Any] | None:
+        """What a plugin is told of the cluster, if it asks for that."""
+        if not plugin.get("provideClusterInfo"):
+            return None
+        keys = ("tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data")
+        info = {"server": url, **{key: self._cluster[key] for key in keys if self._cluster.get(key)}}
+        ca_file = self._file(self._cluster, "certificate-authority")
+        if ca_file is not None and "certificate-authority-data" not in info:
+            try:
+                info["certificate-authority-data"] = base64.b64encode(ca_file.read_bytes()).decode()
+            except OSError as error:
+                raise _Unusable(f"certificate-authority: {_reason(error)}") from error
+        for extension in self._cluster.get("extensions") or ():
+            if isinstance(extension, dict) and extension.get("name") == _EXEC_GROUP + "/exec":
+                info["config"] = extension.get("extension")
+        return info
+
+    def _context(self) -> ssl.SSLContext:
+        """How to trust the server; without a client certificate."""
         ca = self._data(self._cluster, "certificate-authority-data")
         ca_file = None if ca else self._file(self._cluster, "certificate-authority")
         verify = self._cluster.get("insecure-skip-tls-verify")
         if verify not in (None, True, False):
             raise _Unusable("insecure-skip-tls-verify must be true or false")
-        context = _tls_context(ca_file, named, ca.decode("latin-1") if ca else None, not verify)
+        return _tls_context(ca_file, f"kubeconfig {self._path}", ca.decode("latin-1") if ca else None, not verify)
+
+    def _tls(self) -> ssl.SSLContext:
+        context = self._context()
         files = [self._file(self._user, "client-certificate"), self._file(self._user, "client-key")]
         contents = [self._data(self._user, "client-certificate-data"), self._data(self._user, "client-key-data")]
         try:
-            if any(contents):
-                # The ssl module takes them as files only.
-                with tempfile.TemporaryDirectory() as directory:
-                    for position, content in enumerate(contents):
-                        if content:
-                            file = Path(directory) / str(position)
-                            file.write_bytes(content)
-                            files[position] = file
-                    self._load(context, *files)
-            else:
-                self._load(context, *files)
+            _load_certificate(context, files, contents)
         except OSError as error:
             raise _Unusable(f"its client certificate cannot be used: {_reason(error)}") from error
         return context
-
-    @staticmethod
-    def _load(context: ssl.SSLContext, certificate: Path | None, key: Path | None) -> None:
-        if certificate is not None:
-            # Without a password, OpenSSL asks the terminal for that of an encrypted key.
-            context.load_cert_chain(str(certificate), str(key) if key else None, password="")
 
     def _file(self, section: dict[str, Any], key: str) -> Path | None:
         name = _text(section, key)
@@ -441,6 +534,22 @@ class _Kubeconfig:
             return base64.b64decode("".join(_text(section, key).split()), validate=True)
         except ValueError as error:
             raise _Unusable(f"{key} is not base64") from error
+
+
+def _load_certificate(context: ssl.SSLContext, files: Sequence[Path | None], contents: Sequence[bytes]) -> None:
+    """Load a client certificate and its key: ``contents``, or else ``files``. Raises OSError."""
+    # The ssl module takes them as files only.
+    with tempfile.TemporaryDirectory() as directory:
+        certificate, key = files
+        if contents[0]:
+            certificate = Path(directory) / "certificate"
+            certificate.write_bytes(contents[0])
+        if contents[1]:
+            key = Path(directory) / "key"
+            key.write_bytes(contents[1])
+        if certificate is not None:
+            # Without a password, OpenSSL asks the terminal for that of an encrypted key.
+            context.load_cert_chain(str(certificate), str(key) if key else None, password="")
 
 
 def _mapping(value: Any, named: str) -> dict[str, Any]:
@@ -456,148 +565,170 @@ def _text(section: dict[str, Any], key: str) -> str:
     return value or ""
 
 
-def _parse(text: str) -> Any:
-    """The content of a kubeconfig: JSON, or YAML as it is commonly written (see _Yaml). Raises _Unusable."""
-    if text.lstrip().startswith("{"):
-        try:
-            return json.loads(text)
-        except ValueError as error:
-            raise _Unusable(f"it is not JSON: {error}") from error
-    return _Yaml(text).document()
+def _texts(section: dict[str, Any], key: str) -> list[str]:
+    values = section.get(key) or []
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise _Unusable(f"{key} must be a list of text")
+    return values
 
 
-class _Yaml:
-    """Reads the YAML that kubectl and most tools write kubeconfigs in. Python has no reader of its own.
-
-    That is: mappings and lists in block style, one-line scalars plain or quoted, comments. Anything else is refused
-    with its line, never guessed at. Plain scalars are text, but for true, false and null.
-    """
-
-    _KEY = re.compile(r"""((?:[^\s:'"#\[\]{},&*!|>%@`?-]|-(?=\S))[^:#'"]*?|"[^"\\]*"|'[^']*')\s*:(?:\s+|$)""")
-    _UNSEEN = re.compile(r"[^\S ]|[\x00-\x1f\x7f-\x9f]")
-    _DEEPEST = 50
-
-    def __init__(self, text: str) -> None:
-        self._lines: list[tuple[int, int, str]] = []
-        begun = False
-        for number, line in enumerate(text.split("\n"), 1):
-            content = line.strip(" \r")
-            indent = len(line) - len(line.lstrip(" "))
-            comment = content.startswith("#")
-            # To YAML some of these end a line. Tabs are well in comments, and trouble anywhere else.
-            if self._UNSEEN.search(content.replace("\t", "") if comment else content):
-                self._refuse(number, "a tab, or a character that cannot be seen,")
-            if not content or comment:
-                continue
-            if content == "---" and indent == 0 and not begun:
-                begun = True
-                continue
-            begun = True
-            if indent == 0 and content.startswith(("---", "...", "%")):
-                self._refuse(number, "more than one document")
-            self._lines.append((number, indent, content))
-        self._next = 0
-
-    def document(self) -> Any:
-        """The whole file. Raises _Unusable."""
-        if not self._lines:
-            return None
-        value = self._block(self._lines[0][1], 0)
-        if self._next < len(self._lines):
-            self._refuse(self._lines[self._next][0], "this indentation")
-        return value
-
-    def _block(self, indent: int, depth: int) -> Any:
-        number, _, content = self._lines[self._next]
-        if depth > self._DEEPEST:
-            self._refuse(number, "such deep nesting")
-        if self._is_item(content):
-            return self._list(indent, depth)
-        return self._map(indent, depth)
-
-    def _list(self, indent: int, depth: int) -> list[Any]:
-        items = []
-        while self._next < len(self._lines):
-            number, found, content = self._lines[self._next]
-            if found != indent or not self._is_item(content):
-                break
-            rest = content[1:].lstrip(" ")
-            if not rest or rest.startswith("#"):
-                self._next += 1
-                items.append(self._nested(indent + 1, depth))
-            elif self._KEY.match(rest) or self._is_item(rest):
-                # The item's first line stands on the same line as its dash.
-                inner = indent + len(content) - len(rest)
-                self._lines[self._next] = (number, inner, rest)
-                items.append(self._block(inner, depth + 1))
-            else:
-                self._next += 1
-                items.append(self._scalar(number, rest))
-        return items
-
-    def _map(self, indent: int, depth: int) -> dict[str, Any]:
-        entries: dict[str, Any] = {}
-        while self._next < len(self._lines):
-            number, found, content = self._lines[self._next]
-            if found != indent or self._is_item(content):
-                break
-            match = self._KEY.match(content)
-            if match is None:
-                self._refuse(number, "this line")
-            key = match.group(1)
-            key = key[1:-1] if key[0] in "'\"" else key
-            if key in entries:
-                self._refuse(number, f"the key {key} again")
-            rest = content[match.end() :]
-            self._next += 1
-            if rest and not rest.startswith("#"):
-                entries[key] = self._scalar(number, rest)
-                continue
-            # A list may stand at the same indentation as its key.
-            following = self._lines[self._next] if self._next < len(self._lines) else (0, -1, "")
-            as_deep = following[1] == indent and self._is_item(following[2])
-            entries[key] = self._nested(indent if as_deep else indent + 1, depth)
-        return entries
-
-    @staticmethod
-    def _is_item(content: str) -> bool:
-        return content == "-" or content.startswith("- ")
-
-    def _nested(self, least: int, depth: int) -> Any:
-        if self._next == len(self._lines) or self._lines[self._next][1] < least:
-            return None
-        return self._block(self._lines[self._next][1], depth + 1)
-
-    def _scalar(self, number: int, text: str) -> Any:
-        if text[0] == "'":
-            quoted = re.fullmatch(r"'((?:[^']|'')*)'\s*(?:\s#.*)?", text)
-            if quoted is not None:
-                return quoted.group(1).replace("''", "'")
-        elif text[0] == '"':
-            # Its escapes are JSON's, and more, which are refused.
-            quoted = re.fullmatch(r'("(?:[^"\\]|\\["\\/bfnrtu])*")\s*(?:\s#.*)?', text)
-            if quoted is not None:
-                try:
-                    return json.loads(quoted.group(1))
-                except ValueError:
-                    pass
-        elif text[0] in "[{":
-            try:
-                return json.loads(text)
-            except ValueError:
-                pass
-        elif re.match(r"[&*!|>%@`\]},#]|[-?:](\s|$)", text) is None:
-            plain = re.split(r"\s#", text, maxsplit=1)[0].strip()
-            if ": " not in plain and not plain.endswith(":"):
-                return {"true": True, "false": False, "null": None, "~": None}.get(plain, plain)
-        return self._refuse(number, "this value")
-
-    @staticmethod
-    def _refuse(number: int, what: str) -> NoReturn:
+def _parse(content: bytes) -> Any:
+    """The content of a kubeconfig, JSON or YAML. Raises _Unusable."""
+    try:
+        return json.loads(content.decode("utf-8-sig"))
+    except ValueError:
+        pass
+    except RecursionError:
+        raise _Unusable("it is nested too deeply") from None
+    try:
+        import yaml
+    except ImportError:
         raise _Unusable(
-            f"line {number}: {what} is beyond the simple YAML that is read here; "
-            "write it as JSON: kubectl config view --raw --flatten --minify -o json"
-        )
+            "it is not JSON, and there is no PyYAML here to read YAML; "
+            "make JSON of it: kubectl config view --raw --flatten --minify -o json"
+        ) from None
+    try:
+        # Of several documents, the first: the others are not looked at, nor by kubectl.
+        loader = _loader(yaml)(content)
+        return loader.get_data() if loader.check_data() else None
+    except yaml.YAMLError as error:
+        # Not the error's own text: it quotes the lines around, and there may be a token in them.
+        mark = getattr(error, "problem_mark", None)
+        line = f"line {mark.line + 1}: " if mark is not None else ""
+        raise _Unusable(f"{line}it is not YAML: {getattr(error, 'problem', None) or type(error).__name__}") from None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise _Unusable(f"it is not YAML: {type(error).__name__}") from None
+    except RecursionError:
+        raise _Unusable("it is nested too deeply, or contains itself") from None
+
+
+def _loader(yaml: Any) -> Any:
+    """A reader of YAML. Numbers and times are text, since a kubeconfig has neither; unknown tags are ignored."""
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]
+        def scan_to_next_token(self) -> None:
+            # PyYAML takes a tab between tokens for an error, YAML does not.
+            super().scan_to_next_token()
+            while self.peek() == "\t" and (self.flow_level or not self.allow_simple_key):
+                self.forward()
+                super().scan_to_next_token()
+
+        def untagged(self, node: Any) -> Any:
+            if isinstance(node, yaml.MappingNode):
+                return self.construct_mapping(node, deep=True)
+            if isinstance(node, yaml.SequenceNode):
+                return self.construct_sequence(node, deep=True)
+            return self.construct_scalar(node)
+
+    known = [f"tag:yaml.org,2002:{name}" for name in ("bool", "merge", "null")]
+    Loader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag in known]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    Loader.add_constructor(None, Loader.untagged)
+    return Loader
+
+
+class _Plugin(Credentials):
+    """A program that prints credentials: ``exec`` of a kubeconfig."""
+
+    def __init__(
+        self,
+        plugin: dict[str, Any],
+        directory: Path,
+        cluster: dict[str, Any] | None,
+        context: Callable[[], ssl.SSLContext],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """``directory``: of the kubeconfig. ``context``: makes one without a client certificate. Raises _Unusable."""
+        self._version = _text(plugin, "apiVersion")
+        if self._version not in [f"{_EXEC_GROUP}/{version}" for version in ("v1", "v1beta1", "v1alpha1")]:
+            raise _Unusable(f"exec: its apiVersion is none of {_EXEC_GROUP}: {self._version!r}")
+        if plugin.get("interactiveMode") == "Always":
+            raise _Unusable("exec: it wants a terminal, and there is none")
+        program = _text(plugin, "command")
+        if not program:
+            raise _Unusable("exec: it names no command")
+        # As with shells: without a slash it is on the PATH.
+        self._command = [str(directory / program) if "/" in program else program, *_texts(plugin, "args")]
+        self._environ = {
+            _text(entry, "name"): _text(entry, "value") for entry in _mappings(plugin, "env") if entry.get("name")
+        }
+        spec = {"interactive": False, **({} if cluster is None else {"cluster": cluster})}
+        info = {"apiVersion": self._version, "kind": "ExecCredential", "spec": spec}
+        self._environ["KUBERNETES_EXEC_INFO"] = json.dumps(info)
+        self._make_context = context
+        self._clock = clock
+        self._token = ""
+        self._own_tls: ssl.SSLContext | None = None
+        self._valid_until: float | None = None
+
+    def headers(self) -> list[tuple[str, str]]:
+        if self._valid_until is None or self._clock() >= self._valid_until:
+            self._renew()
+        return [("Authorization", "Bearer " + self._token)] if self._token else []
+
+    def tls(self) -> ssl.SSLContext | None:
+        return self._own_tls
+
+    def refused(self) -> None:
+        self._valid_until = None
+
+    def _renew(self) -> None:
+        named = f"credential plugin {self._command[0]}"
+        try:
+            # What it says on stderr is for people.
+            done = subprocess.run(  # noqa: S603 - the program that the kubeconfig names is what has to be run
+                self._command,
+                env={**os.environ, **self._environ},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                timeout=_PLUGIN_TIMEOUT_SEC,
+                check=False,
+            )
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            why = "it took too long" if isinstance(error, subprocess.TimeoutExpired) else _reason(error)
+            raise CheckFailed(f"{named}: {why}") from None
+        if done.returncode:
+            raise CheckFailed(f"{named} failed with {done.returncode}")
+        try:
+            answer = json.loads(done.stdout.decode("utf-8"))
+            status = answer["status"]
+            if (answer["apiVersion"], answer["kind"]) != (self._version, "ExecCredential"):
+                raise CheckFailed(f"{named} printed no ExecCredential of {self._version}")
+            token = _sendable(status["token"]) if status.get("token") else ""
+            pair = [(status.get(key) or "").encode() for key in ("clientCertificateData", "clientKeyData")]
+            expires = _time(status.get("expirationTimestamp"))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise CheckFailed(f"{named} printed no ExecCredential") from None
+        if not token and not all(pair):
+            raise CheckFailed(f"{named} gave neither a token nor a certificate with its key")
+        context = None
+        if all(pair):
+            context = self._make_context()
+            try:
+                _load_certificate(context, (None, None), pair)
+            except OSError as error:
+                raise CheckFailed(f"{named}: its certificate cannot be used: {_reason(error)}") from None
+        self._token, self._own_tls, self._valid_until = token, context, expires
+
+
+def _mappings(section: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    values = section.get(key) or []
+    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+        raise _Unusable(f"{key} must be a list of mappings")
+    return values
+
+
+def _time(text: str | None) -> float:
+    """Seconds since the epoch, of a time of RFC 3339; without one, for ever. Raises ValueError, TypeError."""
+    if text is None:
+        return float("inf")
+    found = re.fullmatch(r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[-+]\d\d:\d\d)", text)
+    if found is None:
+        raise ValueError
+    offset = found.group(3).upper().replace("Z", "+00:00").replace(":", "")
+    return datetime.strptime(found.group(1).upper() + offset, "%Y-%m-%dT%H:%M:%S%z").timestamp()
 
 
 # --- the Framework ----------------------------------------------------------------------------------------------
@@ -771,31 +902,42 @@ def check_identity(framework: dict[str, Any], settings: Settings) -> None:
 
 
 def injector(ips: Mapping[str, Sequence[str]]) -> str:
-    """A script for dash, bash and their like that exports the addresses of each role, with the ports set by then."""
+    """A script for dash, bash and their like that exports the addresses of each role, with the ports set by then.
+
+    It echoes each variable, so that the container's log has them; the lines are the original's.
+    """
     lines = [
+        "#!/bin/sh",
         "# Made by frameworkbarrier, to be sourced. Set FB_{ROLE}_PORT before, for each role whose ADDRESSES you need;",
         "# source it again after setting other ports.",
+        "",
+        "echo ./injector.sh: Start to inject environment variables",
+        "",
     ]
+    for role, of_role in ips.items():
+        lines += _export(f"FB_{role.upper()}_IPS", ",".join(of_role))
+    lines.append("")
     for role, of_role in ips.items():
         prefix = "FB_" + role.upper()
         # Brackets as in URLs, or nobody could tell an IPv6 address from its port.
         hosts = [f"[{ip}]" if ":" in ip else ip for ip in of_role]
-        lines.append("")
-        lines += _export(prefix + "_IPS", ",".join(of_role))
         lines += _export(prefix + "_ADDRESSES", ",".join(f"{host}:${{{prefix}_PORT-}}" for host in hosts))
+    lines += ["", "echo ./injector.sh: Succeeded to inject environment variables"]
     return "\n".join(lines) + "\n"
 
 
 def _export(variable: str, value: str) -> list[str]:
     # The value is addresses and the name of a variable. What that one holds, the shell does not read as its language.
+    echo = f"printf '%s\\n' \"{variable}=${{{variable}}}\""
     if len(value) < _MOST_EXPORTED_BYTES:
-        return [f'export {variable}="{value}"']
+        return [f'export {variable}="{value}"', echo]
     # Linux starts no program with a variable of 128 KiB or more in its environment, whichever program it is.
     return [
         f"unset {variable}",
         f'{variable}="{value}"',
         f'if [ "${{#{variable}}}" -lt {_MOST_EXPORTED_BYTES} ]; then',
         f"    export {variable}",
+        f"    {echo}",
         "else",
         f"    echo 'injector.sh: {variable} is set for this shell only: too long to be exported' >&2",
         "fi",
@@ -806,28 +948,28 @@ def write_files(directory: Path, framework: dict[str, Any], ips: Mapping[str, Se
     """Write framework.json and injector.sh, each at once, the script last. Raises BarrierError."""
     try:
         content = json.dumps(framework, separators=(",", ":")) + "\n"
-        _replace(directory / "framework.json", content)
-        _replace(directory / "injector.sh", injector(ips))
+        _replace(directory / "framework.json", content, 0o644)
+        _replace(directory / "injector.sh", injector(ips), 0o755)
     except OSError as error:
         raise BarrierError(f"cannot write to {directory.absolute()}: {_reason(error)}") from error
 
 
 def check_writable(directory: Path) -> None:
-    """Raises SettingsError if no file can be made there: better said now than after minutes of waiting."""
+    """Raises BarrierError if no file can be made there: better said now than after minutes of waiting."""
     probe = directory / f".frameworkbarrier.{os.getpid()}"
     try:
         probe.write_bytes(b"")
         probe.unlink()
     except OSError as error:
-        raise SettingsError(f"cannot write to {directory.absolute()}: {_reason(error)}") from error
+        raise BarrierError(f"cannot write to {directory.absolute()}: {_reason(error)}") from error
 
 
-def _replace(path: Path, content: str) -> None:
+def _replace(path: Path, content: str, mode: int) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_bytes(content.encode("utf-8"))
         # Whoever the other containers run as, they are to read it, whatever the umask here.
-        temporary.chmod(0o644)
+        temporary.chmod(mode)
         temporary.replace(path)
     except BaseException:
         if temporary.exists():

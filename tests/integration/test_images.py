@@ -3,6 +3,8 @@
 import asyncio
 import re
 import subprocess
+import sys
+import zipfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -174,7 +176,18 @@ def test_the_barrier_is_one_file(images: Images, tmp_path: Path) -> None:
     container = images.container("frameworkbarrier")
     file = container.root / "opt/frameworkcontroller/frameworkbarrier/frameworkbarrier"
     assert file.stat().st_mode & 0o111 == 0o111
-    assert file.read_bytes() == (ROOT / "frameworkcontroller" / "barrier.py").read_bytes()
+    with zipfile.ZipFile(file) as archive:
+        assert archive.read("__main__.py") == (ROOT / "frameworkcontroller" / "barrier.py").read_bytes()
+    (tmp_path / "kubeconfig").write_text("{current-context: c, contexts: [{name: c, context: {cluster: absent}}]}")
+    # Without the packages of this Python.
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", file],
+        env={"FC_FRAMEWORK_NAMESPACE": "a", "FC_FRAMEWORK_NAME": "b", "KUBECONFIG": str(tmp_path / "kubeconfig")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "it has no cluster absent" in done.stderr) == (1, True), done.stderr
 
 
 @pytest.fixture(scope="module", autouse=True)

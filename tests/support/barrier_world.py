@@ -126,6 +126,8 @@ class StubApi(AbstractContextManager["StubApi"]):
         self.requests: list[str] = []
         """One word for each: ``live``, ``cached`` or ``metadata``."""
         self.headers: list[Mapping[str, str]] = []
+        self.raw_headers: list[list[tuple[str, str]]] = []
+        """The same, with all of those that were given more than once."""
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         if tls is not None:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
@@ -179,6 +181,7 @@ class StubApi(AbstractContextManager["StubApi"]):
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                api.raw_headers.append(self.headers.items())
                 code, headers, body = api.answer(self.path, dict(self.headers))
                 self.send_response(code)
                 for name, value in headers.items():

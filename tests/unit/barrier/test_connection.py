@@ -2,9 +2,11 @@
 
 import base64
 import json
+import re
 import shutil
 import ssl
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +14,15 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from frameworkcontroller import barrier
-from frameworkcontroller.barrier import CheckFailed, Server, SettingsError, connect
-from tests.support.barrier_world import StubApi
+from frameworkcontroller.barrier import CheckFailed, NoConnection, Server, connect
+from tests.support.barrier_world import StubApi, status
+
+GROUP = "client.authentication.k8s.io"
+PLUGIN = {"apiVersion": f"{GROUP}/v1", "command": "aws"}
 
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl here")
 
@@ -122,14 +127,14 @@ class TestOrder:
         assert ask(connect({"HOME": str(tmp_path)})) == 404
 
     def test_nothing_at_all(self) -> None:
-        with pytest.raises(SettingsError, match="no API server is known"):
+        with pytest.raises(NoConnection, match="no API server is known"):
             connect({})
 
     @pytest.mark.parametrize(
         "address", ["10.0.0.1:6443", "ftp://a", "http://", "https://u:p@a", "http://a:x", "http://a?b"]
     )
     def test_what_is_no_address(self, address: str) -> None:
-        with pytest.raises(SettingsError, match=r"\$KUBE_APISERVER_ADDRESS must be http\[s\]://host:port"):
+        with pytest.raises(NoConnection, match=r"\$KUBE_APISERVER_ADDRESS must be http\[s\]://host:port"):
             connect({"KUBE_APISERVER_ADDRESS": address})
 
     def test_an_address_with_a_path(self, plain: StubApi) -> None:
@@ -167,13 +172,13 @@ class TestInCluster:
         self, secure: StubApi, account: Path, tmp_path_factory: pytest.TempPathFactory
     ) -> None:
         with pytest.raises(CheckFailed, match="CERTIFICATE_VERIFY_FAILED"):
-            ask(Server(secure.address, "test", token=lambda: "secret"))
+            ask(Server(secure.address, "test", credentials=barrier._Password("me", "secret")))
         assert secure.headers == []
 
     @pytest.mark.parametrize("missing", ["token", "ca.crt"])
     def test_without_a_service_account(self, secure: StubApi, account: Path, missing: str) -> None:
         (account / missing).unlink()
-        with pytest.raises(SettingsError, match=missing):
+        with pytest.raises(NoConnection, match=missing):
             connect(self.environ(secure), str(account))
 
     def test_a_token_that_vanishes_may_come_back(self, secure: StubApi, account: Path) -> None:
@@ -264,7 +269,7 @@ class TestTls:
             check=True, capture_output=True,
         )  # fmt: skip
         user = {"client-certificate": str(certificates.certificate), "client-key": str(locked)}
-        with pytest.raises(SettingsError, match="its client certificate cannot be used"):
+        with pytest.raises(NoConnection, match="its client certificate cannot be used"):
             connect(stored(tmp_path, kubeconfig({"server": "https://127.0.0.1:1"}, user)))
 
     @pytest.mark.parametrize(
@@ -279,7 +284,7 @@ class TestTls:
     def test_what_cannot_be_used_is_a_bad_setting(
         self, tmp_path: Path, section: dict[str, str], user: dict[str, str]
     ) -> None:
-        with pytest.raises(SettingsError, match="cannot be used"):
+        with pytest.raises(NoConnection, match="cannot be used"):
             connect(stored(tmp_path, kubeconfig({"server": "https://127.0.0.1:1", **section}, user)))
 
 
@@ -307,9 +312,21 @@ class TestKubeconfig:
             ({"clusters": None}, "it has no cluster arn:aws:eks:us-east-1:1:cluster/c"),
             ({"users": {}}, "it has no user me"),
             ({"users": [{"name": "me", "user": None}]}, "user me is not a mapping"),
-            ({"users": [{"name": "me", "user": {"exec": {"command": "aws"}}}]}, "exec is not supported: only tokens"),
-            ({"users": [{"name": "me", "user": {"username": "a"}}]}, "username is not supported"),
-            ({"users": [{"name": "me", "user": {"as": "a"}}]}, "as is not supported"),
+            ({"users": [{"name": "me", "user": {"auth-provider": {"name": "gcp"}}}]}, "auth-provider is not supported"),
+            (
+                {"users": [{"name": "me", "user": {"username": "a", "token": "secret"}}]},
+                "its user has both a token and",
+            ),
+            ({"users": [{"name": "me", "user": {"as-groups": ["a"]}}]}, "it impersonates groups, a UID or"),
+            ({"users": [{"name": "me", "user": {"as": "a", "as-groups": "b"}}]}, "as-groups must be a list of text"),
+            ({"users": [{"name": "me", "user": {"exec": {"command": "aws"}}}]}, "exec: its apiVersion is none of"),
+            ({"users": [{"name": "me", "user": {"exec": {"apiVersion": f"{GROUP}/v1"}}}]}, "exec: it names no command"),
+            (
+                {"users": [{"name": "me", "user": {"exec": {**PLUGIN, "interactiveMode": "Always"}}}]},
+                "exec: it wants a terminal",
+            ),
+            ({"users": [{"name": "me", "user": {"exec": {**PLUGIN, "args": "a"}}}]}, "args must be a list of text"),
+            ({"users": [{"name": "me", "user": {"exec": {**PLUGIN, "env": [1]}}}]}, "env must be a list of mappings"),
             ({"users": [{"name": "me", "user": {"token": 7}}]}, "token must be text"),
             ({"users": [{"name": "me", "user": {"token": "a\nb: secret"}}]}, "its token holds characters"),
             ({"users": [{"name": "me", "user": {"client-key-data": "%"}}]}, "client-key-data is not base64"),
@@ -317,7 +334,7 @@ class TestKubeconfig:
     )
     def test_what_is_wrong_is_said(self, tmp_path: Path, change: dict[str, Any], text: str) -> None:
         environ = stored(tmp_path, {**kubeconfig({"server": "https://127.0.0.1:1"}), **change})
-        with pytest.raises(SettingsError) as caught:
+        with pytest.raises(NoConnection) as caught:
             connect(environ)
         assert str(caught.value).startswith(f"kubeconfig {environ['KUBECONFIG']}: {text}")
         assert "secret" not in str(caught.value)
@@ -332,23 +349,19 @@ class TestKubeconfig:
         ],
     )
     def test_what_is_wrong_with_the_cluster_is_said(self, tmp_path: Path, section: dict[str, Any], text: str) -> None:
-        with pytest.raises(SettingsError, match=text):
+        with pytest.raises(NoConnection, match=text):
             connect(stored(tmp_path, kubeconfig(section)))
 
     def test_files_that_are_not_there(self, tmp_path: Path) -> None:
-        with pytest.raises(SettingsError, match="No such file"):
+        with pytest.raises(NoConnection, match="No such file"):
             connect({"KUBECONFIG": str(tmp_path / "absent")})
-        with pytest.raises(SettingsError, match="several files are not supported"):
+        with pytest.raises(NoConnection, match="several files are not supported"):
             connect({"KUBECONFIG": f"{tmp_path}/a:{tmp_path}/b"})
 
     @pytest.mark.parametrize("text", ["{", "", "- a", "\x00", "clusters: [", "a: b\n  c: d"])
     def test_what_is_no_kubeconfig(self, tmp_path: Path, text: str) -> None:
-        with pytest.raises(SettingsError, match="kubeconfig"):
+        with pytest.raises(NoConnection, match="kubeconfig"):
             connect(stored(tmp_path, text))
-
-
-def parse(text: str) -> Any:
-    return barrier._parse(text)
 
 
 BY_KUBECTL = """\
@@ -386,119 +399,263 @@ users:
       provideClusterInfo: false
 """
 
-BY_HAND = """\
-# made by hand
----
-apiVersion: v1
-kind:   Config   # of course
-clusters:
-    -   name: "a \\u00e4 \\"b\\""
-        cluster: {"server": "https://a:1"}
-    -
-        name: b # second
-        cluster:
-            server: https://b:2/path#fragment
-            insecure-skip-tls-verify: true
-users: []
-"quoted key": ~
-'and another':
-nothing:
-"""
+ONE = {"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}
+"""What each of these says."""
 
-PIECES = [
-    *["a", "b", "key", "no", "true", "null", "~", "1", "12:30", "2001-01-01", "<<", "=", "\u00e4", "\u00a0", "\u2028"],
-    *[": ", ":", "- ", "-", "?", "#", " #", "'", '"', "{}", "[]", "]", "}", ",", "&x", "*x", "|", ">", "%", "@", "\\"],
-    *["\n", "\n  ", "\n    ", "\n- ", "\n  - ", " ", "\t", "\r\n", "\r", "\x00", "\x85", "...", "---", " ..."],
-]
+VALID = {
+    "flow": "{current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}]}",
+    "anchors": """\
+current-context: &name c
+contexts: [{name: *name, context: {<<: &both {cluster: c}, user: u}}]
+""",
+    "several documents": """\
+%YAML 1.1
+---
+current-context: c
+contexts:
+- name: c
+  context: {cluster: c, user: u}
+...
+---
+current-context: other
+""",
+    "tags": """\
+!!map
+current-context: !!str c
+contexts: !<tag:example.com,2000:list>
+- !context {name: !!str c, context: !!map {cluster: !own c, user: u}}
+""",
+    "block scalars": """\
+current-context: |-
+  c
+contexts:
+- name: >-
+    c
+  context:
+    cluster: "\\x63"
+    user: 'u'
+""",
+    "question marks": """\
+? current-context
+: c
+? contexts
+:
+  - ? name
+    : c
+    ? "context"
+    : {"cluster":"c",
+user:   u}
+""",
+    "byte order mark": "\ufeff" + json.dumps(ONE),
+    "tabs and comments": "current-context:\tc\t# c\ncontexts: [{name: c,\tcontext: {cluster: c, user: u}}]\t# d\r\n",
+}
 
 
 class TestYaml:
-    @pytest.mark.parametrize(
-        "text", [BY_KUBECTL, BY_HAND, "a: b", "- a\n- - b\n  - c\n- d: e\n  f: g\n-\n", "\r\na: b\r\n"]
-    )
-    def test_reads_as_a_whole_reader_does(self, text: str) -> None:
-        assert parse(text) == yaml.safe_load(text)
+    @pytest.mark.parametrize("text", VALID.values(), ids=VALID)
+    def test_any_valid_yaml_is_read(self, text: str) -> None:
+        assert parse(text) == ONE
+
+    def test_other_encodings(self) -> None:
+        assert barrier._parse(VALID["flow"].encode("utf-16")) == ONE
+
+    def test_what_kubectl_writes(self) -> None:
+        assert parse(BY_KUBECTL) == yaml.safe_load(BY_KUBECTL)
+
+    def test_what_looks_like_a_number_or_a_time_is_text(self) -> None:
+        texts = ["0123", "1e3", "12:30", "2001-01-01", "0x1", ".inf", "="]
+        assert parse("".join(f"- {text}\n" for text in texts)) == texts
+        assert parse("[yes, true, Off, ~, null]") == [True, True, False, None, None]
 
     @pytest.mark.parametrize(
-        ("text", "line"),
+        ("text", "said"),
         [
-            ("a: |\n  text", 1),
-            ("a: >-\n  text", 1),
-            ("a: &anchor b", 1),
-            ("a: *anchor", 1),
-            ("a: !!str b", 1),
-            ("<<: *base", 1),
-            ("a: [b, c]", 1),
-            ("a: {b: c}", 1),
-            ("a: 'one\n  two'", 1),
-            ('a: "\\x41"', 1),
-            ("a: b\n\tc: d", 2),
-            ("a: b\n c: d", 2),
-            ("a:\n  b: c\n d: e", 3),
-            ("a: one\n   two", 2),
-            ("? a\n: b", 1),
-            ("a: b\na: c", 2),
-            ("a: b\n---\nc: d", 2),
-            ("a: b\n...\n", 2),
-            ("%YAML 1.2\n---\na: b", 1),
-            ("a: b: c", 1),
-            ("a: - b", 1),
-            ("just text", 1),
-            ("a: @b", 1),
-            ("\n" + "\n".join(" " * depth + "a:" for depth in range(100)) + " b", 53),
+            ("a: b\n\tc: secret", "line 2: it is not YAML: found character"),
+            ("a: [secret", "line 1: it is not YAML: expected ',' or ']'"),
+            ("a: *secret", "line 1: it is not YAML: found undefined alias"),
+            ("a: secret\n b: c", "line 2: it is not YAML: mapping values"),
+            ("a: secret\x00", "it is not YAML"),
+            ("? [secret]\n: b", "line 1: it is not YAML: found unhashable key"),
+            ("- " * 5000 + "secret", "it is nested too deeply"),
+            ("[" * 100_000, "it is nested too deeply"),
+            ("a: !!int secret", "it is not YAML: ValueError"),
         ],
     )
-    def test_refuses_the_rest_with_its_line(self, text: str, line: int) -> None:
-        with pytest.raises(
-            barrier._Unusable, match=rf"^line {line}: .* kubectl config view --raw --flatten --minify -o json"
-        ):
+    def test_what_is_none_is_told_without_quoting_it(self, text: str, said: str) -> None:
+        with pytest.raises(barrier._Unusable) as caught:
             parse(text)
+        assert str(caught.value).startswith(said)
+        assert "secret" not in str(caught.value).replace("'secret'", "")
+
+    def test_without_pyyaml_json_is_read_and_yaml_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "yaml", None)
+        assert parse(json.dumps(ONE, indent=1)) == ONE
+        with pytest.raises(barrier._Unusable, match=r"no PyYAML here .* kubectl config view --raw"):
+            parse(VALID["flow"])
 
     @given(
         st.recursive(
-            st.none() | st.booleans() | st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF), max_size=20),
-            lambda inner: (
-                st.lists(inner, max_size=3)
-                | st.dictionaries(st.text("abcdef-/.", min_size=1, max_size=8), inner, max_size=3)
-            ),
+            st.none() | st.booleans() | st.text(max_size=20),
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
             max_leaves=12,
+        ),
+        st.booleans(),
+    )
+    def test_what_is_written_is_read_back(self, value: Any, flow: bool) -> None:
+        assert parse(yaml.safe_dump({"top": value}, default_flow_style=flow)) == {"top": value}
+
+
+def parse(text: str) -> Any:
+    return barrier._parse(text.encode())
+
+
+class TestUsers:
+    def test_user_and_password(self, plain: StubApi, tmp_path: Path) -> None:
+        ask(
+            connect(stored(tmp_path, kubeconfig({"server": plain.address}, {"username": "m\u00e4", "password": "p:w"})))
         )
+        given_to = base64.b64decode(plain.headers[0]["Authorization"].partition("Basic ")[2]).decode()
+        assert given_to == "m\u00e4:p:w"
+
+    def test_acting_as_somebody_else(self, plain: StubApi, tmp_path: Path) -> None:
+        user = {"token": "t", "as": "jane", "as-uid": "7", "as-groups": ["dev", "ops"], "as-user-extra": {"a/b": ["v"]}}
+        ask(connect(stored(tmp_path, kubeconfig({"server": plain.address}, user))))
+        (said,) = plain.raw_headers
+        assert [(name, value) for name, value in said if name.startswith(("Auth", "Imp"))] == [
+            ("Authorization", "Bearer t"),
+            ("Impersonate-User", "jane"),
+            ("Impersonate-Uid", "7"),
+            ("Impersonate-Group", "dev"),
+            ("Impersonate-Group", "ops"),
+            ("Impersonate-Extra-a%2Fb", "v"),
+        ]
+
+
+class Plugin:
+    """A credential plugin, beside the kubeconfig, that counts how often it ran."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.file = folder / "plugin"
+        self.prints({"token": "of-plugin"})
+
+    def prints(self, status: dict[str, Any], version: str = "v1") -> None:
+        """Have it print these credentials."""
+        credential = {"apiVersion": f"{GROUP}/{version}", "kind": "ExecCredential", "status": status}
+        self.says(f"cat <<'END'\n{json.dumps(credential)}\nEND")
+
+    def says(self, script: str) -> None:
+        """Have it run this."""
+        record = 'echo x >> runs; echo "$KUBERNETES_EXEC_INFO" > info; echo "$1 $REGION" > given'
+        self.file.write_text(f'#!/bin/sh\ncd "$(dirname "$0")"\n{record}\n{script}\n')
+        self.file.chmod(0o755)
+
+    @property
+    def runs(self) -> int:
+        return len((self.folder / "runs").read_text().splitlines())
+
+    def user(self, **more: Any) -> dict[str, Any]:
+        """A user with it."""
+        return {"exec": {"apiVersion": f"{GROUP}/v1", "command": "./plugin", **more}}
+
+
+def printing(version: str, status: str) -> str:
+    """A script that prints credentials."""
+    return f"""echo '{{"apiVersion": "{GROUP}/{version}", "kind": "ExecCredential", "status": {status}}}'"""
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Plugin:
+    return Plugin(tmp_path)
+
+
+class TestPlugins:
+    def test_it_runs_once_for_many_requests(self, plain: StubApi, tmp_path: Path, plugin: Plugin) -> None:
+        user = plugin.user(args=["get-token"], env=[{"name": "REGION", "value": "eu"}])
+        server = connect(stored(tmp_path, kubeconfig({"server": plain.address}, user)))
+        ask(server)
+        ask(server)
+        assert [headers["Authorization"] for headers in plain.headers] == ["Bearer of-plugin"] * 2
+        assert plugin.runs == 1
+        assert (tmp_path / "given").read_text() == "get-token eu\n"
+        info = json.loads((tmp_path / "info").read_text())
+        assert info == {"apiVersion": f"{GROUP}/v1", "kind": "ExecCredential", "spec": {"interactive": False}}
+
+    def test_it_is_told_of_the_cluster_if_it_asks(self, plain: StubApi, tmp_path: Path, plugin: Plugin) -> None:
+        extensions = [{"name": "other", "extension": 1}, {"name": f"{GROUP}/exec", "extension": {"audience": "a"}}]
+        cluster = {"server": plain.address, "insecure-skip-tls-verify": True, "extensions": extensions}
+        ask(connect(stored(tmp_path, kubeconfig(cluster, plugin.user(provideClusterInfo=True)))))
+        assert json.loads((tmp_path / "info").read_text())["spec"]["cluster"] == {
+            "server": plain.address,
+            "insecure-skip-tls-verify": True,
+            "config": {"audience": "a"},
+        }
+
+    def test_it_runs_again_when_its_credentials_expire(self, plain: StubApi, tmp_path: Path, plugin: Plugin) -> None:
+        now = [1_800_000_000.0]
+        credentials = barrier._Plugin(plugin.user()["exec"], tmp_path, None, ssl.create_default_context, lambda: now[0])
+        plugin.prints({"token": "a", "expirationTimestamp": "2027-01-15T09:00:10.5+01:00"})
+        credentials.headers()
+        now[0] += 9
+        credentials.headers()
+        assert plugin.runs == 1
+        now[0] += 1
+        credentials.headers()
+        assert plugin.runs == 2
+
+    def test_it_runs_again_after_a_refusal(self, plain: StubApi, tmp_path: Path, plugin: Plugin) -> None:
+        server = connect(stored(tmp_path, kubeconfig({"server": plain.address}, plugin.user())))
+        plain.answers = [status(401, "Unauthorized", "no")]
+        assert [ask(server), ask(server)] == [401, 404]
+        assert plugin.runs == 2
+
+    def test_a_token_goes_before_it(self, plain: StubApi, tmp_path: Path, plugin: Plugin) -> None:
+        ask(connect(stored(tmp_path, kubeconfig({"server": plain.address}, {"token": "own", **plugin.user()}))))
+        assert plain.headers[0]["Authorization"] == "Bearer own"
+        assert not (tmp_path / "runs").exists()
+
+    @needs_openssl
+    def test_a_certificate(self, tmp_path: Path, plugin: Plugin, certificates: Certificates) -> None:
+        context = server_tls(certificates)
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(certificates.certificate)
+        pair = {
+            "clientCertificateData": certificates.certificate.read_text(),
+            "clientKeyData": certificates.key.read_text(),
+        }
+        plugin.prints(pair)
+        with StubApi(context) as strict:
+            cluster = {"server": strict.address, "certificate-authority-data": encoded(certificates.certificate)}
+            assert ask(connect(stored(tmp_path, kubeconfig(cluster, plugin.user())))) == 404
+
+    @pytest.mark.parametrize(
+        ("script", "said"),
+        [
+            ("echo secret; exit 7", "failed with 7"),
+            ("echo secret", "printed no ExecCredential"),
+            ("echo '{}'", "printed no ExecCredential"),
+            (printing("v1beta1", "{}"), "of .*/v1$"),
+            (printing("v1", "{}"), "neither a token nor"),
+            (printing("v1", '{"clientCertificateData": "secret"}'), "neither a token nor"),
+            (printing("v1", '{"clientCertificateData": "secret", "clientKeyData": "secret"}'), "cannot be used"),
+            (printing("v1", '{"token": "secret key"}'), "printed no"),
+            (printing("v1", '{"token": "secret", "expirationTimestamp": "tomorrow"}'), "printed no"),
+        ],
     )
-    def test_never_reads_anything_but_what_was_written(self, value: Any) -> None:
-        """What a real writer writes is read back, or refused; never misread."""
-        config = {"top": value}
-        text = yaml.safe_dump(config, allow_unicode=True)
-        try:
-            assert parse(text) == config
-        except barrier._Unusable:
-            assert needs_more_than_the_simple(text)
+    def test_one_that_fails_may_succeed_later(
+        self, plain: StubApi, tmp_path: Path, plugin: Plugin, script: str, said: str
+    ) -> None:
+        server = connect(stored(tmp_path, kubeconfig({"server": plain.address}, plugin.user())))
+        plugin.says(script)
+        with pytest.raises(CheckFailed, match=f"credential plugin {re.escape(str(plugin.file))}.*{said}") as caught:
+            ask(server)
+        assert "secret" not in str(caught.value)
+        plugin.prints({"token": "of-plugin"})
+        assert ask(server) == 404
 
-    @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
-    def test_agrees_with_a_whole_reader_or_refuses(self, text: str) -> None:
-        assume(not text.lstrip().startswith("{"))
-        try:
-            mine = parse(text)
-        except barrier._Unusable:
-            return
-        assert same(mine, yaml.load(text, Loader=yaml.BaseLoader))
-
-
-def same(mine: Any, texts: Any) -> bool:
-    """Whether a value is what these texts mean. The reader that gives them takes every scalar for text."""
-    if isinstance(mine, dict) and isinstance(texts, dict):
-        return mine.keys() == texts.keys() and all(same(value, texts[key]) for key, value in mine.items())
-    if isinstance(mine, list) and isinstance(texts, list):
-        return len(mine) == len(texts) and all(map(same, mine, texts))
-    if mine is None:
-        return texts in (None, "", "null", "~")
-    if isinstance(mine, bool):
-        return bool(texts == str(mine).lower())
-    return bool(texts == mine)
-
-
-def needs_more_than_the_simple(text: str) -> bool:
-    """Whether the writer used folded lines, escapes that JSON does not know, `?` keys and the like."""
-    lines = text.splitlines()
-    return any(mark in text for mark in ('"', "? ", "'", "|", ">", "...")) or any(
-        not line.lstrip(" -").partition(": ")[0].rstrip(":") for line in lines
-    )
+    def test_one_that_is_not_there(self, plain: StubApi, tmp_path: Path, plugin: Plugin) -> None:
+        server = connect(
+            stored(tmp_path, kubeconfig({"server": plain.address}, plugin.user(command="no-such-program")))
+        )
+        with pytest.raises(CheckFailed, match="credential plugin no-such-program: No such file"):
+            ask(server)

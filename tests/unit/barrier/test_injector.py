@@ -21,6 +21,9 @@ SHELLS = [
     *([["busybox", "sh"]] if shutil.which("busybox") else []),
 ]
 
+START = "./injector.sh: Start to inject environment variables\n"
+END = "./injector.sh: Succeeded to inject environment variables\n"
+
 IPS = {"server": ["10.0.0.1"], "worker2": ["10.0.1.1", "10.0.1.2"]}
 
 
@@ -29,6 +32,13 @@ def script(tmp_path: Path) -> Path:
     path = tmp_path / "injector.sh"
     path.write_text(injector(IPS))
     return path
+
+
+def test_is_a_script(script: Path) -> None:
+    """As the original's, whose users may run it to see what is in it."""
+    script.chmod(0o755)
+    done = subprocess.run([script], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(START)
 
 
 def shell(command: Sequence[str], script: str, directory: Path, environ: Mapping[str, str] | None = None) -> str:
@@ -46,7 +56,7 @@ class TestSourced:
     def test_exports_ips_and_addresses(self, command: list[str], script: Path) -> None:
         printed = shell(
             command,
-            "export FB_SERVER_PORT=4001 FB_WORKER2_PORT=5001; . ./injector.sh; env | grep ^FB_ | sort",
+            "export FB_SERVER_PORT=4001 FB_WORKER2_PORT=5001; . ./injector.sh >/dev/null; env | grep ^FB_ | sort",
             script.parent,
         )
         assert printed.splitlines() == [
@@ -58,11 +68,25 @@ class TestSourced:
             "FB_WORKER2_PORT=5001",
         ]
 
+    def test_echoes_what_it_exports(self, command: list[str], script: Path) -> None:
+        """The container's log then has the addresses; the lines are those of the original's script."""
+        printed = shell(command, "FB_SERVER_PORT=4001; . ./injector.sh", script.parent, {"FB_WORKER2_PORT": "a\\n"})
+        assert printed == (
+            f"{START}"
+            "FB_SERVER_IPS=10.0.0.1\n"
+            "FB_WORKER2_IPS=10.0.1.1,10.0.1.2\n"
+            "FB_SERVER_ADDRESSES=10.0.0.1:4001\n"
+            "FB_WORKER2_ADDRESSES=10.0.1.1:a\\n,10.0.1.2:a\\n\n"
+            f"{END}"
+        )
+
     def test_twice_with_two_sets_of_ports(self, command: list[str], script: Path) -> None:
         printed = shell(
             command,
-            "FB_SERVER_PORT=1 FB_WORKER2_PORT=2; . ./injector.sh; echo $FB_SERVER_ADDRESSES $FB_WORKER2_ADDRESSES\n"
-            "FB_SERVER_PORT=3 FB_WORKER2_PORT=4; . ./injector.sh; echo $FB_SERVER_ADDRESSES $FB_WORKER2_ADDRESSES",
+            "FB_SERVER_PORT=1 FB_WORKER2_PORT=2; . ./injector.sh >/dev/null\n"
+            "echo $FB_SERVER_ADDRESSES $FB_WORKER2_ADDRESSES\n"
+            "FB_SERVER_PORT=3 FB_WORKER2_PORT=4; . ./injector.sh >/dev/null\n"
+            "echo $FB_SERVER_ADDRESSES $FB_WORKER2_ADDRESSES",
             script.parent,
         )
         assert printed.splitlines() == [
@@ -71,11 +95,13 @@ class TestSourced:
         ]
 
     def test_by_a_strict_caller_who_set_no_ports(self, command: list[str], script: Path) -> None:
-        printed = shell(command, "set -eu; . ./injector.sh; echo $FB_WORKER2_IPS $FB_SERVER_ADDRESSES", script.parent)
+        printed = shell(
+            command, "set -eu; . ./injector.sh >/dev/null; echo $FB_WORKER2_IPS $FB_SERVER_ADDRESSES", script.parent
+        )
         assert printed == "10.0.1.1,10.0.1.2 10.0.0.1:\n"
 
     def test_nothing_else_is_left_behind(self, command: list[str], script: Path) -> None:
-        shell(command, "set > before; . ./injector.sh; set > after", script.parent)
+        shell(command, "set > before; . ./injector.sh >/dev/null; set > after", script.parent)
         before, after = (
             {line.partition("=")[0] for line in (script.parent / name).read_text().splitlines() if "=" in line}
             for name in ("before", "after")
@@ -90,19 +116,22 @@ class TestSourced:
     def test_whatever_the_port_holds_is_not_run(self, command: list[str], script: Path) -> None:
         port = '$(touch run)`touch run`";touch run;" * \\'
         printed = shell(
-            command, '. ./injector.sh; printf %s "$FB_SERVER_ADDRESSES"', script.parent, {"FB_SERVER_PORT": port}
+            command,
+            '. ./injector.sh >/dev/null; printf %s "$FB_SERVER_ADDRESSES"',
+            script.parent,
+            {"FB_SERVER_PORT": port},
         )
         assert printed == f"10.0.0.1:{port}"
         assert not (script.parent / "run").exists()
 
     def test_ipv6(self, command: list[str], tmp_path: Path) -> None:
         (tmp_path / "injector.sh").write_text(injector({"a": ["fd00::1", "fd00::2"]}))
-        printed = shell(command, "FB_A_PORT=80; . ./injector.sh; echo $FB_A_IPS $FB_A_ADDRESSES", tmp_path)
+        printed = shell(command, "FB_A_PORT=80; . ./injector.sh >/dev/null; echo $FB_A_IPS $FB_A_ADDRESSES", tmp_path)
         assert printed == "fd00::1,fd00::2 [fd00::1]:80,[fd00::2]:80\n"
 
     def test_a_role_without_tasks(self, command: list[str], tmp_path: Path) -> None:
         (tmp_path / "injector.sh").write_text(injector({"a": []}))
-        assert shell(command, "FB_A_PORT=80; . ./injector.sh; env | grep -c ^FB_A_.*=$", tmp_path) == "2\n"
+        assert shell(command, "FB_A_PORT=80; . ./injector.sh >/dev/null; env | grep -c ^FB_A_.*=$", tmp_path) == "2\n"
 
     def test_ten_thousand_tasks_leave_programs_runnable(self, command: list[str], tmp_path: Path) -> None:
         """Linux starts none with a variable as long as all their addresses. The shell itself still has them."""
@@ -110,7 +139,7 @@ class TestSourced:
         (tmp_path / "injector.sh").write_text(injector({"a": ips, "b": ["10.0.0.1"]}))
         printed = shell(
             command,
-            "FB_A_PORT=80 FB_B_PORT=81; . ./injector.sh 2>said; /bin/cat said\n"
+            "FB_A_PORT=80 FB_B_PORT=81; . ./injector.sh 2>said >/dev/null; /bin/cat said\n"
             'echo "$FB_A_IPS"; echo "$FB_A_ADDRESSES"; env | grep ^FB_.*S=',
             tmp_path,
         )
@@ -127,7 +156,7 @@ class TestSourced:
         """Whether it does, only the port tells."""
         ips = [f"10.{index // 250}.{index % 250}.100" for index in range(5_000)]
         (tmp_path / "injector.sh").write_text(injector({"a": ips}))
-        printed = shell(command, "FB_A_PORT=80; . ./injector.sh; env | grep ^FB_A_ADDRESSES=", tmp_path)
+        printed = shell(command, "FB_A_PORT=80; . ./injector.sh >/dev/null; env | grep ^FB_A_ADDRESSES=", tmp_path)
         assert printed == "FB_A_ADDRESSES=" + ",".join(f"{ip}:80" for ip in ips) + "\n"
 
 
@@ -140,7 +169,7 @@ def test_whatever_passes_the_barrier_is_no_shell_code(roles: dict[str, list[obje
     ips = addresses(framework({role: [str(ip) for ip in of_role] for role, of_role in roles.items()}))
     text = injector({role: [ip for ip in of_role if ip is not None] for role, of_role in ips.items()})
     for line in text.splitlines():
-        if line and not line.startswith("#"):
+        if line and not line.startswith(("#", "echo ./injector.sh: ", "printf ")):
             variable, _, value = line.removeprefix("export ").partition("=")
             assert variable.startswith("FB_")
             assert set(value.replace(f"${{{variable.replace('_ADDRESSES', '_PORT')}-}}", "")) <= set(

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from frameworkcontroller import barrier
 from tests.support.barrier_world import ENVIRON, IDENTITY, NAME, StubApi, framework, written
 
 FILE = Path(barrier.__file__)
+BUILD = FILE.parents[1] / "scripts" / "build-barrier"
 OLDEST = (3, 7)
 VERMIN = str(Path(sys.executable).with_name("vermin"))
 OTHERS = [f"python3.{minor}" for minor in range(OLDEST[1], 15)]
@@ -43,6 +45,14 @@ def alone(tmp_path: Path) -> Path:
     copy = folder / "frameworkbarrier"
     shutil.copy(FILE, copy)
     return copy
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of the image."""
+    target = tmp_path_factory.mktemp("built") / "frameworkbarrier"
+    subprocess.run([sys.executable, BUILD, target], check=True)
+    return target
 
 
 def run(command: list[str], directory: Path, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -77,19 +87,44 @@ def test_runs_by_its_first_line(api: StubApi, alone: Path, tmp_path: Path) -> No
     assert "FB_WORKER_IPS" in (tmp_path / "injector.sh").read_text()
 
 
+def test_the_built_file_is_executable_and_always_the_same(api: StubApi, built: Path, tmp_path: Path) -> None:
+    environ = {**ENVIRON, "KUBE_APISERVER_ADDRESS": api.address, "PATH": os.environ["PATH"]}
+    assert run([str(built)], tmp_path, environ).returncode == 0
+    subprocess.run([sys.executable, BUILD, tmp_path / "again"], check=True)
+    assert (tmp_path / "again").read_bytes() == built.read_bytes()
+
+
+def test_the_library_in_the_built_file_is_that_of_the_oldest_python(built: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(built) as archive:
+        archive.extractall(tmp_path)
+    done = run([VERMIN, "--no-tips", "-t=3.7-", str(tmp_path)], tmp_path, {})
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_runs_as_console_script(api: StubApi, tmp_path: Path) -> None:
     script = Path(sys.executable).with_name("frameworkbarrier")
     done = run([str(script)], tmp_path, {**ENVIRON, "KUBE_APISERVER_ADDRESS": api.address})
     assert done.returncode == 0, done.stderr
 
 
-def test_runs_isolated_on_every_python_that_is_here(api: StubApi, alone: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("pyyaml", [False, True])
+def test_runs_isolated_on_every_python_that_is_here(
+    api: StubApi, alone: Path, built: Path, tmp_path: Path, pyyaml: bool
+) -> None:
+    connection = {"KUBE_APISERVER_ADDRESS": api.address}
+    if pyyaml:
+        connection = {"KUBECONFIG": str(tmp_path / "kubeconfig")}
+        (tmp_path / "kubeconfig").write_text(
+            f"current-context: &name >-\n  c\ncontexts: [{{name: *name, context: {{cluster: c}}}}]\n"
+            f"clusters: [{{name: c, cluster: {{server: '{api.address}'}}}}]\n---\nanother: document\n"
+        )
     for python in [sys.executable, *filter(works, OTHERS)]:
         directory = tmp_path / Path(python).name
         directory.mkdir()
         # All of the environment, since tools that keep several Pythons look there for which one is meant.
-        environ = {**os.environ, **ENVIRON, **IDENTITY, "KUBE_APISERVER_ADDRESS": api.address}
-        done = run([python, "-I", "-S", "-W", "error", str(alone)], directory, environ)
+        environ = {**os.environ, **ENVIRON, **IDENTITY, **connection}
+        file = built if pyyaml else alone
+        done = run([python, "-I", "-S", "-W", "error", str(file)], directory, environ)
         assert done.returncode == 0, f"{python}: {done.stderr}"
         assert written(directory) == api.current
         assert len(done.stderr.splitlines()) == 2
@@ -103,19 +138,26 @@ def test_help_tells_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environ", "said"),
+    ("arguments", "environ", "code", "said"),
     [
-        ([], {}, "$FC_FRAMEWORK_NAMESPACE is not set"),
-        ([], ENVIRON, "no API server is known"),
-        (["--now"], ENVIRON, "no arguments are taken"),
+        ([], {}, 210, "$FC_FRAMEWORK_NAMESPACE is not set"),
+        (["--now"], ENVIRON, 210, "no arguments are taken"),
+        ([], ENVIRON, 1, "no API server is known"),
+        (
+            [],
+            {**ENVIRON, "KUBE_APISERVER_ADDRESS": "10.0.0.1"},
+            1,
+            "$KUBE_APISERVER_ADDRESS must be http[s]://host:port",
+        ),
+        ([], {**ENVIRON, "KUBECONFIG": "absent"}, 1, "kubeconfig absent: No such file"),
     ],
 )
-def test_bad_settings_end_in_210_with_the_reason_as_last_line(
-    tmp_path: Path, arguments: list[str], environ: dict[str, str], said: str
+def test_what_stops_it_at_once_is_the_last_line(
+    tmp_path: Path, arguments: list[str], environ: dict[str, str], code: int, said: str
 ) -> None:
     """The last lines are what becomes the container's termination message, and so the Task's diagnostics."""
     done = run([sys.executable, "-I", str(FILE), *arguments], tmp_path, environ)
-    assert done.returncode == 210
+    assert done.returncode == code
     assert said in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
 
