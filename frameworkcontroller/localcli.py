@@ -7,8 +7,9 @@ import asyncio
 import errno
 import os
 import signal
+import sys
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -26,16 +27,26 @@ from frameworkcontroller.commands.labels import Labels
 from frameworkcontroller.commands.progress import Progress, draw_for_ever, ending, progress_on
 from frameworkcontroller.config import Config, ConfigError, load_config, shipped_config
 from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.resources import FRAMEWORKS
+from frameworkcontroller.local.apiserver.records import Change
 from frameworkcontroller.local.cluster import ClusterError, LocalCluster
 from frameworkcontroller.local.kubelet.pod import PodRecord
 from frameworkcontroller.local.kubelet.process import Printed
-from frameworkcontroller.local.manifests import Manifest, ManifestError, create_all, read_manifests
+from frameworkcontroller.local.manifests import (
+    DEFAULT_NAMESPACE,
+    Manifest,
+    ManifestError,
+    create_all,
+    read_manifests,
+)
 from frameworkcontroller.local.scratch import scratch_directory
 from frameworkcontroller.web import WebError, WebServer
 
 T = TypeVar("T")
 
 _HINT_AFTER_SEC: Final = 3.0
+
+_FRAMEWORKS: Final = f"{FRAMEWORKS.plural}.{FRAMEWORKS.group}"
 
 _OF_A_PORT: Final = frozenset({errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL})
 
@@ -90,6 +101,7 @@ def _interrupted(number: signal.Signals) -> int:
 async def _up(options: argparse.Namespace) -> int:
     config = _config(options)
     async with _cluster(options, options.data, options.port) as (cluster, directory):
+        cluster.server.storage.observe(_lint_created)
         with _kubeconfig(cluster, options.kubeconfig or directory / "kubeconfig") as kubeconfig:
             async with Controller(config, cluster.connect()) as controller, _web(controller, config) as web:
                 runtime = _RUNTIMES[options.runtime]
@@ -159,6 +171,9 @@ async def _run(options: argparse.Namespace) -> int:
         raise _Unusable("there is no Framework in the files: nothing to run")
     if options.logs and options.runtime != "process":
         raise _Unusable(f"--logs: with --runtime {options.runtime} containers write nothing")
+    for manifest in manifests:
+        if _is_framework(manifest):
+            _lint(str(manifest), manifest.body)
     output = _Output() if options.logs else None
     async with (
         _cluster(options, None, 0, output) as (cluster, _),
@@ -232,6 +247,27 @@ def _is_framework(manifest: Manifest) -> bool:
 
 
 # --- both ---
+
+
+def _lint_created(change: Change) -> None:
+    """Print lint's warnings of a Framework that was just created."""
+    record = change.record
+    if change.type == "ADDED" and record.resource == _FRAMEWORKS:
+        place = record.key.removeprefix(f"{DEFAULT_NAMESPACE}/")
+        body = {"apiVersion": names.API_VERSION, "kind": names.KIND, **record.document()}
+        asyncio.get_running_loop().call_soon(_lint, place, body)
+
+
+def _lint(place: str, framework: Mapping[str, Any]) -> None:
+    """Print lint's warnings: a Framework that never ends must say so at once. Errors the API server tells itself."""
+    # Brings hundreds of modules along, and `local up` may never need it.
+    from frameworkcontroller.commands.lint.findings import Severity
+    from frameworkcontroller.commands.lint.spec import check_framework
+
+    for finding in check_framework(framework):
+        if finding.severity is Severity.WARNING:
+            text = process.remark(f"{place}: {finding.severity}: {finding.problem}")
+            print(text, file=sys.stderr, flush=True)  # noqa: T201 - a command line speaks to its user
 
 
 def _config(options: argparse.Namespace) -> Config:

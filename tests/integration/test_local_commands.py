@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-from urllib.request import urlopen
+from typing import IO, Any
+from urllib.request import Request, urlopen
 
 import pytest
 import yaml
@@ -78,10 +78,12 @@ def run(folder: Path, *arguments: str, stdin: str | None = None) -> subprocess.C
 
 
 @contextmanager
-def running(folder: Path, *arguments: str, until: str) -> Iterator[subprocess.Popen[str]]:
+def running(
+    folder: Path, *arguments: str, until: str, stderr: IO[str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
     """The command as a process that has printed a line with ``until``."""
     with subprocess.Popen(
-        [*COMMAND, *arguments], cwd=folder, env=environment(folder), stdout=subprocess.PIPE, text=True
+        [*COMMAND, *arguments], cwd=folder, env=environment(folder), stdout=subprocess.PIPE, stderr=stderr, text=True
     ) as process:
         try:
             assert process.stdout is not None
@@ -116,6 +118,40 @@ def test_failure_says_why(folder: Path) -> None:
     assert summary.startswith("f: Failed after ")
     assert "7 ContainerUnrecognizedFailed, by w[0]: FailedTaskCount 1 has reached MinFailedTaskCount 1" in summary
     assert "disk is full" in summary
+
+
+ENDLESS = "warning: spec.taskRoles[0].task.pod.spec.restartPolicy: is missing, which is Always: containers that end"
+
+
+def test_run_says_what_lint_finds_before_anything_runs(folder: Path) -> None:
+    endless = framework("f", "true")
+    del endless["spec"]["taskRoles"][0]["task"]["pod"]["spec"]["restartPolicy"]
+    (folder / "f.yaml").write_text(yaml.safe_dump_all([framework("sound", "true"), endless]))
+    ended = run(folder, "run", "f.yaml", "--timeout", "2", "--runtime", "simulated")
+    found, late = ended.stderr.splitlines()
+    assert found.startswith(f"frameworkcontroller: f.yaml: document 2 (Framework f): {ENDLESS}")
+    assert (ended.returncode, late) == (1, "frameworkcontroller: not all have completed within 2 s")
+
+
+def test_up_says_what_lint_finds_in_what_is_created(folder: Path) -> None:
+    endless = framework("f", "true")
+    del endless["spec"]["taskRoles"][0]["task"]["pod"]["spec"]["restartPolicy"]
+    told = folder / "told"
+    with (
+        told.open("w") as stderr,
+        running(folder, "up", "--kubeconfig", "c", "--runtime", "simulated", until="Ctrl-C", stderr=stderr) as process,
+    ):
+        server = yaml.safe_load((folder / "c").read_text())["clusters"][0]["cluster"]["server"]
+        path = f"{server}/apis/frameworkcontroller.microsoft.com/v1/namespaces/default/frameworks"
+        for body in (framework("sound", "true"), endless):
+            headers = {"Content-Type": "application/json"}
+            with urlopen(Request(path, json.dumps(body).encode(), headers)) as answer:
+                assert answer.status == 201
+        while f"\nframeworkcontroller: f: {ENDLESS}" not in "\n" + told.read_text():
+            time.sleep(0.05)
+        assert "frameworkcontroller: sound:" not in told.read_text()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
 
 
 def test_logs(folder: Path) -> None:
