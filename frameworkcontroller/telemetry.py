@@ -18,7 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from frameworkcontroller import __version__
-from frameworkcontroller.api.completion import CATEGORIES, PREDEFINED
+from frameworkcontroller.api.completion import CATEGORIES, DISRUPTIONS, PREDEFINED
 from frameworkcontroller.controller.census import Census
 from frameworkcontroller.controller.events import EventCounters
 from frameworkcontroller.controller.ledger import Ledger
@@ -165,7 +165,8 @@ class Telemetry:
             ["level", "code"],
             registry=registry,
         )
-        codes = dict.fromkeys([*PREDEFINED, *known_codes])
+        disruptions = [code.code for code in DISRUPTIONS.values()]
+        codes = dict.fromkeys([*PREDEFINED, *disruptions, *known_codes])
         self._completed = {(level, code): attempts.labels(level, str(code)).inc for level in Level for code in codes}
         self._completed_otherwise = {level: attempts.labels(level, OTHER_CODE).inc for level in Level}
         retries = Counter(

@@ -19,7 +19,7 @@ CONTRACT: Final = {
     201: "A container exited with 201: likewise, but not at once: others are in its way. `frameworkbarrier` ends so.",
     210: "A container exited with 210: it knows that another try is no use.",
     -100: "Somebody deleted the ConfigMap of the attempt.",
-    -101: "Somebody deleted the Pod: eviction, preemption, a lost node and `kubectl delete` all do.",
+    -101: "Somebody deleted the Pod, and Kubernetes does not say why: `kubectl delete`, for one.",
     -110: "The ConfigMap was created, and not seen within `objectLocalCacheCreationTimeoutSec`.",
     -111: "The Pod was created, and not seen within `objectLocalCacheCreationTimeoutSec`.",
     -120: "The Pod could not be created for now. It is tried again, so nothing ever ends with this.",
@@ -81,9 +81,9 @@ TAIL: Final = """
   is also how a command that does not exist ends, where containerd gives `StartError`. Give such a Pod
   `activeDeadlineSeconds`, and it ends with -1004.
 - A Pod for which the scheduler finds no node: it stays Pending.
-- A Pod that is deleted before it is seen to have failed: -101, whatever its containers said. That is how preemption
-  by the scheduler, `kubectl drain`, taints and lost nodes end Pods, in so far as the Pod's own containers have not
-  failed before.
+- A Pod that is deleted before it is seen to have failed: -101, or one of -1008 to -1012 by the reason of its condition
+  `DisruptionTarget` (Kubernetes 1.26 and later). Its containers and `podFailureSpec` have no say: these codes hold
+  with any configuration. Nor does a Pod end with -300 that bears the condition.
 """
 
 

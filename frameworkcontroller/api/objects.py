@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import orjson
 
 from frameworkcontroller.api import fields, names
-from frameworkcontroller.api.completion import ContainerCompletion, PodCompletion
+from frameworkcontroller.api.completion import DISRUPTIONS, ContainerCompletion, PodCompletion
 from frameworkcontroller.api.keeping import dumps_to_keep
 from frameworkcontroller.api.spec import FrameworkSpec
 
@@ -52,6 +52,14 @@ class ContainerRecord:
 
 
 @dataclass(slots=True, frozen=True)
+class Disruption:
+    """Why Kubernetes ends a Pod: its condition DisruptionTarget, of a reason that has a code."""
+
+    reason: str
+    message: str
+
+
+@dataclass(slots=True, frozen=True)
 class PodRecord:
     """A Pod that bears the label of some Framework. ``containers`` (init containers first) only once it failed."""
 
@@ -69,6 +77,7 @@ class PodRecord:
     reason: str = ""
     message: str = ""
     containers: tuple[ContainerRecord, ...] = ()
+    disruption: Disruption | None = None
 
     @property
     def uid(self) -> str:
@@ -201,6 +210,7 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         reason=fields.text(status, "reason"),
         message=fields.text(status, "message"),
         containers=containers,
+        disruption=_disruption(status),
     )
 
 
@@ -257,6 +267,14 @@ def identity_of(metadata: Mapping[str, Any], marks: tuple[str, ...]) -> Identity
 
 def _key(metadata: Mapping[str, Any]) -> str:
     return f"{metadata['namespace']}/{metadata['name']}"
+
+
+def _disruption(status: Mapping[str, Any]) -> Disruption | None:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
+            reason = fields.text(condition, "reason")
+            return Disruption(sys.intern(reason), fields.text(condition, "message")) if reason in DISRUPTIONS else None
+    return None
 
 
 def _is_sidecar(init_container: Mapping[str, Any]) -> bool:

@@ -22,7 +22,7 @@ from frameworkcontroller.api.codec import (
     store_roles,
 )
 from frameworkcontroller.api.names import split_pod_name
-from frameworkcontroller.api.objects import Framework, FrameworkRecord
+from frameworkcontroller.api.objects import Framework, FrameworkRecord, PodRecord
 from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.model import Create, Created, Exists, Outcome, Plan, Record, Snapshot
@@ -221,6 +221,13 @@ class Ledger:
         parts = split_pod_name(pod_name)
         if entry is not None and parts is not None:
             entry.tracker.agenda.add(parts[1:])
+
+    def note_disruption(self, key: str, pod: PodRecord) -> None:
+        """That Pod is gone: keep why Kubernetes deleted it, if it said so, until its Task is looked at."""
+        entry = self._entries.get(key)
+        parts = split_pod_name(pod.name)
+        if entry is not None and parts is not None and pod.disruption is not None:
+            entry.tracker.disruptions[parts[1:]] = (pod.uid, pod.disruption)
 
     def doubt_pod(self, key: str, uid: str) -> None:
         """The cache dropped that Pod, but not as one seen to be deleted: whether it is gone is to be confirmed."""

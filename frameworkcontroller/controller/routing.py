@@ -100,6 +100,7 @@ class Routing:
         """A Task's Pod is gone, unless it only lost the label that we watch by (which no list tells)."""
         if final is None or not (final.identity.deleting or final.phase in _TERMINAL):
             self._ledger.doubt_pod(framework_key(old), old.uid)
+        self._ledger.note_disruption(framework_key(old), final or old)
         if final is None and self._history.wants(Trigger.POD_DELETION):
             _log.warning(
                 "[%s]: Pod %s (%s) was deleted while nobody watched: %s", framework_key(old), old.name, old.uid, _MISSED

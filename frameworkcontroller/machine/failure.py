@@ -17,14 +17,16 @@ from frameworkcontroller.api.completion import (
     CONTAINER_TRANSIENT_CONFLICT_FAILED,
     CONTAINER_TRANSIENT_FAILED,
     CONTAINER_UNRECOGNIZED_FAILED_PHRASE,
+    DISRUPTIONS,
     FAILED,
     POD_CREATION_PERMANENT_ERROR,
     POD_CREATION_UNKNOWN_ERROR,
     POD_FAILED_WITHOUT_FAILED_CONTAINER,
     Code,
     CompletionStatus,
+    PodCompletion,
 )
-from frameworkcontroller.api.objects import ContainerRecord, PodRecord
+from frameworkcontroller.api.objects import ContainerRecord, Disruption, PodRecord
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.machine.model import Refused
 
@@ -122,6 +124,10 @@ class Classifier:
                     return CompletionStatus.of(failure.code, text, pod=pod.completion)
         text = f"Pod failed: PodPattern unmatched: {_go_json(pod_completion_body(pod.completion))}"
         last = _last_to_fail(containers)
+        if last is None and pod.disruption is not None:
+            # The garbage collector of Pods marks a Pod as failed and then deletes it: which of the two is seen first
+            # must not matter.
+            return disrupted("Pod failed", pod.disruption, pod=pod.completion)
         if last is None:
             return CompletionStatus.of(POD_FAILED_WITHOUT_FAILED_CONTAINER, text, pod=pod.completion)
         code = Code(last, CONTAINER_UNRECOGNIZED_FAILED_PHRASE, FAILED, ())
@@ -162,6 +168,12 @@ def describe_creation_refusal(kind: str, refusal: Refused) -> str:
     answered = orjson.loads(refusal.status_json)
     status = {field: answered[field] for field in _STATUS_FIELDS if answered.get(field) not in (None, "", 0)}
     return f"Failed to create {kind}: {_go_json({'ErrStatus': {'metadata': {}, **status}})}"
+
+
+def disrupted(what: str, disruption: Disruption, *, pod: PodCompletion | None = None) -> CompletionStatus:
+    """The completion status of a Pod that Kubernetes ended by that disruption; ``what`` has become of it."""
+    text = f"{what}: {disruption.reason}: {disruption.message}"
+    return CompletionStatus.of(DISRUPTIONS[disruption.reason], text, pod=pod)
 
 
 def _match_pod(pattern: PodPattern, pod: PodRecord, containers: Sequence[ContainerRecord]) -> dict[str, Any] | None:

@@ -15,10 +15,11 @@ from frameworkcontroller.api.completion import (
     CompletionStatus,
 )
 from frameworkcontroller.api.names import pod_name, split_pod_name
-from frameworkcontroller.api.objects import PodRecord
+from frameworkcontroller.api.objects import Disruption, PodRecord
 from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.failure import disrupted
 from frameworkcontroller.machine.manifests import PodTemplate, pod_marks
 from frameworkcontroller.machine.model import Cleanup, Confirm, Delete, Kind, Level, Target, Trigger, Urgency, known
 from frameworkcontroller.machine.policy import decide_retry
@@ -61,6 +62,7 @@ def complete_attempt(
     """The Task's Pod is gone for good, or never was (``refused``: by the API server): its attempt is complete."""
     _decide(ctx, role, task, completion)
     ctx.tracker.forget(task.attempt.pod_uid)
+    ctx.tracker.disruptions.pop((role.status.name, task.index), None)
     if refused:
         ctx.tracker.hold_retry((role.status.name, task.index), ctx.env)
     else:
@@ -193,7 +195,14 @@ def pod_never_seen(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
 
 def pod_is_gone(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
     """The recorded Pod has been there, and is not there any more."""
-    complete_attempt(ctx, role, task, CompletionStatus.of(POD_EXTERNAL_DELETED, "Pod was deleted by others"))
+    disruption = ctx.tracker.disruption_of((role.status.name, task.index), task.attempt.pod_uid)
+    complete_attempt(ctx, role, task, _deleted_by_others("Pod was deleted by others", disruption))
+
+
+def _deleted_by_others(what: str, disruption: Disruption | None) -> CompletionStatus:
+    if disruption is not None:
+        return disrupted(what, disruption)
+    return CompletionStatus.of(POD_EXTERNAL_DELETED, what)
 
 
 # --- the recorded Pod is there ------------------------------------------------------------------------------------
@@ -203,7 +212,7 @@ def _with_deleting_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: P
     tracker = ctx.tracker
     key = (role.status.name, task.index)
     if task.state is not State.DELETING:
-        by_others = CompletionStatus.of(POD_EXTERNAL_DELETED, "Pod is being deleted by others")
+        by_others = _deleted_by_others("Pod is being deleted by others", pod.disruption)
         urgency = Urgency.SOON if _decide(ctx, role, task, by_others) else Urgency.LATER
         tracker.move(role, task, State.DELETING, ctx.env.second, urgency)
     deletion_time = known(pod.deletion_time, "deletionTimestamp")

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from frameworkcontroller.api.completion import CompletionStatus
+from frameworkcontroller.api.objects import Disruption
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskCounts, TaskRoleStatus, TaskStatus
 from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import Action, Env, Level, Tally, Target, Urgency, known
@@ -94,6 +95,7 @@ class Tracker:
         "agenda",
         "configmap_seen",
         "deletion_kept",
+        "disruptions",
         "follow_ups",
         "generation",
         "rescale_due",
@@ -133,6 +135,8 @@ class Tracker:
         """Whether the history has the Framework as it was at the end of its retention."""
         self.templates: dict[str, PodTemplate] = {}
         """Pods of each role as encoded for this attempt and generation."""
+        self.disruptions: dict[TaskKey, tuple[str, Disruption]] = {}
+        """Of Tasks whose Pod is gone, not yet looked at: its UID, and why Kubernetes deleted it."""
         self.urgency = Urgency.NONE
         self.task_states = [0] * len(STATES)
         """How many Tasks are in each state, in the order of ``STATES``."""
@@ -241,6 +245,7 @@ class Tracker:
         self.follow_ups.clear()
         self.stalls.clear()
         self._seen.clear()
+        self.disruptions.clear()
         self._holds.clear()
         self._alarms.clear()
         self._alarm_of.clear()
@@ -348,6 +353,11 @@ class Tracker:
         """The Pod of that UID is of no interest any more."""
         if uid is not None:
             self._seen.discard(uid)
+
+    def disruption_of(self, key: TaskKey, uid: str | None) -> Disruption | None:
+        """Why Kubernetes deleted the Task's Pod of that UID, if it said so."""
+        noted = self.disruptions.get(key)
+        return noted[1] if noted is not None and noted[0] == uid else None
 
     # --- tally ---
 

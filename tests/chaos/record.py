@@ -12,6 +12,7 @@ from typing import Final
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status
+from frameworkcontroller.api.completion import DISRUPTIONS
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.machine.model import Delete, Kind, Limits, Target
@@ -265,6 +266,9 @@ class Replay(World):
     def _possible_codes(pod: Body) -> set[int]:
         # Decided from above, whatever the Pod did; or the cache never showed it.
         possible = {-220, -230, -111}
+        conditions = pod["status"].get("conditions") or ()
+        stamps = [one["reason"] for one in conditions if one["type"] == "DisruptionTarget" and one["status"] == "True"]
+        possible |= {DISRUPTIONS[reason].code for reason in stamps if reason in DISRUPTIONS}
         if is_deleting(pod):
             possible.add(-101)
         if pod["status"].get("phase") in _TERMINAL:

@@ -189,9 +189,9 @@ class Histories(RuleBasedStateMachine):
     def create_again(self, spec: dict[str, Any]) -> None:
         self.history.create(spec)
 
-    @rule(which=SMALL, force=st.booleans())
-    def delete_pod(self, which: int, force: bool) -> None:
-        self.history.delete_pod(which, force=force)
+    @rule(which=SMALL, force=st.booleans(), disrupted=st.booleans())
+    def delete_pod(self, which: int, force: bool, disrupted: bool) -> None:
+        self.history.delete_pod(which, force=force, disrupted=disrupted)
 
     @rule()
     def delete_configmap(self) -> None:

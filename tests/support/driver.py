@@ -276,6 +276,10 @@ class Controller:
             )
             if self.entry is not None and not certain:
                 self.entry.tracker.forget(old.uid)
+            last = old if final is None else pod_record(final)
+            parts = names.split_pod_name(old.name)
+            if self.entry is not None and parts is not None and last.disruption is not None:
+                self.entry.tracker.disruptions[parts[1:]] = (last.uid, last.disruption)
             self._touch_pod(old)
 
     def _touch_pod(self, pod: PodRecord) -> None:

@@ -287,11 +287,13 @@ class History:
             self.world.tell("somebody annotates the Framework")
             self.world.edit(Kind.FRAMEWORK, NAME, lambda body: body["metadata"].update(annotations={"x": "y"}))
 
-    def delete_pod(self, which: int, *, force: bool) -> None:
-        """Somebody deletes a Pod."""
+    def delete_pod(self, which: int, *, force: bool, disrupted: bool = False) -> None:
+        """Somebody deletes a Pod; ``disrupted``: Kubernetes does, and says so before."""
         pods = sorted(self.pods(), key=name_of)
         if pods:
             name = name_of(pods[which % len(pods)])
+            if disrupted:
+                self.world.edit(Kind.POD, name, _disrupt)
             self.world.tell(f"somebody deletes {name}{' by force' if force else ''}")
             self.world.delete(Kind.POD, name, grace=0 if force else None)
 
@@ -477,6 +479,11 @@ class History:
         left = [name_of(body) for kind in (Kind.POD, Kind.CONFIGMAP) for body in self.world.objects[kind].values()]
         if left:
             raise self.world.violation(f"Left over: {left}")
+
+
+def _disrupt(pod: Body) -> None:
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "evicting"}
+    pod["status"]["conditions"] = [condition]
 
 
 def _label(body: Body) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from frameworkcontroller.api.completion import RESERVED, CompletionStatus
+from frameworkcontroller.api.completion import DISRUPTIONS, RESERVED, Code, CompletionStatus
 from frameworkcontroller.api.objects import pod_record
 from frameworkcontroller.config import SHIPPED_CONFIG_FILE, Config, shipped_config
 from frameworkcontroller.machine.model import PodClassifier
@@ -325,6 +325,12 @@ def test_every_code_is_tested() -> None:
     configured = [entry.code for entry in shipped_config().pod_failure_spec]
     assert sorted(configured) == sorted({*CONTRACT, *OURS})
     assert {case.code for case in CASES} == set(configured)
+
+
+@pytest.mark.parametrize("reason", DISRUPTIONS)
+def test_the_codes_of_disruptions_are_those_that_ship(reason: str) -> None:
+    found = classified({"reason": reason})
+    assert Code(found.code, found.phrase, found.type_name, found.attributes) == DISRUPTIONS[reason]
 
 
 def test_codes_keep_to_their_ranges() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from frameworkcontroller.local.apiserver import deletion, status
@@ -20,6 +21,12 @@ from frameworkcontroller.local.apiserver.strategy import Strategy
 _DEFAULT_GRACE: Final = 30
 _TERMINAL: Final = frozenset({"Succeeded", "Failed"})
 _COMPUTE: Final = ("cpu", "memory")
+_EVICTED: Final = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "EvictionByEvictionAPI",
+    "message": "Eviction API: evicting",
+}
 
 
 class PodStrategy(Strategy):
@@ -129,15 +136,14 @@ def bind(registry: Registry, endpoint: Endpoint, namespace: str, binding: Mappin
     annotations = (binding.get("metadata") or {}).get("annotations")
     if annotations:
         metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
-    condition = {
-        "type": "PodScheduled",
-        "status": "True",
-        "lastTransitionTime": rfc3339(registry.wall()),
-    }
-    state = pod.setdefault("status", {})
-    others = [one for one in state.get("conditions") or () if one.get("type") != "PodScheduled"]
-    state["conditions"] = [*others, condition]
+    _set_condition(pod, {"type": "PodScheduled", "status": "True"}, registry.wall())
     return registry.store(endpoint, record, pod, call, subresource="binding")
+
+
+def _set_condition(pod: dict[str, Any], condition: Mapping[str, str], now: float) -> None:
+    state = pod.setdefault("status", {})
+    others = [one for one in state.get("conditions") or () if one.get("type") != condition["type"]]
+    state["conditions"] = [*others, {**condition, "lastTransitionTime": rfc3339(now)}]
 
 
 def _binding_conflict(name: str, why: str) -> StatusError:
@@ -149,4 +155,12 @@ def evict(
     registry: Registry, endpoint: Endpoint, namespace: str, name: str, options: DeleteOptions, call: Call
 ) -> Deleted:
     """Deletes a Pod on behalf of a drain. There are no disruption budgets here that could forbid it."""
+    record = registry.get(endpoint, namespace, name)
+    version = str(record.revision)
+    if not call.dry_run and options.uid in (None, record.uid) and options.resource_version in (None, version):
+        pod = endpoint.document(record)
+        _set_condition(pod, _EVICTED, registry.wall())
+        record = registry.store(endpoint, record, pod, call, subresource="eviction")
+        if options.resource_version is not None:
+            options = replace(options, resource_version=str(record.revision))
     return registry.delete(endpoint, namespace, name, options, call)

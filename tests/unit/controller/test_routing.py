@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from frameworkcontroller.api.objects import ConfigMapRecord, FrameworkRecord, Identity, PodRecord
+from frameworkcontroller.api.objects import ConfigMapRecord, Disruption, FrameworkRecord, Identity, PodRecord
 from frameworkcontroller.controller.history import History
 from frameworkcontroller.controller.ledger import Entry, Ledger
 from frameworkcontroller.controller.queue import WorkQueue
@@ -54,6 +54,23 @@ async def test_a_pod_that_the_cache_drops_is_gone_only_if_it_was_seen_to_end(
     assert known.entry.tracker.has_seen(POD.uid) is believed
     assert known.entry.tracker.agenda == {("a", 0)}
     assert await known.queue.get() == "ns/f"
+
+
+DISRUPTED = replace(POD, disruption=Disruption("DeletionByPodGC", "PodGC: node no longer exists"))
+
+
+@pytest.mark.parametrize(("old", "final"), [(DISRUPTED, None), (POD, DISRUPTED)], ids=["vanished", "told"])
+async def test_why_kubernetes_deleted_a_pod_is_kept_from_its_last_state(
+    known: Known, old: PodRecord, final: PodRecord | None
+) -> None:
+    known.routing.pod_deleted(old, final)
+    assert known.entry.tracker.disruption_of(("a", 0), POD.uid) == DISRUPTED.disruption
+    assert known.entry.tracker.disruption_of(("a", 0), "other") is None
+
+
+async def test_nothing_is_kept_of_a_pod_that_was_not_disrupted(known: Known) -> None:
+    known.routing.pod_deleted(POD, POD)
+    assert known.entry.tracker.disruptions == {}
 
 
 @pytest.mark.parametrize(

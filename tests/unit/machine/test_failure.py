@@ -283,6 +283,33 @@ def test_a_container_that_says_no_time_still_counts() -> None:
     assert classify(odd).code == 4
 
 
+# --- disruptions ------------------------------------------------------------------------------------------------
+
+GONE_NODE = [
+    {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "DeletionByPodGC",
+        "message": "PodGC: node no longer exists",
+    }
+]
+
+
+def test_a_pod_that_its_garbage_collector_marks_as_failed() -> None:
+    """It writes phase and condition, no reason, and the containers' statuses are from before the node was lost."""
+    found = classify(container(code=None), conditions=GONE_NODE)
+    assert (found.code, found.phrase, found.attributes) == (-1011, "PodDeletedByPodGC", ("Transient",))
+    assert found.diagnostics == "Pod failed: DeletionByPodGC: PodGC: node no longer exists"
+    assert found.pod is not None
+
+
+def test_what_the_containers_of_a_disrupted_pod_said_comes_first() -> None:
+    assert classify(container(code=210), conditions=GONE_NODE).code == 210
+    assert classify(container(code=7), conditions=GONE_NODE).code == 7
+    evicted = configured(PodPattern(reason=regex("Evicted")), code=-1000)
+    assert classify(conditions=GONE_NODE, reason="Evicted", classes=(evicted,)).code == -1000
+
+
 # --- sidecars ---------------------------------------------------------------------------------------------------
 
 

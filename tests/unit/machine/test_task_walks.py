@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from frameworkcontroller.api.objects import Identity
+from frameworkcontroller.api.completion import Code
+from frameworkcontroller.api.objects import Disruption, Identity
 from frameworkcontroller.api.status import State
+from frameworkcontroller.machine.failure import FailureClass, PodPattern
 from frameworkcontroller.machine.model import (
     Accepted,
     Cleanup,
@@ -24,7 +26,7 @@ from frameworkcontroller.machine.model import (
     Unanswered,
     Urgency,
 )
-from tests.support.bench import NOW, Bench, foreign, refused, role
+from tests.support.bench import NOW, Bench, foreign, limits, refused, role
 
 TASK = ("a", 0)
 
@@ -611,6 +613,87 @@ def test_a_pod_may_be_deleted_by_others_at_any_time(state: str) -> None:
     bench.plan()
     assert bench.state() is State.DELETING
     assert code(bench) == expected
+
+
+def disrupted(reason: str, status: str = "True") -> list[dict[str, str]]:
+    """Conditions of a Pod that is to be disrupted for that reason."""
+    return [
+        {"type": "Ready", "status": "True"},
+        {"type": "DisruptionTarget", "status": status, "reason": reason, "message": "said why"},
+    ]
+
+
+DISRUPTED = [
+    ("PreemptionByScheduler", -1008, "PodPreemptedByScheduler"),
+    ("PreemptionByKubeScheduler", -1008, "PodPreemptedByScheduler"),
+    ("DeletionByTaintManager", -1009, "PodEvictedByTaint"),
+    ("EvictionByEvictionAPI", -1010, "PodEvictedByApi"),
+    ("DeletionByPodGC", -1011, "PodDeletedByPodGC"),
+    ("TerminationByKubelet", -1012, "PodTerminatedByKubelet"),
+]
+
+
+@pytest.mark.parametrize(("reason", "expected", "phrase"), DISRUPTED)
+def test_a_pod_that_kubernetes_deletes(reason: str, expected: int, phrase: str) -> None:
+    bench = Bench(role())
+    bench.pod()
+    bench.run()
+    bench.show("f-a-0", conditions=disrupted(reason))
+    bench.plan()
+    # The condition alone ends nothing.
+    assert bench.state() is State.RUNNING
+    bench.show("f-a-0", deleting=bench.now + 30)
+    bench.plan()
+    completion = bench.task().attempt.completion_status
+    assert bench.state() is State.DELETING
+    assert completion is not None
+    assert (completion.code, completion.phrase, completion.attributes) == (expected, phrase, ("Transient",))
+    assert completion.diagnostics == f"Pod is being deleted by others: {reason}: said why"
+    bench.show("f-a-0", phase="Failed")
+    bench.plan()
+    assert code(bench) == expected
+
+
+@pytest.mark.parametrize("conditions", [disrupted("EvictionByEvictionAPI", "False"), disrupted("OfMyOwn")])
+def test_a_pod_that_is_deleted_for_no_disruption_that_has_a_code(conditions: list[dict[str, str]]) -> None:
+    bench = Bench(role())
+    bench.pod()
+    bench.show("f-a-0", deleting=bench.now + 30, conditions=conditions)
+    bench.plan()
+    assert (code(bench), diagnostics(bench)) == (-101, "Pod is being deleted by others")
+
+
+def test_what_is_configured_is_not_applied_to_a_pod_that_is_being_deleted() -> None:
+    anything = FailureClass(Code(300, "Mine", attributes=("Permanent",)), (PodPattern(),))
+    bench = Bench(role(), limit=limits(anything))
+    bench.pod()
+    bench.show("f-a-0", phase="Failed", deleting=bench.now + 30, conditions=disrupted("EvictionByEvictionAPI"))
+    bench.plan()
+    assert code(bench) == -1010
+
+
+def test_a_pod_that_kubernetes_deleted_at_once() -> None:
+    """Its end was not looked at before it was gone."""
+    bench = Bench(role())
+    uid = bench.pod()
+    bench.run()
+    bench.tracker.disruptions["a", 0] = (uid, Disruption("DeletionByPodGC", "PodGC: node no longer exists"))
+    bench.hide("f-a-0")
+    bench.plan()
+    assert (code(bench), diagnostics(bench)) == (
+        -1011,
+        "Pod was deleted by others: DeletionByPodGC: PodGC: node no longer exists",
+    )
+
+
+def test_what_was_said_of_another_pod_of_the_name_does_not_count() -> None:
+    bench = Bench(role())
+    bench.pod()
+    bench.run()
+    bench.tracker.disruptions["a", 0] = ("other", Disruption("DeletionByPodGC", ""))
+    bench.hide("f-a-0")
+    bench.plan()
+    assert code(bench) == -101
 
 
 def test_without_a_timeout_a_pod_is_never_deleted_by_force() -> None:
