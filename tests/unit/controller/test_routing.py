@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
+import orjson
 import pytest
 
 from frameworkcontroller.api.objects import ConfigMapRecord, Disruption, FrameworkRecord, Identity, PodRecord
+from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus
 from frameworkcontroller.controller.history import History
 from frameworkcontroller.controller.ledger import Entry, Ledger
 from frameworkcontroller.controller.queue import WorkQueue
@@ -26,6 +29,7 @@ class Known:
         self.entry: Entry = ledger.open(FrameworkRecord("ns/f", "ns", "f", "f-1", "1", 1, None, b"{}", b"{}", None))
         self.entry.tracker.see(POD.uid)
         self.entry.tracker.configmap_seen = True
+        self.ledger = ledger
         self.routing = Routing(self.queue, ledger, History())
 
 
@@ -88,3 +92,39 @@ async def test_a_configmap_that_the_cache_drops_is_gone_only_if_it_was_seen_to_e
     known.routing.configmap_deleted(CONFIGMAP, final)
     assert known.entry.tracker.configmap_seen is believed
     assert await known.queue.get() == "ns/f"
+
+
+FRAMEWORK = FrameworkRecord("ns/g", "ns", "g", "g-1", "1", 1, None, b'{"name":"g"}', b"{}", None)
+
+
+def _track(known: Known) -> None:
+    status = FrameworkStatus(start_time=0, transition_time=0, attempt=FrameworkAttemptStatus(id=3, start_time=0))
+    known.ledger.open(FRAMEWORK).tracker.begin(status)
+
+
+@pytest.mark.parametrize("final", [None, replace(FRAMEWORK, status={"state": "Completed"})], ids=["vanished", "told"])
+async def test_a_framework_that_is_gone_is_in_the_history_once(
+    known: Known, final: FrameworkRecord | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    _track(known)
+    with caplog.at_level(logging.INFO):
+        known.routing.framework_deleted(FRAMEWORK, final)
+    (line,) = caplog.messages
+    _, mark, tail = line.partition(": OnFrameworkDeletion: ObjectSnapshot: ")
+    assert mark
+    shown = orjson.loads(tail)
+    assert shown["metadata"]["name"] == "g"
+    if final is None:
+        assert shown["status"]["attemptStatus"]["id"] == 3
+    else:
+        assert shown["status"] == final.status
+
+
+async def test_a_framework_that_was_kept_before_its_deletion_is_not_kept_again(
+    known: Known, caplog: pytest.LogCaptureFixture
+) -> None:
+    _track(known)
+    known.ledger.open(FRAMEWORK).tracker.deletion_kept = True
+    with caplog.at_level(logging.INFO):
+        known.routing.framework_deleted(FRAMEWORK, FRAMEWORK)
+    assert caplog.messages == ["[ns/g]: Framework was deleted"]

@@ -11,6 +11,7 @@ from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.model import (
     Accepted,
+    Action,
     Cleanup,
     Confirm,
     Create,
@@ -21,6 +22,8 @@ from frameworkcontroller.machine.model import (
     Plan,
     Remains,
     Result,
+    Snapshot,
+    Trigger,
     Unanswered,
     Urgency,
 )
@@ -727,6 +730,46 @@ def test_a_framework_that_is_retained_for_no_time_is_deleted_at_once() -> None:
     bench.end()
     assert state(bench) is State.COMPLETED
     assert bench.deleting
+
+
+# --- the history ---------------------------------------------------------------------------------------------------
+
+
+def kept(bench: Bench) -> tuple[list[Snapshot], list[Action]]:
+    """Snapshots and actions of the next plan, whose status is not written yet."""
+    made = bench.plan(write=False)
+    return made.snapshots, made.actions
+
+
+def test_an_attempt_of_a_task_is_kept_in_the_plan_that_replaces_it_once_its_end_is_persisted() -> None:
+    bench = Bench(role(retryPolicy={"maxRetryCount": 1}))
+    bench.all_pods()
+    bench.stop(code=1)
+    bench.plan()
+    (delete,) = bench.plan().actions
+    bench.fold(delete, Accepted())
+    bench.hide("f-a-0")
+    assert kept(bench) == ([], [])
+    assert bench.state() is State.ATTEMPT_COMPLETED
+    bench.write()
+    (snapshot,), _ = kept(bench)
+    shown = orjson.loads(snapshot.status_json)
+    assert (snapshot.trigger, snapshot.role, snapshot.index) == (Trigger.TASK_RETRY, "a", 0)
+    assert (shown["state"], shown["attemptStatus"]["id"]) == ("AttemptCompleted", 0)
+    assert bench.task().attempt.id == 1
+
+
+def test_a_framework_is_kept_once_in_the_plan_that_deletes_it() -> None:
+    bench = Bench(role(), limit=replace(limits(), framework_completed_retain_sec=10))
+    bench.all_pods()
+    bench.end()
+    bench.now += 11
+    (snapshot,), (delete,) = kept(bench)
+    assert snapshot.trigger is Trigger.FRAMEWORK_DELETION
+    assert orjson.loads(snapshot.status_json)["state"] == "Completed"
+    bench.fold(delete, Unanswered("lost"))
+    bench.now += 60
+    assert kept(bench) == ([], [delete])
 
 
 # --- the order of a sync -----------------------------------------------------------------------------------------
