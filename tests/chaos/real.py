@@ -298,6 +298,8 @@ class RealPlayer(Player):
         super().__init__(story, client, self.namespace, runtime, time.time)
         # What is written at which moment, etcd does not say.
         self.circumstances.clock_stepped = True
+        # Real time: the API server is asked faster than the watch tells.
+        self.circumstances.stopped_unseen = True
         self.client = client
         self.a, self.b = (
             ControllerProcess(name, self.namespace, server.plane, folder, story.retain_sec)

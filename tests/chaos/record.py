@@ -48,6 +48,8 @@ class Circumstances:
     loose: bool = False
     """Two controllers worked at once, or a request was executed after its sender had given it up."""
     clock_stepped: bool = False
+    stopped_unseen: bool = False
+    """The controller may be stopped before its watch tells it of the last deletion."""
     settled_at: int | None = None
     """From this revision on nothing is loose any more: all faults have stopped, and everything has come to rest."""
 

@@ -82,7 +82,7 @@ def _ended_in(writes: Iterable[Write], circumstances: Circumstances) -> Iterator
     last: dict[str, tuple[str, Body]] = {}
     ended: dict[str, dict[Attempt, int]] = {}
     stored_last: dict[str, dict[Attempt, int]] = {}
-    settled_at = circumstances.settled_at
+    settled_at = None if circumstances.stopped_unseen else circumstances.settled_at
     for write in writes:
         if write.kind is not Kind.FRAMEWORK:
             continue
