@@ -55,7 +55,7 @@ class _Job:
     """A Framework of so many Tasks, all of them running, with what the caches would hold."""
 
     def __init__(self, tasks: int) -> None:
-        self.env = Env(1_700_000_000.0, random.Random(1), shipped_config().plan_limits())
+        self.env = Env(1_700_000_000.0, 0.0, random.Random(1), shipped_config().plan_limits())
         self.subject = Framework("default", "f", _UID, 1, False, parse_spec(framework("f", tasks)["spec"]))
         self.status: FrameworkStatus = new_status(self.subject, self.env)
         attempt = self.status.attempt

@@ -69,14 +69,14 @@ class NullClient:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._env = Env(time.time(), random.Random(1), Config().plan_limits())
+        self._env = Env(time.time(), time.monotonic(), random.Random(1), Config().plan_limits())
         self._jobs: list[_Job] = []
 
     # --- commands ---
 
     async def take(self, frameworks: list[dict[str, Any]]) -> None:
         """These are the Frameworks from now on, as the API server answered their creation."""
-        self._env.now = time.time()
+        self._env.now, self._env.clock = time.time(), time.monotonic()
         self._jobs = [_Job(body, self._env) for body in frameworks]
 
     async def launch(self) -> tuple[float, float]:

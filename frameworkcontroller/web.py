@@ -198,6 +198,7 @@ def _told(entry: Entry, now: float) -> dict[str, Any]:
     """What the ledger says of a Framework beyond its status, which its users can read anyway."""
     tracker = entry.tracker
     status = tracker.status
+    alarm = tracker.next_alarm()
     return {
         "uid": entry.uid,
         "resourceVersion": entry.resource_version,
@@ -212,7 +213,7 @@ def _told(entry: Entry, now: float) -> dict[str, Any]:
         "stalls": [
             {"task": task, "reason": stall.reason, "message": stall.message} for task, stall in tracker.stalls.items()
         ][:_MOST_KEYS],
-        "nextAlarm": tracker.next_alarm(),
+        "nextAlarmInSeconds": None if alarm is None else max(0.0, alarm - now),
         "nextWriteInSeconds": max(0.0, entry.next_write - now),
         "guardsFailed": entry.guards_failed,
         "specError": entry.spec_error,

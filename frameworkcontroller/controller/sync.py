@@ -320,7 +320,7 @@ class Syncer:
                 task.encoded = None
 
     def _env(self) -> Env:
-        return Env(self._wall(), self._rng, self._limits)
+        return Env(self._wall(), self._clock(), self._rng, self._limits)
 
 
 def _must_end(tracker: Tracker) -> bool:

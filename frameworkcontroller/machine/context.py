@@ -25,7 +25,7 @@ from frameworkcontroller.machine.model import (
     known,
 )
 from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.tracker import CREATIONS, TrackedRole, Tracker
+from frameworkcontroller.machine.tracker import CREATIONS, TaskKey, TrackedRole, Tracker
 
 POD_CREATIONS_PER_PLAN: Final = 500
 """More than are created before the next plan: where creations are refused, a Framework of 10,000 Tasks would ask for
@@ -96,17 +96,31 @@ class Context:
         self.plan.snapshots.append(Snapshot(trigger, body, name, task.index, annotations))
 
     def wake_at(self, when: float) -> None:
-        """Plan again at ``when`` (seconds since the epoch) at the latest."""
-        delay = max(0.0, when - self.env.now)
+        """Plan again at ``when`` (monotonic seconds) at the latest."""
+        delay = max(0.0, when - self.env.clock)
         if self.plan.wake_after is None or delay < self.plan.wake_after:
             self.plan.wake_after = delay
+
+    def is_over(self, key: TaskKey | None, since: float, seconds: float) -> bool:
+        """Whether so many seconds have passed ``since`` then (by the wall clock), for a Task or (None) the Framework.
+
+        If not, plan again when they have. A wall clock that is set changes nothing: see ``Tracker.deadline``.
+        """
+        when = self.tracker.deadline(key, since, seconds, self.env)
+        if when <= self.env.clock:
+            return True
+        if key is None:
+            self.wake_at(when)
+        else:
+            self.tracker.set_alarm(key, when)
+        return False
 
     def act(self, action: Action) -> None:
         """Have the action done now, or look again once it is no longer held back."""
         target = action.target
         key = (target.role, target.index) if target.kind is Kind.POD else None
         until = self.tracker.held_until(key)
-        if until <= self.env.now:
+        if until <= self.env.clock:
             self.plan.actions.append(action)
         elif key is None:
             self.wake_at(until)
@@ -117,7 +131,7 @@ class Context:
         """As ``act`` does, have the Task's Pod created."""
         key = (target.role, target.index)
         until = max(self.tracker.held_until(key), self.tracker.held_until(CREATIONS))
-        if until > self.env.now:
+        if until > self.env.clock:
             self.tracker.set_alarm(key, until)
         elif self.pod_creations >= POD_CREATIONS_PER_PLAN:
             self.tracker.agenda.add(key)

@@ -188,11 +188,11 @@ def _without_configmap(ctx: Context) -> None:
     ctx.tracker.agenda.clear()
     target = ctx.configmap_target()
     if ctx.status.state is State.CREATION_REQUESTED and not ctx.tracker.configmap_seen:
-        due = ctx.status.transition_time + ctx.env.limits.object_local_cache_creation_timeout_sec
+        timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
         stop = ctx.framework.spec.execution_type is ExecutionType.STOP
-        if not stop and ctx.env.now < due:
-            ctx.wake_at(due)
-        elif ctx.tracker.is_clean:
+        if not stop and not ctx.is_over(None, ctx.status.transition_time, timeout):
+            return
+        if ctx.tracker.is_clean:
             ctx.act(Delete(target, uid, confirm=True))
         else:
             _persist_first(ctx)
@@ -305,11 +305,9 @@ def _decide_retry(ctx: Context) -> None:
             completion=completion,
             warning=False,
         )
-    due = status.transition_time + status.retry.retry_delay_sec
-    # What has no delay waits for nothing: the clock may have been set back since.
-    waits = status.retry.retry_delay_sec > 0 and ctx.env.now < due
-    if waits and ctx.framework.spec.execution_type is not ExecutionType.STOP:
-        ctx.wake_at(due)
+    delay = status.retry.retry_delay_sec
+    stop = ctx.framework.spec.execution_type is ExecutionType.STOP
+    if not stop and not ctx.is_over(None, status.transition_time, delay):
         return
     # As it is persisted: a delay of 0 that was decided just now is not.
     status.retry.retry_delay_sec = persisted_delay
@@ -330,17 +328,16 @@ def retain(ctx: Context) -> None:
     """Delete the Framework once it has been completed for as long as it is retained."""
     if ctx.framework.deleting:
         return
-    due = ctx.status.transition_time + ctx.env.limits.framework_completed_retain_sec
-    if ctx.env.now < due:
-        ctx.wake_at(due)
-    elif ctx.tracker.is_clean:
+    if not ctx.is_over(None, ctx.status.transition_time, ctx.env.limits.framework_completed_retain_sec):
+        return
+    if ctx.tracker.is_clean:
         if not ctx.tracker.deletion_kept:
             ctx.tracker.deletion_kept = True
             ctx.keep_framework(Trigger.FRAMEWORK_DELETION)
         ctx.act(Delete(ctx.framework_target(), ctx.framework.uid))
     else:
         _persist_first(ctx)
-        ctx.wake_at(ctx.env.now)
+        ctx.wake_at(ctx.env.clock)
 
 
 def _persist_first(ctx: Context) -> None:

@@ -58,9 +58,14 @@ class Limits:
 
 @dataclass(slots=True)
 class Env:
-    """The world the machine may not touch: wall clock (seconds since the epoch), randomness, limits."""
+    """The world the machine may not touch: two clocks, randomness, limits.
+
+    ``now`` is the wall clock (seconds since the epoch): statuses hold its times, and it may be set. ``clock`` counts
+    seconds and cannot be set: waiting goes by it.
+    """
 
     now: float
+    clock: float
     rng: random.Random
     limits: Limits
 

@@ -29,7 +29,7 @@ def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> 
     """
     ctx = Context(subject, tracker, observed, env)
     tracker.again = False
-    tracker.ring(env.now)
+    tracker.ring(env.clock)
     fresh = tracker.status is None
     if fresh:
         tracker.begin(framework.new_status(subject, env), dirty=True)
@@ -63,7 +63,7 @@ def reject(subject: Framework, tracker: Tracker, why: str, env: Env, *, reason: 
     One that is completed is deleted all the same once its retention ends, which takes no spec.
     """
     ctx = Context(subject, tracker, Observed(None, {}), env)
-    tracker.ring(env.now)
+    tracker.ring(env.clock)
     if tracker.status is None:
         tracker.begin(framework.new_status(subject, env), dirty=True)
     _observe_generation(ctx)

@@ -172,10 +172,10 @@ def _without_pod(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
     uid = known(task.attempt.pod_uid, f"podUID of Task {role.status.name}[{task.index}]")
     key = (role.status.name, task.index)
     if task.state is State.CREATION_REQUESTED and not ctx.tracker.has_seen(uid):
-        due = task.transition_time + ctx.env.limits.object_local_cache_creation_timeout_sec
-        if not task.deletion_pending and ctx.env.now < due:
-            ctx.tracker.set_alarm(key, due)
-        elif ctx.tracker.is_settled(task):
+        timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
+        if not task.deletion_pending and not ctx.is_over(key, task.transition_time, timeout):
+            return
+        if ctx.tracker.is_settled(task):
             ctx.act(Delete(ctx.pod_target(role, task), uid, confirm=True))
         else:
             ctx.tracker.block(key)
@@ -216,22 +216,19 @@ def _with_deleting_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: P
         urgency = Urgency.SOON if _decide(ctx, role, task, by_others) else Urgency.LATER
         tracker.move(role, task, State.DELETING, ctx.env.second, urgency)
     deletion_time = known(pod.deletion_time, "deletionTimestamp")
-    due = deletion_time + ctx.env.limits.pod_stuck_deleting_sec
-    if ctx.env.now >= due:
+    began, grace = deletion_time - pod.deletion_grace_sec, pod.deletion_grace_sec
+    if ctx.is_over(key, began, grace + ctx.env.limits.pod_stuck_deleting_sec):
         tracker.stalls[key] = Stall(
             Reason.POD_NOT_GONE,
             f"Pod {pod.name} was to be gone by {format_time(deletion_time)} and is still there "
             f"(node {pod.node_name or 'none'})",
         )
-    else:
-        tracker.set_alarm(key, due)
     timeout = role.status.pod_graceful_deletion_timeout_sec
     if timeout is None:
         return
-    due = deletion_time - pod.deletion_grace_sec + timeout
-    if ctx.env.now < due:
-        tracker.set_alarm(key, due)
-    elif tracker.is_settled(task) and tracker.is_head_settled:
+    if not ctx.is_over(key, began, timeout):
+        return
+    if tracker.is_settled(task) and tracker.is_head_settled:
         ctx.act(Delete(ctx.pod_target(role, task), pod.uid, force=True, confirm=True))
     else:
         tracker.block(key)
@@ -308,10 +305,7 @@ def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
     if task.retry.retry_delay_sec is None:
         task.retry.retry_delay_sec = decision.delay_sec
         ctx.tracker.change(task, Urgency.SOON)
-    due = task.transition_time + task.retry.retry_delay_sec
-    # What has no delay waits for nothing: the clock may have been set back since.
-    if task.retry.retry_delay_sec > 0 and ctx.env.now < due:
-        ctx.tracker.set_alarm(key, due)
+    if not ctx.is_over(key, task.transition_time, task.retry.retry_delay_sec):
         return
     ctx.keep_task(Trigger.TASK_RETRY, role, task)
     now = ctx.env.second

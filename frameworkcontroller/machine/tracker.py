@@ -85,7 +85,9 @@ class Tracker:
         "_alarms",
         "_blocked",
         "_counts",
+        "_deadlines",
         "_dirty",
+        "_head_deadline",
         "_head_dirty",
         "_holds",
         "_refused",
@@ -152,6 +154,9 @@ class Tracker:
         self._refused_attempts = 0
         self._alarms: list[tuple[float, TaskKey]] = []
         self._alarm_of: dict[TaskKey, float] = {}
+        self._deadlines: dict[TaskKey, dict[float, float]] = {}
+        # Of the Framework itself: all that most Frameworks of a big cluster, which are completed, ever have.
+        self._head_deadline: tuple[float, float] | None = None
         if status is not None:
             self.begin(status)
 
@@ -215,6 +220,7 @@ class Tracker:
         self.status = status
         self.forget_tasks()
         self.configmap_seen = False
+        self._head_deadline = None
         self._dirty.clear()
         self.index()
         self.touch_all()
@@ -238,6 +244,7 @@ class Tracker:
             key: hold for key, hold in self._holds.items() if not isinstance(key, tuple) or self.task(key) is not None
         }
         self.stalls = {key: stall for key, stall in self.stalls.items() if key is None or self.task(key) is not None}
+        self._deadlines = {key: due for key, due in self._deadlines.items() if self.task(key) is not None}
 
     def forget_tasks(self) -> None:
         """The attempt is over: no Task is looked at, created, held back or stalled any more."""
@@ -249,6 +256,7 @@ class Tracker:
         self._holds.clear()
         self._alarms.clear()
         self._alarm_of.clear()
+        self._deadlines.clear()
         self._blocked.clear()
         self.templates.clear()
 
@@ -280,6 +288,7 @@ class Tracker:
         check_edge(status.state, state, "Framework")
         status.state = state
         status.transition_time = now
+        self._head_deadline = None
         if state is State.RUNNING:
             status.attempt.run_time = now
             status.run_time = status.run_time or now
@@ -316,6 +325,7 @@ class Tracker:
         self.task_states[_POSITION[state]] += 1
         task.state = state
         task.transition_time = now
+        self._deadlines.pop((role.status.name, task.index), None)
         if state is State.RUNNING:
             task.attempt.run_time = now
             task.run_time = task.run_time or now
@@ -390,12 +400,12 @@ class Tracker:
         that: it is no further failure.
         """
         held = self._holds.get(key)
-        if held is not None and held.until > env.now:
-            held.until = max(held.until, env.now + at_least_sec)
+        if held is not None and held.until > env.clock:
+            held.until = max(held.until, env.clock + at_least_sec)
             return held.failures
         failures = 1 if held is None else held.failures + 1
         delay = min(HOLD_MAX_SEC, HOLD_BASE_SEC * 2 ** min(failures - 1, 10)) * env.rng.uniform(0.75, 1.0)
-        self._holds[key] = Hold(failures, env.now + max(delay, at_least_sec))
+        self._holds[key] = Hold(failures, env.clock + max(delay, at_least_sec))
         return failures
 
     def hold_retry(self, key: TaskKey, env: Env) -> None:
@@ -413,7 +423,7 @@ class Tracker:
         if self._refused:
             self._refused = False
             self._refused_attempts += 1
-            self._holds[None] = Hold(self._refused_attempts - 1, env.now)
+            self._holds[None] = Hold(self._refused_attempts - 1, env.clock)
             self.hold(None, env)
 
     def release_retries(self) -> None:
@@ -428,29 +438,45 @@ class Tracker:
             self.stalls.pop(key, None)
 
     def held_until(self, key: HoldKey) -> float:
-        """Not before when (seconds since the epoch), 0 for any time."""
+        """Not before when (monotonic seconds), 0 for any time."""
         hold = self._holds.get(key)
         return 0.0 if hold is None else hold.until
 
-    # --- alarms ---
+    # --- deadlines and alarms ---
+
+    def deadline(self, key: TaskKey | None, since: float, seconds: float, env: Env) -> float:
+        """When (monotonic seconds) so many seconds have passed since ``since`` (seconds since the epoch).
+
+        Worked out once in each state of the Task or Framework: a wall clock that is set later does not change how long
+        it waits. If that was set back before, and ``since`` is yet to come, it waits for ``seconds`` and no longer.
+        """
+        due = since + seconds
+        if key is None:
+            if self._head_deadline is None or self._head_deadline[0] != due:
+                self._head_deadline = due, env.clock + max(0.0, min(due - env.now, seconds))
+            return self._head_deadline[1]
+        of_task = self._deadlines.setdefault(key, {})
+        if due not in of_task:
+            of_task[due] = env.clock + max(0.0, min(due - env.now, seconds))
+        return of_task[due]
 
     def set_alarm(self, key: TaskKey, when: float) -> None:
-        """Have a plan look at the Task at ``when`` (seconds since the epoch). It may ring early, never late."""
+        """Have a plan look at the Task at ``when`` (monotonic seconds). It may ring early, never late."""
         current = self._alarm_of.get(key)
         if current is None or when < current:
             self._alarm_of[key] = when
             heapq.heappush(self._alarms, (when, key))
 
-    def ring(self, now: float) -> None:
+    def ring(self, clock: float) -> None:
         """Put the Tasks whose alarm is due on the agenda."""
-        while self._alarms and self._alarms[0][0] <= now:
+        while self._alarms and self._alarms[0][0] <= clock:
             when, key = heapq.heappop(self._alarms)
             if self._alarm_of.get(key) == when:
                 del self._alarm_of[key]
                 self.agenda.add(key)
 
     def next_alarm(self) -> float | None:
-        """When the next alarm rings."""
+        """When (monotonic seconds) the next alarm rings."""
         while self._alarms and self._alarm_of.get(self._alarms[0][1]) != self._alarms[0][0]:
             heapq.heappop(self._alarms)
         return self._alarms[0][0] if self._alarms else None

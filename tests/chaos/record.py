@@ -63,7 +63,6 @@ class Replay(World):
         self.guarantees = Guarantees(self, limits)
         self.guarantees.hasty = True
         self.guarantees.loose = circumstances.loose
-        self.guarantees.clock_was_put_back = circumstances.clock_stepped
         self.guarantees.abandoned |= circumstances.abandoned
         self._last_pods: dict[str, Body] = {}
         """The last state of every Pod there ever was, by UID."""

@@ -185,7 +185,7 @@ def test_a_status_can_be_gone_on_with_or_is_said_to_be_none(data: st.DataObject)
         return
     tracker = Tracker(status)
     subject = Framework("ns", "f", "uid", 1, False, parse_spec(SPEC))
-    env = Env(NOW, random.Random(1), limits())
+    env = Env(NOW, NOW, random.Random(1), limits())
     with suppress(InvariantError):
         for _ in range(3):
             plan(subject, tracker, Observed(None, {}), env)

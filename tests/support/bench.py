@@ -91,6 +91,8 @@ class Bench:
         self.generation = 1
         self.deleting = False
         self.now: float = NOW
+        self.set_back: float = 0.0
+        """By how much the wall clock was set back: the other clock goes on."""
         self.limits = limit or limits()
         self.rng = random.Random(7)
         self.tracker = Tracker()
@@ -111,8 +113,8 @@ class Bench:
 
     @property
     def env(self) -> Env:
-        """Clock, randomness, limits."""
-        return Env(self.now, self.rng, self.limits)
+        """Clocks, randomness, limits."""
+        return Env(self.now, self.now + self.set_back, self.rng, self.limits)
 
     def plan(self, *, write: bool = True) -> Plan:
         """One plan; ``write``: and its status is accepted, if it is to be written."""
@@ -152,6 +154,11 @@ class Bench:
         """The user replaces roles, or sets other fields of the spec."""
         self.spec = {**self.spec, **({"taskRoles": list(roles)} if roles else {}), **spec}
         self.generation += 1
+
+    def put_clock_back(self, seconds: float) -> None:
+        """Somebody sets the wall clock."""
+        self.now -= seconds
+        self.set_back += seconds
 
     # --- what is there ---
 

@@ -137,19 +137,14 @@ class Controller:
         return (
             self._work is not None
             or self._touched
-            or (self._wake_at is not None and self._wake_at <= self.world.now)
+            or (self._wake_at is not None and self._wake_at <= self.world.clock)
             or (self._unwritten and not self.lazy)
         )
 
     @property
     def wake_at(self) -> float | None:
-        """When it has something to do by itself."""
+        """When it has something to do by itself, by the clock that is never put back."""
         return self._wake_at
-
-    def put_back(self, seconds: float) -> None:
-        """The clock on the wall is put back; timers go on as they were."""
-        if self._wake_at is not None:
-            self._wake_at -= seconds
 
     def step(self) -> None:
         """One small step: at most one request, or one plan, or one fold."""
@@ -173,10 +168,10 @@ class Controller:
         """Add what this controller does to the story."""
         self.world.tell(f"[{self.label}] {text}")
 
-    def probe(self, *, alarms: bool) -> None:
+    def probe(self) -> None:
         """Once at rest, looking at everything must show nothing to do: else a wake-up was lost.
 
-        ``alarms``: nor anything that is due before the alarm that is set.
+        Nor anything that is due before the alarm that is set.
         """
         entry = self.entry
         record = self.cache.frameworks.get(self.name)
@@ -189,8 +184,8 @@ class Controller:
         if step.actions or step.records or step.urgency is not Urgency.NONE or entry.tracker.is_busy:
             todo = [_name_action(action) for action in step.actions] + [item.message for item in step.records]
             raise self.world.violation(f"Lost wake-up: at rest, and there is something to do: {todo}")
-        if step.wake_after is not None and alarms:
-            due = self.world.now + step.wake_after
+        if step.wake_after is not None:
+            due = self.world.clock + step.wake_after
             if self._wake_at is None or self._wake_at > due:
                 raise self.world.violation(f"Lost alarm: due in {step.wake_after}s, set for {self._wake_at}")
 
@@ -358,7 +353,7 @@ class Controller:
         return min((wake for wake in wakes if wake is not None), default=None)
 
     def _at(self, seconds: float | None) -> float | None:
-        return None if seconds is None else self.world.now + seconds
+        return None if seconds is None else self.world.clock + seconds
 
     def _observed(self) -> Observed:
         return Observed(self.cache.configmaps.get(names.configmap_name(self.name)), self.cache.pods, self._list_pods)
@@ -367,7 +362,7 @@ class Controller:
         return [pod for pod in self.cache.pods.values() if names.framework_of(pod.name) == self.name]
 
     def _env(self) -> Env:
-        return Env(self.world.now, self.rng, self.limits)
+        return Env(self.world.now, self.world.clock, self.rng, self.limits)
 
     def _read(self, record: FrameworkRecord, entry: Entry) -> Framework:
         known = entry.framework

@@ -39,7 +39,6 @@ class Guarantees:
         self.loose = False
         self.hasty = False
         """Whether a controller has planned on what was to be written first: then a status may show several steps."""
-        self.clock_was_put_back = False
         self.abandoned: set[str] = set()
         """Frameworks (by UID) that a user has deleted without foreground propagation: C2 and C4 say nothing of them."""
         self._stored: dict[str, FrameworkStatus] = {}
@@ -172,7 +171,7 @@ class Guarantees:
         else:
             self._require(status.state is State.COMPLETED, f"{where}: the stored state is {status.state}")
             due = status.transition_time + self.limits.framework_completed_retain_sec
-            self._require(self.world.now >= due, f"{where}: it is to be retained")
+            self._require(self.world.latest >= due, f"{where}: it is to be retained")
 
     def _justify_pod_deletion(self, status: FrameworkStatus, action: Action, body: Body, where: str) -> None:
         found = next(
@@ -192,12 +191,12 @@ class Guarantees:
             self._require(timeout is not None, f"{where}: forced, and no timeout is stored")
             self._require(is_deleting(body), f"{where}: forced, and it is not being deleted")
             began = parse_time(metadata["deletionTimestamp"]) - metadata["deletionGracePeriodSeconds"]
-            self._require(self.world.now >= began + (timeout or 0), f"{where}: forced too early")
+            self._require(self.world.latest >= began + (timeout or 0), f"{where}: forced too early")
             self._require(action.confirm, f"{where}: forced without a live read")
         elif task.state is State.CREATION_REQUESTED:
             waited = task.transition_time + self.limits.object_local_cache_creation_timeout_sec
             self._require(
-                task.deletion_pending or self.world.now >= waited, f"{where}: the cache has not been waited for"
+                task.deletion_pending or self.world.latest >= waited, f"{where}: the cache has not been waited for"
             )
         else:
             self._require(task.state is State.DELETION_PENDING, f"{where}: the stored state is {task.state}")
@@ -209,7 +208,7 @@ class Guarantees:
         if status.state is State.CREATION_REQUESTED:
             waited = status.transition_time + self.limits.object_local_cache_creation_timeout_sec
             stop = any(spec.get("executionType") == "Stop" for (_, _), spec in self.world.specs.items())
-            self._require(stop or self.world.now >= waited, f"{where}: the cache has not been waited for")
+            self._require(stop or self.world.latest >= waited, f"{where}: the cache has not been waited for")
         else:
             self._require(status.state is State.DELETION_PENDING, f"{where}: the stored state is {status.state}")
         self._require(not isinstance(action, Cleanup | Confirm), f"{where}: by a {type(action).__name__}")
@@ -295,8 +294,8 @@ class Guarantees:
         if delay is None:
             conflict = completion is not None and "Conflict" in (completion.attributes or ())
             self._require(not (conflict and policy.fancy_retry_policy), "retried, and its delay was never stored")
-        elif not self.clock_was_put_back:
-            self._require(self.world.now >= before.transition_time + delay, f"retried before its {delay}s were over")
+        else:
+            self._require(self.world.latest >= before.transition_time + delay, f"retried before its {delay}s were over")
 
     def _check_retry(
         self,

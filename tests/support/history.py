@@ -141,18 +141,15 @@ class History:
 
     def tick(self, seconds: int) -> None:
         """Time passes; or the clock is put back."""
-        self.world.now += seconds
+        self.world.go_by(seconds)
         self.world.tell(f"the clock goes by {seconds}s")
-        for controller in self.controllers:
-            controller.put_back(max(0, -seconds))
-        self.guarantees.clock_was_put_back |= seconds < 0
 
     def wait(self, seconds: int) -> None:
         """All do what they have to do, and time passes until a controller wakes up by itself, if that is near."""
         self.settle()
         wakes = [controller.wake_at for controller in self.controllers if controller.wake_at is not None]
-        if wakes and min(wakes) <= self.world.now + seconds:
-            self.world.now = min(wakes)
+        if wakes and min(wakes) <= self.world.clock + seconds:
+            self.world.go_until(min(wakes))
             self.settle()
 
     def collect(self, steps: int) -> None:
@@ -372,7 +369,7 @@ class History:
             if step == _STEPS_TO_SETTLE - 1:
                 raise self.world.violation("Hot loop: nothing settles")
         for controller in self.controllers:
-            controller.probe(alarms=not self.guarantees.clock_was_put_back)
+            controller.probe()
 
     def finish(self) -> None:
         """Faults stop, obstacles go: check that everything comes to the end that was promised."""
@@ -420,7 +417,7 @@ class History:
             ):
                 return
             if controller.wake_at is not None:
-                self.world.now = max(self.world.now, controller.wake_at)
+                self.world.go_until(controller.wake_at)
         raise self.world.violation("It waits, and does not say for what")
 
     def _until(
@@ -434,7 +431,7 @@ class History:
                 return
             (controller,) = self.controllers
             if controller.wake_at is not None:
-                self.world.now = max(self.world.now, controller.wake_at)
+                self.world.go_until(controller.wake_at)
         raise self.world.violation(f"It does not come about: {what}")
 
     def _is_running(self) -> bool:

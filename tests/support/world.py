@@ -96,10 +96,14 @@ class Event:
 
 
 class World:
-    """The cluster, and the record of what happened in it. ``now`` is its one clock, in seconds since the epoch."""
+    """The cluster, and the record of what happened in it.
+
+    ``now`` is the wall clock of all, in seconds since the epoch; ``clock`` counts seconds and is never put back.
+    """
 
     def __init__(self) -> None:
         self.now: float = EPOCH
+        self.clock: float = 0.0
         self.objects: dict[Kind, dict[str, Body]] = {kind: {} for kind in Kind}
         self.events: dict[Kind, list[Event]] = {kind: [] for kind in Kind}
         self.specs: dict[tuple[str, int], Body] = {}
@@ -116,6 +120,22 @@ class World:
         """Called after every change of any object."""
         self._version = 0
         self._count = 0
+
+    # --- time ---
+
+    @property
+    def latest(self) -> float:
+        """The latest that the wall clock has shown, or would show had nobody put it back."""
+        return max(self.now, EPOCH + self.clock)
+
+    def go_by(self, seconds: float) -> None:
+        """Time passes; with less than 0 seconds, the wall clock is put back."""
+        self.now += seconds
+        self.clock += max(0.0, seconds)
+
+    def go_until(self, clock: float) -> None:
+        """Time passes until that time of ``clock``, if it is yet to come."""
+        self.go_by(max(0.0, clock - self.clock))
 
     # --- telling ---
 
