@@ -55,6 +55,9 @@ EVENTS_DRAIN_SEC: Final = 2.0
 AUDIT_SEC: Final = 600.0
 """How often every Framework that is not completed is looked at whole, whatever events said."""
 
+STANDBY_RELIST_SEC: Final = 60.0
+"""A new leader compares its warm caches with a list if they are older than this: their watches may have lost events."""
+
 RELIST_SEC: Final = 600.0
 RELIST_MAX_SEC: Final = 3600.0
 RELIST_SEC_PER_OBJECT: Final = 0.3
@@ -323,6 +326,10 @@ class Controller:
         what that leader did last, and to act on an older status is to do things twice (docs/high-availability.md).
         """
         self._acting = True
+        now = asyncio.get_running_loop().time()
+        for informer in self.warm_informers:
+            if now - informer.listed_since > STANDBY_RELIST_SEC:
+                informer.relist()
         try:
             await self._act()
         finally:

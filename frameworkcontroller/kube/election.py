@@ -113,9 +113,11 @@ class Election:
                     leading.result()
                     raise AssertionError("what only a leader does ends only when it is cancelled")
         finally:
-            if leading is not None:
-                await _end(leading)
-            await self._release()
+            try:
+                if leading is not None:
+                    await _end(leading)
+            finally:
+                await self._release()
 
     async def _step(self, leading: asyncio.Task[None] | None) -> None:
         match self._elector.instruction(self._wall()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -113,6 +114,8 @@ class Informer(Generic[T]):
         self._page_items = min(_FIRST_PAGE_ITEMS, page_size)
         self._relist_wanted = False
         self._relist_at: float | None = None
+        self._listing_since = -math.inf
+        self._listed_since = -math.inf
         self._watching: asyncio.Timeout | None = None
         self._heartbeats = True
         self._heartbeats_until = 0.0
@@ -139,6 +142,11 @@ class Informer(Generic[T]):
     def pausing(self) -> bool:
         """Whether it waits, on purpose, before it asks the server again."""
         return isinstance(self._machine.state, Pausing)
+
+    @property
+    def listed_since(self) -> float:
+        """When (the loop's time) the last whole list was asked for: the copy shows all that was there then."""
+        return self._listed_since
 
     async def wait_synced(self) -> None:
         """Wait until `synced`."""
@@ -207,6 +215,7 @@ class Informer(Generic[T]):
     async def _fetch(self, token: str | None, *, paged: bool) -> None:
         if token is None:
             self._relist_wanted = False
+            self._listing_since = asyncio.get_running_loop().time()
         try:
             body = await self._client.list(
                 self.resource,
@@ -252,6 +261,7 @@ class Informer(Generic[T]):
         if verdict.complete is not None:
             self._replica.retain(verdict.complete)
             self.counters.lists += 1
+            self._listed_since = self._listing_since
             if self._relist_seconds is not None:
                 self._relist_at = clock() + self._relist_seconds(len(self.store)) * self._rng.uniform(0.8, 1.2)
             self._synced.set()

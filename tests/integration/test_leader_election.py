@@ -13,9 +13,11 @@ import aiohttp
 import orjson
 import pytest
 
+from frameworkcontroller import app
 from frameworkcontroller.app import Controller
 from frameworkcontroller.bindaddress import BindAddress
 from frameworkcontroller.config import Config, LeaderElection
+from frameworkcontroller.kube.election import Election
 from frameworkcontroller.kube.lease import Instant
 from frameworkcontroller.kube.resources import LEASES
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
@@ -135,6 +137,56 @@ async def test_a_leader_that_ends_in_order_hands_over_at_once(cluster: Cluster, 
     # What the first one started is the second one's.
     assert uids(after)[:2] == uids(before)
     assert after["attemptStatus"]["id"] == 0
+
+
+async def test_a_leadership_that_ends_by_an_error_releases_its_lease(cluster: Cluster, frameworks: Frameworks) -> None:
+    election = Election(
+        await cluster.client(),
+        namespace=cluster.namespace,
+        name=LEASE,
+        identity="the-one-that-fails",
+        timing=config(cluster).leader_election.timing(),
+        wall=cluster.wall,
+    )
+
+    async def lead() -> None:
+        assert await holder(frameworks) == election.identity
+        raise ValueError("out of luck")
+
+    with pytest.raises(ValueError, match="out of luck"):
+        await election.run(lead)
+    assert await holder(frameworks) == ""
+
+
+async def test_a_standby_lists_anew_when_it_takes_over(
+    cluster: Cluster, frameworks: Frameworks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not cluster.embedded:
+        monkeypatch.setattr(app, "STANDBY_RELIST_SEC", 0.5)
+    loop = asyncio.get_running_loop()
+    async with AsyncExitStack() as stack:
+        first_stack = await stack.enter_async_context(AsyncExitStack())
+        first = await first_stack.enter_async_context(replica(cluster))
+        await first.until_leading()
+        second = await stack.enter_async_context(replica(cluster))
+        await frameworks.create("f", role(number=2))
+        await frameworks.until_running("f", 2)
+        assert not [one for one in second.door.since(0) if one.resource == "frameworks"]
+        await asyncio.sleep(app.STANDBY_RELIST_SEC + 1)
+        over = loop.time()
+        await first_stack.aclose()
+        await second.until_leading()
+        await frameworks.set("f", taskRoles__0__taskNumber=3)
+        await frameworks.until_running("f", 3)
+
+        async def listed() -> bool:
+            return lists(second, over) == {"frameworks", "configmaps", "pods"}
+
+        await eventually(listed)
+
+
+def lists(replica: Replica, since: float) -> set[str]:
+    return {one.resource for one in replica.door.since(since) if one.verb == "list"}
 
 
 async def test_a_leader_that_is_cut_off_stops_before_the_next_begins(cluster: Cluster, frameworks: Frameworks) -> None:

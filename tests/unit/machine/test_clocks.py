@@ -56,12 +56,11 @@ def retained(bench: Bench) -> Plan:
 
 def waiting_bench() -> Bench:
     """Whatever it waits for in these tests takes 300 s, or as the limits say."""
-    bench = Bench(
+    return Bench(
         role(podGracefulDeletionTimeoutSec=100, failed=1),
         limit=limits(minimum=300, maximum=300),
         retryPolicy={"fancyRetryPolicy": True, "maxRetryCount": 0},
     )
-    return bench
 
 
 @pytest.mark.parametrize("hours", [-1, 1], ids=["back", "forward"])
