@@ -75,7 +75,7 @@ TASK: Final[Mapping[str, tuple[str, str]]] = {
         "Transient, Permanent and Conflict, as far as known; null for a code whose podFailureSpec gives none.",
     ),
     "attemptStatus.completionStatus.diagnostics": ("string", "The details, for people and log collectors."),
-    "attemptStatus.completionStatus.pod": ("object, or absent", "What a failed Pod said of itself."),
+    "attemptStatus.completionStatus.pod": ("object, or absent", "What a Pod that succeeded or failed said of itself."),
     "attemptStatus.completionStatus.pod.reason": ("string, or absent", "Of the Pod."),
     "attemptStatus.completionStatus.pod.message": ("string, or absent", "Of the Pod."),
     "attemptStatus.completionStatus.pod.containers": ("list, or absent", "Its containers, init containers first."),

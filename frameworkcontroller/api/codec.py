@@ -11,6 +11,7 @@ import gzip
 import io
 import json
 import re
+import sys
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -166,7 +167,7 @@ def encode_task(framework: str, role: str, task: TaskStatus) -> bytes:
 
 
 def pod_completion_body(pod: PodCompletion) -> dict[str, Any]:
-    """JSON value of a failed Pod's own words, empty fields left out; also what diagnostics quote."""
+    """JSON value of the words of a Pod that ended, empty fields left out; also what diagnostics quote."""
     body: dict[str, Any] = {}
     if pod.reason:
         body["reason"] = pod.reason
@@ -418,9 +419,9 @@ def _decode_pod_completion(body: Mapping[str, Any]) -> PodCompletion:
 
 def _decode_container(body: Mapping[str, Any]) -> ContainerCompletion:
     return ContainerCompletion(
-        name=fields.needed_text(body, "name"),
+        name=sys.intern(fields.needed_text(body, "name")),
         code=fields.number(body, "code"),
-        reason=fields.text(body, "reason"),
+        reason=sys.intern(fields.text(body, "reason")),
         message=fields.text(body, "message"),
         signal=fields.number(body, "signal"),
     )

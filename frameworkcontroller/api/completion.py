@@ -111,7 +111,7 @@ class ContainerCompletion:
 
 @dataclass(frozen=True, slots=True)
 class PodCompletion:
-    """What a failed Pod said of itself, kept in its Task's completion status."""
+    """What a Pod that ended said of itself, kept in its Task's completion status."""
 
     reason: str = ""
     message: str = ""

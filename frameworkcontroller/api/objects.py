@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import orjson
 
@@ -18,6 +18,9 @@ from frameworkcontroller.api import fields, names
 from frameworkcontroller.api.completion import DISRUPTIONS, ContainerCompletion, PodCompletion
 from frameworkcontroller.api.keeping import dumps_to_keep
 from frameworkcontroller.api.spec import FrameworkSpec
+
+ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
+"""Phases of Pods whose containers have all ended."""
 
 
 class ObjectError(ValueError):
@@ -40,7 +43,7 @@ class Identity:
 
 @dataclass(slots=True, frozen=True)
 class ContainerRecord:
-    """How a container of a failed Pod ended. ``finished`` is its RFC 3339 time, "" while it has not terminated.
+    """How a container of a Pod that has ended ended. ``finished`` is its RFC 3339 time, "" while it has not terminated.
 
     ``sidecar``: an init container with restartPolicy Always. Its end follows from that of the Pod.
     """
@@ -61,7 +64,7 @@ class Disruption:
 
 @dataclass(slots=True, frozen=True)
 class PodRecord:
-    """A Pod that bears the label of some Framework. ``containers`` (init containers first) only once it failed."""
+    """A Pod that bears the label of some Framework. ``containers`` (init containers first) only once it has ended."""
 
     key: str
     namespace: str
@@ -86,7 +89,7 @@ class PodRecord:
 
     @property
     def completion(self) -> PodCompletion:
-        """The Pod's own words on how it failed."""
+        """The Pod's own words on how it ended."""
         return PodCompletion(self.reason, self.message, tuple(item.completion for item in self.containers))
 
 
@@ -188,7 +191,7 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
     status = body.get("status") or {}
     phase = sys.intern(fields.text(status, "phase"))
     containers: tuple[ContainerRecord, ...] = ()
-    if phase == "Failed":
+    if phase in ENDED_PHASES:
         sidecars = {item.get("name") for item in spec.get("initContainers") or () if _is_sidecar(item)}
         containers = tuple(
             _container(item, sidecar=listed == "initContainerStatuses" and item.get("name") in sidecars)
@@ -286,9 +289,9 @@ def _container(status: Mapping[str, Any], *, sidecar: bool) -> ContainerRecord:
     end = terminated or {}
     return ContainerRecord(
         completion=ContainerCompletion(
-            name=fields.text(status, "name"),
+            name=sys.intern(fields.text(status, "name")),
             code=fields.number(end, "exitCode"),
-            reason=fields.text(end, "reason"),
+            reason=sys.intern(fields.text(end, "reason")),
             message=fields.text(end, "message"),
             signal=fields.number(end, "signal"),
         ),

@@ -11,7 +11,7 @@ from typing import Any
 
 from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.names import framework_of
-from frameworkcontroller.api.objects import ConfigMapRecord, FrameworkRecord, PodRecord
+from frameworkcontroller.api.objects import ENDED_PHASES, ConfigMapRecord, FrameworkRecord, PodRecord
 from frameworkcontroller.controller.history import IS_SNAPSHOT, History
 from frameworkcontroller.controller.ledger import Ledger
 from frameworkcontroller.controller.queue import WorkQueue
@@ -19,7 +19,6 @@ from frameworkcontroller.machine.model import Trigger
 
 _log = logging.getLogger(__name__)
 
-_TERMINAL = frozenset({"Succeeded", "Failed"})
 _MISSED = "its last state is not known, so there is no snapshot of it"
 
 
@@ -98,7 +97,7 @@ class Routing:
 
     def pod_deleted(self, old: PodRecord, final: PodRecord | None) -> None:
         """A Task's Pod is gone, unless it only lost the label that we watch by (which no list tells)."""
-        if final is None or not (final.identity.deleting or final.phase in _TERMINAL):
+        if final is None or not (final.identity.deleting or final.phase in ENDED_PHASES):
             self._ledger.doubt_pod(framework_key(old), old.uid)
         self._ledger.note_disruption(framework_key(old), final or old)
         if final is None and self._history.wants(Trigger.POD_DELETION):
@@ -111,7 +110,8 @@ class Routing:
         """The whole of a Pod that is gone, for the history."""
         metadata = pod["metadata"]
         # One that is neither only lost the label that we watch by.
-        deleted = metadata.get("deletionTimestamp") is not None or (pod.get("status") or {}).get("phase") in _TERMINAL
+        ended = (pod.get("status") or {}).get("phase") in ENDED_PHASES
+        deleted = ended or metadata.get("deletionTimestamp") is not None
         if deleted and self._history.wants(Trigger.POD_DELETION):
             key = f"{metadata['namespace']}/{framework_of(metadata['name'])}"
             tail = self._history.of_deleted_pod(pod)

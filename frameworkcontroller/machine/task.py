@@ -250,7 +250,7 @@ def _with_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord)
         tracker.move(role, task, State.PREPARING, now, Urgency.LATER)
     _copy_placement(ctx, task, pod)
     if pod.phase == "Succeeded":
-        _finish(ctx, role, task, CompletionStatus.of(POD_SUCCEEDED, "Pod succeeded"))
+        _finish(ctx, role, task, CompletionStatus.of(POD_SUCCEEDED, "Pod succeeded", pod=pod.completion))
     elif pod.phase == "Failed":
         _finish(ctx, role, task, ctx.env.limits.classifier.classify(pod))
     elif task.deletion_pending:

@@ -62,13 +62,14 @@ def test_a_pod_that_is_being_deleted() -> None:
     assert (record.deletion_time, record.deletion_grace_sec) == (NOW + 30, 30)
 
 
-def test_containers_are_kept_only_of_a_pod_that_failed_and_init_containers_come_first() -> None:
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_containers_are_kept_only_of_a_pod_that_has_ended_and_init_containers_come_first(phase: str) -> None:
     statuses = {
         "containerStatuses": [{"name": "main", "state": {"terminated": {"exitCode": 3, "signal": 9, "reason": "R"}}}],
         "initContainerStatuses": [{"name": "setup", "state": {"waiting": {}}}],
     }
-    assert pod_record(pod(status={"phase": "Succeeded", **statuses})).containers == ()
-    record = pod_record(pod(status={"phase": "Failed", **statuses}))
+    assert pod_record(pod(status={"phase": "Running", **statuses})).containers == ()
+    record = pod_record(pod(status={"phase": phase, **statuses}))
     setup, main = record.containers
     assert (setup.completion.name, setup.completion.code, setup.terminated) == ("setup", 0, False)
     assert (main.completion.code, main.completion.signal, main.completion.reason) == (3, 9, "R")

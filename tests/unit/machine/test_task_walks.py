@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import orjson
 import pytest
 
+from frameworkcontroller.api.codec import encode_task
 from frameworkcontroller.api.completion import Code
 from frameworkcontroller.api.objects import Disruption, Identity
 from frameworkcontroller.api.status import State
@@ -85,11 +87,21 @@ def test_the_whole_life_of_a_task_that_succeeds() -> None:
     )
     assert task.run_time == task.attempt.run_time == task.transition_time == NOW + 10
     bench.now += 5
-    bench.show("f-a-0", phase="Succeeded")
+    ended = [
+        {"name": "setup", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}},
+        {"name": "main", "state": {"terminated": {"exitCode": 0, "reason": "Completed", "message": "loss 0.1"}}},
+    ]
+    bench.show("f-a-0", phase="Succeeded", initContainerStatuses=ended[:1], containerStatuses=ended[1:])
     made = bench.plan(write=False)
     # Decided, and not yet persisted: nothing is deleted.
     assert bench.state() is State.DELETION_PENDING
     assert (code(bench), diagnostics(bench)) == (0, "Pod succeeded")
+    assert orjson.loads(encode_task("f", "a", task))["attemptStatus"]["completionStatus"]["pod"] == {
+        "containers": [
+            {"name": "setup", "reason": "Completed", "code": 0},
+            {"name": "main", "reason": "Completed", "message": "loss 0.1", "code": 0},
+        ]
+    }
     assert not made.actions
     assert bench.tracker.urgency is Urgency.SOON
     bench.touch("f-a-0")
