@@ -13,9 +13,9 @@ from frameworkcontroller import process
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands.following import Follower
 from frameworkcontroller.commands.labels import Labels
-from frameworkcontroller.commands.logsource import Line, Source, read_lines, selector, sources_of
+from frameworkcontroller.commands.logsource import Line, NotALog, Source, read_lines, selector, sources_of
 from frameworkcontroller.commands.session import Json, Session
-from frameworkcontroller.commands.words import counted
+from frameworkcontroller.commands.words import counted, tame
 from frameworkcontroller.kube.errors import ApiError
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import PODS
@@ -48,20 +48,23 @@ async def run(session: Session, options: argparse.Namespace) -> int:
     problems: list[str] = []
 
     async def read(source: Source) -> list[Line]:
+        lines: list[Line] = []
         async with limit:
             try:
-                return [line async for line in read_lines(session.client, source, follow=False, **asked)]
-            except ApiError as error:
-                problems.append(f"{source.label}: {error}")
-                return []
+                # What was read before it fails is kept.
+                async for line in read_lines(session.client, source, follow=False, **asked):
+                    lines.append(line)  # noqa: PERF401
+            except (ApiError, NotALog) as error:
+                problems.append(_problem(source, error))
+        return lines
 
     if len(sources) == 1:
         # As it comes, however long it is.
         try:
             async for line in read_lines(session.client, sources[0], follow=False, **asked):
                 printer.print(line)
-        except ApiError as error:
-            problems.append(f"{sources[0].label}: {error}")
+        except (ApiError, NotALog) as error:
+            problems.append(_problem(sources[0], error))
     else:
         logs = await asyncio.gather(*map(read, sources))
         for line in sorted((line for log in logs for line in log), key=lambda line: line.stamp):
@@ -130,8 +133,8 @@ class _Following:
         try:
             async for line in read_lines(self._session.client, source, follow=True, **asked):
                 self._printer.print(line)
-        except ApiError as error:
-            self._session.complain(f"{source.label}: {error}")
+        except (ApiError, NotALog) as error:
+            self._session.complain(_problem(source, error))
 
 
 class _Pod:
@@ -180,6 +183,11 @@ class _Printer:
                 self._console.print(made, end="", soft_wrap=True)
             self._prefixes[made.plain] = captured.get()
         return self._prefixes[made.plain]
+
+
+def _problem(source: Source, error: ApiError | NotALog) -> str:
+    told = f"its node answers: {tame(str(error))}" if isinstance(error, NotALog) else str(error)
+    return f"{source.label}: {told}"
 
 
 def _asked(options: argparse.Namespace, *, many: bool) -> dict[str, str | int]:

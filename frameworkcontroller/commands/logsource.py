@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from frameworkcontroller.api import names
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.errors import TransportError
+from frameworkcontroller.kube.errors import KubeError, TransportError
 
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 
 _AGAIN_AFTER_SEC: Final = 1.0
+_STAMP: Final = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
+_MOST_OF_AN_ANSWER: Final = 2000
+
+
+class NotALog(KubeError):
+    """A kubelet could not read the log, and said so in its place: it answers 200 before it looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +63,21 @@ def selector(framework: str, role: str | None, index: int | None) -> str:
     return text if index is None else f"{text},{names.TASK_INDEX}={index}"
 
 
-def sources_of(pod: Mapping[str, Any], container: str | None, *, every: bool = False) -> list[Source]:
-    """The containers of the Pod that have begun to run: the one that is asked for, or every one of them.
+def default_container(pod: Mapping[str, Any]) -> str | None:
+    """The container that is meant if none is named: the Pod's annotation says it, as for kubectl; else the first."""
+    named: str | None = (pod["metadata"].get("annotations") or {}).get(DEFAULT_CONTAINER)
+    listed = (pod.get("spec") or {}).get("containers")
+    return named or (listed[0]["name"] if listed else None)
 
-    Which one is meant if none is named, the Pod's annotation says, as for kubectl; else it is the first.
-    """
+
+def sources_of(pod: Mapping[str, Any], container: str | None, *, every: bool = False) -> list[Source]:
+    """The containers of the Pod that have begun to run: the one that is asked for, or every one of them."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     annotations = metadata.get("annotations") or {}
     place = names.split_pod_name(metadata["name"])
     if place is None:
         return []
-    spec = pod.get("spec") or {}
-    listed = [one["name"] for one in spec.get("containers") or ()]
-    wanted = container or annotations.get(DEFAULT_CONTAINER)
-    if wanted is None and listed:
-        wanted = listed[0]
+    wanted = container or default_container(pod)
     attempt = annotations.get(names.TASK_ATTEMPT_ID, "0")
     found = []
     for one in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
@@ -112,8 +119,11 @@ async def read_lines(client: KubeClient, source: Source, *, follow: bool, **opti
         resumed, seen_before = last, of_last
         try:
             async with client.log(source.pod, source.namespace, source.container, **asked) as chunks:
-                async for raw in _lines(chunks):
+                lines = _lines(chunks)
+                async for raw in lines:
                     stamp, _, text = raw.partition(b" ")
+                    if not _STAMP.fullmatch(stamp):
+                        raise NotALog(await _whole(raw, lines))
                     line = Line(source, stamp.decode("ascii", "replace"), text)
                     if line.stamp < resumed:
                         continue
@@ -128,6 +138,14 @@ async def read_lines(client: KubeClient, source: Source, *, follow: bool, **opti
             if not follow:
                 raise
         await asyncio.sleep(_AGAIN_AFTER_SEC)
+
+
+async def _whole(first: bytes, rest: AsyncIterator[bytes]) -> str:
+    text = first
+    async for line in rest:
+        if len(text) < _MOST_OF_AN_ANSWER:
+            text += b"\n" + line
+    return text.decode("utf-8", "replace")
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -1,10 +1,13 @@
 """Which containers of which Pods have logs, and the order of their lines."""
 
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
 
 import pytest
 
-from frameworkcontroller.commands.logsource import selector, sources_of
+from frameworkcontroller.commands.logsource import NotALog, read_lines, selector, sources_of
+from frameworkcontroller.kube.client import KubeClient
 
 
 def pod(*started: str, attempt: str = "0", default: str | None = None, name: str = "f-a-3") -> dict[str, Any]:
@@ -53,3 +56,57 @@ def test_selectors() -> None:
     assert selector("f", None, None) == "FC_FRAMEWORK_NAME=f"
     assert selector("f", "a", None) == "FC_FRAMEWORK_NAME=f,FC_TASKROLE_NAME=a"
     assert selector("f", "a", 0) == "FC_FRAMEWORK_NAME=f,FC_TASKROLE_NAME=a,FC_TASK_INDEX=0"
+
+
+class Kubelet:
+    """In place of a client: answers with chunks of a log."""
+
+    def __init__(self, *chunks: bytes) -> None:
+        self._chunks = chunks
+
+    @asynccontextmanager
+    async def log(self, *_names: str, **_options: str | int) -> AsyncIterator[AsyncIterator[bytes]]:
+        async def chunks() -> AsyncIterator[bytes]:
+            for chunk in self._chunks:
+                yield chunk
+
+        yield chunks()
+
+
+async def read(*chunks: bytes) -> tuple[list[bytes], str]:
+    """The texts of the lines that are read, and what the node said in place of a log."""
+    found: list[bytes] = []
+    client = cast("KubeClient", Kubelet(*chunks))
+    try:
+        async for line in read_lines(client, sources_of(pod("y"), None)[0], follow=False):
+            found.append(line.text)  # noqa: PERF401 - kept when it fails
+    except NotALog as error:
+        return found, str(error)
+    return found, ""
+
+
+STAMP = b"2026-01-02T03:04:05.123456789Z"
+
+
+@pytest.mark.parametrize(
+    ("chunks", "lines", "answer"),
+    [
+        ([STAMP + b" a\n" + STAMP[:9], STAMP[9:] + b" b"], [b"a", b"b"], ""),
+        ([b"2026-01-02T03:04:05+01:00 \n"], [b""], ""),
+        (
+            [b"unable to retrieve container logs for containerd://b91c"],
+            [],
+            "unable to retrieve container logs for containerd://b91c",
+        ),
+        (
+            [STAMP + b' a\nfailed to try resolving symlinks in path "/x": lstat /x: no such file\nor'],
+            [b"a"],
+            'failed to try resolving symlinks in path "/x": lstat /x: no such file\nor',
+        ),
+        ([b"x\n", b"y\n" * 5000], [], "x" + "\ny" * 1000),
+    ],
+)
+async def test_what_a_kubelet_says_in_place_of_a_log_is_no_log(
+    chunks: list[bytes], lines: list[bytes], answer: str
+) -> None:
+    assert await read(*chunks) == (lines, answer)
