@@ -140,8 +140,9 @@ def fields(whose: str, reason: str, message: str) -> list[str]:
         words = inner[1:-1].split("|") if re.fullmatch(r"\([\w|]+\)", inner) else [inner]
         said.append(f"{whose} reason " + " or ".join(f"`{word}`" for word in words))
     if message not in ("", "(?s).*"):
-        inner = message.removeprefix("(?is)^.*").removesuffix(".*$")
-        said.append(f"its message has `{inner}`")
+        verb = "has" if message.startswith("(?is)^.*") else "is"
+        inner = message.removeprefix("(?is)^.*").removesuffix(".*$").removeprefix("(?i)^").removesuffix("\\s*$")
+        said.append(f"its message {verb} `{inner}`")
     return said
 
 

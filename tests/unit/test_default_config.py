@@ -261,6 +261,10 @@ CASES = [
     stopped(-1207, "StartError", 128, RUNC + 'exec: "/": is a directory: unknown'),
     stopped(-1207, "StartError", 128, SHIM + "crun: open executable: Permission denied: OCI permission denied"),
     stopped(-1208, "StartError", 128, RUNC + "exec /app: exec format error: unknown"),
+    stopped(-1208, "Error", 1, "exec /bin/odd: exec format error"),
+    stopped(-1208, "Error", 255, "exec /app: exec format error\n"),
+    stopped(-1208, "Error", 1, "standard_init_linux.go:228: exec user process caused: exec format error\n"),
+    stopped(-1208, "Error", 1, 'standard_init_linux.go:211: exec user process caused "exec format error"'),
     stopped(-1209, "StartError", 128, RUNC + "container init was OOM-killed (memory limit too low?): unknown"),
     stopped(
         -1210,
@@ -459,6 +463,17 @@ class TestNotMatched:
         found = classified(ran("Error", code))
         assert (found.code, found.phrase, found.attributes) == (code, "ContainerUnrecognizedFailed", ())
 
+    @pytest.mark.parametrize(
+        ("code", "message"),
+        [
+            (1, "loading plugins\nexec /app/plugin: exec format error"),
+            (1, "OSError: [Errno 8] Exec format error: '/app/plugin'"),
+            (126, "exec /app: exec format error"),
+        ],
+    )
+    def test_a_program_that_tells_of_the_format_of_another(self, code: int, message: str) -> None:
+        assert classified(ran("Error", code, message)).code == code
+
     def test_a_waiting_container_is_no_failed_one(self) -> None:
         """A container that could not be created is retried by its node for ever: its Pod does not fail."""
         status = {
@@ -486,7 +501,8 @@ class TestFile:
             for pattern in entry.pod_patterns:
                 messages = [named.message_regex for named in pattern.containers] or [pattern.message_regex]
                 assert all(
-                    message == "(?s).*" or re.fullmatch(r"\(\?is\)\^\.\*.*\.\*\$", message) for message in messages
+                    message == "(?s).*" or re.fullmatch(r"\(\?is\)\^\.\*.*\.\*\$|\(\?i\)\^.*\\s\*\$", message)
+                    for message in messages
                 )
                 assert all(named.name_regex == "(?s).*" for named in pattern.containers)
 
