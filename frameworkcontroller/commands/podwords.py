@@ -1,38 +1,124 @@
-"""What a Pod that does not run yet, or does not go away, waits for, in its own words."""
+"""What a Pod that does not run yet, or does not end, or does not go away, waits for, in its own words."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
+
+from frameworkcontroller.api.timestamps import parse_time
+from frameworkcontroller.commands.logsource import default_container
+from frameworkcontroller.commands.words import duration
 
 _ON_ITS_WAY: Final = frozenset({"ContainerCreating", "PodInitializing"})
 """What every container says before it starts: no reason to worry, or to be told twice."""
 
+_LATE_SEC: Final = 60.0
 
-def waits_for(pod: Mapping[str, Any]) -> str:
-    """Why the Pod is not running, as its status tells; empty if there is nothing to tell."""
+
+def waits_for(pod: Mapping[str, Any], now: float) -> str:
+    """Why the Pod does not run or end, as its status tells; empty if there is nothing to tell."""
+    return _explained(pod, now)[0]
+
+
+def needs_event(pod: Mapping[str, Any], now: float) -> bool:
+    """Whether the Pod waits, and its status does not tell for what: its Events may."""
+    phase = (pod.get("status") or {}).get("phase") or "Pending"
+    return phase == "Pending" and not pod["metadata"].get("deletionTimestamp") and not _explained(pod, now)[1]
+
+
+def is_past(event_seen: int, pod: Mapping[str, Any]) -> bool:
+    """Whether an Event of that time tells of what is over: the Pod got its node since."""
+    scheduled = _condition(pod.get("status") or {}, "PodScheduled")
+    since = scheduled.get("lastTransitionTime")
+    return scheduled.get("status") == "True" and bool(since) and event_seen < parse_time(since)
+
+
+def without_name(pod: str, text: str) -> str:
+    """The text with words in place of the Pod's name, so that what is told of several Pods is equal."""
+    name = rf'(?<![-.\w])"?{re.escape(pod)}(?:_[-a-z0-9]+\([-0-9a-f]*\))?"?(?![-\w])'
+    text = re.sub(rf"(?<!\bin )\bpod={name}", "in its Pod", text)
+    return re.sub(rf"(?:\b[Pp]od[ =])?{name}", "its Pod", text)
+
+
+def _explained(pod: Mapping[str, Any], now: float) -> tuple[str, bool]:
+    """What the status tells, and whether that is a cause."""
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     if metadata.get("deletionTimestamp"):
-        held = ", ".join(metadata.get("finalizers") or ())
-        return f"held by the finalizers {held}" if held else "waits until its containers have ended"
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return _joined(condition.get("reason"), condition.get("message"))
+        return _goes_away(metadata, spec, status, now), True
+    scheduled = _condition(status, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return _joined(scheduled.get("reason"), scheduled.get("message")), True
     if not spec.get("nodeName"):
-        return f"waits for the scheduler {spec.get('schedulerName') or 'default-scheduler'}"
+        return f"waits for the scheduler {spec.get('schedulerName') or 'default-scheduler'}", False
+    if _node_is_lost(spec, status):
+        return f"its node {spec['nodeName']} does not report", True
     names = {"initContainerStatuses": "init container", "containerStatuses": "container"}
+    sidecars = {one["name"] for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"}
     on_its_way = ""
     for listed, what in names.items():
         for container in status.get(listed) or ():
             state = container.get("state") or {}
             waiting = state.get("waiting")
             if waiting and waiting.get("reason") not in _ON_ITS_WAY:
-                return f"{what} {container['name']}: {_joined(waiting.get('reason'), waiting.get('message'))}"
-            if "running" in state and listed == "initContainerStatuses":
-                return f"init container {container['name']} is running"
+                return f"{what} {container['name']}: {_joined(waiting.get('reason'), waiting.get('message'))}", True
+            if "running" in state and listed == "initContainerStatuses" and container["name"] not in sidecars:
+                return f"init container {container['name']} is running", True
             if waiting and not on_its_way:
                 on_its_way = _joined(waiting.get("reason"), waiting.get("message"))
-    return on_its_way or _joined(status.get("reason"), status.get("message"))
+    ended = _ended_beside_others(pod, spec, status)
+    if ended:
+        return ended, True
+    return on_its_way or _joined(status.get("reason"), status.get("message")), False
+
+
+def _goes_away(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any], now: float) -> str:
+    held = ", ".join(metadata.get("finalizers") or ())
+    if held:
+        return f"held by the finalizers {held}"
+    node = spec.get("nodeName")
+    if _node_is_lost(spec, status):
+        return f"waits for its node {node}, which does not report"
+    # The time by which its grace period is over.
+    late = now - parse_time(metadata["deletionTimestamp"])
+    if node and late >= _LATE_SEC:
+        return f"was to be gone {duration(late)} ago: look at its node {node}"
+    return "waits until its containers have ended"
+
+
+def _node_is_lost(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    """Whether the control plane says that the Pod is not ready, and the kubelet has said last that it is."""
+    if not spec.get("nodeName"):
+        return False
+    if status.get("reason") == "NodeLost":
+        return True
+    said = _condition(status, "ContainersReady").get("status") == "True" and not spec.get("readinessGates")
+    return said and _condition(status, "Ready").get("status") == "False"
+
+
+def _ended_beside_others(pod: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
+    """That a container is over, for good, while the Pod runs on for the sake of others."""
+    if (spec.get("restartPolicy") or "Always") != "Never":
+        return ""
+    containers = status.get("containerStatuses") or ()
+    running = [one["name"] for one in containers if "running" in (one.get("state") or {})]
+    if not running:
+        return ""
+    for one in containers:
+        end = (one.get("state") or {}).get("terminated")
+        if end and (end.get("exitCode") or one["name"] == default_container(pod)):
+            said = _joined(end.get("reason"), end.get("message"))
+            rest = ", ".join(running)
+            return (
+                f"container {one['name']} has ended with exit code {end.get('exitCode') or 0}"
+                f"{f' ({said})' if said else ''}; its Pod runs until {rest} {'has' if len(running) == 1 else 'have'} "
+                "ended, too"
+            )
+    return ""
+
+
+def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    return next((one for one in status.get("conditions") or () if one.get("type") == kind), {})
 
 
 def _joined(reason: str | None, message: str | None) -> str:

@@ -10,6 +10,7 @@ from frameworkcontroller.api.codec import StatusError, decode_status
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, RetryPolicy, SpecError, parse_spec
 from frameworkcontroller.api.status import Condition, FrameworkStatus, State, TaskStatus
+from frameworkcontroller.commands.podwords import without_name
 from frameworkcontroller.commands.tasks import Standing, standing
 from frameworkcontroller.commands.words import code_and_phrase, duration, tame, why
 from frameworkcontroller.machine.policy import decide_retry
@@ -93,7 +94,7 @@ def about_task(view: View, role: str, task: TaskStatus, pod: str) -> str:
     words = view.pod_words.get(pod, "")
     match standing(task):
         case Standing.WAITING | Standing.RUNNING:
-            return _without(pod, tame(words))
+            return tame(without_name(pod, words))
         case Standing.FAILED if completion is not None:
             spec = view.spec.role(role)
             policy = RetryPolicy() if spec is None else spec.task.retry_policy
@@ -101,7 +102,7 @@ def about_task(view: View, role: str, task: TaskStatus, pod: str) -> str:
             return "; ".join([_ended_by(completion), *retry])
         case Standing.ENDING if completion is not None:
             if task.state in _GOES_AWAY and words:
-                return f"{_ended_by(completion)}; its Pod {_without(pod, tame(words))}"
+                return f"{_ended_by(completion)}; its Pod {tame(without_name(pod, words))}"
             return _ended_by(completion)
         case Standing.STOPPED if completion is not None:
             return code_and_phrase(completion)
@@ -134,7 +135,3 @@ def _ended_by(completion: CompletionStatus) -> str:
     # As it was said, names included: these are mostly the program's own words.
     said = why(completion)
     return f"{code_and_phrase(completion)}{f': {said}' if said else ''}"
-
-
-def _without(pod: str, text: str) -> str:
-    return text.replace(f'"{pod}"', "its Pod").replace(pod, "its Pod")

@@ -12,20 +12,23 @@ from frameworkcontroller import process
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import StatusError
 from frameworkcontroller.api.status import State
+from frameworkcontroller.commands.events import Event, read_event
 from frameworkcontroller.commands.following import Follower
-from frameworkcontroller.commands.podwords import waits_for
+from frameworkcontroller.commands.podwords import is_past, needs_event, waits_for
 from frameworkcontroller.commands.printing import decompress, print_value, without_managed_fields
 from frameworkcontroller.commands.progress import LiveProgress, draw_for_ever, ending, progress_on
 from frameworkcontroller.commands.reasons import read_view
 from frameworkcontroller.commands.session import Json, Session
 from frameworkcontroller.commands.tree import framework_tree
 from frameworkcontroller.kube.errors import Forbidden
-from frameworkcontroller.kube.resources import PODS
+from frameworkcontroller.kube.resources import EVENTS, PODS
 
 _LINES: Final = 40
 _MOST_PODS_ASKED: Final = 500
 _ASK_PODS_EVERY_SEC: Final = 3.0
 _WAITING: Final = "status.phase=Pending"
+_MOST_EVENTS_ASKED: Final = 1000
+_WARNINGS_OF_PODS: Final = "involvedObject.kind=Pod,type=Warning"
 
 
 async def run(session: Session, options: argparse.Namespace) -> int:
@@ -82,11 +85,15 @@ async def _pod_words(session: Session, framework: Mapping[str, Any]) -> dict[str
     if state is None or state == State.COMPLETED:
         return {}
     found: dict[str, str] = {}
+    unexplained: dict[str, Json] = {}
+    now = session.wall()
 
     def take(pod: Json) -> None:
-        said = waits_for(pod)
+        said = waits_for(pod, now)
         if said:
             found[pod["metadata"]["name"]] = said
+        if needs_event(pod, now):
+            unexplained[pod["metadata"]["uid"]] = pod
 
     roles = (framework.get("spec") or {}).get("taskRoles") or ()
     many = sum(role.get("taskNumber", 1) for role in roles) > _MOST_PODS_ASKED
@@ -99,4 +106,25 @@ async def _pod_words(session: Session, framework: Mapping[str, Any]) -> dict[str
             field_selector=_WAITING if many else None,
             most=_MOST_PODS_ASKED,
         )
+    if unexplained:
+        for name, event in (await _last_warnings(session, unexplained)).items():
+            said = found.get(name)
+            found[name] = f"{f'{said}; ' if said else ''}{event.reason}: {event.message}"
     return found
+
+
+async def _last_warnings(session: Session, pods: Mapping[str, Json]) -> dict[str, Event]:
+    """The last Warning Event of each of the Pods (by uid), by their names; as far as the user may read Events."""
+    last: dict[str, Event] = {}
+
+    def take(body: Json) -> None:
+        pod = pods.get((body.get("involvedObject") or {}).get("uid") or "")
+        if pod is None:
+            return
+        event, name = read_event(body), pod["metadata"]["name"]
+        if not is_past(event.seen, pod) and (name not in last or event.seen >= last[name].seen):
+            last[name] = event
+
+    with suppress(Forbidden):
+        await session.each(EVENTS, take, field_selector=_WARNINGS_OF_PODS, most=_MOST_EVENTS_ASKED)
+    return last

@@ -49,6 +49,9 @@ def why(completion: CompletionStatus) -> str:
             said = ": ".join(part for part in (container.reason, container.message) if part)
             ended = f"signal {container.signal}" if container.signal else f"exit code {container.code}"
             parts.append(f"container {container.name}: {ended}{f': {said}' if said else ''}")
+    if not any(parts) and pod.containers:
+        # Code 0 is also that of a container that never ran, or ran on; only one that has ended has a reason.
+        parts += [f"container {one.name} did not end by itself" for one in pod.containers if not one.reason]
     return tame("; ".join(part for part in parts if part) or completion.diagnostics)
 
 

@@ -14,9 +14,10 @@ import pytest
 import yaml
 
 from frameworkcontroller.app import Controller
+from frameworkcontroller.commands.session import Session
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
-from frameworkcontroller.kube.errors import NotFound
-from frameworkcontroller.kube.resources import CRDS, EVENTS, FRAMEWORKS, PODS
+from frameworkcontroller.kube.errors import Forbidden, NotFound
+from frameworkcontroller.kube.resources import CRDS, EVENTS, FRAMEWORKS, PODS, Resource
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.cli import Cli
 from tests.support.clusters import Cluster
@@ -125,6 +126,49 @@ async def test_status_says_what_is_waited_for(frameworks: Frameworks, cli: Cli) 
         "[0-29]  AttemptPreparing  30 Tasks",
         "waits for the scheduler hived",
     ]
+
+
+@pytest.mark.parametrize("readable", [True, False])
+async def test_status_quotes_the_last_warning_of_a_pod_that_waits(
+    frameworks: Frameworks, cli: Cli, monkeypatch: pytest.MonkeyPatch, readable: bool
+) -> None:
+    await frameworks.create("f", role("a", 2, simulate={"prepare-seconds": 1000}))
+    await frameworks.until("f", lambda status: states(status) == ["AttemptPreparing"] * 2)
+    pod = orjson.loads(await frameworks.client.get(PODS, "f-a-1", frameworks.namespace))
+    told = [
+        ("FailedScheduling", "no room", "Warning", "2020-01-01T00:00:00Z", "f-a-1", pod["metadata"]["uid"]),
+        ("FailedMount", 'no volume "v" for f-a-1', "Warning", "2099-01-01T00:00:02Z", "f-a-1", pod["metadata"]["uid"]),
+        ("FailedSync", "earlier", "Warning", "2099-01-01T00:00:01Z", "f-a-1", pod["metadata"]["uid"]),
+        ("Pulling", "later", "Normal", "2099-01-01T00:00:03Z", "f-a-1", pod["metadata"]["uid"]),
+        ("FailedMount", "of a Pod before", "Warning", "2099-01-01T00:00:04Z", "f-a-1", "another"),
+    ]
+    for number, (reason, message, kind, seen, name, uid) in enumerate(told):
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"e{number}", "namespace": frameworks.namespace},
+            "involvedObject": {"kind": "Pod", "name": name, "namespace": frameworks.namespace, "uid": uid},
+            "reason": reason,
+            "message": message,
+            "type": kind,
+            "firstTimestamp": seen,
+            "lastTimestamp": seen,
+        }
+        await frameworks.client.create(EVENTS, orjson.dumps(event), frameworks.namespace)
+    if not readable:
+        read = Session.each
+
+        async def refused(session: Session, resource: Resource, *more: Any, **options: Any) -> bool:
+            if resource is EVENTS:
+                raise Forbidden("events is forbidden", code=403, reason="Forbidden")
+            return await read(session, resource, *more, **options)
+
+        monkeypatch.setattr(Session, "each", refused)
+    lines = [line.strip(" │├└─") for line in await cli.ok("status", "f")]
+    quoted = 'ContainerCreating; FailedMount: no volume "v" for its Pod'
+    assert [line for line in lines if "Creating" in line] == (
+        ["ContainerCreating", quoted] if readable else ["ContainerCreating"]
+    )
 
 
 async def test_status_watch_ends_with_the_framework(frameworks: Frameworks, cli: Cli) -> None:

