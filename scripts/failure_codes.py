@@ -80,6 +80,9 @@ TAIL: Final = """
   `ImagePullBackOff`, `InvalidImageName`): its node tries again for ever, and the Pod stays Pending. With CRI-O, this
   is also how a command that does not exist ends, where containerd gives `StartError`. Give such a Pod
   `activeDeadlineSeconds`, and it ends with -1004.
+- A Pod whose volumes cannot be attached or mounted (`FailedAttachVolume`, `FailedMount`), or whose sandbox or network
+  cannot be made (`FailedCreatePodSandBox`): likewise, and only its Events say so. `kubectl framework status` quotes the
+  last one.
 - A Pod for which the scheduler finds no node: it stays Pending.
 - A Pod that is deleted before it is seen to have failed: -101, or one of -1008 to -1012 by the reason of its condition
   `DisruptionTarget` (Kubernetes 1.26 and later). Its containers and `podFailureSpec` have no say: these codes hold
