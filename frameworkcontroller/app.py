@@ -12,7 +12,7 @@ import random
 import socket
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any, Final, Self, TypeVarTuple
 
 import yaml
@@ -34,12 +34,15 @@ from frameworkcontroller.controller.workers import Workers
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.crd import ensure_crd
+from frameworkcontroller.kube.crdguard import CrdGuard
 from frameworkcontroller.kube.election import Election
 from frameworkcontroller.kube.errors import may_pass
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.lease import Instant
 from frameworkcontroller.kube.limiter import Limiter
 from frameworkcontroller.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS
+from frameworkcontroller.machine.model import Record
+from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.telemetry import Sources, Telemetry
 
 Ts = TypeVarTuple("Ts")
@@ -103,6 +106,9 @@ class Controller:
         self._rng = random.Random() if rng is None else rng
         self._drain_sec = drain_sec
         self._audit_sec = audit_sec
+        self._crd_manifest = yaml.safe_load(
+            importlib.resources.files(__package__).joinpath("crd", "frameworks.yaml").read_bytes()
+        )
         self._stop = asyncio.Event()
         self._ready = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
@@ -179,6 +185,15 @@ class Controller:
             on_update=self._if_acting(routing.pod_updated),
             on_delete=self._if_acting(routing.pod_deleted),
         )
+        self.crd_guard = CrdGuard(
+            self._watcher,
+            self._crd_manifest,
+            exists=lambda key: self.frameworks.store.get(key) is not None,
+            lost=self._statuses_refused,
+            restored=self._statuses_taken,
+            rng=self._rng,
+        )
+        self.telemetry.status_lost = lambda: self.crd_guard.problem is not None
         self._events_client = client(limiter=Limiter(events.QPS, events.BURST), max_connections=2)
         self.events = EventRecorder(self._events_client, wall=wall, rng=self._rng, instance=socket.gethostname())
         self._narrator = Narrator(self.frameworks.store, history, events=self.events if config.record_events else None)
@@ -196,6 +211,7 @@ class Controller:
             narrator=self._narrator,
             wrote=self.telemetry.wrote_status,
             tallied=self.telemetry.tallied,
+            status_absent=self.crd_guard.refused,
         )
         self.workers = Workers(
             self.queue, self._syncer, number=config.worker_number, synced=self.telemetry.synced, clock=loop.time
@@ -301,6 +317,19 @@ class Controller:
     def _framework_unreadable(self, key: str, error: Exception, obj: dict[str, Any]) -> None:
         self._narrator.unreadable(key, error, obj)
 
+    def _statuses_refused(self, problem: str, keys: Set[str]) -> None:
+        for key in keys:
+            record = self.frameworks.store.get(key)
+            if record is not None:
+                told = Record(Reason.STATUS_NOT_SERVED, problem, warning=True)
+                self._narrator.tell(key, record.uid, [told])
+
+    def _statuses_taken(self, keys: Set[str]) -> None:
+        for key in keys:
+            # At once, and not after the back-off of all that time; API servers take a moment to serve it.
+            self.queue.forget(key)
+            self.queue.add_after(key, self._rng.uniform(1.0, 2.0))
+
     async def _serve(self) -> None:
         await self._install_crd()
         try:
@@ -308,6 +337,7 @@ class Controller:
                 for informer in (self.configmaps, self.pods):
                     group.create_task(informer.run(), name=f"informer of {informer.resource.qualified}")
                 group.create_task(self.events.run(), name="events")
+                group.create_task(self.crd_guard.run(), name="guard of the CRD")
                 if self.election is None:
                     await self._act()
                     return
@@ -364,7 +394,6 @@ class Controller:
         return handle
 
     async def _install_crd(self) -> None:
-        crd = yaml.safe_load(importlib.resources.files(__package__).joinpath("crd", "frameworks.yaml").read_bytes())
         async for attempt in AsyncRetrying(
             retry=retry_if_exception(may_pass),
             wait=wait_random(0.5, 1.5),
@@ -372,13 +401,14 @@ class Controller:
             sleep=asyncio.sleep,
         ):
             with attempt:
-                await ensure_crd(
+                crd = await ensure_crd(
                     self._watcher,
-                    crd,
+                    self._crd_manifest,
                     namespace=self._config.namespace,
                     check_interval=self._config.crd_established_check_interval_sec,
                     timeout=self._config.crd_established_check_timeout_sec,
                 )
+                self.crd_guard.start_with(crd)
 
     async def _audit(self) -> None:
         while True:

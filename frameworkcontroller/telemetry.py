@@ -83,10 +83,11 @@ class Sources:
 class Telemetry:
     """The metrics of one controller.
 
-    Two hooks are for whoever has something to say that is not read off the ``Sources``:
+    Hooks are for whoever has something to say that is not read off the ``Sources``:
 
     - ``leading`` is called at each scrape: whether this replica is the one that acts (gauge
       ``leader_election_master_status``). A controller without leader election always is.
+    - ``status_lost`` is called at each scrape, too: whether the CRD has no status subresource.
     - A Framework whose ledger entry has a ``quarantine`` when one of its syncs ends counts as quarantined, until a
       sync ends with none or finds the Framework gone. Nothing has to be called for that.
     """
@@ -96,6 +97,7 @@ class Telemetry:
         self.registry = Registry()
         self.census = Census()
         self.leading: Callable[[], bool] = lambda: True
+        self.status_lost: Callable[[], bool] = lambda: False
         self._ledger: Ledger | None = None
         registry = self.registry
         ProcessCollector(registry=registry)
@@ -304,6 +306,11 @@ class _Figures(Collector):
             "Whether this replica is the one that acts: 1 if it is.",
             {"name": PREFIX},
             self._telemetry.leading(),
+        )
+        yield GaugeMetricFamily(
+            f"{PREFIX}_status_subresource_lost",
+            "Whether the CRD has lost its status subresource, so that no status can be written: 1 if it has.",
+            value=self._telemetry.status_lost(),
         )
         yield _one(
             GaugeMetricFamily,

@@ -77,11 +77,12 @@ class StatusWriter:
         clock: Callable[[], float],
         wrote: Callable[[WriteResult, int], None] | None = None,
         tallied: Callable[[Tally], None] | None = None,
+        status_absent: Callable[[str], None] | None = None,
     ) -> None:
         """``clock``: monotonic seconds. ``slots``: writes take turns with all other requests of syncs.
 
         For metrics, ``wrote(result, bytes)`` is told of each write of a status, and ``tallied`` what a write that was
-        accepted has persisted.
+        accepted has persisted. ``status_absent`` is told of each write of a Framework's status that was answered 404.
         """
         self._client = client
         self._ledger = ledger
@@ -91,6 +92,7 @@ class StatusWriter:
         self._clock = clock
         self._wrote = wrote
         self._tallied = tallied
+        self._status_absent = status_absent
 
     def due(self, entry: Entry) -> float:
         """Not before when (monotonic seconds) the status as it is now is to be written."""
@@ -192,16 +194,22 @@ class StatusWriter:
                 {"op": "add", "path": path, "value": orjson.Fragment(value)},
             ]
         )
-        answer = await self._client.patch(
-            FRAMEWORKS,
-            who.name,
-            body,
-            who.namespace,
-            content_type=JSON_PATCH,
-            subresource="status",
-            metadata_only=True,
-            owner=who.key,
-        )
+        try:
+            answer = await self._client.patch(
+                FRAMEWORKS,
+                who.name,
+                body,
+                who.namespace,
+                content_type=JSON_PATCH,
+                subresource="status",
+                metadata_only=True,
+                owner=who.key,
+            )
+        except NotFound:
+            # The Framework is gone, or there is no status subresource.
+            if self._status_absent is not None:
+                self._status_absent(who.key)
+            raise
         return _resource_version(answer)
 
     async def _stall(

@@ -85,11 +85,12 @@ class Syncer:
         narrator: Narrator,
         wrote: Callable[[WriteResult, int], None] | None = None,
         tallied: Callable[[Tally], None] | None = None,
+        status_absent: Callable[[str], None] | None = None,
     ) -> None:
         """``wall``: seconds since the epoch. ``clock``: monotonic seconds. ``pods`` has the index ``BY_FRAMEWORK``.
 
         For metrics, ``wrote(result, bytes)`` is told of each write of a status, and ``tallied`` what a write that was
-        accepted has persisted.
+        accepted has persisted. ``status_absent`` is told of each write of a Framework's status that was answered 404.
         """
         self._client = client
         self._executor = executor
@@ -103,7 +104,15 @@ class Syncer:
         self._rng = rng
         self._stopping = False
         self._writer = StatusWriter(
-            client, ledger, narrator, executor.slots, env=self._env, clock=clock, wrote=wrote, tallied=tallied
+            client,
+            ledger,
+            narrator,
+            executor.slots,
+            env=self._env,
+            clock=clock,
+            wrote=wrote,
+            tallied=tallied,
+            status_absent=status_absent,
         )
         self._quarantine = Quarantine(self._writer, ledger, narrator, env=self._env, clock=clock, rng=rng)
 

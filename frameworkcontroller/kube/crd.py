@@ -89,7 +89,7 @@ class _Installation:
             try:
                 served = await self._step()
                 self.trouble = None
-            except _Passing as passing:
+            except Passing as passing:
                 error = passing.error
                 if self.trouble is None:
                     _log.warning("CustomResourceDefinition %s: trying again: %s", self.name, error)
@@ -104,7 +104,7 @@ class _Installation:
     async def _step(self) -> dict[str, Any] | None:
         """Do the next thing that is to be done; the CRD, if that was all."""
         try:
-            crd: dict[str, Any] | None = await _answered(self._client.get(CRDS, self.name))
+            crd: dict[str, Any] | None = await answered(self._client.get(CRDS, self.name))
         except NotFound:
             crd = await self._create()
         except Forbidden as refused:
@@ -139,7 +139,7 @@ class _Installation:
 
     async def _create(self) -> dict[str, Any] | None:
         try:
-            crd = await _answered(self._client.create(CRDS, orjson.dumps(self._manifest)))
+            crd = await answered(self._client.create(CRDS, orjson.dumps(self._manifest)))
         except AlreadyExists:
             return None
         except Forbidden as refused:
@@ -155,7 +155,7 @@ class _Installation:
 
     async def _update(self, crd: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any] | None:
         try:
-            after = await _answered(self._client.replace(CRDS, self.name, orjson.dumps(wanted)))
+            after = await answered(self._client.replace(CRDS, self.name, orjson.dumps(wanted)))
         except (Conflict, NotFound):
             return None
         except Forbidden as refused:
@@ -182,7 +182,7 @@ class _Installation:
         for version in spec["versions"]:
             try:
                 asked = self._client.raw("GET", f"/apis/{spec['group']}/{version['name']}")
-                listing = await _answered(asked, of_served=False)
+                listing = await answered(asked, of_served=False)
             except NotFound:
                 continue
             except Forbidden:
@@ -201,12 +201,12 @@ class _Installation:
         spec = self._manifest["spec"]
         resource = Resource(spec["group"], version, spec["names"]["plural"], spec["names"]["kind"])
         try:
-            await _answered(self._client.list(resource, self._namespace, limit=1), of_served=False)
+            await answered(self._client.list(resource, self._namespace, limit=1), of_served=False)
         except (Forbidden, NotFound) as refused:
             raise CrdError(f"{self.name} cannot be listed: install its CRD, and permit its use: {refused}") from refused
 
 
-class _Passing(Exception):
+class Passing(Exception):
     """Something that may pass, and so is neither an answer nor a refusal."""
 
     def __init__(self, error: KubeError) -> None:
@@ -214,18 +214,18 @@ class _Passing(Exception):
         self.error = error
 
 
-async def _answered(asked: Awaitable[bytes], *, of_served: bool = True) -> dict[str, Any]:
+async def answered(asked: Awaitable[bytes], *, of_served: bool = True) -> dict[str, Any]:
     """The object that is answered. ``of_served``: if the resource type is not, the API server says so in plain text.
 
     Raises:
         ApiError: the API server refuses.
-        _Passing: it did not get to that; a gateway's page does not count, whatever its code.
+        Passing: it did not get to that; a gateway's page does not count, whatever its code.
     """
     try:
         return _object(await asked)
     except KubeError as error:
         if may_pass(error) and (of_served or not isinstance(error, NotFound)):
-            raise _Passing(error) from error
+            raise Passing(error) from error
         raise
 
 

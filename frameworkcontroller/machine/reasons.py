@@ -48,6 +48,7 @@ class Reason(StrEnum):
     FRAMEWORK_NOT_ANSWERED = "FrameworkNotAnswered"
     STATUS_TOO_LARGE = "StatusTooLarge"
     QUARANTINED = "Quarantined"
+    STATUS_NOT_SERVED = "StatusNotServed"
     PROGRESSING = "Progressing"
 
 
@@ -117,6 +118,9 @@ ABOUT: Final[Mapping[Reason, About]] = {
     ),
     Reason.QUARANTINED: About(
         "the controller cannot go on with it, and why; others are not touched by that", Told.EVENT, stall=True
+    ),
+    Reason.STATUS_NOT_SERVED: About(
+        "the CRD has lost its status subresource: no status can be written, this one neither", Told.EVENT
     ),
     Reason.PROGRESSING: About("what stalled it is over", Told.EVENT),
 }

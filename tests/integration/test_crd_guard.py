@@ -1,0 +1,265 @@
+"""A CRD that loses its status subresource while the controller runs: noticed, told, and put back if permitted."""
+
+import asyncio
+import copy
+import logging
+import random
+from collections.abc import AsyncIterator, Set
+from functools import partial
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+
+from frameworkcontroller.api import names
+from frameworkcontroller.app import Controller
+from frameworkcontroller.config import Config
+from frameworkcontroller.kube import crdguard
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.connection import Connection
+from frameworkcontroller.kube.crdguard import AGAIN_SEC, PERIOD_SEC, CrdGuard, has_status
+from frameworkcontroller.kube.resources import EVENTS
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from tests.integration.test_kube_crd import MANIFEST, CrdServer
+from tests.support import original
+from tests.support.api import CRDS, Api, open_api
+from tests.support.clusters import Cluster
+from tests.support.eventually import eventually
+from tests.support.faulty_server import drop, faulty_server, status
+from tests.support.frameworks import Frameworks, role
+from tests.support.frontdoor import Request, front_door, refusal
+from tests.support.virtual_clock import VirtualClockLoop
+
+WITHOUT: dict[str, Any] = copy.deepcopy(MANIFEST)
+del WITHOUT["spec"]["versions"][0]["subresources"]
+
+
+def test_whether_there_is_a_status_subresource() -> None:
+    assert has_status(MANIFEST, MANIFEST)
+    assert not has_status(WITHOUT, MANIFEST)
+    newer = copy.deepcopy(MANIFEST)
+    newer["spec"]["versions"].append({"name": "v2", "served": True, "storage": False})
+    assert has_status(newer, MANIFEST)
+    unserved = copy.deepcopy(WITHOUT)
+    unserved["spec"]["versions"][0]["served"] = False
+    assert has_status(unserved, MANIFEST)
+    empty = copy.deepcopy(MANIFEST)
+    empty["spec"]["versions"][0]["subresources"] = {"scale": {}, "status": None}
+    assert not has_status(empty, MANIFEST)
+
+
+class Guarded:
+    """A guard at work, and what it told."""
+
+    def __init__(self, server: CrdServer, client: KubeClient) -> None:
+        self.existing = {"ns/f", "ns/g"}
+        self.lost: list[tuple[str, set[str]]] = []
+        self.restored: list[set[str]] = []
+        self.server = server
+        self.guard = CrdGuard(
+            client,
+            MANIFEST,
+            exists=self.existing.__contains__,
+            lost=self._lost,
+            restored=lambda keys: self.restored.append(set(keys)),
+            rng=random.Random(1),
+        )
+
+    def problem(self) -> str | None:
+        return self.guard.problem
+
+    def _lost(self, problem: str, keys: Set[str]) -> None:
+        self.lost.append((problem, set(keys)))
+
+
+@pytest.fixture
+async def guarded() -> AsyncIterator[Guarded]:
+    async with faulty_server() as running, KubeClient(Connection.to_address(running.url)) as client:
+        server = CrdServer(running)
+        server.store(MANIFEST)
+        made = Guarded(server, client)
+        task = asyncio.create_task(made.guard.run())
+        yield made
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+
+@pytest.mark.virtual_clock
+class TestGuard:
+    async def test_one_look_every_ten_minutes(self, guarded: Guarded, clock: VirtualClockLoop) -> None:
+        await asyncio.sleep(6 * PERIOD_SEC)
+        assert 5 <= len(guarded.server.requests) <= 7
+        assert set(guarded.server.requests) == {"GET"}
+        assert (guarded.lost, guarded.restored) == ([], [])
+
+    async def test_a_loss_is_noticed_although_nothing_is_written(
+        self, guarded: Guarded, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        guarded.server.store(WITHOUT)
+        await asyncio.sleep(1.2 * PERIOD_SEC)
+        assert guarded.server.crd is not None
+        assert has_status(guarded.server.crd, MANIFEST)
+        assert guarded.problem() is None
+        assert guarded.restored == [set()]
+        assert "It was put back" in caplog.text
+
+    async def test_a_refused_write_has_it_looked_at_at_once(self, guarded: Guarded) -> None:
+        guarded.server.store(WITHOUT)
+        guarded.guard.refused("ns/f")
+        await asyncio.sleep(3)
+        assert guarded.server.requests == ["GET", "PUT"]
+        assert guarded.restored == [{"ns/f"}]
+        guarded.guard.refused("ns/f")
+        await asyncio.sleep(AGAIN_SEC - 5)
+        assert guarded.server.requests == ["GET", "PUT"]
+        await asyncio.sleep(10)
+        assert guarded.server.requests == ["GET", "PUT", "GET"]
+        assert guarded.restored == [{"ns/f"}]
+
+    async def test_frameworks_that_were_deleted_cost_no_request(self, guarded: Guarded) -> None:
+        for number in range(100):
+            guarded.guard.refused(f"ns/gone{number}")
+            await asyncio.sleep(0.5)
+        assert guarded.server.requests == []
+
+    async def test_without_permission_it_is_told_once_for_each(
+        self, guarded: Guarded, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        guarded.server.store(WITHOUT)
+        guarded.server.forbidden = {"PUT"}
+        for _ in range(5):
+            guarded.guard.refused("ns/f")
+            await asyncio.sleep(2 * AGAIN_SEC)
+        guarded.guard.refused("ns/g")
+        await asyncio.sleep(2 * AGAIN_SEC)
+        assert guarded.problem() is not None
+        assert [keys for _, keys in guarded.lost if keys] == [{"ns/f"}, {"ns/g"}]
+        assert [record.levelno for record in caplog.records].count(logging.WARNING) == 1
+        assert "has no status subresource" in caplog.text
+        assert "may not PUT" in caplog.text
+        guarded.server.store(MANIFEST)
+        await asyncio.sleep(2 * AGAIN_SEC)
+        assert guarded.problem() is None
+        assert guarded.restored == [{"ns/f", "ns/g"}]
+
+    async def test_without_leave_to_read_it_discovery_tells(self, guarded: Guarded) -> None:
+        names_served = ["frameworks", "frameworks/status"]
+
+        async def answer(request: web.BaseRequest) -> web.StreamResponse:
+            if "customresourcedefinitions" in request.path:
+                return await status(403, "Forbidden", "may not GET")(request)
+            resources = [{"name": name} for name in names_served]
+            return web.Response(body=orjson.dumps({"resources": resources}))
+
+        guarded.server.faulty.otherwise = answer
+        await asyncio.sleep(1.2 * PERIOD_SEC)
+        assert guarded.problem() is None
+        names_served.pop()
+        await asyncio.sleep(1.2 * PERIOD_SEC)
+        assert "may not be read from here: may not GET" in (guarded.problem() or "")
+
+    async def test_trouble_with_the_answer_is_asked_again(self, guarded: Guarded) -> None:
+        guarded.server.store(WITHOUT)
+        guarded.server.faulty.then(drop(), guarded.server.answer, status(409, "Conflict"))
+        guarded.guard.refused("ns/f")
+        await asyncio.sleep(4 * AGAIN_SEC)
+        assert guarded.server.requests == ["GET", "GET", "PUT", "GET", "PUT"]
+        assert guarded.restored == [{"ns/f"}]
+
+    async def test_one_that_is_gone_is_not_put_back(self, guarded: Guarded) -> None:
+        guarded.server.crd = None
+        await asyncio.sleep(1.2 * PERIOD_SEC)
+        assert guarded.server.requests == ["GET"]
+        assert guarded.problem() is None
+
+    async def test_one_that_lacked_it_from_the_start(self, guarded: Guarded) -> None:
+        guarded.server.forbidden = {"PUT"}
+        guarded.guard.start_with(WITHOUT)
+        assert guarded.problem() is not None
+
+
+# On every API server, with the whole controller.
+
+
+@pytest.fixture
+async def api(cluster: Cluster, pods: SimulatedRuntime) -> AsyncIterator[Api]:
+    """The API server, with a node; whatever happens, the CRD is ours again in the end."""
+    async with open_api(cluster.kubeconfig, cluster.namespace) as api:
+        yield api
+        await put_crd(api, MANIFEST["spec"])
+
+
+async def put_crd(api: Api, spec: dict[str, Any]) -> None:
+    path = f"{CRDS}/{names.CRD_NAME}"
+    (await api.put(path, {**(await api.get(path)).ok(), "spec": spec})).ok()
+
+
+async def lose_status(api: Api) -> None:
+    """Apply the original's CRD over ours; return once it is in force."""
+    await put_crd(api, original.crd_spec("v1"))
+
+    async def in_force() -> None:
+        assert (await api.get(original.frameworks(api, "f") + "/status")).code == 404
+
+    await eventually(in_force)
+
+
+async def test_it_is_put_back_while_the_controller_runs(
+    cluster: Cluster, api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    async with Controller(Config(), await cluster.connection(), wall=cluster.wall) as controller:
+        await frameworks.create("f", role("a", 2))
+        await frameworks.until_running("f", 2)
+        await lose_status(api)
+        await frameworks.set("f", executionType="Stop")
+        await frameworks.until_state("f", "Completed")
+        assert controller.crd_guard.problem is None
+    crd = (await api.get(f"{CRDS}/{names.CRD_NAME}")).ok()
+    assert crd["spec"]["versions"][0]["subresources"] == {"status": {}}
+    assert "It was put back" in caplog.text
+
+
+async def test_it_is_told_where_it_may_not_be_put_back(
+    cluster: Cluster, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crdguard, "AGAIN_SEC", 2.0)
+    client = await cluster.client()
+    frameworks = Frameworks(client, cluster.namespace)
+
+    def forbid(request: Request) -> web.Response | None:
+        if (request.verb, request.resource) == ("update", "customresourcedefinitions"):
+            return refusal(403, "Forbidden", "it may not")
+        return None
+
+    async def told(controller: Controller) -> None:
+        body = orjson.loads(
+            await client.list(EVENTS, cluster.namespace, field_selector="reason=StatusNotServed,involvedObject.name=f")
+        )
+        assert len(body["items"]) == 1
+        (event,) = body["items"]
+        assert event["type"] == "Warning"
+        assert "has no status subresource" in event["message"]
+        assert "it may not" in event["message"]
+        assert controller.telemetry.registry.get_sample_value("frameworkcontroller_status_subresource_lost") == 1
+
+    async with (
+        front_door(await cluster.connection()) as door,
+        Controller(Config(), door.connection, wall=cluster.wall) as controller,
+    ):
+        await frameworks.create("f", role("a", 2))
+        await frameworks.until_running("f", 2)
+        with door.answering(forbid):
+            await lose_status(api)
+            await frameworks.set("f", executionType="Stop")
+            await eventually(partial(told, controller))
+            assert (await frameworks.status("f"))["state"] == "AttemptRunning"
+            await put_crd(api, MANIFEST["spec"])
+            await frameworks.until_state("f", "Completed")
+
+        async def gone() -> None:
+            assert controller.telemetry.registry.get_sample_value("frameworkcontroller_status_subresource_lost") == 0
+
+        await eventually(gone)
