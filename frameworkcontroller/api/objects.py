@@ -32,13 +32,15 @@ class Identity:
     """What tells whose object something is: enough to adopt it, delete it, or leave it alone.
 
     ``marks`` are the FC_ annotations that name one attempt (``names.POD_IDENTITY`` or ``names.CONFIGMAP_IDENTITY``),
-    None if any of them is missing.
+    None if any of them is missing. ``deletion_time`` is when the object is to be gone, its grace period included.
     """
 
     uid: str
     controller_uid: str | None
     marks: tuple[str, ...] | None
     deleting: bool
+    deletion_time: int | None = None
+    deletion_grace_sec: int = 0
 
 
 @dataclass(slots=True, frozen=True)
@@ -75,8 +77,6 @@ class PodRecord:
     node_name: str = ""
     pod_ip: str = ""
     host_ip: str = ""
-    deletion_time: int | None = None
-    deletion_grace_sec: int = 0
     reason: str = ""
     message: str = ""
     containers: tuple[ContainerRecord, ...] = ()
@@ -86,6 +86,16 @@ class PodRecord:
     def uid(self) -> str:
         """The Pod's UID."""
         return self.identity.uid
+
+    @property
+    def deletion_time(self) -> int | None:
+        """When the Pod is to be gone, if it is being deleted."""
+        return self.identity.deletion_time
+
+    @property
+    def deletion_grace_sec(self) -> int:
+        """The grace period within ``deletion_time``."""
+        return self.identity.deletion_grace_sec
 
     @property
     def completion(self) -> PodCompletion:
@@ -208,8 +218,6 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         node_name=sys.intern(fields.text(spec, "nodeName")),
         pod_ip=fields.text(status, "podIP"),
         host_ip=sys.intern(fields.text(status, "hostIP")),
-        deletion_time=fields.maybe_time(metadata, "deletionTimestamp"),
-        deletion_grace_sec=fields.number(metadata, "deletionGracePeriodSeconds"),
         reason=fields.text(status, "reason"),
         message=fields.text(status, "message"),
         containers=containers,
@@ -265,6 +273,8 @@ def identity_of(metadata: Mapping[str, Any], marks: tuple[str, ...]) -> Identity
         controller_uid=owner,
         marks=tuple(annotations[mark] for mark in marks) if all(mark in annotations for mark in marks) else None,
         deleting=metadata.get("deletionTimestamp") is not None,
+        deletion_time=fields.maybe_time(metadata, "deletionTimestamp"),
+        deletion_grace_sec=fields.number(metadata, "deletionGracePeriodSeconds"),
     )
 
 

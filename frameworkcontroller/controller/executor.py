@@ -48,6 +48,7 @@ from frameworkcontroller.machine.model import (
     Kind,
     NotAttempted,
     Outcome,
+    Refresh,
     Refused,
     Remains,
     Result,
@@ -119,13 +120,12 @@ class Executor:
                 return Accepted()
             case Cleanup(target=target, controller_uid=controller_uid):
                 found = await self._look(framework, target)
-                if found is None or found.controller_uid != controller_uid:
-                    return Gone()
-                if not found.deleting and not await self._delete(framework, target, found.uid):
-                    return Gone()
-                return await self._confirm(framework, target, found.uid, "is still being deleted")
+                return Gone() if found is None or found.controller_uid != controller_uid else Exists(found)
             case Confirm(target=target, uid=uid):
                 return await self._confirm(framework, target, uid, "is there, but the cache does not show it")
+            case Refresh():
+                # The sync has read the Framework before it asked for this (``Syncer._is_justified``).
+                return Remains("the stored status is as old")
 
     async def _create(self, framework: Framework, action: Create) -> Result:
         target = action.target
@@ -133,8 +133,8 @@ class Executor:
             answer = await self._client.create(
                 _APIS[target.kind].resource, action.body, framework.namespace, metadata_only=True, owner=framework.key
             )
-        except AlreadyExists:
-            return Exists(await self._namesake(framework, target))
+        except AlreadyExists as error:
+            return Exists(await self._namesake(framework, target), error.message)
         except ApiError as error:
             if target.kind is Kind.POD and _is_final(error):
                 # An earlier request, whose answer was lost, may have created the Pod after all.
@@ -332,7 +332,7 @@ def _holds_back_others(outcome: Outcome) -> bool:
     match outcome:
         case Outcome(Create(target=Target(kind=Kind.POD)), Refused() as refusal):
             return classify_creation_refusal(refusal) is None
-        case Outcome(_, Refused() | Unanswered()):
+        case Outcome(Create(), Exists(found=None)) | Outcome(_, Refused() | Unanswered()):
             return True
     return False
 

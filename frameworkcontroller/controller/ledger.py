@@ -87,12 +87,10 @@ class Entry:
     def learn(self, outcomes: Iterable[Outcome]) -> None:
         """Keep what is to be folded into another status, too, if it turns out that the tracked one is not to be."""
         for outcome in outcomes:
-            if isinstance(outcome.result, Created | Exists):
+            action = outcome.action
+            if isinstance(action, Create) and isinstance(outcome.result, Created | Exists):
                 # Without the template: a status may wait for long, and a Pod's may be large.
-                action = outcome.action
-                self.outcomes.append(
-                    replace(outcome, action=replace(action, template=b"")) if isinstance(action, Create) else outcome
-                )
+                self.outcomes.append(replace(outcome, action=replace(action, template=b"")))
 
     def read(self, record: FrameworkRecord) -> Framework:
         """The Framework at the newest generation known, and whether its spec can be run (``spec_error``)."""

@@ -38,6 +38,7 @@ from frameworkcontroller.machine.model import (
     Observed,
     Outcome,
     Plan,
+    Refresh,
     Tally,
     Urgency,
 )
@@ -229,8 +230,8 @@ class Syncer:
         Raises:
             KubeError, Retry: there is no knowing. The actions are left for later.
         """
-        # What no status records may be recorded by one that another controller has just written.
-        if entry.confirmed and not any(map(_is_stray, actions)):
+        # An object that the known status does not record may be in the one that another controller has just written.
+        if entry.confirmed and not any(map(_needs_live_status, actions)):
             return True
         try:
             return await self._writer.confirm(framework.key, entry)
@@ -342,8 +343,8 @@ def _is_wanted(entry: Entry, creation: Create) -> bool:
     return creation.target.kind is not Kind.POD or entry.tracker.awaits_pod(creation.target)
 
 
-def _is_stray(action: Action) -> bool:
-    return isinstance(action, Delete) and action.stray
+def _needs_live_status(action: Action) -> bool:
+    return isinstance(action, Refresh) or (isinstance(action, Delete) and action.stray)
 
 
 class _Pods:

@@ -13,21 +13,23 @@ from frameworkcontroller.api.completion import (
     STOP_FRAMEWORK_REQUESTED,
     CompletionStatus,
 )
-from frameworkcontroller.api.objects import ConfigMapRecord, Framework
+from frameworkcontroller.api.objects import ConfigMapRecord, Framework, Identity
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine import wording
 from frameworkcontroller.machine.context import Context
-from frameworkcontroller.machine.manifests import configmap_body, configmap_marks
+from frameworkcontroller.machine.manifests import configmap_body, configmap_marks, is_newer_configmap
 from frameworkcontroller.machine.model import (
+    Action,
     Cleanup,
     Confirm,
     Create,
     Delete,
     Env,
     Level,
+    Refresh,
     Trigger,
     Urgency,
     known,
@@ -66,7 +68,8 @@ def step(ctx: Context) -> None:
     configmap = ctx.observed.configmap
     if ctx.status.state in ENDED:
         ctx.tracker.agenda.clear()
-        _delete_stray(ctx, configmap)
+        if not _delete_stray(ctx, configmap):
+            ctx.tracker.end_stall(None, Reason.STATUS_OUTDATED)
         return
     if ctx.status.state is State.CREATION_PENDING and not _adopt(ctx, configmap):
         _create(ctx, configmap)
@@ -175,8 +178,20 @@ def _delete_stray(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
     if configmap is None or not _is_ours(ctx, configmap):
         return False
     if not configmap.identity.deleting:
-        ctx.act(Delete(ctx.configmap_target(), configmap.uid, stray=True))
+        ctx.act(replace_stray(ctx, configmap.identity))
     return True
+
+
+def replace_stray(ctx: Context, found: Identity) -> Action:
+    """The action on a live ConfigMap that the Framework controls and the status does not record.
+
+    ConfigMaps are created for persisted attempts only. One of a later attempt thus proves that another controller has
+    written a newer status, and is never deleted.
+    """
+    target = ctx.configmap_target()
+    if is_newer_configmap(found.marks, ctx.framework, ctx.attempt.id):
+        return Refresh(target)
+    return Delete(target, found.uid, stray=True)
 
 
 # --- a ConfigMap is recorded, but the cache does not show it -------------------------------------------------------

@@ -68,6 +68,28 @@ def pod_marks(
     )
 
 
+def is_newer_configmap(marks: tuple[str, ...] | None, framework: Framework, attempt_id: int) -> bool:
+    """Whether these marks name a later attempt of the same Framework."""
+    return marks is not None and marks[0] == framework.uid and _number(marks[1]) > attempt_id
+
+
+def is_newer_pod(
+    marks: tuple[str, ...] | None,
+    framework: Framework,
+    attempt: FrameworkAttemptStatus,
+    role: TaskRoleStatus,
+    task: TaskStatus,
+) -> bool:
+    """Whether these marks name a later attempt of the same Task."""
+    if marks is None or marks[:-1] != pod_marks(framework, attempt, role, task)[:-1]:
+        return False
+    return _number(marks[-1]) > task.attempt.id
+
+
+def _number(mark: str) -> int:
+    return int(mark) if mark.isascii() and mark.isdigit() else -1
+
+
 def pod_annotations(
     framework: Framework,
     attempt: FrameworkAttemptStatus,

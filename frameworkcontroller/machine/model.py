@@ -155,7 +155,7 @@ class Delete:
     """Delete the object of that UID.
 
     ``force``: a Pod with grace period 0. ``confirm``: done only once a live read no longer finds that UID. ``stray``:
-    no status is known to record the object, so it is to be made sure that the known status is the stored one.
+    the known status does not record the object, so a live read of the Framework must show that status first.
     """
 
     target: Target
@@ -167,7 +167,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Cleanup:
-    """Make sure, by live reads, that no object of that name is there which ``controller_uid`` controls."""
+    """Look, by a live read, for an object of that name that ``controller_uid`` controls: none may be left."""
 
     target: Target
     controller_uid: str
@@ -181,7 +181,14 @@ class Confirm:
     uid: str
 
 
-Action = Create | Delete | Cleanup | Confirm
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """Read the Framework live: an object of that name belongs to a newer attempt than the known status has."""
+
+    target: Target
+
+
+Action = Create | Delete | Cleanup | Confirm | Refresh
 
 
 # --- outcomes ---------------------------------------------------------------------------------------------------
@@ -196,9 +203,10 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """The name is taken, by ``found`` (None: gone again when looked at)."""
+    """The name is taken, by ``found``; None: a live read does not find it. ``message``: of the API server."""
 
     found: Identity | None
+    message: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from frameworkcontroller.machine.model import (
     Kind,
     NotAttempted,
     Outcome,
+    Refresh,
     Refused,
     Remains,
     Result,
@@ -89,7 +90,10 @@ def _take_pod(ctx: Context, role: TrackedRole, task: TaskStatus, outcome: Outcom
             else:
                 _look_later(ctx, key)
         case Cleanup(target=target):
-            if not isinstance(result, Gone):
+            if isinstance(result, Exists) and result.found is not None:
+                if task.state is State.CREATION_PENDING:
+                    _replace_pod(ctx, role, task, target, result.found, "clean up")
+            elif not isinstance(result, Gone):
                 _hold(ctx, key, target, result, "clean up")
             elif task.state is State.CREATION_PENDING and task.deletion_pending:
                 ctx.tracker.release(key)
@@ -101,6 +105,8 @@ def _take_pod(ctx: Context, role: TrackedRole, task: TaskStatus, outcome: Outcom
                 ctx.tracker.release(key)
                 ctx.tracker.see(uid)
                 ctx.tracker.agenda.add(key)
+        case Refresh(target=target):
+            _leave_newer(ctx, key, target)
 
 
 def _take_unlisted_pod(ctx: Context, outcome: Outcome) -> None:
@@ -126,17 +132,12 @@ def _take_pod_creation(ctx: Context, role: TrackedRole, task: TaskStatus, action
             ctx.tracker.release(key)
             ctx.tracker.release(CREATIONS)
             task_machine.created(ctx, role, task, uid)
-        case Exists(found=None):
-            ctx.tracker.agenda.add(key)
         case Exists(found=Identity() as found) if found.controller_uid == action.controller_uid:
-            if found.deleting:
-                _hold(ctx, key, action.target, result, "create")
-            elif found.marks == pod_marks(ctx.framework, ctx.attempt, role.status, task):
+            if not found.deleting and found.marks == pod_marks(ctx.framework, ctx.attempt, role.status, task):
                 ctx.tracker.release(key)
                 task_machine.created(ctx, role, task, found.uid)
             else:
-                ctx.tracker.follow_ups.append(Delete(action.target, found.uid))
-                _look_later(ctx, key)
+                _replace_pod(ctx, role, task, action.target, found, "create")
         case Exists(found=Identity() as found):
             _conflict(ctx, key, action.target, found)
         case Refused() as refusal:
@@ -149,6 +150,16 @@ def _take_pod_creation(ctx: Context, role: TrackedRole, task: TaskStatus, action
             _hold_creations(ctx, key, action.target, result)
         case _:
             _hold_creations(ctx, key, action.target, result)
+
+
+def _replace_pod(ctx: Context, role: TrackedRole, task: TaskStatus, target: Target, found: Identity, verb: str) -> None:
+    """The attempt controls a Pod of the Task's name that is not the Task's."""
+    key = (role.status.name, task.index)
+    if found.deleting:
+        _hold(ctx, key, target, Exists(found), verb)
+    else:
+        ctx.tracker.follow_ups.append(task_machine.replace_stray(ctx, role, task, found))
+        _look_later(ctx, key)
 
 
 def _take_pod_deletion(ctx: Context, role: TrackedRole, task: TaskStatus, action: Delete, result: Result) -> None:
@@ -192,7 +203,10 @@ def _take_configmap(ctx: Context, outcome: Outcome) -> None:
                 # One that nothing waits for any more, be it this attempt's: a cache that is behind still shows it.
                 _look_later(ctx, None)
         case Cleanup():
-            if not isinstance(result, Gone):
+            if isinstance(result, Exists) and result.found is not None:
+                if state is State.CREATION_PENDING:
+                    _replace_configmap(ctx, target, result.found, "clean up")
+            elif not isinstance(result, Gone):
                 _hold(ctx, None, target, result, "clean up")
             elif state is State.CREATION_PENDING:
                 tracker.release(None)
@@ -204,6 +218,8 @@ def _take_configmap(ctx: Context, outcome: Outcome) -> None:
                 tracker.release(None)
                 tracker.configmap_seen = True
                 tracker.again = True
+        case Refresh():
+            _leave_newer(ctx, None, target)
 
 
 def _take_configmap_creation(ctx: Context, action: Create, result: Result) -> None:
@@ -211,17 +227,12 @@ def _take_configmap_creation(ctx: Context, action: Create, result: Result) -> No
         case Created(uid=uid):
             ctx.tracker.release(None)
             framework_machine.created(ctx, uid)
-        case Exists(found=None):
-            ctx.tracker.again = True
         case Exists(found=Identity() as found) if found.controller_uid == action.controller_uid:
-            if found.deleting:
-                _hold(ctx, None, action.target, result, "create")
-            elif found.marks == configmap_marks(ctx.framework, ctx.attempt.id):
+            if not found.deleting and found.marks == configmap_marks(ctx.framework, ctx.attempt.id):
                 ctx.tracker.release(None)
                 framework_machine.created(ctx, found.uid)
             else:
-                ctx.tracker.follow_ups.append(Delete(action.target, found.uid))
-                _look_later(ctx, None)
+                _replace_configmap(ctx, action.target, found, "create")
         case Exists(found=Identity() as found):
             _conflict(ctx, None, action.target, found)
         case Refused() as refusal if is_quota_refusal(refusal):
@@ -231,7 +242,26 @@ def _take_configmap_creation(ctx: Context, action: Create, result: Result) -> No
             _hold(ctx, None, action.target, result, "create")
 
 
+def _replace_configmap(ctx: Context, target: Target, found: Identity, verb: str) -> None:
+    """The Framework controls a ConfigMap of the attempt's name that is not the attempt's."""
+    if found.deleting:
+        _hold(ctx, None, target, Exists(found), verb)
+    else:
+        ctx.tracker.follow_ups.append(framework_machine.replace_stray(ctx, found))
+        _look_later(ctx, None)
+
+
 # --- trouble ----------------------------------------------------------------------------------------------------
+
+
+def _leave_newer(ctx: Context, key: TaskKey | None, target: Target) -> None:
+    """A live read shows the known status, and yet there is an object of a later attempt."""
+    text = (
+        f"{target.kind} {target.name} belongs to a later attempt than the stored status, which was set back: "
+        "it is left alone; delete it if nobody needs it"
+    )
+    if _wait(ctx, key, text) >= _FAILURES_TO_STALL:
+        ctx.tracker.stalls[key] = Stall(Reason.STATUS_OUTDATED, text)
 
 
 def _conflict(ctx: Context, key: TaskKey | None, target: Target, found: Identity) -> None:
@@ -299,5 +329,7 @@ def _why(result: Result) -> str:
             return message
         case Exists(found=Identity(uid=uid)):
             return f"one with UID {uid} is still being deleted"
+        case Exists(message=message):
+            return f"the API server says that it exists, and does not find it: {message}"
         case _:
             return type(result).__name__

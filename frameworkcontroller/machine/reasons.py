@@ -43,6 +43,7 @@ class Reason(StrEnum):
     NAMING_CONFLICT = "NamingConflict"
     QUOTA_EXCEEDED = "QuotaExceeded"
     POD_NOT_GONE = "PodNotGone"
+    STATUS_OUTDATED = "StatusOutdated"
     POD_NOT_ANSWERED = "PodNotAnswered"
     CONFIGMAP_NOT_ANSWERED = "ConfigMapNotAnswered"
     FRAMEWORK_NOT_ANSWERED = "FrameworkNotAnswered"
@@ -110,6 +111,11 @@ ABOUT: Final[Mapping[Reason, About]] = {
     ),
     Reason.QUOTA_EXCEEDED: About("a quota of the namespace leaves no room", Told.EVENT, stall=True),
     Reason.POD_NOT_GONE: About("a Pod is still there long after it was to be gone", Told.EVENT, stall=True),
+    Reason.STATUS_OUTDATED: About(
+        "a Pod or ConfigMap belongs to a later attempt than the stored status has; it is left alone",
+        Told.EVENT,
+        stall=True,
+    ),
     Reason.POD_NOT_ANSWERED: About("a request for a Pod has failed several times in a row", Told.EVENT, stall=True),
     Reason.CONFIGMAP_NOT_ANSWERED: About("so has one for the attempt's ConfigMap", Told.EVENT, stall=True),
     Reason.FRAMEWORK_NOT_ANSWERED: About("so has one for the Framework itself", Told.EVENT, stall=True),

@@ -15,13 +15,25 @@ from frameworkcontroller.api.completion import (
     CompletionStatus,
 )
 from frameworkcontroller.api.names import pod_name, split_pod_name
-from frameworkcontroller.api.objects import Disruption, PodRecord
+from frameworkcontroller.api.objects import Disruption, Identity, PodRecord
 from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.failure import disrupted
-from frameworkcontroller.machine.manifests import PodTemplate, pod_marks
-from frameworkcontroller.machine.model import Cleanup, Confirm, Delete, Kind, Level, Target, Trigger, Urgency, known
+from frameworkcontroller.machine.manifests import PodTemplate, is_newer_pod, pod_marks
+from frameworkcontroller.machine.model import (
+    Action,
+    Cleanup,
+    Confirm,
+    Delete,
+    Kind,
+    Level,
+    Refresh,
+    Target,
+    Trigger,
+    Urgency,
+    known,
+)
 from frameworkcontroller.machine.policy import decide_retry
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.scale import SCALED_DOWN
@@ -44,7 +56,8 @@ def step(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
             _create(ctx, role, task, pod)
             return
     elif task.state in (State.ATTEMPT_COMPLETED, State.COMPLETED):
-        _delete_stray(ctx, role, task, pod)
+        if not _delete_stray(ctx, role, task, pod):
+            ctx.tracker.stalls.pop((role.status.name, task.index), None)
         return
     if pod is None or pod.uid != task.attempt.pod_uid:
         _without_pod(ctx, role, task)
@@ -135,8 +148,20 @@ def _delete_stray(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRec
     if task.state is State.ATTEMPT_COMPLETED and pod.uid == task.attempt.pod_uid:
         return False
     if not pod.identity.deleting:
-        ctx.act(Delete(ctx.pod_target(role, task), pod.uid, stray=True))
+        ctx.act(replace_stray(ctx, role, task, pod.identity))
     return True
+
+
+def replace_stray(ctx: Context, role: TrackedRole, task: TaskStatus, found: Identity) -> Action:
+    """The action on a live Pod that the attempt controls and this Task's status does not record.
+
+    Pods are created for persisted attempts only. One of a later attempt thus proves that another controller has
+    written a newer status, and is never deleted.
+    """
+    target = ctx.pod_target(role, task)
+    if is_newer_pod(found.marks, ctx.framework, ctx.attempt, role.status, task):
+        return Refresh(target)
+    return Delete(target, found.uid, stray=True)
 
 
 def unlisted(ctx: Context) -> Iterator[TaskKey]:

@@ -437,6 +437,12 @@ class Tracker:
         if key != CREATIONS:
             self.stalls.pop(key, None)
 
+    def end_stall(self, key: TaskKey | None, reason: Reason) -> None:
+        """This no longer stalls it."""
+        stall = self.stalls.get(key)
+        if stall is not None and stall.reason is reason:
+            del self.stalls[key]
+
     def held_until(self, key: HoldKey) -> float:
         """Not before when (monotonic seconds), 0 for any time."""
         hold = self._holds.get(key)

@@ -252,7 +252,9 @@ MUTANTS: Final = {
     # The list says that the Task's first Pod is still to be created; by now its second one runs.
     "no-confirming-read": Mutant(
         "acts at once on what its first list says",
-        lambda: patch.object(StatusWriter, "confirm", _confirm_nothing),
+        lambda: _all_of(
+            patch.object(StatusWriter, "confirm", _confirm_nothing), patch.object(task, "is_newer_pod", _no)
+        ),
         _story(
             _fault(0.0, Faults.FAILED, "create", "pods", times=3),
             _create(_role(retry={"maxRetryCount": 1}, run_seconds="1, forever", exit_code="1")),
@@ -401,6 +403,55 @@ MUTANTS: Final = {
             retain_sec=10,
         ),
         "is in no snapshot",
+    ),
+    # What a slow controller creates is there already: of an attempt that the other one has begun since.
+    "no-live-status-after-409": Mutant(
+        "deletes what it finds in place of what it was to create",
+        lambda: _all_of(
+            patch.object(sync, "_needs_live_status", _no),
+            patch.object(task, "is_newer_pod", _no),
+        ),
+        _story(
+            _fault(0.0, Faults.FAILED, "create", "pods", times=3),
+            _create(_role(1, retry={"maxRetryCount": 1}, run_seconds="2, forever", exit_code="1")),
+            _fault(1.8, Faults.DELAY, "create", "pods", seconds=10.0),
+            _fault(1.8, Faults.HELD, "", "pods", seconds=20.0),
+            Step(1.8, "second_controller", (20.0,)),
+        ),
+        "no status that was ever stored gives cause",
+    ),
+    # Of another instance of the Task.
+    "no-live-status-after-409-of-a-new-task": Mutant(
+        "deletes what it finds in place of what it was to create, by then for another Task",
+        lambda: patch.object(sync, "_needs_live_status", _no),
+        _story(
+            _fault(0.0, Faults.FAILED, "create", "pods"),
+            _create(_role(1, **_FOREVER)),
+            _fault(0.1, Faults.DELAY, "create", "pods", seconds=20.0),
+            _fault(1.0, Faults.HELD, "", "frameworks", seconds=30.0),
+            Step(0.2, "second_controller", (40.0,)),
+            Step(6.0, "rescale", ("f0", "a", 0)),
+            Step(10.0, "rescale", ("f0", "a", 1)),
+        ),
+        "no status that was ever stored gives cause",
+    ),
+    # Of another attempt of the Framework.
+    "no-live-status-after-409-of-a-configmap": Mutant(
+        "deletes the ConfigMap that it finds in place of the one that it was to create",
+        lambda: _all_of(
+            patch.object(sync, "_needs_live_status", _no),
+            patch.object(framework, "is_newer_configmap", _no),
+        ),
+        _story(
+            _fault(0.0, Faults.DELAY, "create", "configmaps", seconds=20.0),
+            _create(
+                _role(1, run_seconds="12", exit_code="1") | {"frameworkAttemptCompletionPolicy": policy(1)},
+                retryPolicy={"maxRetryCount": 1},
+            ),
+            _fault(0.1, Faults.HELD, "", "configmaps", seconds=30.0),
+            Step(0.2, "second_controller", (40.0,)),
+        ),
+        "no status that was ever stored gives cause",
     ),
     "no-completion-policy": Mutant(
         "never completes an attempt by its Tasks",

@@ -69,8 +69,6 @@ class Replay(World):
         self._judged: set[tuple[str, str]] = set()
         self._statuses: dict[str, FrameworkStatus] = {}
         """The status stored last, by UID of the Framework."""
-        self._to_go: set[str] = set()
-        """UIDs of the Pods that a stored status once gave cause to delete."""
         self._bearers: dict[tuple[Kind, str], set[str]] = {}
         """UIDs of the objects that ever had a name."""
         self._going_since: dict[str, float] = {}
@@ -166,47 +164,7 @@ class Replay(World):
         if at >= self.circumstances.deleted_by_others.get(uid, math.inf) or self._is_collected(body):
             return
         framework = uid if kind is Kind.FRAMEWORK else mark_of(body, names.FRAMEWORK_UID)
-        if kind is Kind.POD and uid not in self._to_go and not self._may_go(body):
-            raise self.violation(f"{name_of(body)} {uid} is deleted, and no status that was ever stored gives cause to")
         self.guarantees.deleting(framework, Delete(_target(kind, body), uid), uid)
-
-    def _may_go(self, pod: Body) -> bool:
-        """Whether the status stored now gives a controller cause to delete the Pod.
-
-        This holds whoever else is at work: marks of Pods name one attempt of one Task by random UIDs, and no status
-        ever goes back.
-        """
-        framework = mark_of(pod, names.FRAMEWORK_UID)
-        status = self._statuses.get(framework)
-        if status is None:
-            return not framework or framework in self.gone
-        attempt = status.attempt
-        if attempt.completion_status is not None or attempt.id != int(mark_of(pod, names.FRAMEWORK_ATTEMPT_ID)):
-            return True
-        if attempt.configmap_uid not in (None, controller_of(pod)) or self._is_stopped(framework):
-            return True
-        found = next(
-            (
-                task
-                for role in attempt.roles
-                for task in role.tasks
-                if task.instance_uid == mark_of(pod, names.TASK_UID)
-                and task.attempt.id == int(mark_of(pod, names.TASK_ATTEMPT_ID))
-            ),
-            None,
-        )
-        if found is None or found.deletion_pending or found.attempt.pod_uid not in (None, uid_of(pod)):
-            return True
-        if found.attempt.pod_uid is None:
-            return found.state is not State.CREATION_PENDING
-        if found.state is State.CREATION_REQUESTED:
-            return self.now >= found.transition_time + self.guarantees.limits.object_local_cache_creation_timeout_sec
-        return found.attempt.completion_status is not None
-
-    def _is_stopped(self, framework: str) -> bool:
-        """Whether the newest spec says so: nobody takes that back, so what is not recorded may go at once."""
-        newest = max(generation for uid, generation in self.specs if uid == framework)
-        return self.specs[framework, newest].get("executionType") == "Stop"
 
     def _is_collected(self, body: Body) -> bool:
         owner = controller_of(body)
@@ -220,10 +178,7 @@ class Replay(World):
     def _judge_status(self, framework: Body, status: FrameworkStatus) -> None:
         uid = uid_of(framework)
         before = self._statuses.get(uid)
-        pods = [pod for pod in self.objects[Kind.POD].values() if mark_of(pod, names.FRAMEWORK_UID) == uid]
-        self._to_go |= {uid_of(pod) for pod in pods if self._may_go(pod)}
         self._statuses[uid] = status
-        self._to_go |= {uid_of(pod) for pod in pods if self._may_go(pod)}
         for role in status.attempt.roles:
             if role.pod_graceful_deletion_timeout_sec is not None:
                 self._timeouts.setdefault((uid, role.name), []).append(role.pod_graceful_deletion_timeout_sec)

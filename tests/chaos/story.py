@@ -24,6 +24,8 @@ _CROWDS: Final = 5
 """Every so many-th story on a virtual clock is about a crowd of Tasks."""
 _CROWD_LENGTH: Final = 45.0
 """About as long as it takes to create them."""
+_RIVALS: Final = 0.15
+"""The share of the other stories in which a slow controller works beside a second one."""
 
 _VERBS: Final = ("create", "create", "patch", "patch", "delete", "get", "list", "")
 _RESOURCES: Final = ("pods", "configmaps", "frameworks", "")
@@ -74,7 +76,23 @@ def make_story(seed: int, *, length: float = LENGTH, virtual: bool = True) -> St
     steps += [_killers(rng, length, virtual=virtual) for _ in range(rng.randint(0, 5))]
     steps += [_faults(rng, length) for _ in range(rng.randint(0, 16))]
     retain_sec = rng.choice([RETAIN_SEC, RETAIN_SEC, 0, round(length / 6), round(length)])
+    if rng.random() < _RIVALS:
+        steps += _rivals(rng, length)
     return Story(seed, tuple(sorted(steps, key=lambda step: step.at)), retain_sec=retain_sec)
+
+
+def _rivals(rng: random.Random, length: float) -> list[Step]:
+    """Two controllers at once, of which the first one's creations are slow, and it may see little of what happens."""
+    at = round(rng.choice([0.5, 1.5, rng.uniform(0, 20)]) * length / LENGTH, 1)
+    seconds = rng.choice([5.0, 20.0, 50.0])
+    resource = rng.choice(["pods", "pods", "pods", "configmaps"])
+    faults = [Fault(Kind.FAILED, "create", resource, rng.randint(1, 3))] if rng.random() < 0.5 else []
+    faults.append(Fault(Kind.DELAY, "create", resource, rng.choice([1, 2, 5]), round(seconds * length / LENGTH, 2)))
+    if rng.random() < 0.7:
+        blind = rng.choice([resource, ""])
+        faults.append(Fault(Kind.HELD, "", blind, 1, round(2 * seconds * length / LENGTH, 2)))
+    second = Step(at, "second_controller", (max(5.0, 2 * seconds * length / LENGTH),))
+    return [second, *(Step(at, "fault", (fault,)) for fault in faults)]
 
 
 def make_crowd(seed: int) -> Story:

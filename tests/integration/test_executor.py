@@ -26,6 +26,7 @@ from frameworkcontroller.machine.model import (
     Kind,
     NotAttempted,
     Outcome,
+    Refresh,
     Refused,
     Remains,
     Result,
@@ -47,6 +48,7 @@ PAGE = "<html>not here</html>"
 TAKEN = status(409, "AlreadyExists")
 OTHER_UID = status(409, "Conflict")
 FORBIDDEN = status(403, "Forbidden")
+DYING = Identity("u", None, None, True, deletion_time=1769860800, deletion_grace_sec=30)
 
 
 def found(uid: str, controller: str | None = None, *, deleting: bool = False) -> Answer:
@@ -55,7 +57,7 @@ def found(uid: str, controller: str | None = None, *, deleting: bool = False) ->
     if controller is not None:
         metadata["ownerReferences"] = [{"uid": controller, "controller": True}]
     if deleting:
-        metadata["deletionTimestamp"] = "2026-01-31T12:00:00Z"
+        metadata |= {"deletionTimestamp": "2026-01-31T12:00:00Z", "deletionGracePeriodSeconds": 30}
     return answer({"metadata": metadata})
 
 
@@ -90,7 +92,7 @@ async def result(executor: Executor, action: Action) -> Result:
     [
         (CREATE, [found("u")], Created("u")),
         (CREATE, [TAKEN, found("u", "cm-uid")], Exists(Identity("u", "cm-uid", None, False))),
-        (CREATE, [TAKEN, found("u", deleting=True)], Exists(Identity("u", None, None, True))),
+        (CREATE, [TAKEN, found("u", deleting=True)], Exists(DYING)),
         (CREATE, [TAKEN, NOT_FOUND], Exists(None)),
         # A refusal that would complete the Task, after an earlier request whose answer was lost.
         (CREATE, [FORBIDDEN, found("u", "cm-uid")], Exists(Identity("u", "cm-uid", None, False))),
@@ -104,10 +106,8 @@ async def result(executor: Executor, action: Action) -> Result:
         (Cleanup(POD, "cm-uid"), [NOT_FOUND], Gone()),
         (Cleanup(POD, "cm-uid"), [found("u", "somebody")], Gone()),
         (Cleanup(POD, "cm-uid"), [found("u")], Gone()),
-        (Cleanup(POD, "cm-uid"), [found("u", "cm-uid"), DELETED, NOT_FOUND], Gone()),
-        (Cleanup(POD, "cm-uid"), [found("u", "cm-uid"), NOT_FOUND], Gone()),
-        (Cleanup(POD, "cm-uid"), [found("u", "cm-uid"), DELETED, found("u", "cm-uid", deleting=True)], Remains),
-        (Cleanup(POD, "cm-uid"), [found("u", "cm-uid", deleting=True)] * 2, Remains),
+        (Cleanup(POD, "cm-uid"), [found("u", "cm-uid")], Exists(Identity("u", "cm-uid", None, False))),
+        (Refresh(POD), [], Remains),
         (Confirm(POD, "u"), [NOT_FOUND], Gone()),
         (Confirm(POD, "u"), [found("v")], Gone()),
         (Confirm(POD, "u"), [found("u")], Remains),
@@ -226,10 +226,22 @@ async def test_every_deletion_says_what_it_means(
     assert {key: said[key] for key in said if key not in ("kind", "apiVersion")} == expected
 
 
-async def test_a_clean_up_deletes_the_very_object_that_it_found(server: FaultyServer, executor: Executor) -> None:
-    server.then(found("u", "cm-uid"), DELETED, NOT_FOUND)
-    await carried_out(executor, [Cleanup(CONFIGMAP, "cm-uid")])
-    assert server.seen[1].json()["preconditions"] == {"uid": "u"}
+async def test_an_object_that_exists_and_is_not_found_is_told_in_the_api_servers_words(
+    server: FaultyServer, executor: Executor
+) -> None:
+    server.then(status(409, "AlreadyExists", 'leases "of-a-webhook" already exists'), NOT_FOUND)
+    became = await result(executor, CREATE)
+    assert isinstance(became, Exists)
+    assert became.message == 'leases "of-a-webhook" already exists'
+
+
+async def test_nothing_more_is_started_after_a_name_that_is_taken_by_nobody(
+    server: FaultyServer, executor: Executor
+) -> None:
+    server.then(TAKEN)
+    server.otherwise = NOT_FOUND
+    outcomes = await carried_out(executor, pods(3))
+    assert [type(outcome.result) for outcome in outcomes] == [Exists, NotAttempted, NotAttempted]
 
 
 async def test_nothing_more_is_started_after_the_first_refusal(server: FaultyServer, executor: Executor) -> None:

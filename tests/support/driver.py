@@ -44,6 +44,7 @@ from frameworkcontroller.machine.model import (
     NotAttempted,
     Observed,
     Outcome,
+    Refresh,
     Refused,
     Remains,
     Result,
@@ -122,6 +123,8 @@ class Controller:
         self.slice = 100
         """How many actions it starts in one sync."""
         self.syncs = 0
+        self.next_action: Action | None = None
+        """The action that the next step carries out, if it does."""
         self._touched = True
         self._wake_at: float | None = None
         self._unwritten = False
@@ -335,18 +338,27 @@ class Controller:
         self.guarantees.planned(before, tracker, self.name)
         if not step.actions:
             return wakes[0]
+        if any(_needs_live_status(action) for action in step.actions):
+            yield
+            if not self._is_stored(entry, step.actions):
+                self._touched = True
+                return wakes[0]
         outcomes: list[Outcome] = []
         stopped = False
         for position, action in enumerate(step.actions):
             if stopped or position >= self.slice:
                 outcomes.append(Outcome(action, NotAttempted()))
                 continue
+            self.next_action = action
             yield
+            self.next_action = None
             result = self._carry_out(entry, action)
             stopped = isinstance(result, Refused | Unanswered)
             outcomes.append(Outcome(action, result))
         yield
-        entry.outcomes.extend(item for item in outcomes if isinstance(item.result, Created | Exists))
+        entry.outcomes.extend(
+            item for item in outcomes if isinstance(item.action, Create) and isinstance(item.result, Created | Exists)
+        )
         folded = fold(framework, tracker, outcomes, self._env())
         self.guarantees.planned(before, tracker, self.name)
         wakes.append(self._at(folded.wake_after))
@@ -410,7 +422,7 @@ class Controller:
         entry.tracker.persisted()
         self._unwritten = False
 
-    def _resolve(self, entry: Entry, generation: int, encoded: bytes) -> bool:
+    def _read_live(self, entry: Entry) -> FrameworkRecord | None:
         try:
             live = framework_record(orjson.loads(orjson.dumps(self.world.get(Kind.FRAMEWORK, self.name))))
         except ApiRefusal:
@@ -418,6 +430,34 @@ class Controller:
         if live is None or live.uid != entry.uid:
             entry.gone = True
             self._unwritten = False
+            return None
+        return live
+
+    def _is_stored(self, entry: Entry, actions: list[Action]) -> bool:
+        """Whether a live read shows the status that the actions rest on; if not, the entry is up to date now."""
+        assert entry.framework is not None
+        try:
+            live = self.world.request(self.label, "get", self.name, lambda: self._read_live(entry))
+        except (Lost, ApiRefusal):
+            fold(
+                entry.framework,
+                entry.tracker,
+                [Outcome(action, NotAttempted()) for action in actions],
+                self._env(),
+            )
+            return False
+        if live is None:
+            return False
+        stored = _entry_of(live)
+        if stored.stored == entry.stored and live.generation == entry.framework.generation:
+            entry.version = live.resource_version
+            return True
+        self._take_over(entry, live, stored)
+        return False
+
+    def _resolve(self, entry: Entry, generation: int, encoded: bytes) -> bool:
+        live = self._read_live(entry)
+        if live is None:
             return False
         stored = _entry_of(live)
         entry.version = live.resource_version
@@ -426,12 +466,15 @@ class Controller:
             return True
         if stored.stored == entry.stored and live.generation == generation:
             return False
-        entry.tracker, entry.stored = stored.tracker, stored.stored
+        self._take_over(entry, live, stored)
+        return False
+
+    def _take_over(self, entry: Entry, live: FrameworkRecord, stored: Entry) -> None:
+        entry.tracker, entry.stored, entry.version = stored.tracker, stored.stored, live.resource_version
         framework = self._read(live, entry)
         if entry.tracker.status is not None and entry.outcomes:
             fold(framework, entry.tracker, entry.outcomes, self._env())
         entry.persist_first = entry.tracker.urgency is not Urgency.NONE
-        return False
 
     # --- actions ---
 
@@ -456,13 +499,11 @@ class Controller:
                 return self._confirm(target, uid) if confirm else Accepted()
             case Cleanup(controller_uid=owner):
                 found = self._look(target)
-                if found is None or found.controller_uid != owner:
-                    return Gone()
-                if not found.deleting and not self._delete(entry, action, found.uid):
-                    return Gone()
-                return self._confirm(target, found.uid)
+                return Gone() if found is None or found.controller_uid != owner else Exists(found)
             case Confirm(uid=uid):
                 return self._confirm(target, uid)
+            case Refresh():
+                return Remains("the stored status is as old")
 
     def _create(self, entry: Entry, target: Target, body: bytes, owner: str) -> Result:
         def execute() -> Body:
@@ -473,8 +514,8 @@ class Controller:
         try:
             made: Body = self.world.request(self.label, "create", target.name, execute)
         except ApiRefusal as refusal:
-            if refusal.code == 409:
-                return Exists(self._namesake(target))
+            if refusal.reason == "AlreadyExists":
+                return Exists(self._namesake(target), refusal.message)
             if target.kind is Kind.POD and classify_creation_refusal(_refused(refusal)) is not None:
                 found = self._namesake(target)
                 if found is not None and found.controller_uid == owner:
@@ -535,12 +576,16 @@ def _entry_of(record: FrameworkRecord) -> Entry:
     return Entry(record.uid, Tracker(status), record.resource_version, stored)
 
 
+def _needs_live_status(action: Action) -> bool:
+    return isinstance(action, Refresh) or (isinstance(action, Delete) and action.stray)
+
+
 def _is_labelled(body: Body) -> bool:
     return names.FRAMEWORK_NAME in (body["metadata"].get("labels") or {})
 
 
 def _essence(pod: PodRecord) -> tuple[object, ...]:
-    return (pod.identity, pod.phase, pod.node_name, pod.pod_ip, pod.host_ip, pod.deletion_time, pod.deletion_grace_sec)
+    return (pod.identity, pod.phase, pod.node_name, pod.pod_ip, pod.host_ip)
 
 
 def _name_action(action: Action) -> str:

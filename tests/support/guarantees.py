@@ -31,6 +31,7 @@ class Guarantees:
 
     ``loose``: two controllers work at once, or a request that its sender gave up is executed later. Then no status that
     was read can justify an action for sure, so C2 to C4 and persist-before-act hold again only once things settled.
+    That nothing is deleted without cause (``is_to_go``) holds all the same.
     """
 
     def __init__(self, world: World, limits: Limits) -> None:
@@ -45,6 +46,7 @@ class Guarantees:
         self._raw: dict[str, bytes] = {}
         self._ours: set[str] = set()
         self._orphans: set[str] = set()
+        self._to_go: set[str] = set()
         world.watcher = self.look
 
     def is_ours(self, body: Body) -> bool:
@@ -161,6 +163,7 @@ class Guarantees:
             return
         if target.kind is not Kind.FRAMEWORK:
             self._require(uid in self._ours, f"{where}: it is not ours")
+            self._require(self.is_to_go(target.kind, body), f"{where}: no status that was ever stored gives cause to")
         status = self._stored.get(framework_uid)
         if self.loose or status is None:
             return
@@ -213,6 +216,59 @@ class Guarantees:
             self._require(status.state is State.DELETION_PENDING, f"{where}: the stored state is {status.state}")
         self._require(not isinstance(action, Cleanup | Confirm), f"{where}: by a {type(action).__name__}")
 
+    def is_to_go(self, kind: Kind, body: Body) -> bool:
+        """Whether a status that was ever stored gives a controller cause to delete this Pod or ConfigMap.
+
+        This holds whoever else is at work: annotations name one attempt of one Task by random UIDs, and no status
+        ever goes back.
+        """
+        if uid_of(body) not in self._to_go and self._may_go(kind, body):
+            self._to_go.add(uid_of(body))
+        return uid_of(body) in self._to_go
+
+    def _may_go(self, kind: Kind, body: Body) -> bool:
+        """Whether the status that is stored now gives cause."""
+        framework = mark_of(body, names.FRAMEWORK_UID)
+        status = self._stored.get(framework)
+        if status is None:
+            return not framework or framework in self.world.gone
+        attempt, named = status.attempt, int(mark_of(body, names.FRAMEWORK_ATTEMPT_ID))
+        if attempt.completion_status is not None or attempt.id > named or self._is_stopped(framework):
+            return True
+        if attempt.id < named:
+            return False
+        configmap = uid_of(body) if kind is Kind.CONFIGMAP else controller_of(body)
+        if attempt.configmap_uid not in (None, configmap):
+            return True
+        if kind is Kind.CONFIGMAP:
+            return status.state is State.CREATION_REQUESTED and self._is_overdue(status)
+        task = next((task for _, task in _tasks(status) if task.instance_uid == mark_of(body, names.TASK_UID)), None)
+        if task is None or task.deletion_pending or task.attempt.id > int(mark_of(body, names.TASK_ATTEMPT_ID)):
+            return True
+        if task.attempt.id < int(mark_of(body, names.TASK_ATTEMPT_ID)):
+            return False
+        if task.attempt.pod_uid != uid_of(body):
+            return task.attempt.pod_uid is not None or task.state is not State.CREATION_PENDING
+        if task.state is State.CREATION_REQUESTED:
+            return self._is_overdue(task)
+        return task.attempt.completion_status is not None
+
+    def _is_overdue(self, waits: FrameworkStatus | TaskStatus) -> bool:
+        """Whether the cache may have been waited for for long enough."""
+        since, limit = waits.transition_time, self.limits.object_local_cache_creation_timeout_sec
+        return self.world.latest >= since + limit
+
+    def _is_stopped(self, framework: str) -> bool:
+        """Whether the newest spec says so: nobody takes that back, so what is not recorded may go at once."""
+        newest = max((generation for uid, generation in self.world.specs if uid == framework), default=0)
+        return newest > 0 and self.world.specs[framework, newest].get("executionType") == "Stop"
+
+    def _note_causes(self, framework: str) -> None:
+        for kind in (Kind.POD, Kind.CONFIGMAP):
+            for body in self.world.objects[kind].values():
+                if mark_of(body, names.FRAMEWORK_UID) == framework:
+                    self.is_to_go(kind, body)
+
     def _require(self, holds: bool, text: str) -> None:
         if not holds:
             raise self.world.violation(text)
@@ -231,7 +287,9 @@ class Guarantees:
             raise self.world.violation("an empty status was stored")
         self.world.tell(f"STORED {summary(after)}")
         self._check(before, after)
+        self._note_causes(uid)
         self._stored[uid] = after
+        self._note_causes(uid)
         generation = body["metadata"]["generation"]
         observed = after.observed_generation or 0
         self._require(observed <= generation, f"observedGeneration {observed} is ahead of {generation}")

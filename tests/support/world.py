@@ -70,6 +70,8 @@ class Fate(StrEnum):
     DENIED = "is refused with 403, by a webhook with a reason of its own"
     DENIED_FOR_NO_REASON = "is refused with 400, by a webhook without a reason"
     DENIED_FOR_GOOD = "is refused with 500, by a webhook that finds it invalid"
+    CONFLICT = "is refused with 409, about something else"
+    CLASH = "is refused with 409, as if the name were taken"
 
 
 _REFUSALS: Final = {
@@ -83,6 +85,8 @@ _REFUSALS: Final = {
     Fate.DENIED: (403, "PolicyDenied", "a webhook says no"),
     Fate.DENIED_FOR_NO_REASON: (400, "", "a webhook says no"),
     Fate.DENIED_FOR_GOOD: (500, "Invalid", "a webhook says no"),
+    Fate.CONFLICT: (409, "Conflict", "the quota has been modified; please apply your changes to the latest version"),
+    Fate.CLASH: (409, "AlreadyExists", 'leases "of-a-webhook" already exists'),
 }
 
 

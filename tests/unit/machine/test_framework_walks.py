@@ -20,6 +20,7 @@ from frameworkcontroller.machine.model import (
     Gone,
     Kind,
     Plan,
+    Refresh,
     Remains,
     Result,
     Snapshot,
@@ -256,7 +257,7 @@ def test_a_configmap_of_exactly_this_attempt_is_adopted_from_the_cache() -> None
     assert bench.status.attempt.configmap_uid == "configmap-1"
 
 
-@pytest.mark.parametrize("marks", [("other", "0"), (UID, "1"), None])
+@pytest.mark.parametrize("marks", [("other", "0"), (UID, "x"), None])
 def test_a_controlled_configmap_of_another_attempt_is_deleted_and_waited_for(marks: tuple[str, ...] | None) -> None:
     bench = Bench(role())
     bench.plan()
@@ -265,6 +266,9 @@ def test_a_controlled_configmap_of_another_attempt_is_deleted_and_waited_for(mar
     assert state(bench) is State.CREATION_PENDING
     deletion = bench.only(bench.plan())
     assert deletion == Delete(action.target, "old")
+    # A live read of the Framework comes first.
+    assert isinstance(deletion, Delete)
+    assert deletion.stray
     bench.fold(deletion, Accepted())
     assert not bench.plan().actions
     assert bench.only(bench.wait(60)) == action
@@ -282,18 +286,103 @@ def test_a_controlled_configmap_of_another_attempt_in_the_cache_is_deleted_and_w
     assert old is not None
     bench.restart()
     bench.status.attempt.configmap_uid, bench.status.state = None, State.CREATION_PENDING
-    bench.configmap = replace(old, identity=replace(old.identity, marks=(UID, "7")))
+    bench.configmap = replace(old, identity=replace(old.identity, marks=("other", "0")))
     deletion = bench.only(bench.plan())
     assert deletion == Delete(action.target, old.uid)
     bench.fold(deletion, Accepted())
     for _ in range(3):
         assert not bench.plan().actions
     assert not bench.tracker.is_busy
-    bench.configmap = replace(old, identity=replace(old.identity, marks=(UID, "7"), deleting=True))
+    bench.configmap = replace(old, identity=replace(old.identity, marks=("other", "0"), deleting=True))
     bench.now += 60
     assert not bench.plan().actions
     bench.configmap = None
     assert bench.only(bench.plan()) == action
+
+
+def test_a_configmap_of_a_later_attempt_proves_the_status_old_and_is_never_deleted() -> None:
+    bench = Bench(role())
+    bench.plan()
+    action = bench.only(bench.plan())
+    for _ in range(3):
+        bench.fold(action, Exists(Identity("later", UID, (UID, "1"), False)))
+        refresh = bench.only(bench.plan())
+        assert refresh == Refresh(action.target)
+        # Had the live read shown a newer status, that one would be tracked by now.
+        bench.fold(refresh, Remains("as old"))
+        assert not bench.plan().actions
+        assert bench.only(bench.wait(60)) == action
+    stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
+    assert (stalled.status, stalled.reason) == ("True", "StatusOutdated")
+    assert "f-attempt" in stalled.message
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_configmap_of_a_later_attempt_in_the_cache_is_never_deleted(ended: bool) -> None:
+    bench = Bench(role())
+    bench.attempt()
+    old = bench.configmap
+    assert old is not None
+    if ended:
+        bench.all_pods()
+        bench.end()
+        assert state(bench) is State.COMPLETED
+    else:
+        bench.restart()
+        bench.status.attempt.configmap_uid, bench.status.state = None, State.CREATION_PENDING
+    bench.configmap = replace(old, identity=replace(old.identity, uid="later", marks=(UID, "1")))
+    for _ in range(3):
+        refresh = bench.only(bench.wait(60))
+        assert isinstance(refresh, Refresh)
+        bench.fold(refresh, Remains("as old"))
+    stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
+    assert (stalled.status, stalled.reason) == ("True", "StatusOutdated")
+    if ended:
+        bench.configmap = None
+        bench.plan()
+        assert next(item for item in bench.status.conditions if item.type == "Stalled").status == "False"
+
+
+@pytest.mark.parametrize("marks", [None, (UID, "1")])
+def test_what_stop_finds_is_deleted_only_once_the_status_is_confirmed(marks: tuple[str, ...] | None) -> None:
+    bench = Bench(role())
+    bench.plan()
+    bench.edit(executionType="Stop")
+    bench.plan()
+    cleanup = bench.only(bench.wait(0))
+    bench.fold(cleanup, Exists(Identity("other", UID, marks, False)))
+    assert state(bench) is State.CREATION_PENDING
+    then = bench.only(bench.plan())
+    if marks is None:
+        assert then == Delete(cleanup.target, "other")
+        assert isinstance(then, Delete)
+        assert then.stray
+        bench.fold(then, Accepted())
+    else:
+        assert then == Refresh(cleanup.target)
+        bench.fold(then, Remains("as old"))
+    assert not bench.plan().actions
+    assert bench.only(bench.wait(60)) == cleanup
+    bench.fold(cleanup, Exists(Identity("other", UID, marks, True)))
+    assert not bench.plan().actions
+    assert bench.only(bench.wait(60)) == cleanup
+    bench.fold(cleanup, Gone())
+    assert code(bench) == -210
+
+
+def test_a_configmap_that_exists_and_cannot_be_found_is_tried_again_with_back_off_and_told() -> None:
+    bench = Bench(role())
+    bench.plan()
+    action = bench.only(bench.plan())
+    for _ in range(3):
+        bench.fold(action, Exists(None, 'leases "of-a-webhook" already exists'))
+        made = bench.plan()
+        assert not made.actions
+        assert not bench.tracker.is_busy
+        assert bench.only(bench.wait(60)) == action
+    stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
+    assert (stalled.status, stalled.reason) == ("True", "ConfigMapNotAnswered")
+    assert 'leases "of-a-webhook" already exists' in stalled.message
 
 
 @pytest.mark.parametrize("controller", [None, "somebody"])

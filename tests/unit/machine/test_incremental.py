@@ -147,8 +147,9 @@ def test_an_alarm_visits_one_task(big: Big) -> None:
     bench.spec["taskRoles"][0]["task"]["podGracefulDeletionTimeoutSec"] = 60
     bench.plan()
     bench.plan()
-    identity = replace(big.pods["f-a-5"].identity, deleting=True)
-    big.change(5, identity=identity, deletion_time=int(bench.now) + 30, deletion_grace_sec=30)
+    identity = big.pods["f-a-5"].identity
+    identity = replace(identity, deleting=True, deletion_time=int(bench.now) + 30, deletion_grace_sec=30)
+    big.change(5, identity=identity)
     bench.plan()
     assert bench.plan().wake_after == 60
     bench.now += 60

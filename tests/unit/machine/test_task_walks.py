@@ -14,6 +14,7 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.failure import FailureClass, PodPattern
 from frameworkcontroller.machine.model import (
     Accepted,
+    Action,
     Cleanup,
     Confirm,
     Create,
@@ -23,6 +24,7 @@ from frameworkcontroller.machine.model import (
     Gone,
     NotAttempted,
     Plan,
+    Refresh,
     Remains,
     Result,
     Unanswered,
@@ -261,6 +263,7 @@ def test_a_creation_that_is_refused_completes_the_attempt(result: Result, expect
         refused(403, "a webhook says no", "PolicyDenied"),
         refused(400, "a webhook says no", ""),
         Exists(foreign("f-a-0")),
+        Exists(None, 'leases "of-a-webhook" already exists'),
     ],
 )
 def test_a_creation_that_fails_transiently_is_retried_with_back_off_and_not_recorded(result: Result) -> None:
@@ -340,11 +343,25 @@ def test_what_was_not_attempted_is_asked_for_again() -> None:
     assert bench.only(bench.plan()) == action
 
 
-def test_a_name_that_is_taken_and_free_again_is_tried_at_once() -> None:
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        (Exists(None, 'leases "of-a-webhook" already exists'), 'leases "of-a-webhook" already exists'),
+        (refused(409, "the quota has been modified"), "409: the quota has been modified"),
+    ],
+)
+def test_a_conflict_over_something_else_is_told_after_a_few_times(result: Result, words: str) -> None:
     bench = Bench(role())
     action = pending(bench)
-    bench.fold(action, Exists(None))
-    assert bench.only(bench.plan()) == action
+    bench.refuse(action, result)
+    stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
+    assert (stalled.status, stalled.reason) == ("True", "PodNotAnswered")
+    assert "f-a-0" in stalled.message
+    assert words in stalled.message
+    bench.wait(60)
+    bench.created(action)
+    bench.plan()
+    assert next(item for item in bench.status.conditions if item.type == "Stalled").status == "False"
 
 
 def test_nothing_is_created_while_the_attempt_is_completing() -> None:
@@ -397,6 +414,7 @@ def test_a_controlled_pod_of_any_other_attempt_is_deleted(position: int) -> None
     assert bench.state() is State.CREATION_PENDING
     deletion = bench.only(bench.plan())
     assert deletion == Delete(action.target, "lost")
+    assert _is_confirmed_first(deletion)
     bench.fold(deletion, Accepted())
     made = bench.plan()
     assert not made.actions
@@ -410,6 +428,61 @@ def test_a_controlled_pod_without_marks_is_deleted() -> None:
     action = pending(bench)
     bench.fold(action, Exists(replace(_ours(bench), marks=None)))
     assert bench.only(bench.plan()) == Delete(action.target, "lost")
+
+
+def _is_confirmed_first(action: Action) -> bool:
+    """Whether the status is read live before the deletion."""
+    assert isinstance(action, Delete)
+    return action.stray
+
+
+def test_a_controlled_pod_of_a_later_attempt_proves_the_status_old_and_is_never_deleted() -> None:
+    bench = Bench(role())
+    action = pending(bench)
+    found = _ours(bench)
+    assert found.marks is not None
+    later = Exists(replace(found, marks=(*found.marks[:-1], "1")))
+    for _ in range(3):
+        bench.fold(action, later)
+        refresh = bench.only(bench.plan())
+        assert refresh == Refresh(action.target)
+        # Had the live read shown a newer status, that one would be tracked by now.
+        bench.fold(refresh, Remains("as old"))
+        assert not bench.plan().actions
+        assert bench.only(bench.wait(60)) == action
+    stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
+    assert (stalled.status, stalled.reason) == ("True", "StatusOutdated")
+    assert "f-a-0" in stalled.message
+    bench.created(action)
+    bench.plan()
+    assert next(item for item in bench.status.conditions if item.type == "Stalled").status == "False"
+
+
+@pytest.mark.parametrize("state", [State.CREATION_PENDING, State.COMPLETED])
+def test_a_pod_of_a_later_attempt_in_the_cache_is_never_deleted(state: State) -> None:
+    bench = Bench(role(retryPolicy={"maxRetryCount": 1}), role("b"))
+    bench.all_pods()
+    later = bench.pods["f-a-0"]
+    assert later.identity.marks is not None
+    later = replace(later, identity=replace(later.identity, uid="later", marks=(*later.identity.marks[:-1], "1")))
+    if state is State.COMPLETED:
+        bench.end()
+    else:
+        bench.restart()
+        bench.task().attempt.pod_uid, bench.task().state = None, state
+    assert bench.state() is state
+    bench.pods["f-a-0"] = later
+    bench.touch("f-a-0")
+    for _ in range(3):
+        refresh = bench.only(bench.wait(60))
+        assert isinstance(refresh, Refresh)
+        bench.fold(refresh, Remains("as old"))
+    stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
+    assert (stalled.status, stalled.reason) == ("True", "StatusOutdated")
+    bench.hide("f-a-0")
+    bench.wait(60)
+    if state is State.COMPLETED:
+        assert next(item for item in bench.status.conditions if item.type == "Stalled").status == "False"
 
 
 def test_a_stray_pod_in_the_cache_is_deleted_once_and_its_end_is_waited_for() -> None:
@@ -933,6 +1006,32 @@ def test_a_leaving_task_that_was_never_created_is_made_sure_of_by_a_live_read() 
     assert cleanup in bench.plan().actions
     bench.fold(cleanup, Gone())
     assert bench.state() is State.ATTEMPT_COMPLETED
+    assert code(bench) == -230
+
+
+def test_a_pod_that_is_found_under_the_name_of_a_leaving_task_is_deleted_once_the_status_is_confirmed() -> None:
+    bench = Bench(role(), role("b"))
+    bench.attempt()
+    action = next(action for action in bench.plan().actions if action.target.role == "a")
+    found = replace(_ours(bench), marks=None)
+    bench.fold(action, Unanswered("reset"))
+    bench.edit(role(number=0), role("b"))
+    bench.plan()
+    bench.now += 60
+    cleanup = next(action for action in bench.plan().actions if action.target.role == "a")
+    bench.fold(cleanup, Exists(found))
+    deletion = next(action for action in bench.plan().actions if action.target.role == "a")
+    assert deletion == Delete(action.target, "lost")
+    assert _is_confirmed_first(deletion)
+    bench.fold(deletion, Accepted())
+    assert bench.state() is State.CREATION_PENDING
+    bench.now += 60
+    assert cleanup in bench.plan().actions
+    bench.fold(cleanup, Exists(replace(found, deleting=True)))
+    assert bench.state() is State.CREATION_PENDING
+    bench.now += 60
+    assert cleanup in bench.plan().actions
+    bench.fold(cleanup, Gone())
     assert code(bench) == -230
 
 

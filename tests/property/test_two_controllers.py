@@ -1,0 +1,168 @@
+"""Two controllers at once, of which one is slow: short histories in which it finds what the other one has made.
+
+Random histories (``test_machine_histories``) hit such moments now and then, these do so for sure. Each is also played
+by a controller that does not read the status live before it acts on what it finds: it deletes something without cause.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from frameworkcontroller.api.status import State
+from frameworkcontroller.machine import framework, task
+from frameworkcontroller.machine.model import Action, Cleanup, Create, Kind
+from tests.support import driver
+from tests.support.history import History
+from tests.support.world import Body, Fate, Violation
+
+A: Final = 0
+B: Final = 1
+_STEPS: Final = 1000
+
+
+def begin() -> History:
+    """A Framework of one Task is there, and two controllers."""
+    history = History()
+    roles = [{"name": "a", "taskNumber": 1, "task": {"retryPolicy": {"maxRetryCount": 0}}}]
+    history.create({"executionType": "Start", "taskRoles": roles})
+    history.start_second()
+    return history
+
+
+def run(history: History, which: int, until: Callable[[], bool]) -> None:
+    """This controller sees everything and works, as nodes and the garbage collector do, until that is so."""
+    for _ in range(_STEPS):
+        if until():
+            return
+        history.collect(1)
+        history.kubelet(0, "remove")
+        for kind in range(3):
+            history.deliver(which, kind, 50)
+        history.run(which, 1)
+        controller = history.controllers[which]
+        if not controller.due and controller.wake_at is not None:
+            history.world.go_until(controller.wake_at)
+    raise AssertionError("it does not come about")
+
+
+def hold_up(history: History, kind: Kind, action: type[Action]) -> None:
+    """A stands still right before such a request."""
+
+    def is_next() -> bool:
+        found = history.controllers[A].next_action
+        return isinstance(found, action) and found.target.kind is kind
+
+    run(history, A, is_next)
+
+
+def hold_up_pod(history: History) -> None:
+    """A stands still right before the second try to create the Pod, with nothing to be written."""
+    hold_up(history, Kind.POD, Create)
+    history.fail("create", Fate.LOST)
+    history.run(A, 1)
+    hold_up(history, Kind.POD, Create)
+
+
+def pod(history: History) -> Body | None:
+    """The Pod of the Task that all is about."""
+    return history.world.objects[Kind.POD].get("f-a-0")
+
+
+def record(history: History, *, attempt: int = 0) -> None:
+    """B creates and records the Pod of that FrameworkAttempt's Task."""
+
+    def is_recorded() -> bool:
+        status = history.status
+        if status is None or status.attempt.id != attempt or pod(history) is None:
+            return False
+        return [task.state for task in _tasks(history)] == [State.PREPARING]
+
+    run(history, B, is_recorded)
+
+
+def replace_attempt(history: History) -> None:
+    """By the time that A creates the Pod, the Task's next attempt has one."""
+    history.edit("retry", lambda spec: spec["taskRoles"][0]["task"]["retryPolicy"].update(maxRetryCount=1))
+    hold_up_pod(history)
+    record(history)
+    first = pod(history)
+    history.kubelet(0, "end", 1)
+    run(history, B, lambda: pod(history) not in (None, first))
+    record(history)
+
+
+def replace_task(history: History) -> None:
+    """By the time that A creates the Pod, the Task was deleted, and another instance of it has one."""
+    hold_up_pod(history)
+    record(history)
+    history.rescale("a", 0)
+    run(history, B, lambda: pod(history) is None and not _tasks(history))
+    history.rescale("a", 1)
+    record(history)
+
+
+def replace_task_that_leaves(history: History) -> None:
+    """By the time that A makes sure that a Task left no Pod, another instance of the Task has one."""
+    hold_up(history, Kind.POD, Create)
+    history.fail("create", Fate.LOST)
+    history.run(A, 1)
+    history.rescale("a", 0)
+    hold_up(history, Kind.POD, Cleanup)
+    history.fail("get", Fate.LOST)
+    history.run(A, 1)
+    hold_up(history, Kind.POD, Cleanup)
+    run(history, B, lambda: not _tasks(history))
+    history.rescale("a", 1)
+    record(history)
+
+
+def replace_framework_attempt(history: History) -> None:
+    """By the time that A creates the ConfigMap, the Framework's next attempt has one."""
+    policy = {"minFailedTaskCount": 1, "minSucceededTaskCount": 0}
+    history.edit("policy", lambda spec: spec["taskRoles"][0].update(frameworkAttemptCompletionPolicy=policy))
+    history.edit("retry", lambda spec: spec.update(retryPolicy={"maxRetryCount": 1}))
+    hold_up(history, Kind.CONFIGMAP, Create)
+    record(history)
+    history.kubelet(0, "end", 1)
+    record(history, attempt=1)
+
+
+def go_on(history: History) -> None:
+    """A does what it was about to do, and what follows, and sees nothing of what has happened meanwhile."""
+    for _ in range(3):
+        history.run(A, 30)
+        history.tick(30)
+
+
+def _tasks(history: History) -> list[Any]:
+    status = history.status
+    assert status is not None
+    return [task for role in status.attempt.roles for task in role.tasks]
+
+
+STORIES: Final = [replace_attempt, replace_task, replace_task_that_leaves, replace_framework_attempt]
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_a_slow_controller_deletes_nothing_of_the_other_ones(story: Callable[[History], None]) -> None:
+    history = begin()
+    story(history)
+    running = pod(history)
+    assert running is not None
+    go_on(history)
+    assert pod(history) == running
+    history.finish()
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_a_slow_controller_that_believes_what_it_knows_is_caught(
+    story: Callable[[History], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, check in ((task, "is_newer_pod"), (framework, "is_newer_configmap")):
+        monkeypatch.setattr(module, check, lambda *_: False)
+    monkeypatch.setattr(driver, "_needs_live_status", lambda _: False)
+    history = begin()
+    story(history)
+    with pytest.raises(Violation, match="no status that was ever stored gives cause to"):
+        go_on(history)
