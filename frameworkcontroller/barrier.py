@@ -538,18 +538,17 @@ class _Kubeconfig:
 
 def _load_certificate(context: ssl.SSLContext, files: Sequence[Path | None], contents: Sequence[bytes]) -> None:
     """Load a client certificate and its key: ``contents``, or else ``files``. Raises OSError."""
-    # The ssl module takes them as files only.
-    with tempfile.TemporaryDirectory() as directory:
-        certificate, key = files
-        if contents[0]:
-            certificate = Path(directory) / "certificate"
-            certificate.write_bytes(contents[0])
-        if contents[1]:
-            key = Path(directory) / "key"
-            key.write_bytes(contents[1])
-        if certificate is not None:
-            # Without a password, OpenSSL asks the terminal for that of an encrypted key.
-            context.load_cert_chain(str(certificate), str(key) if key else None, password="")
+    if any(contents):
+        # The ssl module takes them as files only.
+        with tempfile.TemporaryDirectory() as directory:
+            written = [Path(directory) / name for name in ("certificate", "key")]
+            for file, content in zip(written, contents):
+                file.write_bytes(content)
+            used = [file if content else given for file, content, given in zip(written, contents, files)]
+            _load_certificate(context, used, ())
+    elif files[0] is not None:
+        # Without a password, OpenSSL asks the terminal for that of an encrypted key.
+        context.load_cert_chain(str(files[0]), str(files[1]) if files[1] else None, password="")
 
 
 def _mapping(value: Any, named: str) -> dict[str, Any]:
@@ -656,7 +655,7 @@ class _Plugin(Credentials):
         }
         spec = {"interactive": False, **({} if cluster is None else {"cluster": cluster})}
         info = {"apiVersion": self._version, "kind": "ExecCredential", "spec": spec}
-        self._environ["KUBERNETES_EXEC_INFO"] = json.dumps(info)
+        self._environ["KUBERNETES_EXEC_INFO"] = json.dumps(info, default=str)
         self._make_context = context
         self._clock = clock
         self._token = ""

@@ -262,6 +262,12 @@ class TestTls:
         connect(stored(tmp_path, kubeconfig({"server": "https://127.0.0.1:1"}, user)))
         assert list(temporary.iterdir()) == []
 
+    def test_without_a_certificate_no_temporary_folder_is_needed(
+        self, plain: StubApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
+        assert ask(connect(stored(tmp_path, kubeconfig({"server": plain.address}, {"token": "secret"})))) == 404
+
     def test_an_encrypted_key_is_refused_not_asked_about(self, tmp_path: Path, certificates: Certificates) -> None:
         locked = tmp_path / "locked.key"
         subprocess.run(
