@@ -20,7 +20,7 @@ _MOST_OF_AN_ANSWER: Final = 2000
 
 
 class NotALog(KubeError):
-    """A kubelet could not read the log, and said so in its place: it answers 200 before it looks."""
+    """A kubelet could not read the log, and sent its error in the log's place: it answers 200 before it reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def selector(framework: str, role: str | None, index: int | None) -> str:
 
 
 def default_container(pod: Mapping[str, Any]) -> str | None:
-    """The container that is meant if none is named: the Pod's annotation says it, as for kubectl; else the first."""
+    """The default container: by the Pod's annotation, as for kubectl, or else the first."""
     named: str | None = (pod["metadata"].get("annotations") or {}).get(DEFAULT_CONTAINER)
     listed = (pod.get("spec") or {}).get("containers")
     return named or (listed[0]["name"] if listed else None)

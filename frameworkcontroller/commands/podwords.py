@@ -1,4 +1,4 @@
-"""What a Pod that does not run yet, or does not end, or does not go away, waits for, in its own words."""
+"""Why a Pod does not run, end or go away, in its own words."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ _LATE_SEC: Final = 60.0
 
 
 def waits_for(pod: Mapping[str, Any], now: float) -> str:
-    """Why the Pod does not run or end, as its status tells; empty if there is nothing to tell."""
+    """Why the Pod does not run, end or go away, by its status; empty if there is nothing to tell."""
     return _explained(pod, now)[0]
 
 
 def needs_event(pod: Mapping[str, Any], now: float) -> bool:
-    """Whether the Pod waits, and its status does not tell for what: its Events may."""
+    """Whether the Pod waits for a cause that its status does not tell: its Events may."""
     phase = (pod.get("status") or {}).get("phase") or "Pending"
     return phase == "Pending" and not pod["metadata"].get("deletionTimestamp") and not _explained(pod, now)[1]
 
 
 def is_past(event_seen: int, pod: Mapping[str, Any]) -> bool:
-    """Whether an Event of that time tells of what is over: the Pod got its node since."""
+    """Whether an Event of that time is about an earlier stage: the Pod got its node since."""
     scheduled = _condition(pod.get("status") or {}, "PodScheduled")
     since = scheduled.get("lastTransitionTime")
     return scheduled.get("status") == "True" and bool(since) and event_seen < parse_time(since)
 
 
 def without_name(pod: str, text: str) -> str:
-    """The text with words in place of the Pod's name, so that what is told of several Pods is equal."""
+    """The text with words in place of the Pod's name: equal texts of several Pods are shown once."""
     name = rf'(?<![-.\w])"?{re.escape(pod)}(?:_[-a-z0-9]+\([-0-9a-f]*\))?"?(?![-\w])'
     text = re.sub(rf"(?<!\bin )\bpod={name}", "in its Pod", text)
     return re.sub(rf"(?:\b[Pp]od[ =])?{name}", "its Pod", text)
 
 
 def _explained(pod: Mapping[str, Any], now: float) -> tuple[str, bool]:
-    """What the status tells, and whether that is a cause."""
+    """The explanation by the status, and whether it is a cause."""
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     if metadata.get("deletionTimestamp"):
         return _goes_away(metadata, spec, status, now), True
@@ -87,7 +87,7 @@ def _goes_away(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Map
 
 
 def _node_is_lost(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
-    """Whether the control plane says that the Pod is not ready, and the kubelet has said last that it is."""
+    """Whether the control plane has marked the Pod as not ready, which its kubelet last reported as ready."""
     if not spec.get("nodeName"):
         return False
     if status.get("reason") == "NodeLost":
@@ -97,7 +97,7 @@ def _node_is_lost(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
 
 
 def _ended_beside_others(pod: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
-    """That a container is over, for good, while the Pod runs on for the sake of others."""
+    """Which container has ended for good while others keep the Pod running."""
     if (spec.get("restartPolicy") or "Always") != "Never":
         return ""
     containers = status.get("containerStatuses") or ()

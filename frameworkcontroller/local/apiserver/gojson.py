@@ -33,7 +33,7 @@ def encode_line(document: Any) -> bytes:
 
 
 def as_go(encoded: bytes) -> bytes:
-    """What orjson has written, with the characters escaped that Go escapes, and ``3`` for ``3.0``."""
+    """Rewrite the output of orjson: escape the characters that Go escapes, and write ``3`` for ``3.0``."""
     # Searches cost little; nearly all texts have nothing to replace.
     for plain, escaped in _HTML:
         if plain in encoded:
@@ -47,7 +47,7 @@ def as_go(encoded: bytes) -> bytes:
 
 
 def repaired(text: bytes) -> bytes | None:
-    """JSON with U+FFFD in place of what is no Unicode: bytes that are not UTF-8, and halves of surrogate pairs.
+    """JSON with U+FFFD in place of bytes that are not UTF-8, and of halves of surrogate pairs.
 
     None if the text is no JSON for another reason.
     """
