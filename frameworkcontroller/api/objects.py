@@ -20,7 +20,9 @@ from frameworkcontroller.api.keeping import dumps_to_keep
 from frameworkcontroller.api.spec import FrameworkSpec
 
 ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
-"""Phases of Pods whose containers have all ended."""
+"""Phases of Pods that have ended, and with them, on kubelets since 1.22.9, all of their containers."""
+
+_DEFAULT_GRACE_SEC: Final = 30
 
 
 class ObjectError(ValueError):
@@ -66,7 +68,10 @@ class Disruption:
 
 @dataclass(slots=True, frozen=True)
 class PodRecord:
-    """A Pod that bears the label of some Framework. ``containers`` (init containers first) only once it has ended."""
+    """A Pod that bears the label of some Framework. ``containers`` (init containers first) only once it has ended.
+
+    ``running_grace_sec``: the grace period of a Pod that has succeeded or failed and still lists a running container.
+    """
 
     key: str
     namespace: str
@@ -81,6 +86,7 @@ class PodRecord:
     message: str = ""
     containers: tuple[ContainerRecord, ...] = ()
     disruption: Disruption | None = None
+    running_grace_sec: int | None = None
 
     @property
     def uid(self) -> str:
@@ -222,6 +228,7 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         message=fields.text(status, "message"),
         containers=containers,
         disruption=_disruption(status),
+        running_grace_sec=_running_grace(spec, status) if phase in ENDED_PHASES else None,
     )
 
 
@@ -287,6 +294,14 @@ def _disruption(status: Mapping[str, Any]) -> Disruption | None:
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
             reason = fields.text(condition, "reason")
             return Disruption(sys.intern(reason), fields.text(condition, "message")) if reason in DISRUPTIONS else None
+    return None
+
+
+def _running_grace(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | None:
+    for listed in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
+        if any("running" in (item.get("state") or {}) for item in status.get(listed) or ()):
+            grace = fields.maybe_number(spec, "terminationGracePeriodSeconds")
+            return _DEFAULT_GRACE_SEC if grace is None else grace
     return None
 
 

@@ -129,4 +129,4 @@ def framework_key(record: PodRecord | ConfigMapRecord) -> str:
 
 
 def _essence(pod: PodRecord) -> tuple[object, ...]:
-    return (pod.identity, pod.phase, pod.node_name, pod.pod_ip, pod.host_ip)
+    return (pod.identity, pod.phase, pod.node_name, pod.pod_ip, pod.host_ip, pod.running_grace_sec)

@@ -252,10 +252,14 @@ def _with_configmap(ctx: Context) -> None:
         ctx.tracker.move_framework(State.PREPARING, ctx.env.second, Urgency.LATER)
     elif state is State.DELETION_PENDING:
         uid = known(ctx.attempt.configmap_uid, "configMapUID")
-        if ctx.tracker.is_clean:
+        due = task_machine.containers_run_until(ctx)
+        if not ctx.tracker.is_clean:
+            _persist_first(ctx)
+        elif due is None:
             ctx.act(Delete(ctx.configmap_target(), uid))
         else:
-            _persist_first(ctx)
+            # The garbage collector deletes the Pods, and would end their grace period.
+            ctx.wake_at(due)
 
 
 def _step_alive(ctx: Context) -> None:

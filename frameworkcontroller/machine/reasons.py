@@ -43,6 +43,7 @@ class Reason(StrEnum):
     NAMING_CONFLICT = "NamingConflict"
     QUOTA_EXCEEDED = "QuotaExceeded"
     POD_NOT_GONE = "PodNotGone"
+    POD_STILL_RUNS = "PodStillRuns"
     STATUS_OUTDATED = "StatusOutdated"
     POD_NOT_ANSWERED = "PodNotAnswered"
     CONFIGMAP_NOT_ANSWERED = "ConfigMapNotAnswered"
@@ -111,6 +112,9 @@ ABOUT: Final[Mapping[Reason, About]] = {
     ),
     Reason.QUOTA_EXCEEDED: About("a quota of the namespace leaves no room", Told.EVENT, stall=True),
     Reason.POD_NOT_GONE: About("a Pod is still there long after it was to be gone", Told.EVENT, stall=True),
+    Reason.POD_STILL_RUNS: About(
+        "a Pod has ended, and its containers still run: it is left its grace period", Told.EVENT, stall=True
+    ),
     Reason.STATUS_OUTDATED: About(
         "a Pod or ConfigMap belongs to a later attempt than the stored status has; it is left alone",
         Told.EVENT,

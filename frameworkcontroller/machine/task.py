@@ -40,12 +40,18 @@ from frameworkcontroller.machine.scale import SCALED_DOWN
 from frameworkcontroller.machine.tracker import Stall, TaskKey, TrackedRole
 from frameworkcontroller.machine.wording import brief
 
+_TELL_LEFT_RUNNING_SEC = 30
+"""As long as containers usually have to end."""
+
 _ALIVE = frozenset({State.CREATION_REQUESTED, State.PREPARING, State.RUNNING})
 
 
 def step(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
     """Bring one Task forward."""
-    pod = ctx.observed.pods.get(pod_name(ctx.framework.name, role.status.name, task.index))
+    key = (role.status.name, task.index)
+    pod = ctx.observed.pods.get(pod_name(ctx.framework.name, *key))
+    if pod is None and key in ctx.tracker.left_running:
+        _forget_left_running(ctx, key)
     if task.deletion_pending and _decide(ctx, role, task, SCALED_DOWN):
         # A status of another controller, which marks first and says why later.
         ctx.tracker.change(task, Urgency.NOW)
@@ -76,6 +82,7 @@ def complete_attempt(
     _decide(ctx, role, task, completion)
     ctx.tracker.forget(task.attempt.pod_uid)
     ctx.tracker.disruptions.pop((role.status.name, task.index), None)
+    ctx.tracker.left_running.pop((role.status.name, task.index), None)
     if refused:
         ctx.tracker.hold_retry((role.status.name, task.index), ctx.env)
     else:
@@ -147,7 +154,7 @@ def _delete_stray(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRec
         return False
     if task.state is State.ATTEMPT_COMPLETED and pod.uid == task.attempt.pod_uid:
         return False
-    if not pod.identity.deleting:
+    if not pod.identity.deleting and not _waits_for_containers(ctx, (role.status.name, task.index), pod):
         ctx.act(replace_stray(ctx, role, task, pod.identity))
     return True
 
@@ -178,7 +185,11 @@ def delete_unlisted(ctx: Context, key: TaskKey) -> None:
     There can be one all the same: a creation that was given up may be executed any time later.
     """
     pod = ctx.observed.pods.get(pod_name(ctx.framework.name, *key))
+    if pod is None and key in ctx.tracker.left_running:
+        _forget_left_running(ctx, key)
     if pod is None or pod.identity.deleting or not _is_unlisted(ctx, key, pod):
+        return
+    if _waits_for_containers(ctx, key, pod):
         return
     if ctx.tracker.is_head_settled:
         ctx.act(Delete(Target(Kind.POD, pod.name, role=key[0], index=key[1]), pod.uid, stray=True))
@@ -262,10 +273,11 @@ def _with_deleting_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: P
 def _with_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord) -> None:
     tracker = ctx.tracker
     if task.state is State.DELETION_PENDING:
-        if tracker.is_settled(task):
+        key = (role.status.name, task.index)
+        if not tracker.is_settled(task):
+            tracker.block(key)
+        elif not _waits_for_containers(ctx, key, pod):
             ctx.act(Delete(ctx.pod_target(role, task), pod.uid))
-        else:
-            tracker.block((role.status.name, task.index))
         return
     if task.state not in _ALIVE:
         # Its deletion was accepted: the cache is behind, and an object once deleted never comes back.
@@ -284,6 +296,67 @@ def _with_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord)
         tracker.move(role, task, State.RUNNING, now, Urgency.SOON)
         text = f"TaskAttempt {task.attempt.id} is running on {pod.node_name or '?'}"
         ctx.record(Reason.TASK_RUNNING, text, (role, task))
+
+
+def _left_running_until(ctx: Context, key: TaskKey, pod: PodRecord) -> float | None:
+    """When (monotonic seconds) a Pod may be deleted that has ended and of which containers run; None: any time.
+
+    The API server removes such a Pod at once, and its containers would run beside the next instance. Some kubelets
+    (before 1.22.9) write the phase first and begin the grace period then.
+    """
+    left = ctx.tracker.left_running
+    if pod.running_grace_sec is None:
+        if key in left:
+            _forget_left_running(ctx, key)
+        return None
+    uid, since = left.get(key, ("", 0.0))
+    if uid != pod.uid:
+        since = ctx.env.clock
+        left[key] = (pod.uid, since)
+    due = since + pod.running_grace_sec + ctx.env.limits.kubelet_report_sec
+    return due if ctx.env.clock < due else None
+
+
+def _forget_left_running(ctx: Context, key: TaskKey) -> None:
+    del ctx.tracker.left_running[key]
+    stall = ctx.tracker.stalls.get(key)
+    if stall is not None and stall.reason is Reason.POD_STILL_RUNS:
+        del ctx.tracker.stalls[key]
+
+
+def _waits_for_containers(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
+    """Whether the Pod is not to be deleted yet, as its containers run; what waits for them is told after a while."""
+    due = _left_running_until(ctx, key, pod)
+    if due is None:
+        return False
+    tell = ctx.tracker.left_running[key][1] + _TELL_LEFT_RUNNING_SEC
+    if ctx.env.clock < tell:
+        due = min(due, tell)
+    else:
+        when = int(ctx.env.now + due - ctx.env.clock)
+        ctx.tracker.stalls[key] = Stall(
+            Reason.POD_STILL_RUNS,
+            f"Pod {pod.name} has {pod.phase.lower()}, and its containers still run (node {pod.node_name or 'none'}): "
+            f"it is deleted when they end, or at {format_time(when)}",
+        )
+    ctx.tracker.set_alarm(key, due)
+    return True
+
+
+def containers_run_until(ctx: Context) -> float | None:
+    """Until when (monotonic seconds) the attempt's ConfigMap must stay: containers of ended Pods run.
+
+    Looks at the Pods that wait for that, and at those of which something is new.
+    """
+    latest = None
+    for key in (*ctx.tracker.agenda, *ctx.tracker.left_running):
+        pod = ctx.observed.pods.get(pod_name(ctx.framework.name, *key))
+        if pod is None or pod.identity.deleting or pod.identity.controller_uid != ctx.attempt.configmap_uid:
+            continue
+        due = _left_running_until(ctx, key, pod)
+        if due is not None and (latest is None or due > latest):
+            latest = due
+    return latest
 
 
 def _finish(ctx: Context, role: TrackedRole, task: TaskStatus, completion: CompletionStatus | None) -> None:

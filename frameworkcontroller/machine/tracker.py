@@ -100,6 +100,7 @@ class Tracker:
         "disruptions",
         "follow_ups",
         "generation",
+        "left_running",
         "rescale_due",
         "roles",
         "scan",
@@ -139,6 +140,8 @@ class Tracker:
         """Pods of each role as encoded for this attempt and generation."""
         self.disruptions: dict[TaskKey, tuple[str, Disruption]] = {}
         """Of Tasks whose Pod is gone, not yet looked at: its UID, and why Kubernetes deleted it."""
+        self.left_running: dict[TaskKey, tuple[str, float]] = {}
+        """Ended Pods of which containers run: their UID, and when that was first seen (monotonic seconds)."""
         self.urgency = Urgency.NONE
         self.task_states = [0] * len(STATES)
         """How many Tasks are in each state, in the order of ``STATES``."""
@@ -253,6 +256,7 @@ class Tracker:
         self.stalls.clear()
         self._seen.clear()
         self.disruptions.clear()
+        self.left_running.clear()
         self._holds.clear()
         self._alarms.clear()
         self._alarm_of.clear()

@@ -106,7 +106,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(
         which=SMALL,
-        what=st.sampled_from(["Running", "end", "remove", "Unknown", "bind"]),
+        what=st.sampled_from(["Running", "end", "remove", "Unknown", "bind", "fail early"]),
         code=st.sampled_from(EXIT_CODES),
     )
     def kubelet(self, which: int, what: str, code: int) -> None:
@@ -116,6 +116,16 @@ class Histories(RuleBasedStateMachine):
     def end_pod(self, which: int, code: int) -> None:
         """A Pod ends, and everybody takes note."""
         self.history.kubelet(which, "end", code)
+        self.history.settle()
+
+    @rule(which=SMALL, stop=st.booleans(), seconds=st.sampled_from([0, 5, 40]))
+    def end_pod_before_its_containers(self, which: int, stop: bool, seconds: int) -> None:
+        """A Pod fails, and its containers run until their grace period is over."""
+        self.history.kubelet(which, "fail early")
+        self.history.settle()
+        if stop:
+            self.history.execute("Stop")
+        self.history.tick(seconds)
         self.history.settle()
 
     @rule(lost=st.booleans())

@@ -338,6 +338,9 @@ class Controller:
         self.guarantees.planned(before, tracker, self.name)
         if not step.actions:
             return wakes[0]
+        for action in step.actions:
+            if isinstance(action, Delete) and not action.force:
+                self._check_grace(action)
         if any(_needs_live_status(action) for action in step.actions):
             yield
             if not self._is_stored(entry, step.actions):
@@ -363,6 +366,15 @@ class Controller:
         self.guarantees.planned(before, tracker, self.name)
         wakes.append(self._at(folded.wake_after))
         return min((wake for wake in wakes if wake is not None), default=None)
+
+    def _check_grace(self, action: Delete) -> None:
+        """C1, C3: no Pod that is seen to have ended goes while its containers run, within its grace period."""
+        for pod in self.cache.pods.values():
+            by_owner = action.target.kind is Kind.CONFIGMAP and pod.identity.controller_uid == action.uid
+            if pod.running_grace_sec is None or pod.identity.deleting or not (by_owner or pod.uid == action.uid):
+                continue
+            if self.world.clock < self.world.grace_ends.get(pod.uid, 0):
+                raise self.world.violation(f"{_name_action(action)}: containers of {pod.name} still run")
 
     def _at(self, seconds: float | None) -> float | None:
         return None if seconds is None else self.world.clock + seconds
@@ -585,7 +597,7 @@ def _is_labelled(body: Body) -> bool:
 
 
 def _essence(pod: PodRecord) -> tuple[object, ...]:
-    return (pod.identity, pod.phase, pod.node_name, pod.pod_ip, pod.host_ip)
+    return (pod.identity, pod.phase, pod.node_name, pod.pod_ip, pod.host_ip, pod.running_grace_sec)
 
 
 def _name_action(action: Action) -> str:

@@ -179,8 +179,14 @@ class History:
             if is_deleting(pod) and not self._node_is_lost:
                 self.world.tell(f"node: {name} is gone")
                 self.world.remove(Kind.POD, name)
-        elif ended:
+        elif ended and not (uid_of(pod) in self.world.grace_ends and what == "end"):
             return
+        elif ended:
+            self.world.tell(f"node: the containers of {name} end")
+            self.world.pod(name, phase=phase, exit_code=int(phase == "Failed"))
+        elif what == "fail early":
+            self.world.tell(f"node: {name} fails, and its containers run")
+            self.world.pod(name, node="node-1", phase="Failed", runs_on=True)
         elif what == "bind":
             self.world.pod(name, node="node-1")
         elif what == "end":

@@ -118,6 +118,8 @@ class World:
         self.late: list[tuple[str, Callable[[], object]]] = []
         self.gone: set[str] = set()
         """UIDs of all objects that were removed."""
+        self.grace_ends: dict[str, float] = {}
+        """Until when the containers of Pods (by UID) may run that have ended."""
         self.story: list[str] = []
         self.violated = False
         self.watcher: Callable[[], None] = lambda: None
@@ -358,8 +360,11 @@ class World:
 
     # --- the kubelets ---
 
-    def pod(self, name: str, *, node: str = "", phase: str = "", exit_code: int = 0, unknown: bool = False) -> None:
-        """A Pod's node and kubelet say how it fares: bound to ``node``, in ``phase``."""
+    def pod(self, name: str, *, node: str = "", phase: str = "", exit_code: int = 0, runs_on: bool = False) -> None:
+        """A Pod's node and kubelet say how it fares: bound to ``node``, in ``phase``.
+
+        ``runs_on``: it has ended, and its grace period begins only now.
+        """
         body = self.get(Kind.POD, name)
         if node:
             body["spec"]["nodeName"] = node
@@ -371,7 +376,12 @@ class World:
         if phase in _TERMINAL:
             ended = {"exitCode": exit_code, "reason": "Error" if exit_code else "Completed"}
             ended["finishedAt"] = format_time(int(self.now))
-            status["containerStatuses"] = [{"name": "main", "state": {"terminated": ended}}]
+            state = {"running": {}} if runs_on else {"terminated": ended}
+            status["containerStatuses"] = [{"name": "main", "state": state}]
+            if runs_on:
+                self.grace_ends[uid_of(body)] = self.clock + _GRACE_SEC
+            else:
+                self.grace_ends.pop(uid_of(body), None)
         self._changed(Kind.POD, body)
 
 

@@ -75,6 +75,21 @@ def test_containers_are_kept_only_of_a_pod_that_has_ended_and_init_containers_co
     assert (main.completion.code, main.completion.signal, main.completion.reason) == (3, 9, "R")
 
 
+@pytest.mark.parametrize("phase", ["Failed", "Succeeded", "Running"])
+@pytest.mark.parametrize("listed", ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"])
+@pytest.mark.parametrize(("spec", "expected"), [({}, 30), ({"terminationGracePeriodSeconds": 0}, 0)])
+def test_the_grace_period_is_kept_only_of_an_ended_pod_with_a_running_container(
+    phase: str, listed: str, spec: Body, expected: int
+) -> None:
+    def grace(state: Body) -> int | None:
+        return pod_record(
+            pod(spec=spec, status={"phase": phase, listed: [{"name": "main", "state": state}]})
+        ).running_grace_sec
+
+    assert grace({"running": {}}) == (None if phase == "Running" else expected)
+    assert grace({"terminated": {"exitCode": 1}}) is None
+
+
 def test_who_an_object_is() -> None:
     bench = Bench(role())
     bench.pod()

@@ -30,6 +30,7 @@ from frameworkcontroller.machine.model import (
     Unanswered,
     Urgency,
 )
+from frameworkcontroller.machine.reasons import Reason
 from tests.support.bench import NOW, Bench, foreign, limits, refused, role
 
 TASK = ("a", 0)
@@ -698,6 +699,142 @@ def test_a_pod_may_be_deleted_by_others_at_any_time(state: str) -> None:
     bench.plan()
     assert bench.state() is State.DELETING
     assert code(bench) == expected
+
+
+# --- an ended Pod whose containers run --------------------------------------------------------------------------
+
+LEFT_RUNNING = [{"name": "main", "state": {"running": {}}}]
+
+
+def left_running(phase: str = "Failed", grace: int | None = 20) -> Bench:
+    """A Task whose Pod has ended before its containers have."""
+    bench = Bench(role(retryPolicy={"maxRetryCount": 1}))
+    bench.pod()
+    bench.run()
+    if grace is not None:
+        bench.bodies["f-a-0"]["spec"]["terminationGracePeriodSeconds"] = grace
+    bench.show("f-a-0", phase=phase, reason="DeadlineExceeded", containerStatuses=LEFT_RUNNING)
+    return bench
+
+
+@pytest.mark.parametrize(("phase", "decided"), [("Failed", -300), ("Succeeded", 0)])
+@pytest.mark.parametrize(("grace", "waits"), [(20, 50), (0, 30), (3600, 3630), (None, 60)])
+def test_a_pod_that_ended_is_left_its_grace_period(phase: str, decided: int, grace: int | None, waits: int) -> None:
+    bench = left_running(phase, grace)
+    made = bench.plan()
+    assert (bench.state(), code(bench)) == (State.DELETION_PENDING, decided)
+    made = bench.plan()
+    assert not made.actions
+    bench.now += waits - 1
+    assert not bench.plan().actions
+    bench.now += 1
+    action = bench.only(bench.plan())
+    assert isinstance(action, Delete)
+    assert not action.force
+    bench.fold(action, Accepted())
+    assert bench.tracker.stalls == {}
+
+
+def test_it_is_deleted_once_its_containers_have_ended() -> None:
+    bench = left_running()
+    bench.plan()
+    bench.now += 3
+    assert not bench.plan().actions
+    bench.stop(code=143)
+    assert isinstance(bench.only(bench.plan()), Delete)
+    assert code(bench) == -300
+
+
+def test_a_sidecar_that_runs_counts() -> None:
+    bench = left_running()
+    bench.show("f-a-0", containerStatuses=[], initContainerStatuses=LEFT_RUNNING)
+    bench.plan()
+    assert not bench.plan().actions
+
+
+def test_that_containers_run_is_told_after_a_while() -> None:
+    bench = left_running(grace=100)
+    bench.plan()
+    bench.plan()
+    assert bench.tracker.stalls == {}
+    bench.wait(30)
+    stall = bench.tracker.stalls["a", 0]
+    assert stall.reason is Reason.POD_STILL_RUNS
+    assert stall.message == (
+        "Pod f-a-0 has failed, and its containers still run (node node-1): "
+        "it is deleted when they end, or at 2023-11-14T22:15:30Z"
+    )
+    bench.stop(code=143)
+    bench.plan()
+    assert bench.tracker.stalls == {}
+
+
+def test_another_process_waits_anew() -> None:
+    bench = left_running()
+    bench.plan()
+    bench.now += 40
+    bench.restart()
+    assert not bench.plan().actions
+    bench.now += 49
+    assert not bench.plan().actions
+    bench.now += 1
+    assert isinstance(bench.only(bench.plan()), Delete)
+
+
+def test_a_scaled_down_task_is_left_its_grace_period() -> None:
+    bench = left_running()
+    bench.edit(role(number=0))
+    bench.plan()
+    bench.plan()
+    assert code(bench) == -230
+    assert not bench.plan().actions
+    bench.now += 50
+    bench.touch("f-a-0")
+    assert isinstance(bench.only(bench.plan()), Delete)
+
+
+def test_a_stray_pod_is_left_its_grace_period() -> None:
+    bench = left_running()
+    pod = replace(bench.pods["f-a-0"], identity=replace(bench.pods["f-a-0"].identity, uid="stray", marks=None))
+    bench.pods["f-a-0"] = pod
+    bench.touch("f-a-0")
+    bench.plan()
+    bench.plan()
+    assert bench.state() is State.CREATION_PENDING
+    assert not bench.plan().actions
+    action = bench.only(bench.wait(50))
+    assert isinstance(action, Delete)
+    assert (action.uid, bench.now) == ("stray", NOW + 50)
+    bench.hide("f-a-0")
+    bench.plan()
+    assert bench.tracker.stalls == {}
+
+
+@pytest.mark.parametrize("known_before", [True, False])
+def test_a_framework_that_completes_leaves_it_its_grace_period(known_before: bool) -> None:
+    """The garbage collector deletes the Pods of a ConfigMap that goes."""
+    bench = left_running()
+    if known_before:
+        bench.plan()
+        bench.plan()
+    bench.edit(executionType="Stop")
+    bench.plan()
+    assert bench.status.state is State.DELETION_PENDING
+    made = bench.plan()
+    assert not made.actions
+    bench.now += 49
+    assert not bench.plan().actions
+    bench.now += 1
+    assert {action.target.name for action in bench.plan().actions} == {"f-attempt", "f-a-0"}
+
+
+def test_a_framework_that_completes_waits_for_no_pod_that_runs() -> None:
+    bench = Bench(role())
+    bench.pod()
+    bench.run()
+    bench.edit(executionType="Stop")
+    bench.plan()
+    assert actions(bench.plan()) == ["Delete f-attempt"]
 
 
 def disrupted(reason: str, status: str = "True") -> list[dict[str, str]]:
