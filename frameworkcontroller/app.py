@@ -41,7 +41,7 @@ from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.lease import Instant
 from frameworkcontroller.kube.limiter import Limiter
 from frameworkcontroller.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS
-from frameworkcontroller.machine.model import Record
+from frameworkcontroller.machine.model import Kind, Record
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.telemetry import Sources, Telemetry
 
@@ -172,6 +172,7 @@ class Controller:
             relist_seconds=relist_sec,
             on_deleted_object=self._if_acting(routing.pod_object_deleted),
         )
+        self._followed: dict[Kind, Informer[Any]] = {Kind.CONFIGMAP: self.configmaps, Kind.POD: self.pods}
         self.frameworks.add_handler(
             on_add=routing.framework_added, on_update=routing.framework_updated, on_delete=routing.framework_deleted
         )
@@ -209,6 +210,8 @@ class Controller:
             clock=loop.time,
             rng=self._rng,
             narrator=self._narrator,
+            relist=lambda kind: self._followed[kind].relist(),
+            listed=lambda kind: self._followed[kind].listed_since,
             wrote=self.telemetry.wrote_status,
             tallied=self.telemetry.tallied,
             status_absent=self.crd_guard.refused,

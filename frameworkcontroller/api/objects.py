@@ -82,6 +82,8 @@ class PodRecord:
     node_name: str = ""
     pod_ip: str = ""
     host_ip: str = ""
+    finalizers: bool = False
+    """Whether it has any."""
     reason: str = ""
     message: str = ""
     containers: tuple[ContainerRecord, ...] = ()
@@ -102,6 +104,14 @@ class PodRecord:
     def deletion_grace_sec(self) -> int:
         """The grace period within ``deletion_time``."""
         return self.identity.deletion_grace_sec
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether an API server in this state removes the Pod, in the request that brought it there.
+
+        The DELETED event of a Pod that is gone shows this state; that of one that lost its label does not.
+        """
+        return self.identity.deleting and self.deletion_grace_sec == 0 and not self.finalizers
 
     @property
     def completion(self) -> PodCompletion:
@@ -224,6 +234,7 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         node_name=sys.intern(fields.text(spec, "nodeName")),
         pod_ip=fields.text(status, "podIP"),
         host_ip=sys.intern(fields.text(status, "hostIP")),
+        finalizers=bool(metadata.get("finalizers")),
         reason=fields.text(status, "reason"),
         message=fields.text(status, "message"),
         containers=containers,

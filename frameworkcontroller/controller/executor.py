@@ -23,11 +23,12 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Framework, Identity, identity_of
 from frameworkcontroller.controller.slots import Slots
-from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import (
     AlreadyExists,
     ApiError,
     Conflict,
+    Invalid,
     ObjectNotFound,
     ServerError,
     TooManyRequests,
@@ -50,6 +51,7 @@ from frameworkcontroller.machine.model import (
     Outcome,
     Refresh,
     Refused,
+    Relabel,
     Remains,
     Result,
     Target,
@@ -121,6 +123,8 @@ class Executor:
             case Cleanup(target=target, controller_uid=controller_uid):
                 found = await self._look(framework, target)
                 return Gone() if found is None or found.controller_uid != controller_uid else Exists(found)
+            case Relabel(target=target, uid=uid):
+                return await self._relabel(framework, target, uid)
             case Confirm(target=target, uid=uid):
                 return await self._confirm(framework, target, uid, "is there, but the cache does not show it")
             case Refresh():
@@ -177,11 +181,41 @@ class Executor:
         return True
 
     async def _confirm(self, framework: Framework, target: Target, uid: str, otherwise: str) -> Result:
-        found = await self._look(framework, target)
-        return Gone() if found is None or found.uid != uid else Remains(f"{target.kind} {target.name} {otherwise}")
+        found = await self._find(framework, target)
+        if found is None or found["uid"] != uid:
+            return Gone()
+        labels = found.get("labels") or {}
+        return Remains(f"{target.kind} {target.name} {otherwise}", unlabelled=names.FRAMEWORK_NAME not in labels)
+
+    async def _relabel(self, framework: Framework, target: Target, uid: str) -> Result:
+        metadata = {"uid": uid, "labels": {names.FRAMEWORK_NAME: framework.name}}
+        try:
+            await self._client.patch(
+                _APIS[target.kind].resource,
+                target.name,
+                orjson.dumps({"metadata": metadata}),
+                framework.namespace,
+                content_type=MERGE_PATCH,
+                metadata_only=True,
+                owner=framework.key,
+            )
+        except ObjectNotFound:
+            return Gone()
+        except (Conflict, Invalid):
+            # The name belongs to another object by now: a UID cannot be changed.
+            found = await self._look(framework, target)
+            if found is not None and found.uid == uid:
+                raise
+            return Gone()
+        return Accepted()
 
     async def _look(self, framework: Framework, target: Target) -> Identity | None:
         """A live read: who bears the target's name, None for nobody."""
+        found = await self._find(framework, target)
+        return None if found is None else identity_of(found, _APIS[target.kind].marks)
+
+    async def _find(self, framework: Framework, target: Target) -> dict[str, Any] | None:
+        """A live read: the metadata of what bears the target's name."""
         api = _APIS[target.kind]
         try:
             answer = await self._client.get(
@@ -189,7 +223,7 @@ class Executor:
             )
         except ObjectNotFound:
             return None
-        return identity_of(_identified(answer), api.marks)
+        return _identified(answer)
 
 
 class Batch:

@@ -227,17 +227,18 @@ class Ledger:
         if entry is not None and parts is not None and pod.disruption is not None:
             entry.tracker.disruptions[parts[1:]] = (pod.uid, pod.disruption)
 
-    def doubt_pod(self, key: str, uid: str) -> None:
-        """The cache dropped that Pod, but not as one seen to be deleted: whether it is gone is to be confirmed."""
+    def pod_dropped(self, key: str, pod_name: str, uid: str, *, removed: bool) -> None:
+        """The cache dropped that Pod; unless it is known to be ``removed``, whether it is gone is to be confirmed."""
         entry = self._entries.get(key)
-        if entry is not None:
-            entry.tracker.forget(uid)
+        parts = split_pod_name(pod_name)
+        if entry is not None and parts is not None:
+            entry.tracker.pod_dropped(parts[1:], uid, removed=removed)
 
-    def doubt_configmap(self, key: str) -> None:
-        """The cache dropped the ConfigMap, but not as one seen to be deleted: whether it is gone is to be confirmed."""
+    def configmap_dropped(self, key: str, uid: str) -> None:
+        """The cache dropped that ConfigMap: whether it is gone is to be confirmed."""
         entry = self._entries.get(key)
         if entry is not None:
-            entry.tracker.configmap_seen = False
+            entry.tracker.configmap_dropped(uid)
 
     def audit(self) -> list[str]:
         """Have every Framework that is not completed looked at whole; their keys.

@@ -78,10 +78,9 @@ class Routing:
         if new.identity != old.identity:
             self._queue.add(framework_key(new))
 
-    def configmap_deleted(self, old: ConfigMapRecord, final: ConfigMapRecord | None) -> None:
-        """An attempt's ConfigMap is gone, unless it only lost the label that we watch by (which no list tells)."""
-        if final is None or not final.identity.deleting:
-            self._ledger.doubt_configmap(framework_key(old))
+    def configmap_deleted(self, old: ConfigMapRecord, _final: ConfigMapRecord | None) -> None:
+        """An attempt's ConfigMap is gone, or has lost the label that we watch by: the event tells no difference."""
+        self._ledger.configmap_dropped(framework_key(old), old.uid)
         self._queue.add(framework_key(old))
 
     # --- Pods ---
@@ -96,9 +95,9 @@ class Routing:
             self._wake(new)
 
     def pod_deleted(self, old: PodRecord, final: PodRecord | None) -> None:
-        """A Task's Pod is gone, unless it only lost the label that we watch by (which no list tells)."""
-        if final is None or not (final.identity.deleting or final.phase in ENDED_PHASES):
-            self._ledger.doubt_pod(framework_key(old), old.uid)
+        """A Task's Pod is gone, unless it only lost the label that we watch by."""
+        removed = final is not None and final.is_removed
+        self._ledger.pod_dropped(framework_key(old), old.name, old.uid, removed=removed)
         self._ledger.note_disruption(framework_key(old), final or old)
         if final is None and self._history.wants(Trigger.POD_DELETION):
             _log.warning(

@@ -6,6 +6,7 @@ Nothing is decided here: what is here is the order in which things happen.
 from __future__ import annotations
 
 import logging
+import math
 import random
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -84,11 +85,15 @@ class Syncer:
         clock: Callable[[], float],
         rng: random.Random,
         narrator: Narrator,
+        relist: Callable[[Kind], None] = lambda _: None,
+        listed: Callable[[Kind], float] = lambda _: -math.inf,
         wrote: Callable[[WriteResult, int], None] | None = None,
         tallied: Callable[[Tally], None] | None = None,
         status_absent: Callable[[str], None] | None = None,
     ) -> None:
         """``wall``: seconds since the epoch. ``clock``: monotonic seconds. ``pods`` has the index ``BY_FRAMEWORK``.
+
+        ``relist`` has a store compared with a list; ``listed`` tells when, by ``clock``, that was last asked for.
 
         For metrics, ``wrote(result, bytes)`` is told of each write of a status, and ``tallied`` what a write that was
         accepted has persisted. ``status_absent`` is told of each write of a Framework's status that was answered 404.
@@ -103,6 +108,8 @@ class Syncer:
         self._wall = wall
         self._clock = clock
         self._rng = rng
+        self._relist = relist
+        self._listed = listed
         self._stopping = False
         self._writer = StatusWriter(
             client,
@@ -281,6 +288,8 @@ class Syncer:
         entry.learn(outcomes)
         folded = fold(framework, entry.tracker, outcomes, self._env())
         entry.records.extend(folded.records)
+        for kind in folded.relist:
+            self._relist(kind)
         return folded.wake_after
 
     def _leave(self, framework: Framework, entry: Entry, actions: Iterable[Action]) -> None:
@@ -309,6 +318,8 @@ class Syncer:
             self._configmaps.get(f"{framework.namespace}/{names.configmap_name(framework.name)}"),
             _Pods(self._pods, framework.namespace),
             lambda: self._pods.by_index(BY_FRAMEWORK, framework.key).values(),
+            configmaps_listed=self._listed(Kind.CONFIGMAP),
+            pods_listed=self._listed(Kind.POD),
         )
 
     def _is_interrupted(self, framework: Framework) -> bool:

@@ -78,7 +78,8 @@ def step(ctx: Context) -> None:
         _without_configmap(ctx)
         return
     if not ctx.tracker.configmap_seen:
-        ctx.tracker.configmap_seen = True
+        ctx.tracker.configmap_seen, ctx.tracker.configmap_lost = True, False
+        ctx.tracker.forget(configmap.uid)
         ctx.tracker.touch_all()
     if configmap.identity.deleting:
         _with_deleting_configmap(ctx)
@@ -202,20 +203,31 @@ def _without_configmap(ctx: Context) -> None:
     # All Tasks are looked at once the ConfigMap is seen.
     ctx.tracker.agenda.clear()
     target = ctx.configmap_target()
-    if ctx.status.state is State.CREATION_REQUESTED and not ctx.tracker.configmap_seen:
+    if ctx.tracker.configmap_seen:
+        configmap_is_gone(ctx)
+        return
+    if ctx.status.state is State.CREATION_REQUESTED and not ctx.tracker.configmap_lost:
         timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
         stop = ctx.framework.spec.execution_type is ExecutionType.STOP
         if not stop and not ctx.is_over(None, ctx.status.transition_time, timeout):
             return
-        if ctx.tracker.is_clean:
-            ctx.act(Delete(target, uid, confirm=True))
-        else:
-            _persist_first(ctx)
-    elif ctx.tracker.configmap_seen:
-        configmap_is_gone(ctx)
+        if stop or ctx.tracker.is_hidden(uid, ctx.observed.configmaps_listed):
+            if ctx.tracker.is_clean:
+                ctx.act(Delete(target, uid, confirm=True))
+            else:
+                _persist_first(ctx)
+            return
+    # The cache may be older than the status, or the ConfigMap has lost its label: ask the API server.
+    ctx.act(Confirm(target, uid))
+
+
+def configmap_confirmed_gone(ctx: Context) -> None:
+    """A live read has not found the recorded ConfigMap, which the cache does not show."""
+    if ctx.status.state is State.CREATION_REQUESTED and not ctx.tracker.configmap_lost:
+        configmap_never_seen(ctx)
     else:
-        # The status is older than this process, so its cache may be older than the status: ask the API server.
-        ctx.act(Confirm(target, uid))
+        ctx.tracker.configmap_seen = True
+        ctx.tracker.again = True
 
 
 def configmap_never_seen(ctx: Context) -> None:

@@ -7,6 +7,7 @@ records of what moved. What became of the actions comes back in as ``Outcome`` v
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -97,6 +98,9 @@ class Observed:
     pods: PodLookup
     list_pods: Callable[[], Iterable[PodRecord]] = tuple
     """The cache's Pods that bear the Framework's label: asked for only when everything is looked at."""
+    configmaps_listed: float = -math.inf
+    """When (monotonic seconds) the last list was asked for that the cache of ConfigMaps was compared with."""
+    pods_listed: float = -math.inf
 
 
 # --- actions ----------------------------------------------------------------------------------------------------
@@ -177,7 +181,7 @@ class Cleanup:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Make sure, by a live read, that the object of that UID is gone (the cache has never shown it)."""
+    """Make sure, by a live read, that the object of that UID is gone: the cache does not show it."""
 
     target: Target
     uid: str
@@ -190,7 +194,15 @@ class Refresh:
     target: Target
 
 
-Action = Create | Delete | Cleanup | Confirm | Refresh
+@dataclass(frozen=True, slots=True)
+class Relabel:
+    """Put back the label by which the object of that UID is watched: somebody has taken it off."""
+
+    target: Target
+    uid: str
+
+
+Action = Create | Delete | Cleanup | Confirm | Relabel | Refresh
 
 
 # --- outcomes ---------------------------------------------------------------------------------------------------
@@ -244,9 +256,10 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """It is still there."""
+    """It is still there. ``unlabelled``: without the label by which it is watched."""
 
     message: str
+    unlabelled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,13 +353,17 @@ class Record:
 
 @dataclass(slots=True)
 class Plan:
-    """What to do now. ``wake_after``: seconds until something is due by itself, None for never."""
+    """What to do now. ``wake_after``: seconds until something is due by itself, None for never.
+
+    ``relist``: the caches of these kinds do not show what is there, and are to be compared with a list.
+    """
 
     actions: list[Action] = field(default_factory=list)
     wake_after: float | None = None
     urgency: Urgency = Urgency.NONE
     records: list[Record] = field(default_factory=list)
     snapshots: list[Snapshot] = field(default_factory=list)
+    relist: set[Kind] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -356,3 +373,4 @@ class Fold:
     wake_after: float | None = None
     urgency: Urgency = Urgency.NONE
     records: list[Record] = field(default_factory=list)
+    relist: set[Kind] = field(default_factory=set)

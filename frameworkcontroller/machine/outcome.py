@@ -6,6 +6,7 @@ held back (``Tracker.hold``) and, when only somebody else can help, said (``Stal
 
 from __future__ import annotations
 
+from frameworkcontroller.api.names import FRAMEWORK_NAME
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.machine import framework as framework_machine
@@ -31,6 +32,7 @@ from frameworkcontroller.machine.model import (
     Outcome,
     Refresh,
     Refused,
+    Relabel,
     Remains,
     Result,
     Target,
@@ -38,6 +40,7 @@ from frameworkcontroller.machine.model import (
     Urgency,
 )
 from frameworkcontroller.machine.reasons import Reason, not_answered
+from frameworkcontroller.machine.states import ENDED
 from frameworkcontroller.machine.tracker import CREATIONS, Stall, TaskKey, TrackedRole
 
 _FAILURES_TO_STALL = 3
@@ -98,13 +101,12 @@ def _take_pod(ctx: Context, role: TrackedRole, task: TaskStatus, outcome: Outcom
             elif task.state is State.CREATION_PENDING and task.deletion_pending:
                 ctx.tracker.release(key)
                 task_machine.complete_attempt(ctx, role, task, None)
-        case Confirm(target=target, uid=uid):
+        case Confirm() | Relabel():
             if not isinstance(result, Gone):
-                _hold(ctx, key, target, result, "see in the cache")
-            elif uid == task.attempt.pod_uid and task.completion_time is None:
+                _not_in_cache(ctx, key, action, result)
+            elif action.uid == task.attempt.pod_uid and task.completion_time is None:
                 ctx.tracker.release(key)
-                ctx.tracker.see(uid)
-                ctx.tracker.agenda.add(key)
+                task_machine.pod_confirmed_gone(ctx, role, task, action.uid)
         case Refresh(target=target):
             _leave_newer(ctx, key, target)
 
@@ -211,13 +213,12 @@ def _take_configmap(ctx: Context, outcome: Outcome) -> None:
             elif state is State.CREATION_PENDING:
                 tracker.release(None)
                 framework_machine.attempt_is_over(ctx, framework_machine.STOPPED)
-        case Confirm(uid=uid):
+        case Confirm() | Relabel():
             if not isinstance(result, Gone):
-                _hold(ctx, None, target, result, "see in the cache")
-            elif uid == ctx.attempt.configmap_uid:
+                _not_in_cache(ctx, None, action, result)
+            elif action.uid == ctx.attempt.configmap_uid and state not in ENDED:
                 tracker.release(None)
-                tracker.configmap_seen = True
-                tracker.again = True
+                framework_machine.configmap_confirmed_gone(ctx)
         case Refresh():
             _leave_newer(ctx, None, target)
 
@@ -249,6 +250,30 @@ def _replace_configmap(ctx: Context, target: Target, found: Identity, verb: str)
     else:
         ctx.tracker.follow_ups.append(framework_machine.replace_stray(ctx, found))
         _look_later(ctx, None)
+
+
+# --- what is there and not in the cache -------------------------------------------------------------------------
+
+
+def _not_in_cache(ctx: Context, key: TaskKey | None, action: Confirm | Relabel, result: Result) -> None:
+    """A recorded object is there, or may be, and the cache does not show it."""
+    target, tracker = action.target, ctx.tracker
+    match result:
+        case Remains(unlabelled=True):
+            # At most once for each look, and looks are held back ever longer: nobody is fought with.
+            tracker.follow_ups.append(Relabel(target, action.uid))
+            _look_later(ctx, key)
+        case Accepted():
+            text = f"{target.kind} {target.name} had lost the label {FRAMEWORK_NAME}, by which it is followed: put back"
+            found = None if key is None else tracker.task(key)
+            ctx.record(Reason.LABEL_RESTORED, text, found, warning=True)
+            _look_later(ctx, key)
+        case Remains():
+            if tracker.hide(action.uid, ctx.env):
+                ctx.plan.relist.add(target.kind)
+            _hold(ctx, key, target, result, "see in the cache")
+        case _:
+            _hold(ctx, key, target, result, "label" if isinstance(action, Relabel) else "see in the cache")
 
 
 # --- trouble ----------------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def fold(subject: Framework, tracker: Tracker, outcomes: Sequence[Outcome], env:
     for outcome in outcomes:
         take(ctx, outcome)
     done = _finish(ctx)
-    return Fold(done.wake_after, done.urgency, done.records)
+    return Fold(done.wake_after, done.urgency, done.records, done.relist)
 
 
 def reject(subject: Framework, tracker: Tracker, why: str, env: Env, *, reason: Reason = Reason.INVALID_SPEC) -> Plan:

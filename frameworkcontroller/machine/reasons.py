@@ -38,6 +38,7 @@ class Reason(StrEnum):
     TASK_DELETION_PENDING = "TaskDeletionPending"
     TASK_DELETED = "TaskDeleted"
     TASK_REPLACED = "TaskReplaced"
+    LABEL_RESTORED = "LabelRestored"
     WAITING = "Waiting"
     INVALID_SPEC = "InvalidSpec"
     NAMING_CONFLICT = "NamingConflict"
@@ -105,6 +106,9 @@ ABOUT: Final[Mapping[Reason, About]] = {
     Reason.TASK_DELETION_PENDING: About("a Task is to be deleted by ScaleDown"),
     Reason.TASK_DELETED: About("a Task that was to be deleted by ScaleDown is gone"),
     Reason.TASK_REPLACED: About("a new instance takes the place of a Task that went by ScaleDown"),
+    Reason.LABEL_RESTORED: About(
+        "a Pod, or the attempt's ConfigMap, had lost the label by which it is followed: it was put back", Told.EVENT
+    ),
     Reason.WAITING: About("a request for an object failed; it is tried again"),
     Reason.INVALID_SPEC: About("the spec cannot be run; nothing is done until it changes", Told.EVENT, stall=True),
     Reason.NAMING_CONFLICT: About(

@@ -207,19 +207,30 @@ def _is_unlisted(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
 def _without_pod(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
     uid = known(task.attempt.pod_uid, f"podUID of Task {role.status.name}[{task.index}]")
     key = (role.status.name, task.index)
-    if task.state is State.CREATION_REQUESTED and not ctx.tracker.has_seen(uid):
+    if ctx.tracker.has_seen(uid):
+        pod_is_gone(ctx, role, task)
+        return
+    if task.state is State.CREATION_REQUESTED and not ctx.tracker.has_lost(uid):
         timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
         if not task.deletion_pending and not ctx.is_over(key, task.transition_time, timeout):
             return
-        if ctx.tracker.is_settled(task):
-            ctx.act(Delete(ctx.pod_target(role, task), uid, confirm=True))
-        else:
-            ctx.tracker.block(key)
-    elif ctx.tracker.has_seen(uid):
-        pod_is_gone(ctx, role, task)
+        if task.deletion_pending or ctx.tracker.is_hidden(uid, ctx.observed.pods_listed):
+            if ctx.tracker.is_settled(task):
+                ctx.act(Delete(ctx.pod_target(role, task), uid, confirm=True))
+            else:
+                ctx.tracker.block(key)
+            return
+    # The cache may be older than the status, or the Pod has lost its label: ask the API server.
+    ctx.act(Confirm(ctx.pod_target(role, task), uid))
+
+
+def pod_confirmed_gone(ctx: Context, role: TrackedRole, task: TaskStatus, uid: str) -> None:
+    """A live read has not found the recorded Pod, which the cache does not show."""
+    if task.state is State.CREATION_REQUESTED and not ctx.tracker.has_lost(uid):
+        pod_never_seen(ctx, role, task)
     else:
-        # The status is older than this process, so its cache may be older than the status: ask the API server.
-        ctx.act(Confirm(ctx.pod_target(role, task), uid))
+        ctx.tracker.see(uid)
+        ctx.tracker.agenda.add((role.status.name, task.index))
 
 
 def pod_never_seen(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:

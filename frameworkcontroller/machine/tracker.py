@@ -11,6 +11,7 @@ a Framework with any (``is_clean``).
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -89,12 +90,15 @@ class Tracker:
         "_dirty",
         "_head_deadline",
         "_head_dirty",
+        "_hidden",
         "_holds",
+        "_lost",
         "_refused",
         "_refused_attempts",
         "_seen",
         "again",
         "agenda",
+        "configmap_lost",
         "configmap_seen",
         "deletion_kept",
         "disruptions",
@@ -133,7 +137,9 @@ class Tracker:
         """Spec generation that the last plan has seen."""
         self.rescale_due = True
         self.configmap_seen = False
-        """Whether the cache has shown the attempt's ConfigMap to this process."""
+        """Whether the cache has shown the attempt's ConfigMap to this process: once absent, it is gone."""
+        self.configmap_lost = False
+        """Whether the cache has dropped it, which does not say that it is gone."""
         self.deletion_kept = False
         """Whether the history has the Framework as it was at the end of its retention."""
         self.templates: dict[str, PodTemplate] = {}
@@ -152,6 +158,8 @@ class Tracker:
         self._blocked: set[TaskKey] = set()
         self._head_dirty = False
         self._seen: set[str] = set()
+        self._lost: set[str] = set()
+        self._hidden: dict[str, float] = {}
         self._holds: dict[HoldKey, Hold] = {}
         self._refused = False
         self._refused_attempts = 0
@@ -222,7 +230,7 @@ class Tracker:
         """Track ``status`` from here on: a whole new one, or a whole new attempt. ``dirty``: it is not persisted."""
         self.status = status
         self.forget_tasks()
-        self.configmap_seen = False
+        self.configmap_seen = self.configmap_lost = False
         self._head_deadline = None
         self._dirty.clear()
         self.index()
@@ -255,6 +263,8 @@ class Tracker:
         self.follow_ups.clear()
         self.stalls.clear()
         self._seen.clear()
+        self._lost.clear()
+        self._hidden.clear()
         self.disruptions.clear()
         self.left_running.clear()
         self._holds.clear()
@@ -357,16 +367,50 @@ class Tracker:
 
     def see(self, uid: str) -> None:
         """The cache has shown the Pod of that UID to this process: once absent, it is gone."""
+        self.forget(uid)
         self._seen.add(uid)
 
     def has_seen(self, uid: str) -> bool:
         """Whether the cache has shown that Pod to this process."""
         return uid in self._seen
 
+    def has_lost(self, uid: str) -> bool:
+        """Whether the cache has dropped that Pod, which does not say that it is gone."""
+        return uid in self._lost
+
+    def pod_dropped(self, key: TaskKey, uid: str, *, removed: bool) -> None:
+        """The cache has dropped the Pod of that UID. ``removed``: its last state shows that it is gone."""
+        found = self.task(key)
+        if found is None or found[1].attempt.pod_uid != uid:
+            return
+        if removed:
+            self.see(uid)
+        else:
+            self._seen.discard(uid)
+            self._lost.add(uid)
+
+    def configmap_dropped(self, uid: str) -> None:
+        """The cache has dropped the ConfigMap of that UID: it is gone, or has lost its label."""
+        if self.status is not None and self.status.attempt.configmap_uid == uid:
+            self.configmap_seen, self.configmap_lost = False, True
+
     def forget(self, uid: str | None) -> None:
         """The Pod of that UID is of no interest any more."""
         if uid is not None:
             self._seen.discard(uid)
+            self._lost.discard(uid)
+            self._hidden.pop(uid, None)
+
+    def hide(self, uid: str, env: Env) -> bool:
+        """A live read has shown the object of that UID, and the cache does not; whether that is news."""
+        if uid in self._hidden:
+            return False
+        self._hidden[uid] = env.clock
+        return True
+
+    def is_hidden(self, uid: str, listed: float) -> bool:
+        """Whether a list made since then, at ``listed`` (monotonic seconds), has not brought it into the cache."""
+        return listed >= self._hidden.get(uid, math.inf)
 
     def disruption_of(self, key: TaskKey, uid: str | None) -> Disruption | None:
         """Why Kubernetes deleted the Task's Pod of that UID, if it said so."""

@@ -279,6 +279,17 @@ MUTANTS: Final = {
         ),
         "C2: ",
     ),
+    # Its label is taken off while it ends, which its watch tells as it tells of its end.
+    "no-doubt-of-ends": Mutant(
+        "takes a terminating Pod for gone that is not watched any more",
+        lambda: patch.object(PodRecord, "is_removed", property(lambda pod: pod.identity.deleting)),
+        _story(
+            _create(_role(stop_seconds="20", **_FOREVER)),
+            Step(9.0, "delete_pod", (0,)),
+            Step(12.0, "unlabel", (0,)),
+        ),
+        "C2: ",
+    ),
     "no-foreground-deletion": Mutant(
         "deletes an attempt's ConfigMap without waiting for its Pods",
         lambda: patch.dict(

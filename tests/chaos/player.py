@@ -15,7 +15,7 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.config import Config
-from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
+from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import (
     AlreadyExists,
     Conflict,
@@ -337,6 +337,13 @@ class Player:
     async def delete_pod(self, which: int) -> None:
         if (pod := await self._pod(which)) is not None:
             await self._delete(PODS, pod)
+
+    async def unlabel(self, which: int) -> None:
+        """Somebody takes the labels off a Pod."""
+        if (pod := await self._pod(which)) is not None:
+            bare = orjson.dumps({"metadata": {"labels": None}})
+            name = pod["metadata"]["name"]
+            await self._client.patch(PODS, name, bare, self._namespace, content_type=MERGE_PATCH)
 
     async def take_name(self, which: int, labelled: bool, seconds: float) -> None:
         """Somebody waits for a Pod's name to be free, and takes it for so long; in the cache if ``labelled``."""

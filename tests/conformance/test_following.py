@@ -10,14 +10,16 @@ import orjson
 import pytest
 import yaml
 
+from frameworkcontroller.api.objects import PodRecord, pod_record
 from frameworkcontroller.kube.client import MERGE_PATCH, Exchange, KubeClient
 from frameworkcontroller.kube.crd import ensure_crd
 from frameworkcontroller.kube.errors import BadRequest
 from frameworkcontroller.kube.informer import Informer
-from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, FRAMEWORKS
+from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, FRAMEWORKS, PODS
 from frameworkcontroller.kube.watch import Failure
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
+from tests.support.pods import pod_manifest
 from tests.support.realcluster import CRD
 
 
@@ -162,3 +164,64 @@ async def test_an_installed_crd_costs_a_request_or_two(cluster: Cluster) -> None
     assert verbs in ([("get", 200)], [("get", 200), ("update", 200)])
     stored = orjson.loads(await (await cluster.client()).get(CRDS, manifest["metadata"]["name"]))
     assert stored["metadata"]["resourceVersion"] == crd["metadata"]["resourceVersion"]
+
+
+async def test_what_the_last_state_of_a_pod_tells_of_its_end(cluster: Cluster) -> None:
+    """Only one that is gone is told as deleted in a state without grace and finalizers, which no API server keeps."""
+    client, namespace = await cluster.client(), cluster.namespace
+    removed: dict[str, list[bool]] = {}
+
+    def dropped(old: PodRecord, final: PodRecord | None) -> None:
+        assert final is not None
+        removed.setdefault(old.name, []).append(final.is_removed)
+
+    async def pod(name: str, phase: str = "", finalizer: str = "") -> None:
+        body = pod_manifest(name=name, namespace=namespace)
+        body["metadata"] |= {"labels": {"mine": "yes"}, "finalizers": [finalizer] if finalizer else []}
+        await client.create(PODS, orjson.dumps(body), namespace)
+        if phase:
+            binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": "nowhere"}}
+            await client.create(PODS, orjson.dumps(binding), namespace, name=name, subresource="binding")
+            status = orjson.dumps({"status": {"phase": phase}})
+            await client.patch(PODS, name, status, namespace, subresource="status", content_type=MERGE_PATCH)
+
+    async def label(name: str, value: str | None) -> None:
+        body = orjson.dumps({"metadata": {"labels": {"mine": value}}})
+        await client.patch(PODS, name, body, namespace, content_type=MERGE_PATCH)
+
+    async def until(name: str, *expected: bool) -> None:
+        async def told() -> None:
+            assert removed.get(name) == list(expected)
+
+        await eventually(told)
+
+    informer = Informer(client, PODS, pod_record, namespace=namespace, label_selector="mine=yes")
+    informer.add_handler(on_delete=dropped)
+    running = asyncio.create_task(informer.run())
+    try:
+        await informer.wait_synced()
+        await pod("waiting")
+        await client.delete(PODS, "waiting", namespace)
+        await until("waiting", True)
+        await pod("ended", "Succeeded")
+        await client.delete(PODS, "ended", namespace)
+        await until("ended", True)
+        await pod("alive", "Running")
+        await label("alive", None)
+        await until("alive", False)
+        await pod("ending", "Running")
+        await client.delete(PODS, "ending", namespace)
+        await label("ending", None)
+        await until("ending", False)
+        await label("ending", "yes")
+        # As kubelets do, once nothing of it runs.
+        await client.delete(PODS, "ending", namespace, grace_period_seconds=0)
+        await until("ending", False, True)
+        await pod("kept", "Running", "example.com/keep")
+        await client.delete(PODS, "kept", namespace, grace_period_seconds=0)
+        await label("kept", None)
+        await until("kept", False)
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        await client.patch(PODS, "kept", b'{"metadata":{"finalizers":null}}', namespace, content_type=MERGE_PATCH)

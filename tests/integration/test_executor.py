@@ -28,6 +28,7 @@ from frameworkcontroller.machine.model import (
     Outcome,
     Refresh,
     Refused,
+    Relabel,
     Remains,
     Result,
     Target,
@@ -49,6 +50,7 @@ TAKEN = status(409, "AlreadyExists")
 OTHER_UID = status(409, "Conflict")
 FORBIDDEN = status(403, "Forbidden")
 DYING = Identity("u", None, None, True, deletion_time=1769860800, deletion_grace_sec=30)
+IMMUTABLE = status(422, "Invalid")
 
 
 def found(uid: str, controller: str | None = None, *, deleting: bool = False) -> Answer:
@@ -111,6 +113,11 @@ async def result(executor: Executor, action: Action) -> Result:
         (Confirm(POD, "u"), [NOT_FOUND], Gone()),
         (Confirm(POD, "u"), [found("v")], Gone()),
         (Confirm(POD, "u"), [found("u")], Remains),
+        (Relabel(POD, "u"), [found("u")], Accepted()),
+        (Relabel(POD, "u"), [NOT_FOUND], Gone()),
+        (Relabel(POD, "u"), [OTHER_UID, found("v")], Gone()),
+        (Relabel(POD, "u"), [IMMUTABLE, found("v")], Gone()),
+        (Relabel(POD, "u"), [IMMUTABLE, found("u")], Refused),
     ],
 )
 async def test_answers(
@@ -120,6 +127,18 @@ async def test_answers(
     became = await result(executor, action)
     assert became == expected if not isinstance(expected, type) else isinstance(became, expected)
     assert not server.answers
+
+
+@pytest.mark.parametrize(
+    ("labels", "unlabelled"), [({"FC_FRAMEWORK_NAME": "f"}, False), ({"x": "y"}, True), (None, True)]
+)
+async def test_a_live_read_tells_whether_the_label_is_there(
+    server: FaultyServer, executor: Executor, labels: dict[str, str] | None, unlabelled: bool
+) -> None:
+    server.then(answer({"metadata": {"uid": "u", "labels": labels}}))
+    became = await result(executor, Confirm(POD, "u"))
+    assert isinstance(became, Remains)
+    assert became.unlabelled is unlabelled
 
 
 @pytest.mark.parametrize("code", [400, 401, 403, 413, 422, 429])

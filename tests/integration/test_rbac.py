@@ -129,6 +129,15 @@ async def everything(frameworks: Frameworks, door: FrontDoor) -> None:
     # Somebody else's change of the Framework, which it finds out about by a live read.
     note = orjson.dumps({"metadata": {"annotations": {"note": "x"}}})
     await client.patch(FRAMEWORKS, "a", note, namespace, content_type=MERGE_PATCH)
+    bare = orjson.dumps({"metadata": {"labels": None}})
+    for resource, unlabelled in ((PODS, "a-a-1"), (CONFIGMAPS, "a-attempt")):
+        await client.patch(resource, unlabelled, bare, namespace, content_type=MERGE_PATCH)
+
+        async def labelled(resource: Resource = resource, name: str = unlabelled) -> None:
+            found = orjson.loads(await client.get(resource, name, namespace))
+            assert found["metadata"].get("labels") == {"FC_FRAMEWORK_NAME": "a"}
+
+        await eventually(labelled)
     await frameworks.set("a", taskRoles__0__taskNumber=1)
     await frameworks.until("a", lambda status: len(status["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"]) == 1)
     for name in ("b", "c"):

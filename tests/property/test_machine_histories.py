@@ -132,7 +132,7 @@ class Histories(RuleBasedStateMachine):
     def lose_node(self, lost: bool) -> None:
         self.history.lose_node(lost=lost)
 
-    @rule(verb=st.sampled_from(["create", "delete", "write", "get", None]), fate=st.sampled_from(list(Fate)))
+    @rule(verb=st.sampled_from(["create", "delete", "write", "get", "patch", None]), fate=st.sampled_from(list(Fate)))
     def fail_request(self, verb: str | None, fate: Fate) -> None:
         self.history.fail(verb, fate)
 

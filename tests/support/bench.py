@@ -93,6 +93,8 @@ class Bench:
         self.now: float = NOW
         self.set_back: float = 0.0
         """By how much the wall clock was set back: the other clock goes on."""
+        self.listed: float = NOW
+        """When the caches were last compared with a list."""
         self.limits = limit or limits()
         self.rng = random.Random(7)
         self.tracker = Tracker()
@@ -118,7 +120,9 @@ class Bench:
 
     def plan(self, *, write: bool = True) -> Plan:
         """One plan; ``write``: and its status is accepted, if it is to be written."""
-        observed = Observed(self.configmap, self.pods, lambda: list(self.pods.values()))
+        listed = self.listed
+        pods = lambda: list(self.pods.values())  # noqa: E731
+        observed = Observed(self.configmap, self.pods, pods, configmaps_listed=listed, pods_listed=listed)
         made = plan(self.framework, self.tracker, observed, self.env)
         self._check()
         if write:
@@ -242,6 +246,18 @@ class Bench:
         else:
             self.pods.pop(name, None)
             self.touch(name)
+
+    def drop(self, name: str, *, removed: bool = False) -> None:
+        """The cache drops an object. ``removed``: its last state shows that it is gone."""
+        if name == names.configmap_name("f"):
+            assert self.configmap is not None
+            self.tracker.configmap_dropped(self.configmap.uid)
+            self.tracker.again = True
+        else:
+            parts = names.split_pod_name(name)
+            assert parts is not None
+            self.tracker.pod_dropped(parts[1:], self.pods[name].uid, removed=removed)
+        self.hide(name)
 
     def touch(self, name: str) -> None:
         """An event tells of that Pod."""

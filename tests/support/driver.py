@@ -46,6 +46,7 @@ from frameworkcontroller.machine.model import (
     Outcome,
     Refresh,
     Refused,
+    Relabel,
     Remains,
     Result,
     Target,
@@ -58,8 +59,6 @@ from tests.support.guarantees import Guarantees
 from tests.support.world import NAMESPACE, ApiRefusal, Body, Event, Lost, World
 
 Steps = Generator[None, None, None]
-
-_TERMINAL = ("Succeeded", "Failed")
 
 
 @dataclass(slots=True)
@@ -87,6 +86,7 @@ class Cache:
         self.configmaps: dict[str, ConfigMapRecord] = {}
         self.pods: dict[str, PodRecord] = {}
         self.position = {kind: len(world.events[kind]) for kind in Kind}
+        self.listed = dict.fromkeys(Kind, world.clock)
 
     def behind(self, kind: Kind) -> int:
         """How many events the copy has not seen."""
@@ -199,13 +199,19 @@ class Controller:
         for _ in range(min(count, self.cache.behind(kind))):
             event = self.cache.next_event(kind)
             body = orjson.loads(event.raw)
-            gone = event.removed or (kind is not Kind.FRAMEWORK and not _is_labelled(body))
-            self._apply(kind, event.name, None if gone else body, body if event.removed else None)
+            if event.removed:
+                self._apply(kind, event.name, None, body)
+            elif kind is Kind.FRAMEWORK or _is_labelled(body):
+                self._apply(kind, event.name, body, None)
+            else:
+                # What stops to match is told as deleted, in the state in which it still matched.
+                self._apply(kind, event.name, None, None if event.before is None else orjson.loads(event.before))
 
     def relist(self, kind: Kind) -> None:
         """Let the copy of ``kind`` jump to what there is now, whatever it missed."""
         live = self.world.objects[kind]
         self.cache.position[kind] = len(self.world.events[kind])
+        self.cache.listed[kind] = self.world.clock
         known: dict[str, str] = {name: record.uid for name, record in self._copy(kind).items()}
         for name, uid in known.items():
             body = live.get(name)
@@ -257,8 +263,8 @@ class Controller:
             if old is None or old.identity != new.identity:
                 self._touched |= names.framework_of(new.name) == self.name
         elif old is not None and names.framework_of(old.name) == self.name:
-            if self.entry is not None and (final is None or "deletionTimestamp" not in final["metadata"]):
-                self.entry.tracker.configmap_seen = False
+            if self.entry is not None:
+                self.entry.tracker.configmap_dropped(old.uid)
             self._touched = True
 
     def _apply_pod(self, name: str, body: Body | None, final: Body | None) -> None:
@@ -269,11 +275,10 @@ class Controller:
             if old is None or _essence(old) != _essence(new):
                 self._touch_pod(new)
         elif old is not None:
-            certain = final is not None and (
-                "deletionTimestamp" in final["metadata"] or final["status"]["phase"] in _TERMINAL
-            )
-            if self.entry is not None and not certain:
-                self.entry.tracker.forget(old.uid)
+            parts = names.split_pod_name(old.name)
+            if self.entry is not None and parts is not None:
+                removed = final is not None and pod_record(final).is_removed
+                self.entry.tracker.pod_dropped(parts[1:], old.uid, removed=removed)
             last = old if final is None else pod_record(final)
             parts = names.split_pod_name(old.name)
             if self.entry is not None and parts is not None and last.disruption is not None:
@@ -363,6 +368,8 @@ class Controller:
             item for item in outcomes if isinstance(item.action, Create) and isinstance(item.result, Created | Exists)
         )
         folded = fold(framework, tracker, outcomes, self._env())
+        for kind in folded.relist:
+            self.relist(kind)
         self.guarantees.planned(before, tracker, self.name)
         wakes.append(self._at(folded.wake_after))
         return min((wake for wake in wakes if wake is not None), default=None)
@@ -380,7 +387,13 @@ class Controller:
         return None if seconds is None else self.world.clock + seconds
 
     def _observed(self) -> Observed:
-        return Observed(self.cache.configmaps.get(names.configmap_name(self.name)), self.cache.pods, self._list_pods)
+        return Observed(
+            self.cache.configmaps.get(names.configmap_name(self.name)),
+            self.cache.pods,
+            self._list_pods,
+            configmaps_listed=self.cache.listed[Kind.CONFIGMAP],
+            pods_listed=self.cache.listed[Kind.POD],
+        )
 
     def _list_pods(self) -> list[PodRecord]:
         return [pod for pod in self.cache.pods.values() if names.framework_of(pod.name) == self.name]
@@ -516,6 +529,8 @@ class Controller:
                 return self._confirm(target, uid)
             case Refresh():
                 return Remains("the stored status is as old")
+            case Relabel(uid=uid):
+                return self._relabel(target, uid)
 
     def _create(self, entry: Entry, target: Target, body: bytes, owner: str) -> Result:
         def execute() -> Body:
@@ -564,14 +579,38 @@ class Controller:
         return True
 
     def _confirm(self, target: Target, uid: str) -> Result:
-        found = self._look(target)
-        return Gone() if found is None or found.uid != uid else Remains("is still there")
+        found = self._find(target)
+        if found is None or found["metadata"]["uid"] != uid:
+            return Gone()
+        return Remains("is still there", unlabelled=not _is_labelled(found))
+
+    def _relabel(self, target: Target, uid: str) -> Result:
+        def execute() -> bool:
+            body = self.world.get(target.kind, target.name)
+            if body["metadata"]["uid"] != uid:
+                return False
+            labels = {**(body["metadata"].get("labels") or {}), names.FRAMEWORK_NAME: self.name}
+            self.guarantees.relabelling(body)
+            self.world.edit(target.kind, target.name, lambda found: found["metadata"].update(labels=labels))
+            return True
+
+        try:
+            return Accepted() if self.world.request(self.label, "patch", target.name, execute) else Gone()
+        except ApiRefusal as refusal:
+            if refusal.code == 404:
+                return Gone()
+            raise
 
     def _look(self, target: Target) -> Identity | None:
         marks = names.POD_IDENTITY if target.kind is Kind.POD else names.CONFIGMAP_IDENTITY
+        found = self._find(target)
+        return None if found is None else identity_of(found["metadata"], marks)
+
+    def _find(self, target: Target) -> Body | None:
         read: Callable[[], Body] = lambda: self.world.get(target.kind, target.name)  # noqa: E731
         try:
-            return identity_of(self.world.request(self.label, "get", target.name, read)["metadata"], marks)
+            found: Body = self.world.request(self.label, "get", target.name, read)
+            return found
         except ApiRefusal as refusal:
             if refusal.code == 404:
                 return None

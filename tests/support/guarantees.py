@@ -176,6 +176,10 @@ class Guarantees:
             due = status.transition_time + self.limits.framework_completed_retain_sec
             self._require(self.world.latest >= due, f"{where}: it is to be retained")
 
+    def relabelling(self, body: Body) -> None:
+        """A label is put back: on what is ours alone."""
+        self._require(uid_of(body) in self._ours, f"label of {name_of(body)}: it is not ours")
+
     def _justify_pod_deletion(self, status: FrameworkStatus, action: Action, body: Body, where: str) -> None:
         found = next(
             ((role, task) for role, task in _tasks(status) if task.attempt.pod_uid == uid_of(body)),

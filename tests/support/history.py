@@ -310,11 +310,8 @@ class History:
 
     def unlabel(self, which: int) -> None:
         """Somebody takes the label off a Pod, or the ConfigMap, by which it is watched."""
-        candidates = [
-            pod for pod in sorted(self.pods(), key=name_of) if pod["status"]["phase"] in ("Pending", "Running")
-        ]
+        candidates = sorted(self.pods(), key=name_of)
         candidates += [body for body in self.world.objects[Kind.CONFIGMAP].values() if self.guarantees.is_ours(body)]
-        candidates = [body for body in candidates if not is_deleting(body)]
         if candidates:
             body = candidates[which % len(candidates)]
             kind = Kind.POD if "spec" in body else Kind.CONFIGMAP
@@ -333,13 +330,6 @@ class History:
             quota, self.world.pod_quota = self.world.pod_quota, None
             self.world.create(kind, body)
             self.world.pod_quota = quota
-
-    def relabel(self) -> None:
-        """The labels that were taken off are put back."""
-        for kind in (Kind.POD, Kind.CONFIGMAP):
-            for body in list(self.world.objects[kind].values()):
-                if self.guarantees.is_ours(body) and not body["metadata"]["labels"]:
-                    self.world.edit(kind, name_of(body), _label)
 
     def retreat(self) -> None:
         """What is foreign goes away."""
@@ -392,7 +382,6 @@ class History:
         self.lose_node(lost=False)
         self.set_quota(None)
         self.retreat()
-        self.relabel()
         self.break_spec(broken=False)
         self.execute("Start")
         self._until("all Tasks run or are completed", self._is_running, step=self._all_pods_run)
@@ -487,10 +476,6 @@ class History:
 def _disrupt(pod: Body) -> None:
     condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "evicting"}
     pod["status"]["conditions"] = [condition]
-
-
-def _label(body: Body) -> None:
-    body["metadata"]["labels"] = {names.FRAMEWORK_NAME: NAME}
 
 
 def _role(spec: Body, name: str) -> Body | None:

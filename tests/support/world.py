@@ -92,11 +92,12 @@ _REFUSALS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One change of one object: its state after it (or, if it was removed, its last one)."""
+    """One change of one object: its state after it (or, if it was removed, its last one), and before it."""
 
     name: str
     raw: bytes
     removed: bool
+    before: bytes | None
 
 
 class World:
@@ -124,6 +125,7 @@ class World:
         self.violated = False
         self.watcher: Callable[[], None] = lambda: None
         """Called after every change of any object."""
+        self._last: dict[str, bytes] = {}
         self._version = 0
         self._count = 0
 
@@ -310,8 +312,10 @@ class World:
             self._changed(Kind.POD, body)
 
     def remove(self, kind: Kind, name: str) -> None:
-        """Remove an object from storage: it is gone for good."""
+        """Remove an object from storage: it is gone for good. The last state of a Pod is one without any grace."""
         body = self.objects[kind].pop(name)
+        if kind is Kind.POD:
+            body["metadata"] |= {"deletionTimestamp": format_time(int(self.now)), "deletionGracePeriodSeconds": 0}
         self.gone.add(uid_of(body))
         self._changed(kind, body, removed=True)
 
@@ -321,7 +325,9 @@ class World:
         metadata["resourceVersion"] = str(self._version)
         if kind is Kind.FRAMEWORK and not removed:
             self.specs.setdefault((metadata["uid"], metadata["generation"]), orjson.loads(orjson.dumps(body["spec"])))
-        self.events[kind].append(Event(metadata["name"], orjson.dumps(body), removed))
+        uid, raw = uid_of(body), orjson.dumps(body)
+        self.events[kind].append(Event(metadata["name"], raw, removed, self._last.get(uid)))
+        self._last[uid] = raw
         self.watcher()
 
     # --- the garbage collector ---

@@ -9,7 +9,14 @@ import orjson
 import pytest
 
 from frameworkcontroller.api.objects import ConfigMapRecord, Disruption, FrameworkRecord, Identity, PodRecord
-from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus
+from frameworkcontroller.api.status import (
+    FrameworkAttemptStatus,
+    FrameworkStatus,
+    State,
+    TaskAttemptStatus,
+    TaskRoleStatus,
+    TaskStatus,
+)
 from frameworkcontroller.controller.history import History
 from frameworkcontroller.controller.ledger import Entry, Ledger
 from frameworkcontroller.controller.queue import WorkQueue
@@ -27,6 +34,11 @@ class Known:
         self.queue: WorkQueue[str] = WorkQueue()
         ledger = Ledger()
         self.entry: Entry = ledger.open(FrameworkRecord("ns/f", "ns", "f", "f-1", "1", 1, None, b"{}", b"{}", None))
+        task = TaskStatus(0, "task-1", 0, 0, TaskAttemptStatus(0, 0, pod_uid=POD.uid), State.RUNNING)
+        attempt = FrameworkAttemptStatus(0, 0, configmap_uid=CONFIGMAP.uid)
+        attempt.roles.append(TaskRoleStatus("a", "role-1", tasks=[task]))
+        self.entry.tracker.begin(FrameworkStatus(0, 0, attempt=attempt))
+        self.entry.tracker.agenda.clear()
         self.entry.tracker.see(POD.uid)
         self.entry.tracker.configmap_seen = True
         self.ledger = ledger
@@ -39,25 +51,33 @@ async def known() -> Known:
 
 
 @pytest.mark.parametrize(
-    ("final", "believed"),
+    ("final", "removed"),
     [
         (replace(POD, identity=DELETING), True),
-        (replace(POD, phase="Succeeded"), True),
-        (replace(POD, phase="Failed"), True),
-        # It lost its label, or was deleted by force.
+        (replace(POD, identity=DELETING, phase="Succeeded"), True),
+        # As it is left, with a grace period or by a finalizer's holder, when it loses its label.
+        (replace(POD, identity=replace(DELETING, deletion_grace_sec=30)), False),
+        (replace(POD, identity=DELETING, finalizers=True), False),
+        (replace(POD, phase="Succeeded"), False),
         (POD, False),
         # A list without it: it lost its label, or was deleted, while nobody watched.
         (None, False),
     ],
-    ids=["deleted", "succeeded", "failed", "alive", "vanished"],
+    ids=["removed", "ended", "terminating", "finalizers", "succeeded", "alive", "vanished"],
 )
-async def test_a_pod_that_the_cache_drops_is_gone_only_if_it_was_seen_to_end(
-    known: Known, final: PodRecord | None, believed: bool
+async def test_a_pod_that_the_cache_drops_is_gone_only_in_a_state_that_no_api_server_keeps(
+    known: Known, final: PodRecord | None, removed: bool
 ) -> None:
     known.routing.pod_deleted(POD, final)
-    assert known.entry.tracker.has_seen(POD.uid) is believed
+    assert known.entry.tracker.has_seen(POD.uid) is removed
+    assert known.entry.tracker.has_lost(POD.uid) is not removed
     assert known.entry.tracker.agenda == {("a", 0)}
     assert await known.queue.get() == "ns/f"
+
+
+async def test_nothing_is_kept_of_a_pod_that_no_task_records(known: Known) -> None:
+    known.routing.pod_deleted(replace(POD, identity=replace(POD.identity, uid="other")), None)
+    assert not known.entry.tracker.has_lost("other")
 
 
 DISRUPTED = replace(POD, disruption=Disruption("DeletionByPodGC", "PodGC: node no longer exists"))
@@ -78,19 +98,16 @@ async def test_nothing_is_kept_of_a_pod_that_was_not_disrupted(known: Known) -> 
 
 
 @pytest.mark.parametrize(
-    ("final", "believed"),
-    [
-        (replace(CONFIGMAP, identity=replace(CONFIGMAP.identity, deleting=True)), True),
-        (CONFIGMAP, False),
-        (None, False),
-    ],
+    "final",
+    [replace(CONFIGMAP, identity=replace(CONFIGMAP.identity, deleting=True)), CONFIGMAP, None],
     ids=["deleted", "alive", "vanished"],
 )
-async def test_a_configmap_that_the_cache_drops_is_gone_only_if_it_was_seen_to_end(
-    known: Known, final: ConfigMapRecord | None, believed: bool
+async def test_whether_a_configmap_that_the_cache_drops_is_gone_is_not_known(
+    known: Known, final: ConfigMapRecord | None
 ) -> None:
     known.routing.configmap_deleted(CONFIGMAP, final)
-    assert known.entry.tracker.configmap_seen is believed
+    assert not known.entry.tracker.configmap_seen
+    assert known.entry.tracker.configmap_lost
     assert await known.queue.get() == "ns/f"
 
 

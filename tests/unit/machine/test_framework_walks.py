@@ -21,6 +21,7 @@ from frameworkcontroller.machine.model import (
     Kind,
     Plan,
     Refresh,
+    Relabel,
     Remains,
     Result,
     Snapshot,
@@ -28,6 +29,7 @@ from frameworkcontroller.machine.model import (
     Unanswered,
     Urgency,
 )
+from frameworkcontroller.machine.reasons import Reason
 from tests.support.bench import NOW, UID, Bench, foreign, limits, refused, role
 
 STOPPED = "User has requested to stop the Framework"
@@ -426,8 +428,8 @@ def test_a_configmap_that_is_refused_is_waited_for_and_told_in_the_api_servers_w
 # --- recorded but absent ----------------------------------------------------------------------------------------
 
 
-def test_a_created_configmap_is_waited_for_in_the_cache_and_then_given_up() -> None:
-    bench = Bench(role())
+def unseen(bench: Bench) -> Confirm:
+    """The cache has not shown the created ConfigMap in time; the live read that is asked for."""
     bench.plan()
     uid = bench.created(bench.only(bench.plan()), show=False)
     made = bench.plan()
@@ -437,15 +439,59 @@ def test_a_created_configmap_is_waited_for_in_the_cache_and_then_given_up() -> N
     assert not bench.plan().actions
     bench.now += 1
     action = bench.only(bench.plan())
-    assert isinstance(action, Delete)
-    assert (action.target.name, action.uid, action.confirm) == ("f-attempt", uid, True)
-    bench.fold(action, Remains("it waits for its Pods"))
-    assert state(bench) is State.CREATION_REQUESTED
-    assert bench.only(bench.wait(60)) == action
-    bench.fold(action, Gone())
+    assert isinstance(action, Confirm)
+    assert (action.target.name, action.uid) == ("f-attempt", uid)
+    return action
+
+
+def test_a_created_configmap_that_is_not_there_in_time_is_given_up() -> None:
+    bench = Bench(role())
+    bench.fold(unseen(bench), Gone())
     assert state(bench) is State.ATTEMPT_COMPLETED
     assert code(bench) == -110
     assert task_codes(bench) == [-220]
+
+
+def test_a_created_configmap_that_is_there_all_the_same_is_looked_for_by_a_list() -> None:
+    bench = Bench(role())
+    assert bench.fold(unseen(bench), Remains("it is there")).relist == {Kind.CONFIGMAP}
+    bench.listed = bench.now
+    bench.show("f-attempt")
+    bench.plan()
+    assert state(bench) is State.PREPARING
+
+
+def test_a_created_configmap_that_no_list_brings_into_the_cache_is_deleted() -> None:
+    bench = Bench(role())
+    action = unseen(bench)
+    bench.fold(action, Remains("it is there"))
+    bench.listed = bench.now
+    deletion = bench.only(bench.wait(1))
+    assert deletion == Delete(action.target, action.uid, confirm=True)
+    bench.fold(deletion, Remains("it waits for its Pods"))
+    assert state(bench) is State.CREATION_REQUESTED
+    assert bench.only(bench.wait(60)) == deletion
+    bench.fold(deletion, Gone())
+    assert state(bench) is State.ATTEMPT_COMPLETED
+    assert code(bench) == -110
+
+
+def test_a_configmap_that_the_cache_drops_is_gone_only_once_a_live_read_says_so() -> None:
+    bench = Bench(role())
+    bench.pod()
+    bench.run()
+    bench.drop("f-attempt")
+    action = bench.only(bench.plan())
+    assert isinstance(action, Confirm)
+    assert bench.status.attempt.completion_status is None
+    bench.fold(action, Remains("it is there", unlabelled=True))
+    restore = bench.only(bench.plan())
+    assert restore == Relabel(action.target, action.uid)
+    (record,) = bench.fold(restore, Accepted()).records
+    assert record.reason is Reason.LABEL_RESTORED
+    bench.show("f-attempt")
+    bench.plan()
+    assert state(bench) is State.RUNNING
 
 
 def test_a_created_configmap_is_not_waited_for_after_stop() -> None:

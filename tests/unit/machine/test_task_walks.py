@@ -22,9 +22,11 @@ from frameworkcontroller.machine.model import (
     Delete,
     Exists,
     Gone,
+    Kind,
     NotAttempted,
     Plan,
     Refresh,
+    Relabel,
     Remains,
     Result,
     Unanswered,
@@ -558,8 +560,8 @@ def _ours(bench: Bench) -> Identity:
 # --- recorded but absent ----------------------------------------------------------------------------------------
 
 
-def test_a_created_pod_is_waited_for_in_the_cache_and_then_given_up() -> None:
-    bench = Bench(role())
+def unseen(bench: Bench) -> tuple[str, Confirm]:
+    """The cache has not shown the created Pod in time; its UID, and the live read that is asked for."""
     uid = bench.created(pending(bench), show=False)
     made = bench.plan()
     assert not made.actions
@@ -568,17 +570,148 @@ def test_a_created_pod_is_waited_for_in_the_cache_and_then_given_up() -> None:
     assert not bench.plan().actions
     bench.now += 1
     action = bench.only(bench.plan())
-    assert isinstance(action, Delete)
-    assert (action.uid, action.confirm) == (uid, True)
-    assert bench.state() is State.CREATION_REQUESTED
-    bench.fold(action, Remains("still there"))
-    assert bench.state() is State.CREATION_REQUESTED
-    made = bench.plan()
-    bench.now += made.wake_after or 0
-    assert bench.only(bench.plan()) == action
+    assert isinstance(action, Confirm)
+    assert action.uid == uid
+    return uid, action
+
+
+def test_a_created_pod_that_is_not_there_in_time_is_given_up() -> None:
+    bench = Bench(role())
+    _, action = unseen(bench)
     bench.fold(action, Gone())
     assert bench.state() is State.ATTEMPT_COMPLETED
     assert code(bench) == -111
+
+
+def test_a_created_pod_that_is_there_all_the_same_is_looked_for_by_a_list() -> None:
+    bench = Bench(role())
+    _, action = unseen(bench)
+    assert bench.fold(action, Remains("it is there")).relist == {Kind.POD}
+    made = bench.plan()
+    assert not made.actions
+    # Until the list is made, it is asked for again by and by; one list is enough.
+    bench.now += made.wake_after or 0
+    assert bench.only(bench.plan()) == action
+    assert not bench.fold(action, Remains("it is there")).relist
+    bench.listed = bench.now
+    bench.show("f-a-0", phase="Running")
+    assert not bench.plan().actions
+    assert bench.state() is State.RUNNING
+
+
+def test_a_created_pod_that_no_list_brings_into_the_cache_is_deleted() -> None:
+    bench = Bench(role())
+    uid, action = unseen(bench)
+    bench.fold(action, Remains("it is there"))
+    bench.listed = bench.now
+    deletion = bench.only(bench.wait(1))
+    assert deletion == Delete(action.target, uid, confirm=True)
+    bench.fold(deletion, Remains("still there"))
+    assert bench.state() is State.CREATION_REQUESTED
+    assert bench.only(bench.wait(5)) == deletion
+    bench.fold(deletion, Gone())
+    assert bench.state() is State.ATTEMPT_COMPLETED
+    assert code(bench) == -111
+
+
+def test_a_created_pod_that_was_labelled_by_nobody_is_labelled() -> None:
+    bench = Bench(role())
+    uid, action = unseen(bench)
+    assert not bench.fold(action, Remains("it is there", unlabelled=True)).relist
+    assert bench.only(bench.plan()) == Relabel(action.target, uid)
+
+
+# --- a Pod that the cache has dropped -----------------------------------------------------------------------------
+
+
+def dropped(bench: Bench, *, removed: bool = False) -> str:
+    """The cache drops the running Pod; its UID."""
+    uid = bench.pod()
+    bench.run()
+    bench.drop("f-a-0", removed=removed)
+    return uid
+
+
+def test_a_pod_whose_last_state_shows_that_it_is_gone_is_believed_to_be() -> None:
+    bench = Bench(role())
+    dropped(bench, removed=True)
+    assert not bench.plan().actions
+    assert (code(bench), diagnostics(bench)) == (-101, "Pod was deleted by others")
+
+
+def test_one_that_is_gone_before_a_plan_has_seen_it_is_not_waited_for() -> None:
+    bench = Bench(role())
+    bench.created(pending(bench))
+    bench.drop("f-a-0", removed=True)
+    bench.plan()
+    assert code(bench) == -101
+
+
+def test_a_terminating_pod_that_the_cache_drops_is_gone_only_once_a_live_read_says_so() -> None:
+    bench = Bench(role())
+    uid = bench.pod()
+    bench.run()
+    bench.show("f-a-0", deleting=bench.now + 30)
+    bench.plan()
+    bench.drop("f-a-0")
+    action = bench.only(bench.plan())
+    assert action == Confirm(action.target, uid)
+    assert bench.state() is State.DELETING
+    bench.fold(action, Gone())
+    bench.plan()
+    assert bench.state() is State.ATTEMPT_COMPLETED
+
+
+def test_one_that_has_lost_its_label_gets_it_back_and_that_is_told() -> None:
+    bench = Bench(role())
+    uid = dropped(bench)
+    action = bench.only(bench.plan())
+    assert not bench.fold(action, Remains("it is there", unlabelled=True)).records
+    restore = bench.only(bench.plan())
+    assert restore == Relabel(action.target, uid)
+    (record,) = bench.fold(restore, Accepted()).records
+    assert (record.reason, record.warning, record.role, record.index) == (Reason.LABEL_RESTORED, True, "a", 0)
+    assert bench.state() is State.RUNNING
+    bench.show("f-a-0")
+    bench.end(code=3)
+    assert code(bench) == 3
+
+
+def test_nobody_who_takes_labels_off_is_fought_with() -> None:
+    bench = Bench(role())
+    dropped(bench)
+    times: list[float] = []
+    while bench.now < NOW + 600:
+        made = bench.wait(600 - (bench.now - NOW))
+        if not made.actions:
+            break
+        action = bench.only(made)
+        if isinstance(action, Relabel):
+            times.append(bench.now)
+            bench.fold(action, Accepted())
+            # The label is there, and is taken off at once.
+            bench.show("f-a-0")
+            bench.plan()
+            bench.drop("f-a-0")
+        else:
+            bench.fold(action, Remains("it is there", unlabelled=True))
+    assert 30 < len(times) < 70
+
+
+def test_a_label_that_may_not_be_put_back_stalls_and_the_pod_is_looked_at_all_the_same() -> None:
+    bench = Bench(role())
+    dropped(bench)
+    for _ in range(4):
+        bench.fold(bench.only(bench.wait(30)), Remains("it is there", unlabelled=True))
+        bench.fold(bench.only(bench.wait(30)), refused(403, "pods is forbidden"))
+    bench.plan()
+    stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
+    assert (stalled.status, stalled.reason) == ("True", "PodNotAnswered")
+    assert "Cannot label Pod f-a-0: 403" in stalled.message
+    bench.fold(bench.only(bench.wait(30)), Gone())
+    bench.plan()
+    assert code(bench) == -101
+    assert not any(condition.type == "Stalled" and condition.status == "True" for condition in bench.status.conditions)
 
 
 def test_the_wait_for_the_cache_outlives_the_process() -> None:

@@ -1,0 +1,81 @@
+"""What is gone, and what only is not watched any more; and what it costs to tell them apart."""
+
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+import orjson
+import pytest
+
+from frameworkcontroller.app import Controller
+from frameworkcontroller.config import Config
+from frameworkcontroller.kube.client import MERGE_PATCH
+from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, Resource
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from tests.support.clusters import Cluster
+from tests.support.frameworks import Frameworks, codes, role, tasks
+from tests.support.frontdoor import FrontDoor, front_door
+
+TASKS = 20
+
+
+class World(NamedTuple):
+    """A controller, the door through which it goes to the API server, and a user."""
+
+    door: FrontDoor
+    frameworks: Frameworks
+
+    async def unlabel(self, resource: Resource, name: str) -> None:
+        """Somebody takes the labels off an object."""
+        client, namespace = self.frameworks.client, self.frameworks.namespace
+        bare = orjson.dumps({"metadata": {"labels": None}})
+        await client.patch(resource, name, bare, namespace, content_type=MERGE_PATCH)
+
+    def reads(self) -> dict[str, int]:
+        """How many live reads of Pods and ConfigMaps there were."""
+        sent = self.door.count(0)
+        return {resource: sent["get", resource] for resource in ("pods", "configmaps")}
+
+
+@pytest.fixture
+async def world(cluster: Cluster, pods: SimulatedRuntime) -> AsyncIterator[World]:
+    async with front_door(await cluster.connection()) as door:
+        config = Config(namespace=cluster.namespace)
+        async with Controller(config, door.connection, wall=cluster.wall):
+            yield World(door, Frameworks(await cluster.client(), cluster.namespace))
+
+
+async def test_tasks_that_end_by_themselves_cost_no_read_of_a_pod(world: World) -> None:
+    await world.frameworks.create("f", role(number=TASKS, simulate={"run-seconds": 0.5}))
+    assert codes(tasks(await world.frameworks.until_state("f", "Completed", within=90))) == [0] * TASKS
+    assert world.reads() == {"pods": 0, "configmaps": 1}
+
+
+async def test_tasks_that_are_scaled_down_or_stopped_cost_no_read_of_a_pod(world: World) -> None:
+    await world.frameworks.create("f", role(number=TASKS, simulate={"stop-seconds": 0.5}))
+    await world.frameworks.until_running("f", TASKS)
+    await world.frameworks.set("f", taskRoles__0__taskNumber=1)
+    await world.frameworks.until_running("f", 1)
+    await world.frameworks.set("f", executionType="Stop")
+    await world.frameworks.until_state("f", "Completed")
+    assert world.reads() == {"pods": 0, "configmaps": 1}
+
+
+@pytest.mark.parametrize(("resource", "name"), [(PODS, "f-a-0"), (CONFIGMAPS, "f-attempt")], ids=["pod", "configmap"])
+async def test_what_loses_its_label_while_it_ends_is_waited_for(world: World, resource: Resource, name: str) -> None:
+    frameworks = world.frameworks
+    await frameworks.create("f", role(simulate={"stop-seconds": 4}))
+    await frameworks.until_running("f", 1)
+    await frameworks.set("f", executionType="Stop")
+    await frameworks.until("f", lambda status: tasks(status)[0]["state"] == "AttemptDeleting")
+    await world.unlabel(resource, name)
+    await frameworks.until("f", lambda status: status["state"] in ("AttemptCompleted", "Completed"))
+    assert "f-a-0" not in await frameworks.pods()
+    await frameworks.until_state("f", "Completed")
+
+
+async def test_a_pod_that_loses_its_label_is_followed_to_its_end(world: World) -> None:
+    frameworks = world.frameworks
+    await frameworks.create("f", role(simulate={"run-seconds": 5, "exit-code": 7}))
+    await frameworks.until_running("f", 1)
+    await world.unlabel(PODS, "f-a-0")
+    assert codes(tasks(await frameworks.until_state("f", "Completed"))) == [7]
