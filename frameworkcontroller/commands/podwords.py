@@ -122,4 +122,5 @@ def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def _joined(reason: str | None, message: str | None) -> str:
-    return ": ".join(part for part in (reason, message) if part)
+    # A container's message is often the end of its log, line feed included.
+    return ": ".join(part for part in (reason, (message or "").strip()) if part)

@@ -330,7 +330,7 @@ def beside(policy: str, code: int, *, default: str = "a", **end: str) -> dict[st
             "",
         ),
         (
-            beside("Never", 7, reason="Error", message="disk is full"),
+            beside("Never", 7, reason="Error", message="disk is full\n"),
             "container a has ended with exit code 7 (Error: disk is full); its Pod runs until b, c have ended, too",
         ),
         (
