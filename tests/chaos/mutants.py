@@ -4,6 +4,7 @@ They show that the checks can fail. A mutant is a patch of the product that is t
 product itself has no such switch.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from frameworkcontroller.controller.ledger import Entry
 from frameworkcontroller.controller.statuswriter import StatusWriter
 from frameworkcontroller.controller.sync import Syncer
 from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.crdguard import CrdGuard
 from frameworkcontroller.machine import framework, task
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.model import Action, Delete, Kind
@@ -125,6 +127,10 @@ def _yes(*_: object) -> bool:
 
 def _nothing(*_: object) -> Sequence[Any]:
     return ()
+
+
+async def _sleep_for_ever(_: object) -> None:
+    await asyncio.Event().wait()
 
 
 def _none(*_: object) -> None:
@@ -463,6 +469,17 @@ MUTANTS: Final = {
             Step(0.2, "second_controller", (40.0,)),
         ),
         "no status that was ever stored gives cause",
+    ),
+    # Somebody applies the original's CRD over ours, and the Framework is stopped.
+    "no-guard-of-the-crd": Mutant(
+        "never looks at the CRD again",
+        lambda: patch.object(CrdGuard, "run", _sleep_for_ever),
+        _story(
+            _create(_role(2, **_FOREVER)),
+            Step(9.0, "replace_crd"),
+            Step(9.5, "execute", ("f0", "Stop")),
+        ),
+        "the newest spec is not observed",
     ),
     "no-completion-policy": Mutant(
         "never completes an attempt by its Tasks",

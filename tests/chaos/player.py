@@ -26,7 +26,7 @@ from frameworkcontroller.kube.errors import (
     TooManyRequests,
     TransportError,
 )
-from frameworkcontroller.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Resource
+from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, FRAMEWORKS, PODS, Resource
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.chaos.oracle import why_not_at_end
 from tests.chaos.proxy import Fault, FaultProxy, Kind
@@ -34,6 +34,7 @@ from tests.chaos.record import Circumstances, Replay, Write
 from tests.chaos.snapshots import Snapshots
 from tests.chaos.story import Story
 from tests.support.frameworks import Frameworks, Json
+from tests.support.original import crd_spec
 
 CONFIG: Final = Config(
     framework_min_retry_delay_sec_for_transient_conflict_failed=5,
@@ -344,6 +345,12 @@ class Player:
             bare = orjson.dumps({"metadata": {"labels": None}})
             name = pod["metadata"]["name"]
             await self._client.patch(PODS, name, bare, self._namespace, content_type=MERGE_PATCH)
+
+    async def replace_crd(self) -> None:
+        """Somebody applies the original's CRD over ours, which has no status subresource."""
+        crd = orjson.loads(await self._client.get(CRDS, names.CRD_NAME))
+        await self._client.replace(CRDS, names.CRD_NAME, orjson.dumps({**crd, "spec": crd_spec("v1")}))
+        self.injected["replaced_crd"] += 1
 
     async def take_name(self, which: int, labelled: bool, seconds: float) -> None:
         """Somebody waits for a Pod's name to be free, and takes it for so long; in the cache if ``labelled``."""
