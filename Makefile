@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 TORCH ?= torch==2.13.0 numpy
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo example-torch test lint types unit chaos soak format docs images audit lock clean
+.PHONY: help venv demo example-torch test lint types unit e2e chaos soak format docs images audit lock clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -45,8 +45,12 @@ types: venv ## Types
 unit: venv ## Every test; PYTEST_ARGS="tests/unit -k plan" picks some
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+e2e: venv ## Real containers on real nodes, by the shipped images and manifests; takes root; E2E_ARGS="-k drain" picks some
+	$(BIN)/python -m pytest tests/e2e $(E2E_ARGS)
+
 HISTORIES ?= 500
 CHAOS_ARGS ?=
+E2E_ARGS ?=
 
 chaos: venv ## Random histories under faults: HISTORIES=2000, or CHAOS_ARGS="--minutes 30 --seed 5000 --cluster 1.36"
 	$(BIN)/python -m tests.chaos $(or $(CHAOS_ARGS),--histories $(HISTORIES))

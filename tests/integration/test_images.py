@@ -24,7 +24,7 @@ from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.eventually import eventually
-from tests.support.images import Container, Images, why_not
+from tests.support.images import Container, Images, image_store, why_not
 
 ROOT = Path(__file__).resolve().parents[2]
 USER = 65532
@@ -37,15 +37,12 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Images]:
-    images = Images(tmp_path_factory.mktemp("images"))
-    try:
+def images() -> Iterator[Images]:
+    with image_store() as images:
         images.make_base()
         for target in ("frameworkcontroller", "frameworkbarrier"):
             images.build(target)
         yield images
-    finally:
-        images.close()
 
 
 @asynccontextmanager

@@ -4,16 +4,20 @@ In place of the base image stands a Debian of the same release, made by debootst
 containers run in a chroot: no daemon and no namespaces are needed, but root is.
 """
 
+import fcntl
 import os
 import shutil
 import ssl
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RELEASE: Final = "bookworm"
+
+_KEPT: Final = ROOT / ".tools" / "images"
 
 
 def why_not() -> str | None:
@@ -22,6 +26,22 @@ def why_not() -> str | None:
         return "images are built in a chroot, which takes root"
     missing = [program for program in ("buildah", "debootstrap") if shutil.which(program) is None]
     return f"not installed: {', '.join(missing)}" if missing else None
+
+
+@contextmanager
+def image_store() -> Iterator["Images"]:
+    """The store of this checkout, for one process at a time.
+
+    Layers are kept until `make clean`: a build repeats only the steps whose input has changed.
+    """
+    _KEPT.mkdir(parents=True, exist_ok=True)
+    with (_KEPT / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        images = Images(_KEPT)
+        try:
+            yield images
+        finally:
+            images.close()
 
 
 class Images:
@@ -33,8 +53,12 @@ class Images:
         self._buildah = ["buildah", f"--storage-driver={driver}", f"--root={folder}/store", f"--runroot={folder}/run"]
 
     def make_base(self) -> None:
-        """Make the stand-in for the Dockerfile's base image, under that one's name."""
+        """Make the stand-in for the Dockerfile's base image, under that one's name, unless it is there."""
+        base = f"debian:{RELEASE}-slim"
+        if self._run("images", "--quiet", f"--filter=reference={base}"):
+            return
         root = self._folder / "base"
+        shutil.rmtree(root, ignore_errors=True)
         _run("debootstrap", "--variant=minbase", RELEASE, str(root))
         for unwanted in ("var/cache/apt/archives", "usr/share/doc", "usr/share/locale", "usr/share/man"):
             shutil.rmtree(root / unwanted)
@@ -49,25 +73,37 @@ class Images:
         shutil.rmtree(root)
         dockerfile = self._folder / "Dockerfile"
         dockerfile.write_text("FROM scratch\nADD base.tar /\n")
-        self._run("bud", "--isolation=chroot", f"--tag=debian:{RELEASE}-slim", str(self._folder))
+        self._run("bud", "--isolation=chroot", f"--tag={base}", str(self._folder))
         (self._folder / "base.tar").unlink()
 
     def build(self, target: str) -> None:
         """Build one of the Dockerfile's targets from the files of this checkout."""
-        self._run("bud", "--isolation=chroot", "--pull-never", f"--target={target}", f"--tag={target}", str(ROOT))
+        self._run(
+            "bud", "--isolation=chroot", "--layers", "--pull-never", f"--target={target}", f"--tag={target}", str(ROOT)
+        )
+
+    def from_scratch(self, name: str, files: Mapping[str, Path]) -> None:
+        """Make an image of nothing but these files; the keys are their places in it."""
+        container = self._run("from", "scratch").strip()
+        for place, file in files.items():
+            self._run("copy", "--chmod=755", container, str(file), place)
+        self._run("commit", "--rm", container, name)
+
+    def export(self, image: str, archive: Path, reference: str) -> None:
+        """Write an image to an archive for `ctr images import`, under another name."""
+        self._run("push", image, f"docker-archive:{archive}:{reference}")
 
     def container(self, image: str) -> "Container":
         """A container of an image, which runs nothing yet."""
         return Container(self._buildah, self._run("from", "--pull-never", image).strip())
 
     def close(self) -> None:
-        """Remove it all, containers first: their files are mounted."""
+        """Remove all containers and mounts; the images stay."""
         self._run("rm", "--all")
         store = self._folder / "store" / "overlay"
         if store.is_mount():
             # buildah mounts the folder of its layers on itself, and leaves it so.
             _run("umount", str(store))
-        shutil.rmtree(self._folder)
 
     def entrypoint(self, image: str) -> str:
         """What it runs by itself."""

@@ -1,0 +1,104 @@
+"""Two nodes with the shipped images and manifests, for all plays of a session."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from frameworkcontroller import __version__
+from tests.e2e.stage import IMAGE, PYTHON, PlayFunction, Stage
+from tests.support.images import image_store
+from tests.support.kubectl import find_kubectl
+from tests.support.nodes import running_nodes, why_not
+
+BUSYBOX: Final = "busybox:1.37"
+BARRIER: Final = "frameworkcontroller/frameworkbarrier:latest"
+
+# Those that a container may be asked to run by these names; the rest is reached by `busybox NAME`.
+_APPLETS: Final = (
+    "sh",
+    "sleep",
+    "echo",
+    "kill",
+    "cat",
+    "wc",
+    "env",
+    "sort",
+    "grep",
+    "mkdir",
+    "dd",
+    "true",
+    "wget",
+    "tail",
+)
+
+
+_TIMEOUT: Final = 1500
+"""Seconds: whichever play comes first waits for the images and the nodes, and others for those that run before them."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Plays end by what they wait for, and take longer than other tests."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.timeout(_TIMEOUT))
+
+
+@pytest.fixture(scope="session")
+def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """The stage, with the controller installed on it."""
+    if (why := why_not()) is not None:
+        pytest.skip(why)
+    kubectl = find_kubectl()
+    assert isinstance(kubectl, Path)
+    with tempfile.TemporaryDirectory(prefix="e2e-", dir="/var/tmp") as name, ThreadPoolExecutor(1) as pool:
+        folder = Path(name)
+        archives = pool.submit(_archives, folder)
+        with running_nodes(3, {"CONTROLLER_MANAGER_FLAGS": "--terminated-pod-gc-threshold=1"}) as nodes:
+            stage = Stage(nodes, folder / "shared", kubectl, folder)
+            try:
+                stage.wait(stage.open())
+                for archive in archives.result():
+                    nodes.import_image(archive)
+                stage.wait(stage.keep_free(nodes.names[-1]))
+                stage.wait(stage.install("base"))
+                functions = ((item.nodeid, getattr(item, "function", None)) for item in request.session.items)
+                plays = [(key, one) for key, one in functions if isinstance(one, PlayFunction)]
+                stage.wait(stage.start([(key, one.track, one.coroutine) for key, one in plays]))
+                yield stage
+                # What was over must not have written since.
+                assert stage.violations() == []
+            finally:
+                stage.close()
+
+
+def _archives(folder: Path) -> list[Path]:
+    """Archives of all images: the product's two, of its Dockerfile, and stand-ins for those of the examples."""
+    busybox = folder / "busybox"
+    busybox.mkdir()
+    shutil.copy("/bin/busybox", busybox / "busybox")
+    for applet in _APPLETS:
+        (busybox / applet).symlink_to("busybox")
+    made: dict[str, str] = {
+        "frameworkcontroller": f"docker.io/library/frameworkcontroller:{__version__}",
+        "frameworkbarrier": f"docker.io/{BARRIER}",
+        # A Debian with Python, which the product's own images stand on.
+        "runtime": f"docker.io/library/{PYTHON}",
+        "busybox": f"docker.io/library/{BUSYBOX}",
+        "witness": IMAGE,
+    }
+    with image_store() as images:
+        images.make_base()
+        for target in ("frameworkcontroller", "frameworkbarrier", "runtime"):
+            images.build(target)
+        images.from_scratch("busybox", {"/bin": busybox})
+        images.from_scratch("witness", {"/bin": busybox, "/witness.sh": Path(__file__).with_name("witness.sh")})
+        archives = []
+        for image, reference in made.items():
+            archives.append(folder / f"{image}.tar")
+            images.export(image, archives[-1], reference)
+    return archives

@@ -1,0 +1,408 @@
+"""Plays: tests on the nodes, of which many run at once, since each of them mostly waits for kubelets.
+
+A play is a coroutine function that is marked with `play`. When pytest comes to the first of those that were selected,
+the stage starts all of them, by their tracks.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, suppress
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final, Protocol, cast, runtime_checkable
+
+import orjson
+
+from frameworkcontroller.kube.client import STRATEGIC_PATCH, KubeClient
+from frameworkcontroller.kube.connection import connect
+from frameworkcontroller.kube.errors import NotFound
+from frameworkcontroller.kube.resources import NAMESPACES, SERVICEACCOUNTS, Resource
+from tests.e2e.recorder import Recorder
+from tests.e2e.witness import Instance, outlived, overlaps, read_instances
+from tests.support.eventually import eventually
+from tests.support.frameworks import Frameworks, states
+from tests.support.kubectl import Kubectl
+from tests.support.nodes import Nodes
+from tests.support.realcluster import ROOT
+
+Json = dict[str, Any]
+
+IMAGE: Final = "localhost/witness:1"
+PYTHON: Final = "python:3.12-slim"
+
+CONTROLLER: Final = "frameworkcontroller"
+"""The namespace, the StatefulSet and its container."""
+
+WITHIN: Final = 150.0
+"""Seconds for what takes two or three on an idle machine."""
+
+MANIFESTS: Final = ROOT / "manifests"
+
+_WITHOUT_DISRUPTION_BUDGET: Final = """
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [{shipped}]
+patches:
+  - patch: |
+      $patch: delete
+      apiVersion: policy/v1
+      kind: PodDisruptionBudget
+      metadata: {{name: frameworkcontroller, namespace: frameworkcontroller}}
+"""
+"""Kubernetes before 1.21 does not know this version of it."""
+
+_AT_ONCE: Final = 12
+
+
+class Track(Enum):
+    """With which others a play runs."""
+
+    TOGETHER = "many at once"
+    NODE = "one after the other, beside those that run together: they take the last node away"
+    CONTROLLER = "alone, after all others: they take the controller away"
+
+
+class Play:
+    """The cluster as a play sees it, and a namespace of its own."""
+
+    def __init__(self, stage: "Stage", namespace: str) -> None:
+        self.nodes = stage.nodes
+        self.client = stage.client
+        self.recorder = stage.recorder
+        self.namespace = namespace
+        self.folder = stage.shared / namespace
+        self.frameworks = Frameworks(stage.client, namespace)
+        self.kubectl = stage.kubectl(namespace)
+        self.excused: set[str] = set()
+        """Names of Frameworks of which the play breaks a condition of the guarantees on purpose."""
+        self.stage = stage
+
+    async def create(self, name: str, *roles: Json, **spec: Any) -> None:
+        """Create a Framework."""
+        await self.frameworks.create(name, *roles, **spec)
+
+    async def until(self, name: str, holds: Callable[[Json], Any], *, within: float = WITHIN) -> Json:
+        """Wait until the Framework's status is such; the status then."""
+
+        def probe() -> Json:
+            status: Json = self.recorder.frameworks(self.namespace).get(name, {}).get("status") or {}
+            assert status, f"{name} has no status yet"
+            assert holds(status), f"{name} is not as awaited: {told(status)}"
+            return status
+
+        found: Json = await self.recorder.until(probe, within=within)
+        return found
+
+    async def until_completed(self, name: str, *, within: float = WITHIN) -> Json:
+        """Wait until the Framework is Completed, and check that it has left nothing behind; the status then."""
+        status = await self.until(name, lambda status: status["state"] == "Completed", within=within)
+        await self.frameworks.assert_nothing_left(name)
+        return status
+
+    async def until_gone(self, name: str, *, within: float = WITHIN) -> None:
+        """Wait until the Framework is gone, and check that it has left nothing behind."""
+        await self.recorder.until(lambda: name not in self.recorder.frameworks(self.namespace), within=within)
+        await self.frameworks.assert_nothing_left(name)
+
+    async def until_running(self, name: str, count: int, *, within: float = WITHIN) -> Json:
+        """Wait until so many Tasks run; the status then."""
+        return await self.until(name, lambda status: states(status).count("AttemptRunning") == count, within=within)
+
+    async def until_attempts(self, name: str, attempts: list[int], *, within: float = WITHIN) -> Json:
+        """Wait until the Tasks of the one role are in these attempts; the status then."""
+        return await self.until(name, lambda status: attempts_of(status) == attempts, within=within)
+
+    def instances(self, framework: str | None = None) -> list[Instance]:
+        """The instances that have written until now, in the order of their first lines."""
+        return [one for one in read_instances(self.folder) if framework in (None, one.framework)]
+
+    async def until_said(self, framework: str, word: str, count: int = 1, *, within: float = WITHIN) -> list[Instance]:
+        """Wait until so many instances have written a word; these."""
+
+        def probe() -> list[Instance]:
+            found = [one for one in self.instances(framework) if one.said(word)]
+            assert len(found) >= count, f"{len(found)} of {count} instances of {framework} have said {word}"
+            return found
+
+        said: list[Instance] = await self.recorder.until(probe, within=within)
+        return said
+
+    def say_over(self) -> None:
+        """Tell the containers that wait for it."""
+        (self.folder / ".over").touch()
+
+    def violations(self) -> list[str]:
+        """What contradicts C1 to C4, of all that was written until now."""
+        instances = [one for one in self.instances() if one.framework not in self.excused]
+        return overlaps(instances) + outlived(instances, self.recorder.statuses[self.namespace])
+
+    def role(self, name: str = "a", number: int = 1, *, script: str, task: Json | None = None, **spec: Any) -> Json:
+        """A TaskRole of one container that writes a line a second and runs a script. `spec` is of the Pod."""
+        containers = spec.pop("containers", None) or [self.container(script)]
+        completion = spec.pop("frameworkAttemptCompletionPolicy", None)
+        pod: Json = {"restartPolicy": "Never", "containers": containers, **spec}
+        pod["volumes"] = [
+            {"name": "witness", "hostPath": {"path": str(self.folder), "type": "DirectoryOrCreate"}},
+            *spec.get("volumes", ()),
+        ]
+        found: Json = {"name": name, "taskNumber": number, "task": {"pod": {"spec": pod}, **(task or {})}}
+        return found if completion is None else {**found, "frameworkAttemptCompletionPolicy": completion}
+
+    @staticmethod
+    def container(script: str, name: str = "main", **container: Any) -> Json:
+        """A container that writes a line a second and runs a script."""
+        return {
+            "name": name,
+            "image": IMAGE,
+            "command": ["sh", "-c", f". /witness.sh\n{script}"],
+            "env": [{"name": "CONTAINER", "value": name}],
+            "volumeMounts": [{"name": "witness", "mountPath": "/witness"}],
+            # Some of them run on a busy machine, and none needs more.
+            "resources": {"requests": {"cpu": "5m", "memory": "8Mi"}},
+            **container,
+        }
+
+    async def has_token(self, account: str) -> None:
+        """Wait until the service account has a token: until then every Pod with it is refused."""
+
+        async def probe() -> None:
+            try:
+                body = orjson.loads(await self.client.get(SERVICEACCOUNTS, account, self.namespace))
+            except NotFound:
+                body = {}
+            assert body.get("secrets"), f"service account {account} has no token"
+
+        await eventually(probe, within=WITHIN, every=0.2)
+
+    async def node_is(self, node: str, status: str, *, within: float = WITHIN) -> None:
+        """Wait until the node's condition Ready has that status."""
+
+        async def probe() -> None:
+            nodes = {one["metadata"]["name"]: one for one in orjson.loads(await self.client.list(NODE))["items"]}
+            assert node in nodes, f"there is no Node {node}"
+            ready = {one["type"]: one["status"] for one in nodes[node]["status"]["conditions"]}
+            assert ready.get("Ready") == status, f"{node} is Ready={ready.get('Ready')}, awaited is {status}"
+
+        await eventually(probe, within=within, every=0.5)
+
+    async def controllers(self, count: int = 1, *, within: float = WITHIN) -> dict[str, Json]:
+        """Wait until so many Pods of the controller are ready, and there are no others; these."""
+
+        def probe() -> dict[str, Json]:
+            pods = self.recorder.pods(CONTROLLER)
+            ready = [_is_ready(pod) for pod in pods.values()]
+            assert ready == [True] * count, [(name, pod["status"]) for name, pod in pods.items()]
+            return pods
+
+        found: dict[str, Json] = await self.recorder.until(probe, within=within)
+        return found
+
+    async def kill_controller(self, name: str = f"{CONTROLLER}-0") -> str:
+        """End the controller's process in that Pod as `kill -9` does; the id that its container had."""
+        pod = self.recorder.pods(CONTROLLER)[name]
+        (container,) = pod["status"]["containerStatuses"]
+        killed: str = container["containerID"]
+        await asyncio.to_thread(self.nodes.kill_container, pod["spec"]["nodeName"], killed)
+        return killed
+
+
+NODE: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
+
+
+@runtime_checkable
+class PlayFunction(Protocol):
+    """What `play` makes of a coroutine function: a test."""
+
+    track: Track
+    coroutine: Callable[..., Coroutine[Any, Any, None]]
+
+    def __call__(self, stage: "Stage", request: Any) -> None: ...
+
+
+def play(track: Track = Track.TOGETHER) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], PlayFunction]:
+    """Make a play of a coroutine function."""
+
+    def mark(coroutine: Callable[..., Coroutine[Any, Any, None]]) -> PlayFunction:
+        def test(stage: Stage, request: Any) -> None:
+            stage.result(request.node.nodeid)
+
+        test.__name__ = coroutine.__name__
+        test.__doc__ = coroutine.__doc__
+        test.__module__ = coroutine.__module__
+        made = cast(PlayFunction, test)
+        made.track, made.coroutine = track, coroutine
+        return made
+
+    return mark
+
+
+class Stage:
+    """Runs plays on an event loop in a thread of its own."""
+
+    def __init__(self, nodes: Nodes, shared: Path, kubectl: Path, home: Path) -> None:
+        self.nodes = nodes
+        self.shared = shared
+        self.client: KubeClient
+        self.recorder: Recorder
+        self._kubectl = kubectl
+        self._home = home
+        self._results: dict[str, Future[None]] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="stage", daemon=True)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._plays: list[Play] = []
+        self._thread.start()
+
+    def kubectl(self, namespace: str) -> Kubectl:
+        """kubectl about that namespace."""
+        return Kubectl(self._kubectl, self.nodes.kubeconfig, namespace, self._home)
+
+    def wait(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine on the stage's loop to its end."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def open(self) -> None:
+        """Connect to the cluster, and begin to record."""
+        self.client = KubeClient(await connect(kubeconfig=str(self.nodes.kubeconfig), environ={}))
+        self.recorder = Recorder(self.client)
+
+    async def install(self, folder: str) -> None:
+        """Apply the shipped manifests in that folder, as docs/operations.md says for an API server of this age."""
+        overlay = self._home / "overlays" / folder.replace("/", "-")
+        overlay.mkdir(parents=True, exist_ok=True)
+        shipped = os.path.relpath(MANIFESTS / folder, overlay.resolve())
+        overlay.joinpath("kustomization.yaml").write_text(_WITHOUT_DISRUPTION_BUDGET.format(shipped=shipped))
+        await self.kubectl(CONTROLLER).ok("apply", "--validate=false", "-k", str(overlay))
+
+    async def keep_free(self, node: str) -> None:
+        """Keep Pods off the node but those that tolerate it."""
+        taint = {"key": "plays", "value": "node", "effect": "NoSchedule"}
+        patch = orjson.dumps({"spec": {"taints": [taint]}})
+        await self.client.patch(NODE, node, patch, content_type=STRATEGIC_PATCH)
+
+    async def start(self, plays: Sequence[tuple[str, Track, Callable[[Play], Awaitable[None]]]]) -> None:
+        """Begin to record, and start all plays, each with the id by which `result` is asked for."""
+        self._results = {key: Future() for key, _, _ in plays}
+        self._tasks = [asyncio.create_task(self.recorder.run()), asyncio.create_task(self._run(plays))]
+
+    def result(self, key: str) -> None:
+        """Wait until the play is over; raises what it raised."""
+        self._results[key].result()
+
+    def violations(self) -> list[str]:
+        """What contradicts C1 to C4 in all plays, of all that was written until now."""
+        return [violation for play in self._plays for violation in play.violations()]
+
+    def close(self) -> None:
+        """End what still runs."""
+
+        async def end() -> None:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self.client.close()
+
+        self.wait(end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _run(self, plays: Sequence[tuple[str, Track, Callable[[Play], Awaitable[None]]]]) -> None:
+        seats = asyncio.Semaphore(_AT_ONCE)
+
+        async def seated(key: str, perform: Callable[[Play], Awaitable[None]]) -> None:
+            async with seats:
+                await self._perform(key, perform)
+
+        async def serially(track: Track) -> None:
+            for key, wanted, perform in plays:
+                if wanted is track:
+                    await self._perform(key, perform)
+
+        together = [seated(key, perform) for key, track, perform in plays if track is Track.TOGETHER]
+        await asyncio.gather(serially(Track.NODE), *together)
+        await serially(Track.CONTROLLER)
+
+    async def _perform(self, key: str, perform: Callable[[Play], Awaitable[None]]) -> None:
+        result = self._results[key]
+        try:
+            async with self._namespace() as play:
+                try:
+                    await perform(play)
+                    assert play.violations() == []
+                except Exception as error:
+                    error.add_note(await self._scene(play.namespace))
+                    raise
+        except BaseException as error:
+            result.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            result.set_result(None)
+
+    @asynccontextmanager
+    async def _namespace(self) -> AsyncIterator[Play]:
+        name = f"play-{len(self._plays)}"
+        play = Play(self, name)
+        self._plays.append(play)
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        await self.client.create(NAMESPACES, orjson.dumps(body))
+        await play.has_token("default")
+        try:
+            yield play
+        finally:
+            self.recorder.over.add(name)
+            with suppress(NotFound):
+                await self.client.delete(NAMESPACES, name)
+
+    async def _scene(self, namespace: str) -> str:
+        """What is to be seen of a play that failed."""
+        parts = [f"namespace {namespace}:"]
+        for name, framework in self.recorder.frameworks(namespace).items():
+            parts.append(f"  Framework {name}: {told(framework.get('status') or {})}")
+        for name, pod in self.recorder.pods(namespace).items():
+            parts.append(
+                f"  Pod {name} on {pod['spec'].get('nodeName')}: {orjson.dumps(pod['status']).decode()[:1500]}"
+            )
+        warnings = [event for event in self.recorder.events(namespace).values() if event["type"] == "Warning"]
+        parts += [f"  {one['involvedObject'].get('name')}: {one.get('reason')}: {one['message']}" for one in warnings]
+        parts += [f"  {one}" for one in read_instances(self.shared / namespace)]
+        for controller in self.recorder.pods(CONTROLLER):
+            logged = await self.kubectl(CONTROLLER)("logs", controller, "--tail=2000")
+            lines = [line for line in logged.out.splitlines() if f"[{namespace}/" in line and "Snapshot" not in line]
+            parts += [f"  {controller}: {line[:400]}" for line in lines[-60:]]
+        return "\n".join(parts)
+
+
+def attempts_of(status: Json) -> list[int]:
+    """The ids of the Tasks' attempts."""
+    return [
+        task["attemptStatus"]["id"]
+        for role in status["attemptStatus"]["taskRoleStatuses"]
+        for task in role["taskStatuses"]
+    ]
+
+
+def told(status: Json) -> str:
+    """A status in a line."""
+    if not status:
+        return "no status"
+    attempt = status["attemptStatus"]
+    completion = attempt["completionStatus"] or {}
+    text = (
+        f"attempt {attempt['id']} {status['state']} {completion.get('code', '')} {completion.get('diagnostics') or ''}"
+    )
+    for role in attempt["taskRoleStatuses"]:
+        for task in role["taskStatuses"]:
+            number, ended = task["attemptStatus"]["id"], task["attemptStatus"]["completionStatus"] or {}
+            text += f"\n    {role['name']}[{task['index']}] attempt {number} {task['state']} {ended.get('code', '')}"
+            text += f" {(ended.get('diagnostics') or '')[:300]}"
+    return text
+
+
+def _is_ready(pod: Json) -> bool:
+    conditions = {one["type"]: one["status"] for one in pod["status"].get("conditions") or ()}
+    return conditions.get("Ready") == "True" and "deletionTimestamp" not in pod["metadata"]

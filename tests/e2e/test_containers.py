@@ -1,0 +1,223 @@
+"""How Tasks end, by what real containers do."""
+
+from typing import Any
+
+import orjson
+
+from frameworkcontroller.kube.resources import PODS
+from tests.e2e.stage import WITHIN, Play, play
+from tests.support.frameworks import codes, policy, tasks
+
+Json = dict[str, Any]
+
+SAVES = "trap 'checkpoint 3 0' TERM; hold"
+"""An application that saves its state, which takes 3 s, when it is asked to end."""
+
+DEAF = "trap '' TERM; hold"
+
+RETRIED = {"retryPolicy": {"fancyRetryPolicy": True, "maxRetryCount": 0}}
+"""Transient failures are retried, others are not."""
+
+EXITS = (0, 1, 2, 126, 127, 200, 201, 210, 255)
+SIGNALS = {"SEGV": 139, "ABRT": 134, "KILL": 137, "TERM": 143}
+
+
+def completion(status: Json, role: str = "a", index: int = 0) -> Json:
+    found: Json = tasks(status, role)[index]["attemptStatus"]["completionStatus"]
+    return found
+
+
+@play()
+async def test_exit_codes(play: Play) -> None:
+    await play.create("exits", *(play.role(f"e{code}", script=f"sleep 1; exit {code}") for code in EXITS))
+    status = await play.until_completed("exits")
+    assert {code: codes(tasks(status, f"e{code}")) for code in EXITS} == {code: [code] for code in EXITS}
+
+
+@play()
+async def test_signals(play: Play) -> None:
+    """Of a program, whose parent ends with 128 and the signal's number, as shells do."""
+    # Kubernetes makes $$ of $$$$.
+    roles = [play.role(name.lower(), script=f"sh -c 'kill -{name} $$$$'; exit $?") for name in SIGNALS]
+    await play.create("signals", *roles)
+    status = await play.until_completed("signals")
+    assert {name: codes(tasks(status, name.lower())) for name in SIGNALS} == {
+        name: [code] for name, code in SIGNALS.items()
+    }
+
+
+@play()
+async def test_no_memory(play: Play) -> None:
+    container = play.container("sleep 1; tail /dev/zero", resources={"limits": {"memory": "16Mi"}})
+    await play.create("memory", play.role(script="", containers=[container], task=RETRIED))
+    ended = completion(await play.until_completed("memory"))
+    assert (ended["phrase"], ended["type"]["attributes"]) == ("ContainerDockerOOMKilled", ["Permanent"]), ended
+
+
+@play()
+async def test_commands_that_are_not_there(play: Play) -> None:
+    missing = play.container("", command=["/no/such/program"])
+    folder = play.container("", command=["/tmp"])
+    await play.create("missing", play.role(script="", containers=[missing], task=RETRIED))
+    await play.create("folder", play.role(script="", containers=[folder], task=RETRIED))
+    for name in ("missing", "folder"):
+        ended = completion(await play.until_completed(name))
+        assert ended["type"]["attributes"] == ["Permanent"], ended
+
+
+@play()
+async def test_images_that_are_not_there(play: Play) -> None:
+    """Pods wait for them for as long as it takes; Stop ends them."""
+    wanted = {
+        "absent": {"image": "localhost/absent:1"},
+        "never": {"image": "localhost/absent:1", "imagePullPolicy": "Never"},
+        "invalid": {"image": "NOT/an:image:name"},
+    }
+    roles = [play.role(name, script="", containers=[play.container("", **what)]) for name, what in wanted.items()]
+    await play.create("images", *roles)
+
+    def waiting() -> bool:
+        reasons = {
+            pod["metadata"]["labels"]["FC_TASKROLE_NAME"]: item["state"].get("waiting", {}).get("reason")
+            for pod in play.recorder.pods(play.namespace).values()
+            for item in pod["status"].get("containerStatuses", ())
+        }
+        assert reasons.get("absent") in ("ErrImagePull", "ImagePullBackOff"), reasons
+        assert reasons.get("never") == "ErrImageNeverPull", reasons
+        assert reasons.get("invalid") == "InvalidImageName", reasons
+        return True
+
+    await play.recorder.until(waiting, within=WITHIN)
+    await play.until(
+        "images", lambda status: all(tasks(status, name)[0]["state"] == "AttemptPreparing" for name in wanted)
+    )
+    await play.frameworks.set("images", executionType="Stop")
+    status = await play.until_completed("images")
+    assert status["attemptStatus"]["completionStatus"]["code"] == -210
+
+
+@play()
+async def test_init_containers(play: Play) -> None:
+    """They run one after the other before the containers; one that fails ends the Pod with its code."""
+    inits = [play.container("line first", name="first"), play.container("line second", name="second")]
+    await play.create("good", play.role(script="line third; sleep 1", initContainers=inits))
+    await play.create(
+        "bad", play.role(script="hold", initContainers=[play.container("exit 210", name="first")], task=RETRIED)
+    )
+    assert codes(tasks(await play.until_completed("good"))) == [0]
+    (instance,) = play.instances("good")
+    assert instance.said("first") < instance.said("second") < instance.said("third")
+    assert codes(tasks(await play.until_completed("bad"))) == [210]
+
+
+@play()
+async def test_a_sidecar_decides_when_the_pod_ends_and_not_how(play: Play) -> None:
+    """Kubernetes ends a Pod with its last container: one that goes on holds the Task up."""
+    containers = [
+        play.container("sleep 1; exit 3"),
+        play.container("until [ -e /witness/.over ]; do sleep 1; done", name="sidecar"),
+    ]
+    await play.create("sidecar", play.role(script="", containers=containers))
+
+    def main_ended() -> bool:
+        (pod,) = play.recorder.pods(play.namespace).values()
+        ended = {item["name"]: item["state"] for item in pod["status"].get("containerStatuses", ())}
+        return "terminated" in ended.get("main", ()) and "running" in ended["sidecar"]
+
+    await play.recorder.until(lambda: play.recorder.pods(play.namespace) and main_ended(), within=WITHIN)
+    status = await play.frameworks.status("sidecar")
+    assert tasks(status)[0]["state"] == "AttemptRunning"
+    play.say_over()
+    assert codes(tasks(await play.until_completed("sidecar"))) == [3]
+
+
+@play()
+async def test_a_task_that_is_stopped_saves_its_state(play: Play) -> None:
+    await play.create("saves", play.role(number=2, script=SAVES))
+    await play.until_said("saves", "runs", 2)
+    await play.until_running("saves", 2)
+    await play.frameworks.set("saves", executionType="Stop")
+    status = await play.until_completed("saves")
+    assert codes(tasks(status)) == [-220, -220]
+    assert all(one.said("saved") for one in play.instances())
+
+
+@play()
+async def test_grace_ends(play: Play) -> None:
+    """Who does not heed the signal is killed at the end of the grace period, and not before."""
+    await play.create("deaf", play.role(script=DEAF, terminationGracePeriodSeconds=6))
+    await play.until_said("deaf", "runs")
+    await play.until_running("deaf", 1)
+    (before,) = play.instances()
+    await play.frameworks.set("deaf", executionType="Stop")
+    await play.until_completed("deaf")
+    (instance,) = play.instances()
+    assert 4 < instance.last - before.last < 30
+
+
+@play()
+async def test_a_deleted_pod_is_retried_when_it_has_ended(play: Play) -> None:
+    """Five times, with an application that takes its time: no two of them at once."""
+    await play.create("again", play.role(script=SAVES, task=RETRIED, terminationGracePeriodSeconds=20))
+    for attempt in range(4):
+        await play.until_said("again", "runs", attempt + 1)
+        await play.until_running("again", 1)
+        await play.frameworks.delete_pod("again-a-0")
+        await play.until_attempts("again", [attempt + 1])
+        assert len([one for one in play.instances() if one.said("saved")]) == attempt + 1
+    await play.until_said("again", "runs", 5)
+    await play.frameworks.delete("again")
+    await play.until_gone("again")
+    assert all(one.said("saved") for one in play.instances())
+
+
+@play()
+async def test_an_evicted_pod_is_retried(play: Play) -> None:
+    """By the eviction API, as drains do."""
+    await play.create("evicted", play.role(script=SAVES, task=RETRIED))
+    await play.until_said("evicted", "runs")
+    await play.until_running("evicted", 1)
+    eviction = {
+        "apiVersion": "policy/v1beta1",
+        "kind": "Eviction",
+        "metadata": {"name": "evicted-a-0", "namespace": play.namespace},
+    }
+    await play.client.create(PODS, orjson.dumps(eviction), play.namespace, name="evicted-a-0", subresource="eviction")
+    await play.until_attempts("evicted", [1])
+    first, *_ = play.instances()
+    assert first.said("saved")
+    await play.until_said("evicted", "runs", 2)
+    assert tasks(await play.frameworks.status("evicted"))[0]["retryPolicyStatus"]["accountableRetriedCount"] == 0
+
+
+@play()
+async def test_a_deadline_leaves_the_grace_period(play: Play) -> None:
+    """A Pod that is over its activeDeadlineSeconds saves its state before the next instance begins."""
+    task = {"retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 1}}
+    await play.create(
+        "deadline",
+        play.role(
+            script="trap 'checkpoint 6 0' TERM; hold",
+            task=task,
+            activeDeadlineSeconds=5,
+            terminationGracePeriodSeconds=20,
+        ),
+    )
+    await play.until_completed("deadline")
+    instances = play.instances()
+    assert [one.task_attempt for one in instances] == [0, 1]
+    assert all(one.said("saved") for one in instances), [one.words for one in instances]
+
+
+@play()
+async def test_an_attempt_is_over_when_its_last_pod_is(play: Play) -> None:
+    """One Task fails the attempt while the others save their state; then all are retried as one."""
+    workers = play.role("w", 3, script="trap 'checkpoint 4 0' TERM; hold")
+    fails = play.role(
+        "f", script="sleep 4; exit $((1 - FC_FRAMEWORK_ATTEMPT_ID))", frameworkAttemptCompletionPolicy=policy(1, 1)
+    )
+    await play.create("whole", workers, fails, retryPolicy={"fancyRetryPolicy": False, "maxRetryCount": 1})
+    status = await play.until_completed("whole")
+    assert status["attemptStatus"]["completionStatus"]["code"] == 0
+    assert status["retryPolicyStatus"]["totalRetriedCount"] == 1
+    assert codes(tasks(status, "w")) == [-220] * 3

