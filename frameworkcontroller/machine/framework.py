@@ -38,6 +38,7 @@ from frameworkcontroller.machine.policy import decide_retry, evaluate_completion
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.scale import new_role
 from frameworkcontroller.machine.states import ENDED
+from frameworkcontroller.machine.tracker import Stall
 
 STOPPED = CompletionStatus.of(STOP_FRAMEWORK_REQUESTED, "User has requested to stop the Framework")
 _TASK_STOPPED = CompletionStatus.of(FRAMEWORK_ATTEMPT_COMPLETION, "Stop to complete current FrameworkAttempt")
@@ -68,8 +69,10 @@ def step(ctx: Context) -> None:
     configmap = ctx.observed.configmap
     if ctx.status.state in ENDED:
         ctx.tracker.agenda.clear()
+        _watch_stray(ctx, configmap)
         if not _delete_stray(ctx, configmap):
             ctx.tracker.end_stall(None, Reason.STATUS_OUTDATED)
+            ctx.tracker.end_stall(None, Reason.CONFIGMAP_NOT_GONE)
         return
     if ctx.status.state is State.CREATION_PENDING and not _adopt(ctx, configmap):
         _create(ctx, configmap)
@@ -86,6 +89,8 @@ def step(ctx: Context) -> None:
     else:
         _with_configmap(ctx)
     _step_alive(ctx)
+    if configmap.identity.deleting and ctx.status.state not in ENDED:
+        _watch_end(ctx, configmap)
 
 
 def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
@@ -162,6 +167,7 @@ def _adopt(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
 
 def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     ctx.tracker.agenda.clear()
+    _watch_stray(ctx, configmap)
     wanted = ctx.framework.spec.execution_type
     if ctx.framework.deleting or wanted is ExecutionType.CREATE:
         return
@@ -181,6 +187,36 @@ def _delete_stray(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
     if not configmap.identity.deleting:
         ctx.act(replace_stray(ctx, configmap.identity))
     return True
+
+
+def _watch_stray(ctx: Context, configmap: ConfigMapRecord | None) -> None:
+    """Watch the end of a ConfigMap of the attempt's name that the Framework controls and has not recorded."""
+    ctx.tracker.end_stalls_of_pods()
+    if configmap is not None and _is_ours(ctx, configmap) and configmap.identity.deleting:
+        task_machine.watch_strays(ctx, configmap.uid)
+        _watch_end(ctx, configmap)
+    else:
+        ctx.tracker.alone_since = None
+
+
+def _watch_end(ctx: Context, configmap: ConfigMapRecord) -> None:
+    """Tell of a ConfigMap that is being deleted and stays, though nothing of its Pods is left to wait for."""
+    tracker = ctx.tracker
+    if tracker.may_have_pods:
+        tracker.alone_since = None
+        return
+    if tracker.alone_since is None:
+        tracker.alone_since = ctx.env.clock
+    due = tracker.alone_since + ctx.env.limits.pod_stuck_deleting_sec
+    if ctx.env.clock < due:
+        ctx.wake_at(due)
+    elif not any(pod.identity.controller_uid == configmap.uid for pod in ctx.observed.list_pods()):
+        when = format_time(known(configmap.identity.deletion_time, "deletionTimestamp"))
+        tracker.stalls[None] = Stall(
+            Reason.CONFIGMAP_NOT_GONE,
+            f"ConfigMap {configmap.name} was to be gone by {when} and is still there, without any Pod: "
+            "a finalizer holds it",
+        )
 
 
 def replace_stray(ctx: Context, found: Identity) -> Action:

@@ -97,7 +97,9 @@ class Observed:
     configmap: ConfigMapRecord | None
     pods: PodLookup
     list_pods: Callable[[], Iterable[PodRecord]] = tuple
-    """The cache's Pods that bear the Framework's label: asked for only when everything is looked at."""
+    """The cache's Pods that bear the Framework's label. Asked for only when everything is looked at, and while a
+    ConfigMap is being deleted that is not the attempt's, or that does not go.
+    """
     configmaps_listed: float = -math.inf
     """When (monotonic seconds) the last list was asked for that the cache of ConfigMaps was compared with."""
     pods_listed: float = -math.inf

@@ -129,6 +129,8 @@ def _take_pod_creation(ctx: Context, role: TrackedRole, task: TaskStatus, action
             return
         # That ConfigMap was adopted, and the status that said so was not accepted.
         framework_machine.created(ctx, action.controller_uid)
+    if not _is_dying(result):
+        ctx.tracker.end_stall(key, Reason.POD_NOT_GONE)
     match result:
         case Created(uid=uid):
             ctx.tracker.release(key)
@@ -158,7 +160,10 @@ def _replace_pod(ctx: Context, role: TrackedRole, task: TaskStatus, target: Targ
     """The attempt controls a Pod of the Task's name that is not the Task's."""
     key = (role.status.name, task.index)
     if found.deleting:
-        _hold(ctx, key, target, Exists(found), verb)
+        _await_end(ctx, key, target, found, verb)
+        force = task_machine.force_unseen(ctx, role, task, found)
+        if force is not None:
+            ctx.tracker.follow_ups.append(force)
     else:
         ctx.tracker.follow_ups.append(task_machine.replace_stray(ctx, role, task, found))
         _look_later(ctx, key)
@@ -224,6 +229,8 @@ def _take_configmap(ctx: Context, outcome: Outcome) -> None:
 
 
 def _take_configmap_creation(ctx: Context, action: Create, result: Result) -> None:
+    if not _is_dying(result):
+        ctx.tracker.end_stall(None, Reason.CONFIGMAP_NOT_GONE)
     match result:
         case Created(uid=uid):
             ctx.tracker.release(None)
@@ -246,7 +253,7 @@ def _take_configmap_creation(ctx: Context, action: Create, result: Result) -> No
 def _replace_configmap(ctx: Context, target: Target, found: Identity, verb: str) -> None:
     """The Framework controls a ConfigMap of the attempt's name that is not the attempt's."""
     if found.deleting:
-        _hold(ctx, None, target, Exists(found), verb)
+        _await_end(ctx, None, target, found, verb)
     else:
         ctx.tracker.follow_ups.append(framework_machine.replace_stray(ctx, found))
         _look_later(ctx, None)
@@ -277,6 +284,17 @@ def _not_in_cache(ctx: Context, key: TaskKey | None, action: Confirm | Relabel, 
 
 
 # --- trouble ----------------------------------------------------------------------------------------------------
+
+
+def _is_dying(result: Result) -> bool:
+    return isinstance(result, Exists) and result.found is not None and result.found.deleting
+
+
+def _await_end(ctx: Context, key: TaskKey | None, target: Target, found: Identity, verb: str) -> None:
+    text = f"Cannot {verb} {target.kind} {target.name}: {_why(Exists(found))}"
+    if _wait(ctx, key, text) >= _FAILURES_TO_STALL_WHILE_DELETED:
+        reason = Reason.CONFIGMAP_NOT_GONE if key is None else Reason.POD_NOT_GONE
+        ctx.tracker.stalls.setdefault(key, Stall(reason, text))
 
 
 def _leave_newer(ctx: Context, key: TaskKey | None, target: Target) -> None:

@@ -44,6 +44,7 @@ class Reason(StrEnum):
     NAMING_CONFLICT = "NamingConflict"
     QUOTA_EXCEEDED = "QuotaExceeded"
     POD_NOT_GONE = "PodNotGone"
+    CONFIGMAP_NOT_GONE = "ConfigMapNotGone"
     POD_STILL_RUNS = "PodStillRuns"
     STATUS_OUTDATED = "StatusOutdated"
     POD_NOT_ANSWERED = "PodNotAnswered"
@@ -116,6 +117,7 @@ ABOUT: Final[Mapping[Reason, About]] = {
     ),
     Reason.QUOTA_EXCEEDED: About("a quota of the namespace leaves no room", Told.EVENT, stall=True),
     Reason.POD_NOT_GONE: About("a Pod is still there long after it was to be gone", Told.EVENT, stall=True),
+    Reason.CONFIGMAP_NOT_GONE: About("so is the ConfigMap of an attempt, and none of its Pods", Told.EVENT, stall=True),
     Reason.POD_STILL_RUNS: About(
         "a Pod has ended, and its containers still run: it is left its grace period", Told.EVENT, stall=True
     ),

@@ -154,7 +154,10 @@ def _delete_stray(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRec
         return False
     if task.state is State.ATTEMPT_COMPLETED and pod.uid == task.attempt.pod_uid:
         return False
-    if not pod.identity.deleting and not _waits_for_containers(ctx, (role.status.name, task.index), pod):
+    if pod.identity.deleting:
+        if pod.uid != task.attempt.pod_uid:
+            _watch_end(ctx, pod, stray=True)
+    elif not _waits_for_containers(ctx, (role.status.name, task.index), pod):
         ctx.act(replace_stray(ctx, role, task, pod.identity))
     return True
 
@@ -187,14 +190,20 @@ def delete_unlisted(ctx: Context, key: TaskKey) -> None:
     pod = ctx.observed.pods.get(pod_name(ctx.framework.name, *key))
     if pod is None and key in ctx.tracker.left_running:
         _forget_left_running(ctx, key)
-    if pod is None or pod.identity.deleting or not _is_unlisted(ctx, key, pod):
+    if pod is None or not _is_unlisted(ctx, key, pod):
+        ctx.tracker.stalls.pop(key, None)
+    elif pod.identity.deleting:
+        _watch_end(ctx, pod, stray=True)
+    elif _waits_for_containers(ctx, key, pod):
         return
-    if _waits_for_containers(ctx, key, pod):
-        return
-    if ctx.tracker.is_head_settled:
-        ctx.act(Delete(Target(Kind.POD, pod.name, role=key[0], index=key[1]), pod.uid, stray=True))
+    elif ctx.tracker.is_head_settled:
+        ctx.act(Delete(_unlisted_target(pod, key), pod.uid, stray=True))
     else:
         ctx.tracker.block(key)
+
+
+def _unlisted_target(pod: PodRecord, key: TaskKey) -> Target:
+    return Target(Kind.POD, pod.name, role=key[0], index=key[1])
 
 
 def _is_unlisted(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
@@ -257,11 +266,27 @@ def _deleted_by_others(what: str, disruption: Disruption | None) -> CompletionSt
 
 def _with_deleting_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord) -> None:
     tracker = ctx.tracker
-    key = (role.status.name, task.index)
     if task.state is not State.DELETING:
         by_others = _deleted_by_others("Pod is being deleted by others", pod.disruption)
         urgency = Urgency.SOON if _decide(ctx, role, task, by_others) else Urgency.LATER
         tracker.move(role, task, State.DELETING, ctx.env.second, urgency)
+    _watch_end(ctx, pod)
+
+
+def watch_strays(ctx: Context, configmap_uid: str) -> None:
+    """Watch the Pods of a ConfigMap that is being deleted and is no attempt's. Costs what Pods there are."""
+    for pod in ctx.observed.list_pods():
+        if pod.identity.deleting and pod.identity.controller_uid == configmap_uid:
+            _watch_end(ctx, pod, stray=True)
+
+
+def _watch_end(ctx: Context, pod: PodRecord, *, stray: bool = False) -> None:
+    """Tell of a Pod that should be gone, and delete it by force once its role's timeout is over."""
+    tracker = ctx.tracker
+    parts = split_pod_name(pod.name)
+    if parts is None:
+        return
+    key = parts[1:]
     deletion_time = known(pod.deletion_time, "deletionTimestamp")
     began, grace = deletion_time - pod.deletion_grace_sec, pod.deletion_grace_sec
     if ctx.is_over(key, began, grace + ctx.env.limits.pod_stuck_deleting_sec):
@@ -270,15 +295,29 @@ def _with_deleting_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: P
             f"Pod {pod.name} was to be gone by {format_time(deletion_time)} and is still there "
             f"(node {pod.node_name or 'none'})",
         )
-    timeout = role.status.pod_graceful_deletion_timeout_sec
-    if timeout is None:
+    role = tracker.roles.get(key[0])
+    timeout = None if role is None else role.status.pod_graceful_deletion_timeout_sec
+    if timeout is None or not ctx.is_over(key, began, timeout):
         return
-    if not ctx.is_over(key, began, timeout):
-        return
-    if tracker.is_settled(task) and tracker.is_head_settled:
-        ctx.act(Delete(ctx.pod_target(role, task), pod.uid, force=True, confirm=True))
+    found = tracker.task(key)
+    if tracker.is_head_settled and (found is None or tracker.is_settled(found[1])):
+        target = _unlisted_target(pod, key) if found is None else ctx.pod_target(*found)
+        ctx.act(Delete(target, pod.uid, force=True, confirm=True, stray=stray))
     else:
         tracker.block(key)
+
+
+def force_unseen(ctx: Context, role: TrackedRole, task: TaskStatus, found: Identity) -> Delete | None:
+    """The deletion by force of a stray Pod that ends and that the cache does not show, once it is due."""
+    timeout = role.status.pod_graceful_deletion_timeout_sec
+    if timeout is None or found.deletion_time is None:
+        return None
+    began = found.deletion_time - found.deletion_grace_sec
+    if not ctx.is_over((role.status.name, task.index), began, timeout):
+        return None
+    if not (ctx.tracker.is_head_settled and ctx.tracker.is_settled(task)):
+        return None
+    return Delete(ctx.pod_target(role, task), found.uid, force=True, confirm=True, stray=True)
 
 
 def _with_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord) -> None:

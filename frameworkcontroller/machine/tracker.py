@@ -30,6 +30,9 @@ STATES: Final = tuple(State)
 _POSITION: Final = {state: position for position, state in enumerate(STATES)}
 _RUNNING: Final = _POSITION[State.RUNNING]
 _COMPLETED: Final = _POSITION[State.COMPLETED]
+_WITHOUT_POD: Final = tuple(
+    _POSITION[state] for state in (State.CREATION_PENDING, State.ATTEMPT_COMPLETED, State.COMPLETED)
+)
 
 CREATIONS: Final = "creations"
 HoldKey = TaskKey | Literal["creations"] | None
@@ -98,6 +101,7 @@ class Tracker:
         "_seen",
         "again",
         "agenda",
+        "alone_since",
         "configmap_lost",
         "configmap_seen",
         "deletion_kept",
@@ -142,6 +146,8 @@ class Tracker:
         """Whether the cache has dropped it, which does not say that it is gone."""
         self.deletion_kept = False
         """Whether the history has the Framework as it was at the end of its retention."""
+        self.alone_since: float | None = None
+        """When (monotonic seconds) the ConfigMap was first found to be dying without Pods."""
         self.templates: dict[str, PodTemplate] = {}
         """Pods of each role as encoded for this attempt and generation."""
         self.disruptions: dict[TaskKey, tuple[str, Disruption]] = {}
@@ -216,6 +222,11 @@ class Tracker:
         return self.status is not None and self.status.attempt.completion_status is not None
 
     @property
+    def may_have_pods(self) -> bool:
+        """Whether the status records a Pod that is not known to be gone."""
+        return sum(self.task_states) > sum(self.task_states[position] for position in _WITHOUT_POD)
+
+    @property
     def is_at_rest(self) -> bool:
         """Whether no Task is on a way on which the next step is expected soon: all run, or are completed."""
         return self.task_states[_RUNNING] + self.task_states[_COMPLETED] == sum(self.task_states)
@@ -272,6 +283,7 @@ class Tracker:
         self._alarm_of.clear()
         self._deadlines.clear()
         self._blocked.clear()
+        self.alone_since = None
         self.templates.clear()
 
     def touch_all(self) -> None:
@@ -484,6 +496,11 @@ class Tracker:
         self._holds.pop(key, None)
         if key != CREATIONS:
             self.stalls.pop(key, None)
+
+    def end_stalls_of_pods(self) -> None:
+        """No Pod stalls it, as far as is known."""
+        for key in [key for key in self.stalls if key is not None]:
+            del self.stalls[key]
 
     def end_stall(self, key: TaskKey | None, reason: Reason) -> None:
         """This no longer stalls it."""

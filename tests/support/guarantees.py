@@ -163,7 +163,10 @@ class Guarantees:
             return
         if target.kind is not Kind.FRAMEWORK:
             self._require(uid in self._ours, f"{where}: it is not ours")
-            self._require(self.is_to_go(target.kind, body), f"{where}: no status that was ever stored gives cause to")
+            self._require(
+                is_deleting(body) or self.is_to_go(target.kind, body),
+                f"{where}: no status that was ever stored gives cause to",
+            )
         status = self._stored.get(framework_uid)
         if self.loose or status is None:
             return
@@ -189,17 +192,19 @@ class Guarantees:
             # Controlled but not recorded.
             owner = controller_of(body)
             recorded = status.attempt.configmap_uid
-            self._require(recorded in (None, owner), f"{where}: it is controlled by {owner} and not by {recorded}")
+            holder = None if owner is None else self.world.find(Kind.CONFIGMAP, owner)
+            self._require(
+                recorded in (None, owner) or (holder is not None and is_deleting(holder)),
+                f"{where}: it is controlled by {owner} and not by {recorded}",
+            )
+            if isinstance(action, Delete) and action.force:
+                named = mark_of(body, names.TASKROLE_NAME)
+                bearer = next((role for role in status.attempt.roles if role.name == named), None)
+                self._justify_force(action, body, where, bearer)
             return
         role, task = found
         if isinstance(action, Delete) and action.force:
-            timeout = role.pod_graceful_deletion_timeout_sec
-            metadata = body["metadata"]
-            self._require(timeout is not None, f"{where}: forced, and no timeout is stored")
-            self._require(is_deleting(body), f"{where}: forced, and it is not being deleted")
-            began = parse_time(metadata["deletionTimestamp"]) - metadata["deletionGracePeriodSeconds"]
-            self._require(self.world.latest >= began + (timeout or 0), f"{where}: forced too early")
-            self._require(action.confirm, f"{where}: forced without a live read")
+            self._justify_force(action, body, where, role)
         elif task.state is State.CREATION_REQUESTED:
             waited = task.transition_time + self.limits.object_local_cache_creation_timeout_sec
             self._require(
@@ -207,6 +212,15 @@ class Guarantees:
             )
         else:
             self._require(task.state is State.DELETION_PENDING, f"{where}: the stored state is {task.state}")
+
+    def _justify_force(self, action: Delete, body: Body, where: str, role: TaskRoleStatus | None) -> None:
+        timeout = None if role is None else role.pod_graceful_deletion_timeout_sec
+        metadata = body["metadata"]
+        self._require(timeout is not None, f"{where}: forced, and no timeout is stored")
+        self._require(is_deleting(body), f"{where}: forced, and it is not being deleted")
+        began = parse_time(metadata["deletionTimestamp"]) - metadata["deletionGracePeriodSeconds"]
+        self._require(self.world.latest >= began + (timeout or 0), f"{where}: forced too early")
+        self._require(action.confirm, f"{where}: forced without a live read")
 
     def _justify_configmap_deletion(self, status: FrameworkStatus, action: Action, uid: str, where: str) -> None:
         if status.attempt.configmap_uid != uid:

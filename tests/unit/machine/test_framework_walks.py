@@ -345,6 +345,115 @@ def test_a_configmap_of_a_later_attempt_in_the_cache_is_never_deleted(ended: boo
         assert next(item for item in bench.status.conditions if item.type == "Stalled").status == "False"
 
 
+def dying(bench: Bench, *, at: float) -> None:
+    """The cache shows a ConfigMap that no status records, and that is to be gone by then."""
+    bench.show("f-attempt", deleting=at, grace=0)
+
+
+def stalls(bench: Bench) -> list[tuple[str, str]]:
+    """Status and reason of the Stalled condition."""
+    return [(item.status, item.reason) for item in bench.status.conditions if item.type == "Stalled"]
+
+
+def test_a_stray_configmap_that_is_being_deleted_and_does_not_go_is_told_after_two_minutes() -> None:
+    bench = Bench(role())
+    bench.attempt()
+    bench.restart()
+    bench.status.attempt.configmap_uid, bench.status.state = None, State.CREATION_PENDING
+    dying(bench, at=bench.now)
+    assert bench.plan().wake_after == 120
+    bench.now += 119
+    assert not bench.plan().actions
+    assert not stalls(bench)
+    bench.now += 1
+    assert not bench.plan().actions
+    assert stalls(bench) == [("True", "ConfigMapNotGone")]
+    bench.configmap = None
+    create = bench.only(bench.plan())
+    bench.created(create)
+    bench.plan()
+    assert stalls(bench) == [("False", "Progressing")]
+
+
+def test_stop_makes_sure_that_a_stray_configmap_is_gone_and_tells_what_it_waits_for() -> None:
+    bench = Bench(role())
+    bench.attempt()
+    bench.restart()
+    bench.status.attempt.configmap_uid, bench.status.state = None, State.CREATION_PENDING
+    dying(bench, at=bench.now)
+    bench.edit(executionType="Stop")
+    bench.plan()
+    cleanup = bench.only(bench.wait(0))
+    assert isinstance(cleanup, Cleanup)
+    assert bench.configmap is not None
+    bench.refuse(cleanup, Exists(bench.configmap.identity), times=8)
+    assert stalls(bench) == [("True", "ConfigMapNotGone")]
+    bench.configmap = None
+    assert bench.only(bench.wait(60)) == cleanup
+    bench.fold(cleanup, Gone())
+    bench.plan()
+    assert (code(bench), state(bench)) == (-210, State.COMPLETED)
+    assert stalls(bench) == [("False", "Progressing")]
+
+
+@pytest.mark.parametrize("execution", ["Start", "Stop"])
+def test_a_pod_that_holds_a_stray_configmap_is_told_and_deleted_by_force(execution: str) -> None:
+    bench = Bench(role(podGracefulDeletionTimeoutSec=600))
+    bench.all_pods()
+    uid = bench.pods["f-a-0"].uid
+    # The process dies before anything of it is persisted, and somebody deletes the ConfigMap.
+    bench.restart()
+    bench.status.attempt.configmap_uid, bench.status.state = None, State.CREATION_PENDING
+    bench.task().attempt.pod_uid, bench.task().state = None, State.CREATION_PENDING
+    dying(bench, at=bench.now)
+    bench.show("f-a-0", deleting=bench.now + 30, grace=30, nodeName="lost")
+    if execution == "Stop":
+        bench.edit(executionType="Stop")
+    bench.plan()
+    bench.now += 150
+    for action in bench.plan().actions:
+        assert isinstance(action, Cleanup)
+        assert bench.configmap is not None
+        bench.fold(action, Exists(bench.configmap.identity))
+    assert stalls(bench) == [("True", "PodNotGone")]
+    bench.now += 449
+    assert not any(isinstance(action, Delete) for action in bench.plan().actions)
+    bench.now += 1
+    force = next(action for action in bench.plan().actions if isinstance(action, Delete))
+    assert force == Delete(force.target, uid, force=True, confirm=True)
+    assert force.stray
+    bench.fold(force, Gone())
+    bench.hide("f-a-0")
+    bench.plan()
+    assert stalls(bench) == [("False", "Progressing")]
+
+
+def test_a_configmap_that_stays_without_any_pod_is_told_and_one_with_pods_is_not() -> None:
+    bench = Bench(role())
+    bench.all_pods()
+    bench.edit(executionType="Stop")
+    bench.plan()
+    bench.fold(bench.only(bench.plan()), Accepted())
+    dying(bench, at=bench.now)
+    bench.show("f-a-0", deleting=bench.now + 1000, grace=1000)
+    bench.plan()
+    bench.now += 500
+    bench.plan()
+    assert not stalls(bench)
+    bench.hide("f-a-0")
+    bench.plan()
+    bench.now += 119
+    bench.plan()
+    assert not stalls(bench)
+    bench.now += 1
+    bench.plan()
+    assert stalls(bench) == [("True", "ConfigMapNotGone")]
+    bench.configmap = None
+    bench.plan()
+    assert stalls(bench) == [("False", "Progressing")]
+    assert code(bench) == -210
+
+
 @pytest.mark.parametrize("marks", [None, (UID, "1")])
 def test_what_stop_finds_is_deleted_only_once_the_status_is_confirmed(marks: tuple[str, ...] | None) -> None:
     bench = Bench(role())

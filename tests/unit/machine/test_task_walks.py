@@ -511,6 +511,153 @@ def test_a_stray_pod_in_the_cache_is_deleted_once_and_its_end_is_waited_for() ->
     assert actions(bench.plan()) == ["Create f-a-0"]
 
 
+def stray(*, timeout: int | None, index: int = 0) -> Bench:
+    """A Pod that no status records is being deleted, and its node is lost."""
+    bench = Bench(role(podGracefulDeletionTimeoutSec=timeout), role("b"))
+    bench.all_pods()
+    bench.restart()
+    task = bench.task()
+    task.attempt.pod_uid, task.state = None, State.CREATION_PENDING
+    task.attempt.id = task.retry.total_retried_count = 1
+    bench.show("f-a-0", deleting=bench.now + 30, grace=30, nodeName="lost")
+    return bench
+
+
+def stalls(bench: Bench) -> list[tuple[str, str]]:
+    """Status and reason of the Stalled condition."""
+    return [(item.status, item.reason) for item in bench.status.conditions if item.type == "Stalled"]
+
+
+def test_a_stray_pod_that_does_not_go_is_told_and_deleted_by_force_as_one_that_is_recorded() -> None:
+    bench = stray(timeout=600)
+    bench.plan()
+    bench.now += 30 + 119
+    assert not bench.plan().actions
+    assert not stalls(bench)
+    bench.now += 1
+    assert not bench.plan().actions
+    assert stalls(bench) == [("True", "PodNotGone")]
+    bench.now += 449
+    assert not bench.plan().actions
+    bench.now += 1
+    force = bench.only(bench.plan())
+    assert force == Delete(force.target, bench.pods["f-a-0"].uid, force=True, confirm=True)
+    assert _is_confirmed_first(force)
+    bench.fold(force, Remains("still there"))
+    assert not bench.plan().actions
+    assert bench.only(bench.wait(60)) == force
+    bench.fold(force, Gone())
+    bench.hide("f-a-0")
+    create = bench.only(bench.wait(60))
+    assert isinstance(create, Create)
+    bench.created(create)
+    bench.plan()
+    assert stalls(bench) == [("False", "Progressing")]
+
+
+def test_a_stray_pod_without_a_timeout_is_told_and_never_deleted_by_force() -> None:
+    bench = stray(timeout=None)
+    assert not bench.wait(100_000).actions
+    assert stalls(bench) == [("True", "PodNotGone")]
+    bench.hide("f-a-0")
+    create = bench.only(bench.plan())
+    # That this fails for another reason is told, and not what is over.
+    bench.refuse(create, refused(429, "too many"))
+    assert stalls(bench) == [("True", "PodNotAnswered")]
+
+
+@pytest.mark.parametrize("how", ["Stop", "ScaleDown"])
+def test_a_stray_pod_that_does_not_go_is_deleted_by_force_while_its_task_leaves(how: str) -> None:
+    bench = stray(timeout=600)
+    bench.plan()
+    if how == "Stop":
+        bench.edit(executionType="Stop")
+    else:
+        bench.edit(role(number=0, podGracefulDeletionTimeoutSec=600), role("b"))
+    bench.plan()
+    for action in bench.wait(0).actions:
+        assert isinstance(action, Delete)
+        assert not action.force
+        bench.fold(action, Accepted())
+    bench.now += 600
+    force = next(action for action in bench.wait(0).actions if action.target.role == "a")
+    assert force == Delete(force.target, bench.pods["f-a-0"].uid, force=True, confirm=True)
+
+
+def test_a_stray_pod_of_a_completed_task_is_told_and_deleted_by_force() -> None:
+    bench = Bench(role(podGracefulDeletionTimeoutSec=60), role("b"))
+    bench.all_pods()
+    late = replace(bench.pods["f-a-0"], identity=replace(bench.pods["f-a-0"].identity, uid="late"))
+    bench.end()
+    assert bench.state() is State.COMPLETED
+    bench.bodies["f-a-0"]["metadata"]["uid"] = "late"
+    bench.pods["f-a-0"] = late
+    bench.show("f-a-0", deleting=bench.now + 30, grace=30)
+    assert not bench.plan().actions
+    bench.now += 60
+    force = bench.only(bench.plan())
+    assert force == Delete(force.target, "late", force=True, confirm=True)
+    bench.fold(force, Remains("still there"))
+    bench.now += 90
+    bench.plan()
+    assert stalls(bench) == [("True", "PodNotGone")]
+    bench.hide("f-a-0")
+    bench.plan()
+    assert stalls(bench) == [("False", "Progressing")]
+
+
+def test_a_pod_that_no_task_has_and_that_does_not_go_is_told_and_deleted_by_force() -> None:
+    bench = Bench(role(number=2, podGracefulDeletionTimeoutSec=60), role("b"))
+    bench.all_pods()
+    late = bench.pods["f-a-1"]
+    bench.edit(role(number=1, podGracefulDeletionTimeoutSec=60), role("b"))
+    bench.settle()
+    assert len(bench.states()) == 1
+    bench.bodies["f-a-1"]["metadata"]["uid"] = "late"
+    bench.pods["f-a-1"] = replace(late, identity=replace(late.identity, uid="late"))
+    bench.touch("f-a-1")
+    bench.show("f-a-1", deleting=bench.now + 30, grace=30)
+    assert not bench.plan().actions
+    bench.now += 60
+    force = bench.only(bench.plan())
+    assert force == Delete(force.target, "late", force=True, confirm=True)
+    assert _is_confirmed_first(force)
+    bench.fold(force, Remains("still there"))
+    bench.now += 90
+    bench.plan()
+    assert stalls(bench) == [("True", "PodNotGone")]
+    bench.hide("f-a-1")
+    bench.plan()
+    assert stalls(bench) == [("False", "Progressing")]
+
+
+@pytest.mark.parametrize("verb", ["create", "clean up"])
+def test_a_stray_pod_that_does_not_go_and_that_the_cache_does_not_show_is_told_and_deleted_by_force(verb: str) -> None:
+    bench = Bench(role(podGracefulDeletionTimeoutSec=600), role("b"))
+    bench.attempt()
+    create, other = bench.plan().actions
+    bench.created(other)
+    action: Action = create
+    if verb == "clean up":
+        bench.fold(create, Unanswered("reset"))
+        bench.edit(role(number=0, podGracefulDeletionTimeoutSec=600), role("b"))
+        bench.plan()
+        action = bench.only(bench.wait(60))
+        assert isinstance(action, Cleanup)
+    gone_by = int(bench.now) + 30
+    found = replace(_ours(bench), marks=None, deleting=True, deletion_time=gone_by, deletion_grace_sec=30)
+    bench.refuse(action, Exists(found), times=8)
+    assert stalls(bench) == [("True", "PodNotGone")]
+    bench.now += 600
+    assert bench.only(bench.plan()) == action
+    bench.fold(action, Exists(found))
+    force = bench.only(bench.plan())
+    assert force == Delete(action.target, "lost", force=True, confirm=True)
+    assert _is_confirmed_first(force)
+    bench.fold(force, Gone())
+    assert bench.only(bench.wait(60)) == action
+
+
 def test_a_pod_that_is_ours_and_being_deleted_is_waited_for() -> None:
     bench = Bench(role())
     action = pending(bench)
