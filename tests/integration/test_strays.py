@@ -1,0 +1,46 @@
+"""What a controller does about objects that no status records, on API servers."""
+
+import orjson
+import pytest
+
+from frameworkcontroller.app import Controller
+from frameworkcontroller.kube.resources import PODS
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from tests.support.clusters import Cluster
+from tests.support.eventually import eventually
+from tests.support.frameworks import Frameworks, Json, role, states
+
+
+@pytest.fixture
+async def frameworks(cluster: Cluster, pods: SimulatedRuntime, controller: Controller) -> Frameworks:
+    return Frameworks(await cluster.client(), cluster.namespace)
+
+
+async def test_a_stray_pod_on_a_lost_node_is_deleted_by_force_after_the_timeout_of_its_role(
+    cluster: Cluster, frameworks: Frameworks, pods: SimulatedRuntime
+) -> None:
+    """As a creation makes it that was given up and arrives late, when its Task is completed."""
+    ends = {"run-seconds": 0.1}
+    await frameworks.create("f", role("a", 1, simulate=ends, task={"podGracefulDeletionTimeoutSec": 4}), role("b", 1))
+    await frameworks.until("f", lambda status: states(status) == ["Completed", "AttemptRunning"])
+    model = (await frameworks.pods())["f-b-0"]
+    kept = {key: model["metadata"][key] for key in ("labels", "annotations", "ownerReferences")}
+    spec = {"containers": [{"name": "main", "image": "none"}], "nodeName": model["spec"]["nodeName"]}
+    pods.lose_node()
+    stray = {"metadata": {"name": "f-a-0", **kept}, "spec": spec}
+    created = orjson.loads(await frameworks.client.create(PODS, orjson.dumps(stray), frameworks.namespace))
+    seen: list[Json] = []
+
+    async def is_gone() -> None:
+        found = (await frameworks.pods()).get("f-a-0")
+        if found is not None:
+            assert found["metadata"]["uid"] == created["metadata"]["uid"]
+            seen.append(found["metadata"])
+        assert found is None
+
+    await eventually(is_gone, within=30)
+    # It was asked to end, and left the time that its role gives it.
+    assert seen[-1]["deletionGracePeriodSeconds"] == 30
+    status = await frameworks.status("f")
+    assert states(status) == ["Completed", "AttemptRunning"]
+    pods.restore_node()
