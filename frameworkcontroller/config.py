@@ -150,6 +150,8 @@ class Config(Section):
     framework_max_retry_delay_sec_for_transient_conflict_failed: Annotated[
         int, Field(ge=0, le=_INT64_MAX, validate_default=True)
     ] = 900
+    task_min_retry_delay_sec: Annotated[int, Field(ge=0, le=_INT32_MAX)] = 10
+    task_max_retry_delay_sec: Annotated[int, Field(ge=0, le=_INT32_MAX, validate_default=True)] = 360
     log_object_snapshot: LogObjectSnapshot = LogObjectSnapshot()
     record_events: bool = True
     pod_failure_spec: list[FailureConfig] = Field(default_factory=list)
@@ -196,6 +198,14 @@ class Config(Section):
             raise ValueError(f"must not be below {to_camel(name)} ({lowest})")
         return value
 
+    @field_validator("task_max_retry_delay_sec")
+    @classmethod
+    def _not_below_min_of_tasks(cls, value: int, info: ValidationInfo) -> int:
+        lowest = info.data.get("task_min_retry_delay_sec")
+        if lowest is not None and value < lowest:
+            raise ValueError(f"must not be below taskMinRetryDelaySec ({lowest})")
+        return value
+
     @property
     def web(self) -> BindAddress | None:
         """Where metrics and health are served; None for nowhere."""
@@ -238,6 +248,8 @@ class Config(Section):
             framework_max_retry_delay_sec_for_transient_conflict_failed=(
                 self.framework_max_retry_delay_sec_for_transient_conflict_failed
             ),
+            task_min_retry_delay_sec=self.task_min_retry_delay_sec,
+            task_max_retry_delay_sec=self.task_max_retry_delay_sec,
             classifier=Classifier([failure.compiled() for failure in self.pod_failure_spec]),
         )
 

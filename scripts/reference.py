@@ -56,6 +56,10 @@ TASK: Final[Mapping[str, tuple[str, str]]] = {
     "retryPolicyStatus.totalRetriedCount": ("integer", "How many retries were made, for whatever reason."),
     "retryPolicyStatus.accountableRetriedCount": ("integer", "How many of them count against maxRetryCount."),
     "retryPolicyStatus.retryDelaySec": ("integer, null", "Seconds until the next attempt, once a retry is decided."),
+    "retryPolicyStatus.recentRetriedCount": (
+        "integer",
+        "Of the retries under fancyRetryPolicy, those in a row, by which the Task's back-off goes. Left out while 0.",
+    ),
     "attemptStatus.id": ("integer", "0 for the first attempt, and one more for each retry."),
     "attemptStatus.startTime": ("time", "When the attempt began."),
     "attemptStatus.runTime": ("time, null", "When its Pod first ran."),

@@ -232,11 +232,14 @@ def _task_counts(counts: TaskCounts) -> dict[str, Any]:
 
 
 def _retry(retry: RetryPolicyStatus) -> dict[str, Any]:
-    return {
+    body = {
         "totalRetriedCount": retry.total_retried_count,
         "accountableRetriedCount": retry.accountable_retried_count,
         "retryDelaySec": retry.retry_delay_sec,
     }
+    if retry.recent_retried_count:
+        body["recentRetriedCount"] = retry.recent_retried_count
+    return body
 
 
 def _time(seconds: int | None) -> str | None:
@@ -375,6 +378,7 @@ def _decode_retry(body: Mapping[str, Any]) -> RetryPolicyStatus:
         total_retried_count=fields.number(body, "totalRetriedCount"),
         accountable_retried_count=fields.number(body, "accountableRetriedCount"),
         retry_delay_sec=fields.maybe_number(body, "retryDelaySec"),
+        recent_retried_count=fields.number(body, "recentRetriedCount"),
     )
 
 

@@ -29,11 +29,15 @@ class State(StrEnum):
 
 @dataclass(slots=True)
 class RetryPolicyStatus:
-    """How often something was retried. ``retry_delay_sec``: the decided delay of the coming retry, once decided."""
+    """How often something was retried. ``retry_delay_sec``: the decided delay of the coming retry, once decided.
+
+    ``recent_retried_count``: of a Task, the retries in a row that its back-off goes by.
+    """
 
     total_retried_count: int = 0
     accountable_retried_count: int = 0
     retry_delay_sec: int | None = None
+    recent_retried_count: int = 0
 
 
 @dataclass(slots=True)

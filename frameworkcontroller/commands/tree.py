@@ -164,9 +164,22 @@ def _entry(one: Group, now: float, columns: _Columns) -> Text:
     indexes = f"[{one.indexes}]".ljust(columns.indexes + 2)
     text = Text.assemble((indexes, "bold"), "  ", (first.state.ljust(columns.state), colour), "  ")
     text.append(_details(first, now) if len(one.tasks) == 1 else counted(len(one.tasks), "Task"), "dim")
+    text.append(_next_attempts(one.tasks, now), "dim")
     if one.text:
         text.append(f"\n{one.text}", colour)
     return text
+
+
+def _next_attempts(tasks: Sequence[TaskStatus], now: float) -> str:
+    """When the first of the Tasks has its next attempt that wait for one."""
+    due = [
+        task.attempt.completion_time + task.retry.retry_delay_sec
+        for task in tasks
+        if task.state is State.ATTEMPT_COMPLETED
+        and task.retry.retry_delay_sec
+        and task.attempt.completion_time is not None
+    ]
+    return f"  next attempt in {duration(max(0, min(due) - now))}" if due else ""
 
 
 def _details(task: TaskStatus, now: float) -> str:

@@ -55,6 +55,8 @@ class Limits:
     classifier: PodClassifier
     pod_stuck_deleting_sec: int = 120
     """How long past its grace period a Pod may stay before the Framework says that it is stalled by it."""
+    task_min_retry_delay_sec: int = 10
+    task_max_retry_delay_sec: int = 360
     kubelet_report_sec: int = 30
     """How long a kubelet may take to say that the containers of a Pod that has ended have ended too."""
 

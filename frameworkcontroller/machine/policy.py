@@ -6,9 +6,11 @@ Source: docs/manual.md, "Retry" and "Completion".
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from frameworkcontroller.api.completion import (
     CONFLICT,
+    DISRUPTIONS,
     NEVER_RETRIED,
     PERMANENT,
     POD_SUCCEEDED,
@@ -18,8 +20,10 @@ from frameworkcontroller.api.completion import (
 )
 from frameworkcontroller.api.spec import RETRY_ALWAYS, RETRY_ON_FAILURE, FrameworkSpec, RetryPolicy
 from frameworkcontroller.api.status import State, TaskStatus
-from frameworkcontroller.machine.model import known
+from frameworkcontroller.machine.model import Limits, known
 from frameworkcontroller.machine.tracker import TrackedRole, Tracker
+
+_DISRUPTED: Final = frozenset(code.code for code in DISRUPTIONS.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,39 @@ def decide_retry(
     if accountable_retried_count < limit:
         return RetryDecision(True, accountable=True, reason=f"{accountable_retried_count} of {limit} retries were used")
     return RetryDecision(False, reason=f"all of its {limit} retries were used" if limit else "maxRetryCount is 0")
+
+
+RETRIES_AT_ONCE: Final = 3
+"""Of the retries of a Task in a row, so many do not wait."""
+
+ROW_ENDS_AFTER_SEC: Final = 600
+"""Once an attempt of a Task has run for so long, the retries before it are forgotten."""
+
+
+def retries_in_a_row(task: TaskStatus) -> int:
+    """How many retries in a row have led to the Task's attempt, which is complete."""
+    ran_since, ended = task.attempt.run_time, task.attempt.completion_time
+    if ran_since is not None and ended is not None and ended - ran_since >= ROW_ENDS_AFTER_SEC:
+        return 0
+    return task.retry.recent_retried_count
+
+
+def backs_off(policy: RetryPolicy, completion: CompletionStatus, limits: Limits) -> bool:
+    """Whether a retry after ``completion`` counts for a Task's back-off.
+
+    All retries under fancyRetryPolicy do, of successes too: whatever ends at once and is always retried is a circle.
+    A disruption does not: it is not the program's doing, and Kubernetes has another place for the Pod, or none.
+    """
+    return policy.fancy_retry_policy and limits.task_min_retry_delay_sec > 0 and completion.code not in _DISRUPTED
+
+
+def back_off_sec(in_a_row: int, limits: Limits) -> int:
+    """How long a Task waits for its next retry, after so many in a row."""
+    if in_a_row < RETRIES_AT_ONCE:
+        return 0
+    # More doublings than any limit allows for would be numbers of any length.
+    doublings = min(in_a_row - RETRIES_AT_ONCE, 63)
+    return min(limits.task_max_retry_delay_sec, limits.task_min_retry_delay_sec << doublings)
 
 
 def evaluate_completion(spec: FrameworkSpec, tracker: Tracker) -> CompletionStatus | None:

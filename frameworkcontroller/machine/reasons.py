@@ -33,6 +33,7 @@ class Reason(StrEnum):
     TASK_SUCCEEDED = "TaskSucceeded"
     TASK_STOPPED = "TaskStopped"
     TASK_ATTEMPT_COMPLETED = "TaskAttemptCompleted"
+    TASK_RETRY_SCHEDULED = "TaskRetryScheduled"
     TASK_RETRIED = "TaskRetried"
     TASK_COMPLETED = "TaskCompleted"
     TASK_DELETION_PENDING = "TaskDeletionPending"
@@ -100,7 +101,10 @@ ABOUT: Final[Mapping[Reason, About]] = {
     Reason.TASK_SUCCEEDED: About("an attempt of a Task succeeded"),
     Reason.TASK_STOPPED: About("a Task is stopped, because somebody asked for it or its FrameworkAttempt is over"),
     Reason.TASK_ATTEMPT_COMPLETED: About("the Pod of a Task's attempt is gone"),
-    Reason.TASK_RETRIED: About("another attempt of a Task begins at once", Told.EVENT, "are retried after"),
+    Reason.TASK_RETRY_SCHEDULED: About(
+        "another attempt of a Task begins later, and when", Told.EVENT, "wait for their next attempt after"
+    ),
+    Reason.TASK_RETRIED: About("another attempt of a Task begins", Told.EVENT, "are retried after"),
     Reason.TASK_COMPLETED: About(
         "a Task is not retried any more, and why", Told.TROUBLE, "are not retried any more after"
     ),

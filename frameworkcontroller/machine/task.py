@@ -34,7 +34,7 @@ from frameworkcontroller.machine.model import (
     Urgency,
     known,
 )
-from frameworkcontroller.machine.policy import decide_retry
+from frameworkcontroller.machine.policy import back_off_sec, backs_off, decide_retry, retries_in_a_row
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.scale import SCALED_DOWN
 from frameworkcontroller.machine.tracker import Stall, TaskKey, TrackedRole
@@ -441,7 +441,8 @@ def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
     if task.deletion_pending or ctx.completing or spec is None:
         _complete(ctx, role, task, "it is being deleted" if task.deletion_pending else "the FrameworkAttempt completes")
         return
-    decision = decide_retry(spec.task.retry_policy, completion, task.retry.accountable_retried_count, 0)
+    policy = spec.task.retry_policy
+    decision = decide_retry(policy, completion, task.retry.accountable_retried_count, 0)
     if task.retry.retry_delay_sec is None and not decision.retry:
         _complete(ctx, role, task, decision.reason)
         return
@@ -450,9 +451,18 @@ def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
         # The end of this attempt is exposed before anything of the next one is.
         ctx.tracker.block(key)
         return
+    in_a_row = retries_in_a_row(task)
+    counts = backs_off(policy, completion, ctx.env.limits)
     if task.retry.retry_delay_sec is None:
-        task.retry.retry_delay_sec = decision.delay_sec
+        delay = task.retry.retry_delay_sec = back_off_sec(in_a_row, ctx.env.limits) if counts else 0
         ctx.tracker.change(task, Urgency.SOON)
+        if delay:
+            text = (
+                f"TaskAttempt {task.attempt.id + 1} follows {delay}s later, as {decision.reason}, "
+                f"after {brief(completion)} and {in_a_row} retries in a row"
+            )
+            ctx.record(Reason.TASK_RETRY_SCHEDULED, text, (role, task), completion=completion, warning=False)
+    delay = task.retry.retry_delay_sec
     if not ctx.is_over(key, task.transition_time, task.retry.retry_delay_sec):
         return
     ctx.keep_task(Trigger.TASK_RETRY, role, task)
@@ -461,10 +471,12 @@ def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
     task.retry.total_retried_count += 1
     task.retry.accountable_retried_count += decision.accountable
     task.retry.retry_delay_sec = None
+    task.retry.recent_retried_count = (in_a_row + counts) if policy.fancy_retry_policy else 0
     task.attempt = TaskAttemptStatus(id=task.retry.total_retried_count, start_time=now)
     ctx.tracker.move(role, task, State.CREATION_PENDING, now, Urgency.SOON)
     ctx.tracker.block(key)
-    text = f"TaskAttempt {task.attempt.id} follows at once, as {decision.reason}, after {brief(completion)}"
+    when = f"after {delay}s" if delay else "at once"
+    text = f"TaskAttempt {task.attempt.id} follows {when}, as {decision.reason}, after {brief(completion)}"
     ctx.record(Reason.TASK_RETRIED, text, (role, task), completion=completion, warning=False)
 
 

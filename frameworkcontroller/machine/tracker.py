@@ -361,6 +361,7 @@ class Tracker:
         elif state is State.COMPLETED:
             task.completion_time = now
             task.retry.retry_delay_sec = None
+            task.retry.recent_retried_count = 0
             if task.deletion_pending:
                 self.rescale_due = True
         self._count(role, task, 1)

@@ -39,6 +39,8 @@ from tests.support.original import crd_spec
 CONFIG: Final = Config(
     framework_min_retry_delay_sec_for_transient_conflict_failed=5,
     framework_max_retry_delay_sec_for_transient_conflict_failed=20,
+    task_min_retry_delay_sec=1,
+    task_max_retry_delay_sec=10,
 )
 
 

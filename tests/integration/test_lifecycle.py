@@ -1,12 +1,13 @@
 """What users and others do to a running Framework, and what becomes of it."""
 
+import asyncio
 from typing import Any
 
 import orjson
 import pytest
 
 from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config
+from frameworkcontroller.config import Config, shipped_config
 from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.errors import AlreadyExists
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, RESOURCEQUOTAS
@@ -255,6 +256,22 @@ async def test_a_pod_that_is_evicted(frameworks: Frameworks, cluster: Cluster) -
     assert completion(tasks(status)[0])["diagnostics"] == (
         "Pod is being deleted by others: EvictionByEvictionAPI: Eviction API: evicting"
     )
+
+
+@pytest.mark.parametrize("least", [10, 0], ids=["backs off", "switched off"])
+async def test_attempts_of_a_pod_that_no_node_takes(cluster: Cluster, pods: SimulatedRuntime, least: int) -> None:
+    """Three retries at once, then after 10, 20 and 40 s: that makes 7 attempts in 100 s."""
+    if not cluster.embedded:
+        pytest.skip("takes 100 s of real time, and shows nothing about an API server")
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    refused: Json = {"prepare-seconds": 0.5, "run-seconds": 0, "pod-reason": "NodeAffinity"}
+    config = shipped_config().model_copy(update={"task_min_retry_delay_sec": least})
+    async with Controller(config, await cluster.connection(), wall=cluster.wall):
+        await frameworks.create("f", role("a", 1, simulate=refused, task={"retryPolicy": {"fancyRetryPolicy": True}}))
+        await asyncio.sleep(100)
+        status = await frameworks.status("f")
+    attempts = tasks(status)[0]["retryPolicyStatus"]["totalRetriedCount"] + 1
+    assert attempts == 7 if least else attempts > 100, attempts
 
 
 async def test_a_completed_framework_is_deleted_when_its_retention_ends(

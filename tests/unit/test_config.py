@@ -52,6 +52,8 @@ DEFAULTS: dict[str, Any] = {
     "framework_completed_retain_sec": 2592000,
     "framework_min_retry_delay_sec_for_transient_conflict_failed": 60,
     "framework_max_retry_delay_sec_for_transient_conflict_failed": 900,
+    "task_min_retry_delay_sec": 10,
+    "task_max_retry_delay_sec": 360,
     "log_object_snapshot": {
         "framework": {"on_framework_retry": True, "on_framework_deletion": True},
         "task": {"on_task_retry": True, "on_task_deletion": True},
@@ -100,6 +102,8 @@ def test_every_key(tmp_path: Path) -> None:
         frameworkCompletedRetainSec: 2147483600
         frameworkMinRetryDelaySecForTransientConflictFailed: 0
         frameworkMaxRetryDelaySecForTransientConflictFailed: 0
+        taskMinRetryDelaySec: 5
+        taskMaxRetryDelaySec: 50
         logObjectSnapshot:
           framework: {onFrameworkRetry: false, onFrameworkDeletion: false}
           task: {onTaskRetry: false, onTaskDeletion: false}
@@ -132,6 +136,8 @@ def test_every_key(tmp_path: Path) -> None:
         "framework_completed_retain_sec": 2147483600,
         "framework_min_retry_delay_sec_for_transient_conflict_failed": 0,
         "framework_max_retry_delay_sec_for_transient_conflict_failed": 0,
+        "task_min_retry_delay_sec": 5,
+        "task_max_retry_delay_sec": 50,
         "log_object_snapshot": {
             "framework": {"on_framework_retry": False, "on_framework_deletion": False},
             "task": {"on_task_retry": False, "on_task_deletion": False},
@@ -145,6 +151,7 @@ def test_every_key(tmp_path: Path) -> None:
     assert limits.framework_completed_retain_sec == 2147483600
     assert limits.framework_min_retry_delay_sec_for_transient_conflict_failed == 0
     assert limits.framework_max_retry_delay_sec_for_transient_conflict_failed == 0
+    assert (limits.task_min_retry_delay_sec, limits.task_max_retry_delay_sec) == (5, 50)
 
 
 @pytest.mark.parametrize(
@@ -217,6 +224,11 @@ BIND = 'must be host:port, :port for every address of this machine, or "" for no
             "frameworkMaxRetryDelaySecForTransientConflictFailed: 59",
             "1: frameworkMaxRetryDelaySecForTransientConflictFailed: 59: "
             "must not be below frameworkMinRetryDelaySecForTransientConflictFailed (60)",
+        ),
+        ("taskMinRetryDelaySec: -1", "1: taskMinRetryDelaySec: -1: must be at least 0"),
+        (
+            "taskMaxRetryDelaySec: 9",
+            "1: taskMaxRetryDelaySec: 9: must not be below taskMinRetryDelaySec (10)",
         ),
         ("namespace: Jobs", "1: namespace: 'Jobs': must be a DNS name: lower-case letters, digits and '-'"),
         (f"namespace: {'n' * 64}", f"1: namespace: '{'n' * 64}': must not be longer than 63 characters"),

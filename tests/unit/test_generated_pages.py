@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import encode_task
 from frameworkcontroller.api.completion import PREDEFINED, CompletionStatus, ContainerCompletion, PodCompletion
-from frameworkcontroller.api.status import TaskAttemptStatus, TaskStatus
+from frameworkcontroller.api.status import RetryPolicyStatus, TaskAttemptStatus, TaskStatus
 from frameworkcontroller.config import Config
 from frameworkcontroller.machine.reasons import ABOUT, Reason
 
@@ -59,7 +59,8 @@ def test_every_field_of_a_task_is_explained() -> None:
     pod = PodCompletion("reason", "message", (ContainerCompletion("main", 1, "reason", "message", 9),))
     completion = CompletionStatus(1, "Phrase", "Failed", ("Transient",), "diagnostics", pod=pod)
     attempt = TaskAttemptStatus(0, 1, completion_status=completion)
-    task = orjson.loads(encode_task("f", "a", TaskStatus(0, "uid", 1, 1, attempt)))
+    retry = RetryPolicyStatus(recent_retried_count=1)
+    task = orjson.loads(encode_task("f", "a", TaskStatus(0, "uid", 1, 1, attempt, retry=retry)))
     assert list(generator("reference").TASK) == list(paths(task, ""))
 
 

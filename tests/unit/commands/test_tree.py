@@ -117,6 +117,19 @@ def test_tasks_and_why_they_wait_and_failed() -> None:
     ]
 
 
+def test_when_tasks_that_back_off_have_their_next_attempt() -> None:
+    def waits(index: int, ended: int) -> TaskStatus:
+        made = task(index, State.ATTEMPT_COMPLETED, Code(200, "ContainerTransientFailed"), attempt=4)
+        made.attempt.completion_time = ended
+        made.retry.retry_delay_sec = 80
+        return made
+
+    one = framework(State.RUNNING, ("a", [waits(0, NOW - 10)]))
+    assert shown(one)[2].endswith("[0]  AttemptCompleted  attempt 4  took 50s  10.0.0.1 on n1  next attempt in 1m10s")
+    several = framework(State.RUNNING, ("a", [waits(0, NOW - 10), waits(1, NOW - 20), waits(2, NOW - 15)]))
+    assert shown(several)[2].endswith("[0-2]  AttemptCompleted  3 Tasks  next attempt in 1m")
+
+
 def test_tasks_of_which_the_same_is_to_be_said_are_one() -> None:
     tasks = [task(index, State.PREPARING) for index in range(9)]
     words = {f"f-a-{index}": f"Unschedulable: f-a-{index} is too big" for index in range(9) if index != 4}
