@@ -229,7 +229,7 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         namespace=sys.intern(metadata["namespace"]),
         name=metadata["name"],
         resource_version=metadata["resourceVersion"],
-        identity=identity_of(metadata, names.POD_IDENTITY),
+        identity=_identity(metadata, names.POD_IDENTITY),
         phase=phase,
         node_name=sys.intern(fields.text(spec, "nodeName")),
         pod_ip=fields.text(status, "podIP"),
@@ -256,7 +256,7 @@ def configmap_record(body: Mapping[str, Any]) -> ConfigMapRecord:
         namespace=sys.intern(metadata["namespace"]),
         name=metadata["name"],
         resource_version=metadata["resourceVersion"],
-        identity=identity_of(metadata, names.CONFIGMAP_IDENTITY),
+        identity=_identity(metadata, names.CONFIGMAP_IDENTITY),
     )
 
 
@@ -283,7 +283,15 @@ def framework_record(body: Mapping[str, Any]) -> FrameworkRecord:
 
 
 def identity_of(metadata: Mapping[str, Any], marks: tuple[str, ...]) -> Identity:
-    """Whose an object is; ``marks`` are the annotations that name its attempt (``POD_IDENTITY``, ...)."""
+    """Whose an object is; ``marks`` are the annotations that name its attempt (``POD_IDENTITY``, ...).
+
+    Raises:
+        ObjectError: the metadata are not usable.
+    """
+    return _usable("metadata")(lambda body: _identity(body, marks))(metadata)
+
+
+def _identity(metadata: Mapping[str, Any], marks: tuple[str, ...]) -> Identity:
     annotations = metadata.get("annotations") or {}
     owner = next((ref.get("uid") for ref in metadata.get("ownerReferences") or () if ref.get("controller")), None)
     return Identity(

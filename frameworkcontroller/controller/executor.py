@@ -21,7 +21,7 @@ from typing import Any, Final, Self
 import orjson
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.objects import Framework, Identity, identity_of
+from frameworkcontroller.api.objects import Framework, Identity, ObjectError, identity_of
 from frameworkcontroller.controller.slots import Slots
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import (
@@ -212,7 +212,12 @@ class Executor:
     async def _look(self, framework: Framework, target: Target) -> Identity | None:
         """A live read: who bears the target's name, None for nobody."""
         found = await self._find(framework, target)
-        return None if found is None else identity_of(found, _APIS[target.kind].marks)
+        if found is None:
+            return None
+        try:
+            return identity_of(found, _APIS[target.kind].marks)
+        except ObjectError as error:
+            raise TransportError(f"the API server's answer is no usable {target.kind}: {error}") from error
 
     async def _find(self, framework: Framework, target: Target) -> dict[str, Any] | None:
         """A live read: the metadata of what bears the target's name."""

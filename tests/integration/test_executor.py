@@ -193,6 +193,17 @@ async def test_a_gateway_that_asks_for_patience_gets_it(server: FaultyServer, ex
     assert became.retry_after_sec == 7
 
 
+@pytest.mark.parametrize(
+    "garbled",
+    [{"deletionTimestamp": "soon"}, {"deletionGracePeriodSeconds": "30"}, {"ownerReferences": 7}, {"annotations": 7}],
+)
+async def test_an_object_that_cannot_be_read_says_nothing(
+    server: FaultyServer, executor: Executor, garbled: dict[str, Any]
+) -> None:
+    server.then(TAKEN, answer({"metadata": {"uid": "u", **garbled}}))
+    assert isinstance(await result(executor, CREATE), Unanswered)
+
+
 async def test_how_long_to_wait_is_told(server: FaultyServer, executor: Executor) -> None:
     server.then(status(429, "TooManyRequests", headers={"Retry_After": "7"}))
     became = await result(executor, CREATE)
