@@ -96,10 +96,7 @@ def step(ctx: Context) -> None:
 def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
     """Decide the attempt complete: it is persisted, and only then its ConfigMap, and all it owns, is deleted."""
     _set_completion(ctx, completion)
-    for _, task in ctx.tracker.tasks():
-        if task.attempt.completion_status is None:
-            task.attempt.completion_status = _TASK_STOPPED
-            ctx.tracker.change(task, Urgency.NOW)
+    _stop_tasks(ctx)
     ctx.tracker.move_framework(State.DELETION_PENDING, ctx.env.second, Urgency.NOW)
     final = known(ctx.attempt.completion_status, "completionStatus of the attempt")
     ctx.record(
@@ -109,8 +106,15 @@ def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
     )
 
 
+def _stop_tasks(ctx: Context) -> None:
+    for _, task in ctx.tracker.tasks():
+        if task.attempt.completion_status is None:
+            task.attempt.completion_status = _TASK_STOPPED
+            ctx.tracker.change(task, Urgency.NOW)
+
+
 def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
-    """The ConfigMap is gone for good, and with it every Pod: Tasks and attempt are complete."""
+    """The ConfigMap is gone for good, and so is every Pod: Tasks and attempt are complete."""
     _set_completion(ctx, completion)
     tracker, now = ctx.tracker, ctx.env.second
     for role, task in tracker.tasks():
@@ -236,12 +240,12 @@ def replace_stray(ctx: Context, found: Identity) -> Action:
 
 def _without_configmap(ctx: Context) -> None:
     uid = known(ctx.attempt.configmap_uid, "configMapUID")
-    # All Tasks are looked at once the ConfigMap is seen.
-    ctx.tracker.agenda.clear()
     target = ctx.configmap_target()
     if ctx.tracker.configmap_seen:
-        configmap_is_gone(ctx)
+        _configmap_is_gone(ctx)
         return
+    # All Tasks are looked at once the ConfigMap is seen, or known to be gone.
+    ctx.tracker.agenda.clear()
     if ctx.status.state is State.CREATION_REQUESTED and not ctx.tracker.configmap_lost:
         timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
         stop = ctx.framework.spec.execution_type is ExecutionType.STOP
@@ -268,17 +272,43 @@ def configmap_confirmed_gone(ctx: Context) -> None:
 
 def configmap_never_seen(ctx: Context) -> None:
     """The ConfigMap was created, never seen in the cache, and is now confirmed to be gone."""
-    if ctx.framework.spec.execution_type is ExecutionType.STOP:
-        attempt_is_over(ctx, STOPPED)
-        return
     timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
     text = f"ConfigMap did not appear in the local cache within {timeout}s, so it was taken for deleted, and deleted"
-    attempt_is_over(ctx, CompletionStatus.of(CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT, text))
+    never_seen = CompletionStatus.of(CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT, text)
+    stop = ctx.framework.spec.execution_type is ExecutionType.STOP
+    ctx.tracker.configmap_end = STOPPED if stop else never_seen
+    ctx.tracker.configmap_seen = True
+    ctx.tracker.again = True
 
 
-def configmap_is_gone(ctx: Context) -> None:
-    """The recorded ConfigMap has been there, and is not there any more."""
-    attempt_is_over(ctx, CompletionStatus.of(CONFIGMAP_EXTERNAL_DELETED, "ConfigMap was deleted by others"))
+def _configmap_is_gone(ctx: Context) -> None:
+    """The recorded ConfigMap is gone: the attempt is over once the last of its Pods is.
+
+    Pods may outlive it. Deleted in the background, or with its dependents orphaned, a ConfigMap waits for nobody.
+    """
+    tracker = ctx.tracker
+    by_others = CompletionStatus.of(CONFIGMAP_EXTERNAL_DELETED, "ConfigMap was deleted by others")
+    completion = tracker.configmap_end or by_others
+    if _has_pods(ctx):
+        if not tracker.orphaned:
+            tracker.orphaned = True
+            tracker.touch_all()
+            _set_completion(ctx, completion)
+            _stop_tasks(ctx)
+            if ctx.status.state is not State.DELETING:
+                tracker.move_framework(State.DELETING, ctx.env.second, Urgency.SOON)
+        _step_tasks(ctx)
+    if not _has_pods(ctx):
+        attempt_is_over(ctx, completion)
+
+
+def _has_pods(ctx: Context) -> bool:
+    """Whether a Pod of the attempt is there, or may be."""
+    if ctx.tracker.may_have_pods:
+        return True
+    uid = ctx.attempt.configmap_uid
+    pods = (pod for pod in ctx.observed.list_pods() if pod.identity.controller_uid == uid)
+    return any(not task_machine.is_known_to_be_gone(ctx, pod) for pod in pods)
 
 
 # --- the recorded ConfigMap is there ------------------------------------------------------------------------------
@@ -314,6 +344,19 @@ def _step_alive(ctx: Context) -> None:
     tracker = ctx.tracker
     if not ctx.completing and ctx.framework.spec.execution_type is ExecutionType.STOP:
         complete_attempt(ctx, STOPPED)
+    _step_tasks(ctx)
+    if ctx.status.state is State.PREPARING and any(role.counts.running for role in tracker.roles.values()):
+        tracker.move_framework(State.RUNNING, ctx.env.second, Urgency.SOON)
+        ctx.record(Reason.FRAMEWORK_ATTEMPT_RUNNING, f"FrameworkAttempt {ctx.attempt.id} is running")
+    if not ctx.completing:
+        completion = evaluate_completion(ctx.framework.spec, tracker)
+        if completion is not None:
+            complete_attempt(ctx, completion)
+
+
+def _step_tasks(ctx: Context) -> None:
+    """Bring the Tasks on the agenda forward, and delete Pods that no Task has."""
+    tracker = ctx.tracker
     if tracker.scan:
         tracker.scan = False
         tracker.agenda.update(task_machine.unlisted(ctx))
@@ -324,13 +367,6 @@ def _step_alive(ctx: Context) -> None:
             task_machine.step(ctx, *found)
         else:
             task_machine.delete_unlisted(ctx, key)
-    if ctx.status.state is State.PREPARING and any(role.counts.running for role in tracker.roles.values()):
-        tracker.move_framework(State.RUNNING, ctx.env.second, Urgency.SOON)
-        ctx.record(Reason.FRAMEWORK_ATTEMPT_RUNNING, f"FrameworkAttempt {ctx.attempt.id} is running")
-    if not ctx.completing:
-        completion = evaluate_completion(ctx.framework.spec, tracker)
-        if completion is not None:
-            complete_attempt(ctx, completion)
 
 
 # --- the attempt is over --------------------------------------------------------------------------------------------

@@ -37,11 +37,15 @@ from frameworkcontroller.machine.model import (
 from frameworkcontroller.machine.policy import back_off_sec, backs_off, decide_retry, retries_in_a_row
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.scale import SCALED_DOWN
+from frameworkcontroller.machine.states import ENDED
 from frameworkcontroller.machine.tracker import Stall, TaskKey, TrackedRole
 from frameworkcontroller.machine.wording import brief
 
 _TELL_LEFT_RUNNING_SEC = 30
 """As long as containers usually have to end."""
+
+_ORPHAN_LOOK_SEC = 5
+"""Pods whose ConfigMap is gone, and that the cache never showed, are looked for by live reads after so long."""
 
 _ALIVE = frozenset({State.CREATION_REQUESTED, State.PREPARING, State.RUNNING})
 
@@ -206,6 +210,13 @@ def _unlisted_target(pod: PodRecord, key: TaskKey) -> Target:
     return Target(Kind.POD, pod.name, role=key[0], index=key[1])
 
 
+def is_known_to_be_gone(ctx: Context, pod: PodRecord) -> bool:
+    """Whether a Task's attempt is over that had the Pod: the cache is behind."""
+    parts = split_pod_name(pod.name)
+    found = None if parts is None else ctx.tracker.task(parts[1:])
+    return found is not None and found[1].state in ENDED and found[1].attempt.pod_uid == pod.uid
+
+
 def _is_unlisted(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
     return pod.identity.controller_uid == ctx.attempt.configmap_uid and ctx.tracker.task(key) is None
 
@@ -220,8 +231,10 @@ def _without_pod(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
         pod_is_gone(ctx, role, task)
         return
     if task.state is State.CREATION_REQUESTED and not ctx.tracker.has_lost(uid):
-        timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
-        if not task.deletion_pending and not ctx.is_over(key, task.transition_time, timeout):
+        since, timeout = task.transition_time, ctx.env.limits.object_local_cache_creation_timeout_sec
+        if ctx.tracker.orphaned:
+            since, timeout = ctx.status.transition_time, _ORPHAN_LOOK_SEC
+        if not task.deletion_pending and not ctx.is_over(key, since, timeout):
             return
         if task.deletion_pending or ctx.tracker.is_hidden(uid, ctx.observed.pods_listed):
             if ctx.tracker.is_settled(task):
@@ -340,7 +353,7 @@ def _with_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord)
         _finish(ctx, role, task, CompletionStatus.of(POD_SUCCEEDED, "Pod succeeded", pod=pod.completion))
     elif pod.phase == "Failed":
         _finish(ctx, role, task, ctx.env.limits.classifier.classify(pod))
-    elif task.deletion_pending:
+    elif task.deletion_pending or tracker.orphaned:
         _finish(ctx, role, task, None)
     elif pod.phase == "Running" and task.state is State.PREPARING:
         tracker.move(role, task, State.RUNNING, now, Urgency.SOON)

@@ -102,6 +102,7 @@ class Tracker:
         "again",
         "agenda",
         "alone_since",
+        "configmap_end",
         "configmap_lost",
         "configmap_seen",
         "deletion_kept",
@@ -109,6 +110,7 @@ class Tracker:
         "follow_ups",
         "generation",
         "left_running",
+        "orphaned",
         "rescale_due",
         "roles",
         "scan",
@@ -144,6 +146,10 @@ class Tracker:
         """Whether the cache has shown the attempt's ConfigMap to this process: once absent, it is gone."""
         self.configmap_lost = False
         """Whether the cache has dropped it, which does not say that it is gone."""
+        self.configmap_end: CompletionStatus | None = None
+        """How the attempt ends if the ConfigMap is gone for another reason than that others deleted it."""
+        self.orphaned = False
+        """The ConfigMap is gone, and Pods of the attempt may still be there: nothing else ends them."""
         self.deletion_kept = False
         """Whether the history has the Framework as it was at the end of its retention."""
         self.alone_since: float | None = None
@@ -241,7 +247,8 @@ class Tracker:
         """Track ``status`` from here on: a whole new one, or a whole new attempt. ``dirty``: it is not persisted."""
         self.status = status
         self.forget_tasks()
-        self.configmap_seen = self.configmap_lost = False
+        self.configmap_seen = self.configmap_lost = self.orphaned = False
+        self.configmap_end = None
         self._head_deadline = None
         self._dirty.clear()
         self.index()

@@ -298,10 +298,22 @@ MUTANTS: Final = {
     ),
     "no-foreground-deletion": Mutant(
         "deletes an attempt's ConfigMap without waiting for its Pods",
-        lambda: patch.dict(
-            executor._APIS, {Kind.CONFIGMAP: replace(executor._APIS[Kind.CONFIGMAP], propagation="Background")}
+        lambda: _all_of(
+            patch.object(framework, "_has_pods", _no),
+            patch.dict(
+                executor._APIS, {Kind.CONFIGMAP: replace(executor._APIS[Kind.CONFIGMAP], propagation="Background")}
+            ),
         ),
         _story(_create(_role(stop_seconds="5", **_FOREVER)), Step(9.0, "execute", ("f0", "Stop"))),
+        "C4: ",
+    ),
+    "no-wait-for-orphans": Mutant(
+        "takes an attempt for over as soon as its ConfigMap is gone",
+        lambda: patch.object(framework, "_has_pods", _no),
+        _story(
+            _create(_role(stop_seconds="5", **_FOREVER)),
+            Step(9.0, "delete_configmap", ("f0", "Background")),
+        ),
         "C4: ",
     ),
     "no-grace": Mutant(

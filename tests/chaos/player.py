@@ -387,16 +387,15 @@ class Player:
             else:
                 return
 
-    async def delete_configmap(self, name: str) -> None:
-        await self._delete(
-            CONFIGMAPS,
-            orjson.loads(await self._client.get(CONFIGMAPS, names.configmap_name(name), self._namespace)),
-        )
+    async def delete_configmap(self, name: str, propagation: str = "") -> None:
+        """``propagation``: Foreground, Background or Orphan; "" as the ConfigMap's finalizer says."""
+        found = await self._client.get(CONFIGMAPS, names.configmap_name(name), self._namespace)
+        await self._delete(CONFIGMAPS, orjson.loads(found), propagation or None)
 
-    async def _delete(self, resource: Resource, body: Json) -> None:
+    async def _delete(self, resource: Resource, body: Json, propagation: str | None = None) -> None:
         name, uid = body["metadata"]["name"], body["metadata"]["uid"]
         self.circumstances.deleted_by_others.setdefault(uid, self._wall())
-        await self._client.delete(resource, name, self._namespace, uid=uid)
+        await self._client.delete(resource, name, self._namespace, uid=uid, propagation=propagation)
 
     async def lose_node(self, seconds: float) -> None:
         self._runtime.lose_node()

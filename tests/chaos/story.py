@@ -219,7 +219,7 @@ def _users(rng: random.Random, length: float) -> Step:
 
 def _others(rng: random.Random, length: float) -> Step:
     acts = ["fail_pod", "evict_pod", "delete_pod", "delete_pod", "delete_configmap", "lose_node", "annotate"]
-    act = rng.choice([*acts, "take_name", "take_name"])
+    act = rng.choice([*acts, "take_name", "take_name", "unlabel"])
     args: tuple[Any, ...] = (rng.randint(0, 9),)
     if act == "fail_pod":
         args = (rng.randint(0, 9), rng.choice([1, 137, 200, 210]))
@@ -227,7 +227,9 @@ def _others(rng: random.Random, length: float) -> Step:
         args = (rng.randint(0, 9), rng.random() < 0.5, round(rng.choice([1, 10, 60]) * length / LENGTH, 1))
     elif act == "lose_node":
         args = (round(rng.choice([3, 30, 200]) * length / LENGTH, 1),)
-    elif act in ("delete_configmap", "annotate"):
+    elif act == "delete_configmap":
+        args = (rng.choice(NAMES), rng.choice(["", "", "Background", "Orphan"]))
+    elif act == "annotate":
         args = (rng.choice(NAMES),)
     return Step(_at(rng, length), act, args)
 

@@ -79,3 +79,14 @@ async def test_a_pod_that_loses_its_label_is_followed_to_its_end(world: World) -
     await frameworks.until_running("f", 1)
     await world.unlabel(PODS, "f-a-0")
     assert codes(tasks(await frameworks.until_state("f", "Completed"))) == [7]
+
+
+@pytest.mark.parametrize("propagation", ["Background", "Orphan"])
+async def test_an_attempt_whose_configmap_does_not_wait_is_over_after_its_pods(world: World, propagation: str) -> None:
+    frameworks = world.frameworks
+    await frameworks.create("f", role(number=3, simulate={"stop-seconds": 3}))
+    await frameworks.until_running("f", 3)
+    await frameworks.client.delete(CONFIGMAPS, "f-attempt", frameworks.namespace, propagation=propagation)
+    status = await frameworks.until("f", lambda status: status["state"] in ("AttemptCompleted", "Completed"))
+    assert not await frameworks.pods()
+    assert status["attemptStatus"]["completionStatus"]["code"] == -100

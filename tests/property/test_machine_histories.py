@@ -203,9 +203,9 @@ class Histories(RuleBasedStateMachine):
     def delete_pod(self, which: int, force: bool, disrupted: bool) -> None:
         self.history.delete_pod(which, force=force, disrupted=disrupted)
 
-    @rule()
-    def delete_configmap(self) -> None:
-        self.history.delete_configmap()
+    @rule(propagation=st.sampled_from(["Foreground", "Background", "Orphan"]))
+    def delete_configmap(self, propagation: str) -> None:
+        self.history.delete_configmap(propagation)
 
     @rule(which=SMALL)
     def unlabel(self, which: int) -> None:

@@ -247,6 +247,11 @@ class Bench:
             self.pods.pop(name, None)
             self.touch(name)
 
+    def vanish(self) -> None:
+        """The cache sees the attempt's ConfigMap gone, and all Pods."""
+        for name in [names.configmap_name("f"), *self.pods]:
+            self.hide(name)
+
     def drop(self, name: str, *, removed: bool = False) -> None:
         """The cache drops an object. ``removed``: its last state shows that it is gone."""
         if name == names.configmap_name("f"):

@@ -300,13 +300,13 @@ class History:
             self.world.tell(f"somebody deletes {name}{' by force' if force else ''}")
             self.world.delete(Kind.POD, name, grace=0 if force else None)
 
-    def delete_configmap(self) -> None:
+    def delete_configmap(self, propagation: str = "Foreground") -> None:
         """Somebody deletes the attempt's ConfigMap."""
         name = names.configmap_name(NAME)
         body = self.world.objects[Kind.CONFIGMAP].get(name)
         if body is not None and self.guarantees.is_ours(body):
-            self.world.tell("somebody deletes the ConfigMap")
-            self.world.delete(Kind.CONFIGMAP, name, foreground=True)
+            self.world.tell(f"somebody deletes the ConfigMap: {propagation}")
+            self.world.delete(Kind.CONFIGMAP, name, foreground=True, propagation=propagation)
 
     def unlabel(self, which: int) -> None:
         """Somebody takes the label off a Pod, or the ConfigMap, by which it is watched."""

@@ -272,9 +272,16 @@ class World:
         return str(metadata["resourceVersion"])
 
     def delete(
-        self, kind: Kind, name: str, *, uid: str | None = None, grace: int | None = None, foreground: bool = False
+        self,
+        kind: Kind,
+        name: str,
+        *,
+        uid: str | None = None,
+        grace: int | None = None,
+        foreground: bool = False,
+        propagation: str = "",
     ) -> None:
-        """Delete an object.
+        """Delete an object. ``propagation``: Background and Orphan take the finalizer away that waits for dependents.
 
         Raises:
             ApiRefusal: it is not there, or has another UID.
@@ -285,6 +292,13 @@ class World:
             raise ApiRefusal(409, "Conflict", f"the UID in the precondition ({uid}) does not match {metadata['uid']}")
         if kind is Kind.POD:
             self._delete_pod(body, grace)
+            return
+        if propagation == "Orphan":
+            for dependent in self.owned(Kind.POD, metadata["uid"]):
+                dependent["metadata"]["ownerReferences"] = []
+                self._changed(Kind.POD, dependent)
+        if propagation in ("Background", "Orphan"):
+            self.remove(kind, name)
             return
         finalizers = metadata.setdefault("finalizers", [])
         if foreground and names.FOREGROUND_FINALIZER not in finalizers:

@@ -556,6 +556,7 @@ def unseen(bench: Bench) -> Confirm:
 def test_a_created_configmap_that_is_not_there_in_time_is_given_up() -> None:
     bench = Bench(role())
     bench.fold(unseen(bench), Gone())
+    bench.plan(write=False)
     assert state(bench) is State.ATTEMPT_COMPLETED
     assert code(bench) == -110
     assert task_codes(bench) == [-220]
@@ -581,6 +582,7 @@ def test_a_created_configmap_that_no_list_brings_into_the_cache_is_deleted() -> 
     assert state(bench) is State.CREATION_REQUESTED
     assert bench.only(bench.wait(60)) == deletion
     bench.fold(deletion, Gone())
+    bench.plan(write=False)
     assert state(bench) is State.ATTEMPT_COMPLETED
     assert code(bench) == -110
 
@@ -612,6 +614,7 @@ def test_a_created_configmap_is_not_waited_for_after_stop() -> None:
     assert isinstance(action, Delete)
     assert (action.uid, action.confirm) == (uid, True)
     bench.fold(action, Gone())
+    bench.plan(write=False)
     assert state(bench) is State.ATTEMPT_COMPLETED
     assert (code(bench), diagnostics(bench)) == (-210, STOPPED)
 
@@ -622,7 +625,7 @@ def test_a_configmap_that_is_gone_was_deleted_by_others(runs: bool) -> None:
     if not runs:
         bench.attempt()
         bench.plan()
-    bench.hide("f-attempt")
+    bench.vanish()
     bench.plan(write=False)
     assert state(bench) is State.ATTEMPT_COMPLETED
     assert code(bench) == -100
@@ -657,10 +660,59 @@ def test_a_completion_that_was_decided_stays_when_the_configmap_goes() -> None:
     bench = running()
     bench.edit(executionType="Stop")
     bench.plan()
-    bench.hide("f-attempt")
+    bench.vanish()
     bench.plan(write=False)
     assert state(bench) is State.ATTEMPT_COMPLETED
     assert code(bench) == -210
+
+
+def test_the_attempt_is_not_over_before_the_last_pod_of_a_configmap_that_did_not_wait_for_it() -> None:
+    bench = running()
+    bench.hide("f-attempt")
+    made = bench.plan(write=False)
+    # That the attempt ends is persisted first.
+    assert not made.actions
+    assert (state(bench), code(bench), task_codes(bench)) == (State.DELETING, -100, [-220])
+    assert bench.states() == ["DeletionPending"]
+    bench.write()
+    deletion = bench.only(bench.plan())
+    assert deletion == Delete(deletion.target, bench.pods["f-a-0"].uid)
+    bench.fold(deletion, Accepted())
+    bench.show("f-a-0", deleting=bench.now + 30)
+    assert not bench.plan().actions
+    assert (state(bench), bench.states()) == (State.DELETING, ["Deleting"])
+    bench.hide("f-a-0")
+    bench.plan(write=False)
+    assert (state(bench), code(bench), bench.states()) == (State.ATTEMPT_COMPLETED, -100, ["Completed"])
+
+
+def test_pods_that_are_on_their_way_out_already_are_waited_for() -> None:
+    bench = running()
+    bench.edit(executionType="Stop")
+    bench.plan()
+    bench.show("f-a-0", deleting=bench.now + 30)
+    # By somebody who could not wait.
+    bench.hide("f-attempt")
+    for _ in range(3):
+        assert not bench.plan().actions
+    assert (state(bench), code(bench)) == (State.DELETING, -210)
+    bench.hide("f-a-0")
+    bench.plan(write=False)
+    assert (state(bench), code(bench)) == (State.ATTEMPT_COMPLETED, -210)
+
+
+def test_a_pod_that_no_task_has_is_waited_for_too() -> None:
+    bench = running()
+    stray = replace(bench.pods["f-a-0"], name="f-a-7", identity=replace(bench.pods["f-a-0"].identity, uid="stray"))
+    bench.hide("f-attempt")
+    bench.hide("f-a-0")
+    bench.pods["f-a-7"] = stray
+    bench.plan()
+    assert state(bench) is State.DELETING
+    assert [action.target.name for action in bench.plan().actions] == ["f-a-7"]
+    bench.hide("f-a-7")
+    bench.plan()
+    assert state(bench) is State.ATTEMPT_COMPLETED
 
 
 def test_after_a_restart_an_absent_configmap_is_looked_for_by_a_live_read() -> None:
@@ -678,9 +730,11 @@ def test_after_a_restart_an_absent_configmap_is_looked_for_by_a_live_read() -> N
     bench.configmap = shown
     bench.plan()
     assert state(bench) is State.RUNNING
-    bench.configmap = None
+    bench.vanish()
     bench.restart()
     bench.fold(bench.only(bench.plan()), Gone())
+    # So is the Pod.
+    bench.fold(bench.only(bench.wait(0)), Gone())
     bench.plan(write=False)
     assert state(bench) is State.ATTEMPT_COMPLETED
     assert code(bench) == -100
@@ -688,8 +742,10 @@ def test_after_a_restart_an_absent_configmap_is_looked_for_by_a_live_read() -> N
 
 def test_a_configmap_of_the_name_with_another_uid_is_not_the_recorded_one() -> None:
     bench = running()
-    assert bench.configmap is not None
-    bench.configmap = replace(bench.configmap, identity=Identity("other", None, None, False))
+    configmap = bench.configmap
+    assert configmap is not None
+    bench.vanish()
+    bench.configmap = replace(configmap, identity=Identity("other", None, None, False))
     bench.plan(write=False)
     assert state(bench) is State.ATTEMPT_COMPLETED
     assert code(bench) == -100
@@ -954,7 +1010,10 @@ def test_nothing_but_its_retention_wakes_a_completed_framework() -> None:
     bench.created(second, show=False)
     bench.show("f-a-0", deleting=bench.now + 30)
     bench.plan()
-    bench.hide("f-attempt")
+    bench.vanish()
+    # The Pod that the cache never showed is looked for.
+    (action,) = [action for action in bench.wait(60).actions if isinstance(action, Confirm)]
+    bench.fold(action, Gone())
     bench.plan()
     bench.plan()
     assert state(bench) is State.COMPLETED

@@ -304,7 +304,7 @@ def test_the_next_attempt_is_of_the_newest_spec() -> None:
     advance(bench)
     gone(bench, "f-a-1")
     bench.edit(role(number=3), role("b", 1))
-    bench.hide("f-attempt")
+    bench.vanish()
     advance(bench)
     assert bench.status.attempt.id == 1
     assert (len(marks(bench)), len(marks(bench, "b"))) == (3, 1)
