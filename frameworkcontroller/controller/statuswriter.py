@@ -321,6 +321,7 @@ class StatusWriter:
         """Go on from what is stored."""
         # Decisions that were taken on another spec, or another status, are dropped and taken anew. What was learnt from
         # actions is not: without the UID of an object that was created, the object would have no owner.
+        stored.tracker.inherit(entry.tracker)
         entry.tracker = stored.tracker
         entry.resource_version = live.resource_version
         entry.digest = stored.digest

@@ -360,8 +360,7 @@ def _step_tasks(ctx: Context) -> None:
     if tracker.scan:
         tracker.scan = False
         tracker.agenda.update(task_machine.unlisted(ctx))
-    due, tracker.agenda = tracker.agenda, set()
-    for key in sorted(due):
+    for key in tracker.agenda.take():
         found = tracker.task(key)
         if found is not None:
             task_machine.step(ctx, *found)

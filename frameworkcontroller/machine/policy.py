@@ -5,7 +5,7 @@ Source: docs/manual.md, "Retry" and "Completion".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from frameworkcontroller.api.completion import (
@@ -101,10 +101,12 @@ def back_off_sec(in_a_row: int, limits: Limits) -> int:
 def evaluate_completion(spec: FrameworkSpec, tracker: Tracker) -> CompletionStatus | None:
     """How the attempt is complete by the completion policies, or None while it is not.
 
-    Costs one look at each role's counters until something triggers.
+    Costs one look at each role's counters until something triggers. Of policies met at the same moment the first in the
+    spec counts, minFailedTaskCount before minSucceededTaskCount.
     """
-    first: tuple[int, int, int, CompletionStatus] | None = None
-    for position, role_spec in enumerate(spec.task_roles):
+    first: tuple[int, int] | None = None
+    decided: CompletionStatus | None = None
+    for role_spec in spec.task_roles:
         role = tracker.roles.get(role_spec.name)
         if role is None:
             continue
@@ -125,46 +127,50 @@ def evaluate_completion(spec: FrameworkSpec, tracker: Tracker) -> CompletionStat
         ):
             if not 1 <= minimum <= count:
                 continue
-            task = _trigger(role, minimum, succeeded)
-            completion = known(
-                task.attempt.completion_status, f"completionStatus of Task {role.status.name}[{task.index}]"
-            )
-            order = (task.completion_time or 0, position, task.index)
-            if first is None or order < first[:3]:
+            task = _completed(tracker, role, succeeded)[minimum - 1]
+            when = tracker.completed_at(task)
+            if first is None or when < first:
+                first = when
                 message = text.format(count, minimum) + " in the TaskRole"
-                first = (
-                    *order,
-                    CompletionStatus(
-                        completion.code,
-                        completion.phrase,
-                        completion.type_name,
-                        completion.attributes,
-                        completion.diagnostics,
-                        trigger=Trigger(message, role_spec.name, task.index),
-                    ),
-                )
-    if first is not None:
-        return first[3]
+                decided = _as_its_task(role, task, Trigger(message, role_spec.name, task.index))
+    if decided is not None:
+        return decided
     total = spec.task_count
     completed = sum(role.counts.completed for role in tracker.roles.values())
-    if total >= 1 and completed >= total:
-        return CompletionStatus.of(
-            POD_SUCCEEDED,
-            f"CompletedTaskCount {completed} has reached TotalTaskCount {total} and no user specified conditions in "
-            "FrameworkAttemptCompletionPolicy have ever been triggered",
-        )
-    return None
+    return _all_completed(spec, tracker, completed, total) if 1 <= total <= completed else None
 
 
-def _trigger(role: TrackedRole, minimum: int, succeeded: bool) -> TaskStatus:
-    """The Task whose completion made the count reach ``minimum``."""
-    counted = [
+def _as_its_task(role: TrackedRole, task: TaskStatus, trigger: Trigger) -> CompletionStatus:
+    completion = known(task.attempt.completion_status, f"completionStatus of Task {role.status.name}[{task.index}]")
+    return replace(completion, trigger=trigger, pod=None)
+
+
+def _all_completed(spec: FrameworkSpec, tracker: Tracker, completed: int, total: int) -> CompletionStatus:
+    text = (
+        f"CompletedTaskCount {completed} has reached TotalTaskCount {total} and no user specified conditions in "
+        "FrameworkAttemptCompletionPolicy have ever been triggered"
+    )
+    latest = (-1, -1)
+    trigger = None
+    for role_spec in spec.task_roles:
+        tasks = _completed(tracker, tracker.roles[role_spec.name]) if role_spec.name in tracker.roles else []
+        if tasks and tracker.completed_at(tasks[-1]) > latest:
+            latest = tracker.completed_at(tasks[-1])
+            trigger = Trigger(text, role_spec.name, tasks[-1].index)
+    return CompletionStatus.of(POD_SUCCEEDED, text, trigger=trigger)
+
+
+def _completed(tracker: Tracker, role: TrackedRole, succeeded: bool | None = None) -> list[TaskStatus]:
+    """The role's completed Tasks, in the order in which they completed; where that is not known, by index.
+
+    ``succeeded``: only those that did, or did not.
+    """
+    tasks = [
         task
         for task in role.status.tasks
         if task.state is State.COMPLETED
         and not task.deletion_pending
         and task.attempt.completion_status is not None
-        and task.attempt.completion_status.succeeded is succeeded
+        and succeeded in (None, task.attempt.completion_status.succeeded)
     ]
-    counted.sort(key=lambda task: (task.completion_time or 0, task.index))
-    return counted[minimum - 1]
+    return sorted(tasks, key=tracker.completed_at)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -81,6 +81,41 @@ class TrackedRole:
     counts: RoleCounts = field(default_factory=RoleCounts)
 
 
+class Agenda:
+    """Tasks to look at, in the order of their latest events: of two that complete together, one came first."""
+
+    __slots__ = ("_keys",)
+
+    def __init__(self) -> None:
+        self._keys: dict[TaskKey, None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    def __iter__(self) -> Iterator[TaskKey]:
+        return iter(self._keys)
+
+    def add(self, key: TaskKey) -> None:
+        """Look at the Task, after all that are to be looked at already."""
+        self._keys.pop(key, None)
+        self._keys[key] = None
+
+    def update(self, keys: Iterable[TaskKey]) -> None:
+        """Look at these Tasks, too, wherever they stand already."""
+        for key in keys:
+            self._keys.setdefault(key)
+
+    def clear(self) -> None:
+        """Look at nothing."""
+        self._keys.clear()
+
+    def take(self) -> list[TaskKey]:
+        """All of them, which are then off the agenda."""
+        keys = list(self._keys)
+        self._keys.clear()
+        return keys
+
+
 class Tracker:
     """The tracked status of one Framework. ``status`` is None until the first plan has made one."""
 
@@ -88,6 +123,7 @@ class Tracker:
         "_alarm_of",
         "_alarms",
         "_blocked",
+        "_completions",
         "_counts",
         "_deadlines",
         "_dirty",
@@ -127,7 +163,7 @@ class Tracker:
         """Track ``status`` as the API server holds it, all of it persisted."""
         self.status: FrameworkStatus | None = None
         self.roles: dict[str, TrackedRole] = {}
-        self.agenda: set[TaskKey] = set()
+        self.agenda = Agenda()
         """Tasks to look at in the next plan."""
         self.again = False
         """The Framework itself is to be planned again once the status is persisted."""
@@ -167,7 +203,8 @@ class Tracker:
         """What ended and was retried since somebody last took this away: to be told once it is persisted."""
         self._counts = TaskCounts()
         self._dirty: set[TaskStatus] = set()
-        self._blocked: set[TaskKey] = set()
+        self._blocked: dict[TaskKey, None] = {}
+        self._completions: dict[tuple[str, int], int] = {}
         self._head_dirty = False
         self._seen: set[str] = set()
         self._lost: set[str] = set()
@@ -269,6 +306,9 @@ class Tracker:
             self._count(role, task, 1)
             self.task_states[_POSITION[task.state]] += 1
         self._dirty.intersection_update([task for _, task in self.tasks()])
+        if self._completions:
+            uids = {task.instance_uid for _, task in self.tasks()}
+            self._completions = {key: place for key, place in self._completions.items() if key[0] in uids}
         self._holds = {
             key: hold for key, hold in self._holds.items() if not isinstance(key, tuple) or self.task(key) is not None
         }
@@ -291,6 +331,7 @@ class Tracker:
         self._deadlines.clear()
         self._blocked.clear()
         self.alone_since = None
+        self._completions.clear()
         self.templates.clear()
 
     def touch_all(self) -> None:
@@ -308,7 +349,7 @@ class Tracker:
         self._dirty.clear()
         self._head_dirty = False
         self.urgency = Urgency.NONE
-        self.agenda |= self._blocked
+        self.agenda.update(self._blocked)
         self._blocked.clear()
 
     def move_framework(self, state: State, now: int, urgency: Urgency) -> None:
@@ -343,7 +384,7 @@ class Tracker:
 
     def block(self, key: TaskKey) -> None:
         """Look at the Task again once its changes are persisted, and have them persisted soon."""
-        self._blocked.add(key)
+        self._blocked[key] = None
         self._ask(Urgency.SOON)
 
     def move(self, role: TrackedRole, task: TaskStatus, state: State, now: int, urgency: Urgency) -> None:
@@ -367,12 +408,25 @@ class Tracker:
             self._count_completed(Level.TASK, task.attempt.completion_status)
         elif state is State.COMPLETED:
             task.completion_time = now
+            place = 1 + next(reversed(self._completions.values()), 0)
+            self._completions.setdefault(_completion_key(task), place)
             task.retry.retry_delay_sec = None
             task.retry.recent_retried_count = 0
             if task.deletion_pending:
                 self.rescale_due = True
         self._count(role, task, 1)
         self.change(task, urgency)
+
+    def completed_at(self, task: TaskStatus) -> tuple[int, int]:
+        """When the completed Task completed: its second, and its place in the order that this process has seen.
+
+        The place is 0 if the Task completed before that.
+        """
+        return task.completion_time or 0, self._completions.get(_completion_key(task), 0)
+
+    def inherit(self, other: Tracker) -> None:
+        """Remember the order of completions of ``other``, which tracked the same Framework until now."""
+        self._completions = other._completions
 
     def mark_leaving(self, role: TrackedRole, task: TaskStatus, completion: CompletionStatus) -> None:
         """Mark a Task deletionPending: from here on it counts for nothing (Rescale)."""
@@ -581,3 +635,7 @@ class Tracker:
             else:
                 counts.failed += step
                 whole.failed += step
+
+
+def _completion_key(task: TaskStatus) -> tuple[str, int]:
+    return task.instance_uid, task.attempt.id

@@ -18,5 +18,9 @@ def brief(completion: CompletionStatus) -> str:
 def describe(completion: CompletionStatus) -> str:
     """How an attempt ended, in one line: what there is most of comes last, where it may be cut off."""
     trigger = completion.trigger
-    by = "" if trigger is None else f" (Task {trigger.task_role_name}[{trigger.task_index}]: {trigger.message})"
+    by = ""
+    if trigger is not None:
+        # Of all Tasks completed, the trigger and the diagnostics say the same.
+        said = "" if trigger.message == completion.diagnostics else f": {trigger.message}"
+        by = f" (Task {trigger.task_role_name}[{trigger.task_index}]{said})"
     return f"{brief(completion)}{by}: {completion.diagnostics}"

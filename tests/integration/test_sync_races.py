@@ -240,3 +240,31 @@ async def test_what_could_not_be_confirmed_is_not_forgotten(
     async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
         await frameworks.until_running("f", 3)
     assert asked > 1
+
+
+async def test_the_order_of_completions_is_still_known_after_a_write_that_met_another_spec(
+    cluster: Cluster, frameworks: Frameworks, writes: StatusWrites
+) -> None:
+    async def describe_it_first(send: Send) -> bytes:
+        await frameworks.set("f", description="changed")
+        return await send()
+
+    await frameworks.create("f", role("p", 1), role("q", 1), role("z", 1))
+    await frameworks.until_running("f", 3)
+    # Both complete within one second where time is virtual.
+    await asyncio.sleep(1.001 - cluster.wall() % 1)
+    for number, name in enumerate("pq", 1):
+
+        def have_completed(status: Json, number: int = number) -> bool:
+            return states(status).count("Completed") == number
+
+        await frameworks.delete_pod(f"f-{name}-0", grace=0)
+        await frameworks.until("f", have_completed, every=0.02)
+    writes.once(lambda status: tasks(status, "z")[0]["deletionPending"], describe_it_first)
+    await frameworks.set("f", taskRoles__2__taskNumber=0)
+    status = await frameworks.until_state("f", "Completed")
+    assert writes.done
+    ended = {name: tasks(status, name)[0]["completionTime"] for name in "pq"}
+    assert ended["p"] == ended["q"] or not cluster.embedded
+    trigger = status["attemptStatus"]["completionStatus"]["trigger"]
+    assert (trigger["taskRoleName"], trigger["taskIndex"]) == ("q", 0)

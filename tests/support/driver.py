@@ -495,6 +495,7 @@ class Controller:
         return False
 
     def _take_over(self, entry: Entry, live: FrameworkRecord, stored: Entry) -> None:
+        stored.tracker.inherit(entry.tracker)
         entry.tracker, entry.stored, entry.version = stored.tracker, stored.stored, live.resource_version
         framework = self._read(live, entry)
         if entry.tracker.status is not None and entry.outcomes:

@@ -363,7 +363,7 @@ class Guarantees:
             asked = before.state in (State.DELETION_PENDING, State.DELETION_REQUESTED)
             self._require(asked, f"deletion requested when {before.state} was stored")
         if old.completion_status is None and new.completion_status is not None and spec is not None:
-            self._check_decision(spec, after)
+            self._check_decision(spec, before, after)
 
     def _check_delay(self, policy: RetryPolicy, before: FrameworkStatus) -> None:
         delay, completion = before.retry.retry_delay_sec, before.attempt.completion_status
@@ -401,11 +401,13 @@ class Guarantees:
             counted = after.retry.accountable_retried_count - used
             self._require(counted == accountable, f"{what}: accountable retries went up by {counted}")
 
-    def _check_decision(self, spec: FrameworkSpec, status: FrameworkStatus) -> None:
+    def _check_decision(self, spec: FrameworkSpec, before: FrameworkStatus, status: FrameworkStatus) -> None:
         completion = status.attempt.completion_status
         assert completion is not None
         trigger = completion.trigger
-        if trigger is not None:
+        if trigger is not None and trigger.message == completion.diagnostics:
+            self._check_all_completed(spec, before, status)
+        elif trigger is not None:
             role_spec = spec.role(trigger.task_role_name)
             if role_spec is None:
                 raise self.world.violation(f"triggered by {trigger}, whose role is not in the spec")
@@ -423,14 +425,27 @@ class Guarantees:
             )
         elif completion.code == -210:
             self._require(spec.execution_type is ExecutionType.STOP, "-210, and nobody asked to stop")
-        elif completion.code == 0:
-            total = sum(role.task_number for role in spec.task_roles)
-            ended_count = sum(_counts(task) for _, task in _tasks(status))
-            self._require(
-                1 <= total == ended_count, f"{ended_count} of {total} Tasks completed, and so has the attempt"
-            )
         else:
             self._require(completion.code in (-100, -110), f"the attempt completed with {completion.code}")
+
+    def _check_all_completed(self, spec: FrameworkSpec, before: FrameworkStatus, status: FrameworkStatus) -> None:
+        completion = status.attempt.completion_status
+        assert completion is not None
+        assert completion.trigger is not None
+        total = sum(role.task_number for role in spec.task_roles)
+        ended = {(role.name, task.index): task for role, task in _tasks(status) if _counts(task)}
+        self._require(1 <= total == len(ended), f"{len(ended)} of {total} Tasks completed, and so has the attempt")
+        self._require(completion.code == 0, f"all Tasks completed, and the attempt with {completion.code}")
+        last = ended.get((completion.trigger.task_role_name, completion.trigger.task_index))
+        if last is None:
+            raise self.world.violation(f"completed by {completion.trigger}, which is no completed Task")
+        stored = {task.instance_uid for _, task in _tasks(before) if task.state is State.COMPLETED}
+        for (role, index), task in ended.items():
+            later = (task.completion_time or 0, task.instance_uid not in stored)
+            self._require(
+                later <= (last.completion_time or 0, last.instance_uid not in stored),
+                f"completed by {completion.trigger}, and {role}[{index}] came later",
+            )
 
     def _check_roles(self, uid: str, before: FrameworkStatus, after: FrameworkStatus) -> None:
         spec = self._spec(uid, after.observed_generation)

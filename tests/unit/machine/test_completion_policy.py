@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from frameworkcontroller.api.completion import CompletionStatus
+from frameworkcontroller.api.completion import CompletionStatus, Trigger
 from frameworkcontroller.api.status import State
+from frameworkcontroller.machine.model import Accepted
 from tests.support.bench import Bench, role
 
 NEVER_TRIGGERED = "and no user specified conditions in FrameworkAttemptCompletionPolicy have ever been triggered"
@@ -63,9 +64,10 @@ def test_less_than_one_is_never(minimum: int) -> None:
     bench.end("f-a-1")
     completion = decided(bench)
     assert completion is not None
-    assert completion.trigger is None
     assert (completion.code, completion.phrase) == (0, "Succeeded")
-    assert completion.diagnostics == f"CompletedTaskCount 2 has reached TotalTaskCount 2 {NEVER_TRIGGERED}"
+    text = f"CompletedTaskCount 2 has reached TotalTaskCount 2 {NEVER_TRIGGERED}"
+    assert completion.diagnostics == text
+    assert completion.trigger == Trigger(text, "a", 1)
 
 
 def test_all_tasks_of_all_roles_must_be_completed() -> None:
@@ -77,7 +79,126 @@ def test_all_tasks_of_all_roles_must_be_completed() -> None:
     bench.end("f-b-1", 3)
     completion = decided(bench)
     assert completion is not None
-    assert completion.diagnostics == f"CompletedTaskCount 3 has reached TotalTaskCount 3 {NEVER_TRIGGERED}"
+    text = f"CompletedTaskCount 3 has reached TotalTaskCount 3 {NEVER_TRIGGERED}"
+    assert completion.diagnostics == text
+    assert triggered(bench) == (0, text, "b", 1)
+
+
+# --- which Task came last, or first -------------------------------------------------------------------------------
+
+NO_POLICIES = (role("b", 2), role("a", 3), role("c", 0))
+ORDERS = (
+    # Who ends, in this order, within one second; and who was the last.
+    (["f-b-0", "f-b-1", "f-a-0", "f-a-1", "f-a-2"], ("a", 2)),
+    (["f-a-0", "f-a-1", "f-a-2", "f-b-1", "f-b-0"], ("b", 0)),
+    (["f-b-0", "f-a-2", "f-a-1", "f-b-1", "f-a-0"], ("a", 0)),
+)
+
+
+@pytest.mark.parametrize(("order", "last"), ORDERS)
+def test_all_are_completed_by_the_one_that_came_last_within_a_second(order: list[str], last: tuple[str, int]) -> None:
+    bench = Bench(*NO_POLICIES)
+    bench.all_pods()
+    for name in order:
+        bench.end(name)
+    assert triggered(bench)[2:] == last
+
+
+@pytest.mark.parametrize(("order", "last"), ORDERS)
+def test_so_if_one_plan_sees_all_of_them_gone(order: list[str], last: tuple[str, int]) -> None:
+    """While a status is written, events gather: their order counts, not that of the Tasks."""
+    bench = Bench(*NO_POLICIES)
+    bench.all_pods()
+    for name in reversed(order):
+        bench.stop(name)
+    for action in bench.plan().actions + bench.plan().actions:
+        bench.fold(action, Accepted())
+    for name in order:
+        bench.hide(name)
+    bench.settle()
+    assert triggered(bench)[2:] == last
+
+
+def test_a_later_second_counts_for_more_than_the_order() -> None:
+    """A clock that is set back: the completion times that clients see decide."""
+    bench = Bench(*NO_POLICIES)
+    bench.all_pods()
+    for name in ("f-a-0", "f-a-1", "f-b-0", "f-b-1"):
+        bench.end(name)
+    bench.now -= 10
+    bench.end("f-a-2")
+    assert triggered(bench)[2:] == ("b", 1)
+
+
+@pytest.mark.parametrize("before", range(5))
+def test_what_a_new_process_sees_comes_after_what_it_has_not_seen(before: int) -> None:
+    bench = Bench(*NO_POLICIES)
+    bench.all_pods()
+    order = ["f-b-1", "f-b-0", "f-a-2", "f-a-1", "f-a-0"]
+    for name in order[:before]:
+        bench.end(name)
+    bench.restart()
+    for name in order[before:]:
+        bench.end(name)
+    assert triggered(bench)[2:] == ("a", 0)
+
+
+def test_a_process_that_has_seen_nothing_goes_by_role_and_index() -> None:
+    """As the original: the highest index within a role; of roles the first in the spec."""
+    bench = Bench(*NO_POLICIES, role("z", 1))
+    bench.all_pods()
+    for name in ("f-a-2", "f-a-0", "f-a-1", "f-b-1", "f-b-0"):
+        bench.end(name)
+    bench.restart()
+    # The one Task that was not completed leaves.
+    bench.edit(*NO_POLICIES)
+    bench.settle()
+    assert triggered(bench)[2:] == ("b", 1)
+
+
+def test_what_was_seen_is_still_known_after_another_write_of_the_status() -> None:
+    bench = Bench(*NO_POLICIES, role("z", 1))
+    bench.all_pods()
+    for name in ("f-b-1", "f-b-0", "f-a-2", "f-a-0", "f-a-1"):
+        bench.end(name)
+    known = bench.tracker
+    bench.restart()
+    bench.tracker.inherit(known)
+    bench.edit(*NO_POLICIES)
+    bench.settle()
+    assert triggered(bench)[2:] == ("a", 1)
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        # One second: minFailed 2 of a, minSucceeded 1 of a, minFailed 1 of b. The first that is met counts.
+        ([("f-a-2", 1), ("f-a-0", 1), ("f-a-1", 0), ("f-b-0", 1)], ("FailedTaskCount 2", "a", 0)),
+        ([("f-a-2", 1), ("f-a-1", 0), ("f-a-0", 1), ("f-b-0", 1)], ("SucceededTaskCount 1", "a", 1)),
+        ([("f-b-0", 1), ("f-a-2", 1), ("f-a-0", 1), ("f-a-1", 0)], ("FailedTaskCount 1", "b", 0)),
+    ],
+)
+def test_the_earliest_trigger_within_a_second(order: list[tuple[str, int]], expected: tuple[str, str, int]) -> None:
+    bench = Bench(role("a", 3), role("b", 2))
+    bench.all_pods()
+    for name, code in order:
+        bench.end(name, code)
+    bench.edit(role("a", 3, failed=2, succeeded=1), role("b", 2, failed=1))
+    bench.plan()
+    _, message, name, index = triggered(bench)
+    assert (message.partition(" has")[0], name, index) == expected
+
+
+def test_the_earliest_trigger_within_a_second_that_nobody_saw() -> None:
+    """As the original: by role, then failed before succeeded; within each by index."""
+    bench = Bench(role("b", 2), role("a", 3))
+    bench.all_pods()
+    for name, code in (("f-a-2", 1), ("f-a-0", 0), ("f-a-1", 1), ("f-b-1", 0)):
+        bench.end(name, code)
+    bench.restart()
+    bench.edit(role("b", 2), role("a", 3, failed=1, succeeded=1))
+    bench.plan()
+    assert triggered(bench)[1:] == ("FailedTaskCount 2 has reached MinFailedTaskCount 1 in the TaskRole", "a", 1)
 
 
 def test_each_role_counts_for_itself() -> None:
