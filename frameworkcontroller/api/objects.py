@@ -304,6 +304,15 @@ def _identity(metadata: Mapping[str, Any], marks: tuple[str, ...]) -> Identity:
     )
 
 
+def is_pod_of_framework(metadata: Mapping[str, Any]) -> bool:
+    """Whether the Pod belongs to a Framework: the ConfigMap of an attempt controls it. Anybody can set a label."""
+    wanted = ("ConfigMap", names.configmap_name(names.framework_of(metadata["name"])))
+    return any(
+        ref.get("controller") and (ref.get("kind"), ref.get("name")) == wanted
+        for ref in metadata.get("ownerReferences") or ()
+    )
+
+
 def _key(metadata: Mapping[str, Any]) -> str:
     return f"{metadata['namespace']}/{metadata['name']}"
 

@@ -15,6 +15,7 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import StatusError, decompress_roles
 from frameworkcontroller.api.objects import FrameworkRecord
+from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.manifests import POD_LABELS
 from frameworkcontroller.machine.model import Snapshot, Trigger
 
@@ -85,8 +86,9 @@ def _task(framework: FrameworkRecord, resource_version: str, role: str, snapshot
         "labels": {key: snapshot.annotations[key] for key in POD_LABELS},
         "annotations": snapshot.annotations,
     }
-    if snapshot.trigger is Trigger.TASK_DELETION:
-        metadata["deletionTimestamp"] = status["completionTime"]
+    if snapshot.deleted_at is not None:
+        metadata["deletionTimestamp"] = format_time(snapshot.deleted_at)
+        metadata["deletionGracePeriodSeconds"] = 0
     return {
         "apiVersion": names.API_VERSION,
         "kind": "Task",

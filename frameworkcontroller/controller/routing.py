@@ -11,7 +11,13 @@ from typing import Any
 
 from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.names import framework_of
-from frameworkcontroller.api.objects import ENDED_PHASES, ConfigMapRecord, FrameworkRecord, PodRecord
+from frameworkcontroller.api.objects import (
+    ENDED_PHASES,
+    ConfigMapRecord,
+    FrameworkRecord,
+    PodRecord,
+    is_pod_of_framework,
+)
 from frameworkcontroller.controller.history import IS_SNAPSHOT, History
 from frameworkcontroller.controller.ledger import Ledger
 from frameworkcontroller.controller.queue import WorkQueue
@@ -99,7 +105,8 @@ class Routing:
         removed = final is not None and final.is_removed
         self._ledger.pod_dropped(framework_key(old), old.name, old.uid, removed=removed)
         self._ledger.note_disruption(framework_key(old), final or old)
-        if final is None and self._history.wants(Trigger.POD_DELETION):
+        is_ours = old.identity.controller_uid is not None and old.identity.marks is not None
+        if final is None and is_ours and self._history.wants(Trigger.POD_DELETION):
             _log.warning(
                 "[%s]: Pod %s (%s) was deleted while nobody watched: %s", framework_key(old), old.name, old.uid, _MISSED
             )
@@ -111,7 +118,7 @@ class Routing:
         # One that is neither only lost the label that we watch by.
         ended = (pod.get("status") or {}).get("phase") in ENDED_PHASES
         deleted = ended or metadata.get("deletionTimestamp") is not None
-        if deleted and self._history.wants(Trigger.POD_DELETION):
+        if deleted and is_pod_of_framework(metadata) and self._history.wants(Trigger.POD_DELETION):
             key = f"{metadata['namespace']}/{framework_of(metadata['name'])}"
             tail = self._history.of_deleted_pod(pod)
             _log.info("[%s]: Pod %s was deleted%s", key, metadata["name"], tail, extra=IS_SNAPSHOT)

@@ -10,7 +10,7 @@ from frameworkcontroller.api.codec import encode_status, encode_task
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, TaskStatus
-from frameworkcontroller.machine.manifests import PodTemplate, pod_annotations
+from frameworkcontroller.machine.manifests import PodTemplate, task_annotations
 from frameworkcontroller.machine.model import (
     Action,
     Create,
@@ -82,18 +82,10 @@ class Context:
     def keep_task(self, trigger: Trigger, role: TrackedRole, task: TaskStatus) -> None:
         """Keep the Task for the history, as it stands: the caller knows that it is persisted."""
         name = role.status.name
-        annotations = pod_annotations(
-            self.framework,
-            self.attempt,
-            name,
-            role.status.instance_uid,
-            index=str(task.index),
-            pod_name=names.pod_name(self.framework.name, name, task.index),
-            task_uid=task.instance_uid,
-            task_attempt_id=str(task.attempt.id),
-        )
         body = encode_task(self.framework.name, name, task)
-        self.plan.snapshots.append(Snapshot(trigger, body, name, task.index, annotations))
+        annotations = task_annotations(self.framework, self.attempt, role.status, task.index)
+        deleted_at = self.env.second if trigger is Trigger.TASK_DELETION else None
+        self.plan.snapshots.append(Snapshot(trigger, body, name, task.index, annotations, deleted_at))
 
     def wake_at(self, when: float) -> None:
         """Plan again at ``when`` (monotonic seconds) at the latest."""

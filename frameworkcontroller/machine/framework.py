@@ -394,7 +394,6 @@ def _decide_retry(ctx: Context) -> None:
         # The end of this attempt is exposed before anything of the next one is.
         _persist_first(ctx)
         return
-    persisted_delay = status.retry.retry_delay_sec
     if status.retry.retry_delay_sec is None:
         status.retry.retry_delay_sec = decision.delay_sec
         ctx.tracker.change_head(Urgency.SOON)
@@ -411,8 +410,6 @@ def _decide_retry(ctx: Context) -> None:
     stop = ctx.framework.spec.execution_type is ExecutionType.STOP
     if not stop and not ctx.is_over(None, status.transition_time, delay):
         return
-    # As it is persisted: a delay of 0 that was decided just now is not.
-    status.retry.retry_delay_sec = persisted_delay
     ctx.keep_framework(Trigger.FRAMEWORK_RETRY)
     ctx.tracker.count_retried(Level.FRAMEWORK, completion)
     status.retry.total_retried_count += 1

@@ -120,6 +120,26 @@ def pod_annotations(
     }
 
 
+_OF_ONE_ATTEMPT = frozenset({names.POD_NAME, names.TASK_UID, names.TASK_ATTEMPT_ID})
+
+
+def task_annotations(
+    framework: Framework, attempt: FrameworkAttemptStatus, role: TaskRoleStatus, index: int
+) -> dict[str, str]:
+    """The FC_ annotations of a Task in the history: those of its Pods, whichever attempt they are of."""
+    every = pod_annotations(
+        framework,
+        attempt,
+        role.name,
+        role.instance_uid,
+        index=str(index),
+        pod_name="",
+        task_uid="",
+        task_attempt_id="",
+    )
+    return {key: value for key, value in every.items() if key not in _OF_ONE_ATTEMPT}
+
+
 POD_LABELS = (names.FRAMEWORK_NAME, names.TASKROLE_NAME, names.TASK_INDEX)
 """Those of the annotations that are labels too."""
 

@@ -330,7 +330,8 @@ class Snapshot:
     The next write of the status, or the deletion of the Framework, loses what it shows. It is logged before that
     request is sent: so it is logged at least once, whenever the controller dies.
 
-    ``annotations``: of a Task, those of its Pods.
+    ``annotations``: of a Task, those of its Pods that name no Pod and no attempt. ``deleted_at``: when the Task was
+    deleted.
     """
 
     trigger: Trigger
@@ -338,6 +339,7 @@ class Snapshot:
     role: str | None = None
     index: int | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
+    deleted_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

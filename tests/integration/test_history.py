@@ -27,6 +27,20 @@ LINE: Final = re.compile(
 TRIGGERS: Final = ("OnFrameworkRetry", "OnFrameworkDeletion", "OnTaskRetry", "OnTaskDeletion", "OnPodDeletion")
 
 
+TASK_ANNOTATIONS: Final = {
+    "FC_FRAMEWORK_NAMESPACE",
+    "FC_FRAMEWORK_NAME",
+    "FC_TASKROLE_NAME",
+    "FC_TASK_INDEX",
+    "FC_CONFIGMAP_NAME",
+    "FC_FRAMEWORK_UID",
+    "FC_FRAMEWORK_ATTEMPT_ID",
+    "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID",
+    "FC_CONFIGMAP_UID",
+    "FC_TASKROLE_UID",
+}
+
+
 class Log:
     """What one controller writes on stderr, as a collector sees it."""
 
@@ -151,6 +165,7 @@ async def test_every_trigger_tells_once_of_what_was_persisted(
     assert retried["metadata"]["labels"] == {"userName": "somebody"}
     assert retried["spec"]["description"] == "one"
     assert retried["status"]["state"] == "AttemptCompleted"
+    assert retried["status"]["retryPolicyStatus"]["retryDelaySec"] == 0
     attempt = retried["status"]["attemptStatus"]
     assert attempt["id"] == 0
     assert attempt["instanceUID"] == f"0_{attempt['configMapUID']}"
@@ -167,14 +182,15 @@ async def test_every_trigger_tells_once_of_what_was_persisted(
         assert again["status"]["state"] == "AttemptCompleted"
         assert again["status"]["attemptStatus"]["id"] == 0
         assert again["status"]["attemptStatus"]["completionStatus"]["code"] == 7
-        assert again["metadata"]["annotations"]["FC_TASK_ATTEMPT_ID"] == "0"
+        assert again["status"]["retryPolicyStatus"]["retryDelaySec"] == 0
         assert again["spec"] == live["spec"]["taskRoles"][0]["task"]
 
     (left,) = snapshots["OnTaskDeletion"]
     check_task(left, cluster.namespace, live)
     assert left["metadata"]["name"] == "f-a-1"
     assert left["metadata"]["uid"] == tasks(running)[1]["instanceUID"]
-    assert left["metadata"]["deletionTimestamp"] == left["status"]["completionTime"]
+    assert left["metadata"]["deletionTimestamp"] >= left["status"]["completionTime"]
+    assert left["metadata"]["deletionGracePeriodSeconds"] == 0
     assert left["status"]["state"] == "Completed"
     assert left["status"]["deletionPending"] is True
     assert left["status"]["attemptStatus"]["podUID"] == tasks(running)[1]["attemptStatus"]["podUID"]
@@ -208,7 +224,7 @@ def check_task(snapshot: Json, namespace: str, framework: Json) -> None:
     assert metadata["labels"] == name
     assert metadata["annotations"].items() >= name.items()
     assert metadata["annotations"]["FC_FRAMEWORK_UID"] == framework["metadata"]["uid"]
-    assert metadata["annotations"]["FC_TASK_UID"] == metadata["uid"]
+    assert set(metadata["annotations"]) == TASK_ANNOTATIONS
 
 
 async def test_what_is_switched_off_is_not_told(cluster: Cluster, frameworks: Frameworks, tmp_path: Path) -> None:

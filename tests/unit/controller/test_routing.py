@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from typing import Any
 
 import orjson
 import pytest
@@ -145,3 +146,50 @@ async def test_a_framework_that_was_kept_before_its_deletion_is_not_kept_again(
     with caplog.at_level(logging.INFO):
         known.routing.framework_deleted(FRAMEWORK, FRAMEWORK)
     assert caplog.messages == ["[ns/g]: Framework was deleted"]
+
+
+# --- the history of Pods ------------------------------------------------------------------------------------------
+
+
+def owner(kind: str = "ConfigMap", name: str = "f-attempt", *, controller: bool = True) -> dict[str, Any]:
+    """An owner reference of the Pod f-a-0."""
+    return {"kind": kind, "name": name, "uid": "cm-1", "controller": controller}
+
+
+@pytest.mark.parametrize(
+    ("owners", "told"),
+    [
+        ([owner("Job"), owner()], True),
+        ([owner()], True),
+        ([owner(controller=False)], False),
+        ([owner("ReplicaSet")], False),
+        ([owner(name="g-attempt")], False),
+        ([], False),
+        (None, False),
+    ],
+)
+async def test_only_pods_of_a_framework_are_kept_for_the_history(
+    known: Known, owners: list[dict[str, Any]] | None, told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Anybody can give a Pod the label."""
+    metadata = {"namespace": "ns", "name": "f-a-0", "uid": "pod-1", "labels": {"FC_FRAMEWORK_NAME": "f"}}
+    with caplog.at_level(logging.INFO):
+        known.routing.pod_object_deleted(
+            {"metadata": {**metadata, "ownerReferences": owners}, "status": {"phase": "Succeeded"}}
+        )
+    assert [": OnPodDeletion: ObjectSnapshot: " in message for message in caplog.messages] == [True] * told
+
+
+@pytest.mark.parametrize(
+    ("identity", "told"),
+    [
+        (Identity("pod-1", "cm-1", ("x",), False), True),
+        (Identity("pod-1", "cm-1", None, False), False),
+        (Identity("pod-1", None, ("x",), False), False),
+    ],
+)
+async def test_only_pods_of_a_framework_are_missed(
+    known: Known, identity: Identity, told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    known.routing.pod_deleted(replace(POD, identity=identity), None)
+    assert ["deleted while nobody watched" in message for message in caplog.messages] == [True] * told

@@ -9,6 +9,7 @@ import pytest
 
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import State
+from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.machine.model import (
     Accepted,
     Action,
@@ -1059,7 +1060,69 @@ def test_an_attempt_of_a_task_is_kept_in_the_plan_that_replaces_it_once_its_end_
     shown = orjson.loads(snapshot.status_json)
     assert (snapshot.trigger, snapshot.role, snapshot.index) == (Trigger.TASK_RETRY, "a", 0)
     assert (shown["state"], shown["attemptStatus"]["id"]) == ("AttemptCompleted", 0)
+    assert shown["retryPolicyStatus"] == {
+        "totalRetriedCount": 0,
+        "accountableRetriedCount": 0,
+        "retryDelaySec": 0,
+    }
     assert bench.task().attempt.id == 1
+
+
+def test_an_attempt_of_a_framework_that_is_retried_at_once_is_kept_with_its_delay() -> None:
+    bench = Bench(role(failed=1), retryPolicy={"maxRetryCount": 1})
+    bench.all_pods()
+    bench.stop(code=1)
+    snapshots: list[Snapshot] = []
+    for _ in range(10):
+        made = bench.plan()
+        snapshots += made.snapshots
+        for action in made.actions:
+            if isinstance(action, Delete):
+                bench.fold(action, Accepted())
+                bench.hide(action.target.name)
+    (snapshot,) = snapshots
+    shown = orjson.loads(snapshot.status_json)
+    assert (snapshot.trigger, snapshot.role) == (Trigger.FRAMEWORK_RETRY, None)
+    assert (shown["state"], shown["attemptStatus"]["id"]) == ("AttemptCompleted", 0)
+    assert shown["retryPolicyStatus"] == {
+        "totalRetriedCount": 0,
+        "accountableRetriedCount": 0,
+        "retryDelaySec": 0,
+    }
+    assert bench.status.attempt.id == 1
+    assert bench.status.retry.retry_delay_sec is None
+
+
+def test_a_task_is_kept_with_the_annotations_that_do_not_change_with_its_attempts() -> None:
+    bench = Bench(role(number=2))
+    bench.all_pods()
+    bench.edit(role(number=1))
+    snapshots: list[Snapshot] = []
+    for _ in range(10):
+        made = bench.plan()
+        snapshots += made.snapshots
+        for action in made.actions:
+            bench.fold(action, Accepted())
+            bench.hide(action.target.name)
+        bench.now += 3
+    (snapshot,) = snapshots
+    attempt = bench.status.attempt
+    assert snapshot.annotations == {
+        "FC_FRAMEWORK_NAMESPACE": "ns",
+        "FC_FRAMEWORK_NAME": "f",
+        "FC_TASKROLE_NAME": "a",
+        "FC_TASK_INDEX": "1",
+        "FC_CONFIGMAP_NAME": "f-attempt",
+        "FC_FRAMEWORK_UID": UID,
+        "FC_FRAMEWORK_ATTEMPT_ID": "0",
+        "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID": f"0_{attempt.configmap_uid}",
+        "FC_CONFIGMAP_UID": attempt.configmap_uid,
+        "FC_TASKROLE_UID": attempt.roles[0].instance_uid,
+    }
+    # When its status was persisted, not when it completed.
+    assert snapshot.deleted_at is not None
+    completed = orjson.loads(snapshot.status_json)["completionTime"]
+    assert snapshot.deleted_at == parse_time(completed) + 3
 
 
 def test_a_framework_is_kept_once_in_the_plan_that_deletes_it() -> None:
