@@ -250,6 +250,35 @@ def test_failed_before_succeeded_in_one_role_goes_by_time_too() -> None:
     assert triggered(bench)[1:] == ("SucceededTaskCount 1 has reached MinSucceededTaskCount 1 in the TaskRole", "a", 2)
 
 
+@pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0)])
+def test_a_task_whose_end_is_seen_as_its_attempt_completes_has_the_code_of_its_pod(first: int, second: int) -> None:
+    bench = Bench(role("a", 3, failed=1))
+    bench.all_pods()
+    bench.stop(f"f-a-{first}", 5)
+    bench.plan()
+    for action in bench.plan().actions:
+        bench.fold(action, Accepted())
+    bench.stop(f"f-a-{second}", 7)
+    bench.hide(f"f-a-{first}")
+    bench.settle()
+    assert triggered(bench)[0] == 5
+    completions = [bench.task("a", index).attempt.completion_status for index in (first, second, 2)]
+    assert [completion and completion.code for completion in completions] == [5, 7, -220]
+
+
+def test_a_task_whose_end_is_seen_before_it_is_scaled_down_has_the_code_of_its_pod() -> None:
+    bench = Bench(role("a", 2))
+    bench.all_pods()
+    bench.stop("f-a-1", 7)
+    bench.plan(write=False)
+    bench.edit(role("a", 1))
+    bench.plan(write=False)
+    completion = bench.task("a", 1).attempt.completion_status
+    assert bench.task("a", 1).deletion_pending
+    assert completion is not None
+    assert completion.code == 7
+
+
 def test_a_task_that_is_retried_is_not_completed() -> None:
     bench = Bench(role("a", 1, failed=1, retryPolicy={"maxRetryCount": 1}))
     bench.all_pods()
