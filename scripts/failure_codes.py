@@ -40,7 +40,7 @@ This page is to look up why an attempt ended, and to choose codes for a `podFail
 `completionStatus.code` and `.phrase` in the status say how an attempt of a Task or a Framework ended. The attributes
 decide about retries under `fancyRetryPolicy`:
 
-- A Transient failure is retried at once and is not counted. A whole Framework is retried after a delay if the failure
+- A Transient failure is retried and is not counted. A whole Framework is retried after a delay if the failure
   is also Conflict.
 - A Permanent failure is not retried.
 - Any other failure counts against `maxRetryCount`.
