@@ -18,7 +18,7 @@ from frameworkcontroller.api.completion import NEVER_RETRIED, CompletionStatus
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.commands.reasons import NOT_SEEN, View, read_view, stalled
 from frameworkcontroller.commands.tree import DEFAULT_NAMESPACE, framework_tree
-from frameworkcontroller.commands.words import code_and_phrase, counted, tame, why
+from frameworkcontroller.commands.words import by_policy, code_and_phrase, counted, tame, why
 
 _DRAW_EVERY_SEC: Final = 0.125
 _PAUSES: Final = 9
@@ -173,9 +173,7 @@ def ending(key: str, framework: Mapping[str, Any] | None) -> Ending:
         retried = status.retry.total_retried_count
         retries = "" if retried == 0 else f", {counted(retried, 'retry', 'retries')}"
         lines = [f"{name}: {completion.type_name}{took}{retries}: {code_and_phrase(completion)}"]
-        if completion.trigger is not None and completion.trigger.task_role_name:
-            trigger = completion.trigger
-            lines[0] += f", by {trigger.task_role_name}[{trigger.task_index}]: {tame(trigger.message)}"
+        lines[0] += tame(by_policy(completion))
     else:
         lines = [f"{name}: not completed, {_framework_text(status)}"]
         stall = stalled(status)

@@ -12,7 +12,7 @@ from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, RetryPoli
 from frameworkcontroller.api.status import Condition, FrameworkStatus, State, TaskStatus
 from frameworkcontroller.commands.podwords import without_name
 from frameworkcontroller.commands.tasks import Standing, standing
-from frameworkcontroller.commands.words import code_and_phrase, duration, tame, why
+from frameworkcontroller.commands.words import by_policy, code_and_phrase, duration, tame, why
 from frameworkcontroller.machine.policy import decide_retry
 
 NOT_SEEN: Final = "not seen by a controller yet"
@@ -110,11 +110,7 @@ def about_task(view: View, role: str, task: TaskStatus, pod: str) -> str:
 
 
 def _why_attempt_ended(completion: CompletionStatus) -> list[str]:
-    text = f"{code_and_phrase(completion)}: {why(completion)}"
-    trigger = completion.trigger
-    if trigger is not None and trigger.task_role_name:
-        text = f"{code_and_phrase(completion)}, by {trigger.task_role_name}[{trigger.task_index}]: {trigger.message}"
-    return [text]
+    return [f"{code_and_phrase(completion)}{by_policy(completion) or f': {why(completion)}'}"]
 
 
 def _why_not_retried(policy: RetryPolicy, completion: CompletionStatus, accountable: int) -> list[str]:

@@ -55,6 +55,17 @@ def why(completion: CompletionStatus) -> str:
     return tame("; ".join(part for part in parts if part) or completion.diagnostics)
 
 
+def by_policy(completion: CompletionStatus) -> str:
+    """Which Task met which completion policy, as the end of a sentence; empty if none was met.
+
+    Of an attempt whose Tasks have all completed the counts say more than the Task that was the last.
+    """
+    trigger = completion.trigger
+    if trigger is None or not trigger.task_role_name or trigger.message == completion.diagnostics:
+        return ""
+    return f", by {trigger.task_role_name}[{trigger.task_index}]: {trigger.message}"
+
+
 def _without_json(diagnostics: str) -> str:
     """Of a Pod that was refused, diagnostics hold the API server's whole answer; its message is what is for people."""
     if not diagnostics.startswith(_REFUSED):

@@ -5,11 +5,13 @@ import pytest
 from frameworkcontroller.api.completion import (
     CONTAINER_PERMANENT_FAILED,
     POD_CREATION_PERMANENT_ERROR,
+    POD_SUCCEEDED,
     CompletionStatus,
     ContainerCompletion,
     PodCompletion,
+    Trigger,
 )
-from frameworkcontroller.commands.words import counted, duration, tame, why
+from frameworkcontroller.commands.words import by_policy, counted, duration, tame, why
 
 
 @pytest.mark.parametrize(
@@ -73,3 +75,11 @@ def test_code_0_of_a_container_that_never_ran_is_not_told_as_an_end() -> None:
 def test_why_a_pod_was_refused_is_said_in_the_api_servers_words(answer: str, said: str) -> None:
     completion = CompletionStatus.of(POD_CREATION_PERMANENT_ERROR, f"Failed to create Pod: {answer}")
     assert why(completion) == f"Failed to create Pod: {said}"
+
+
+def test_the_task_that_met_a_policy_is_named_and_not_the_last_of_all() -> None:
+    met = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "said", trigger=Trigger("1 has reached 1", "a", 2))
+    assert by_policy(met) == ", by a[2]: 1 has reached 1"
+    last = CompletionStatus.of(POD_SUCCEEDED, "3 have reached 3", trigger=Trigger("3 have reached 3", "a", 2))
+    assert by_policy(last) == ""
+    assert by_policy(CompletionStatus.of(POD_SUCCEEDED, "said")) == ""
