@@ -35,6 +35,7 @@ from tests.chaos.snapshots import Snapshots
 from tests.chaos.story import Story
 from tests.support.realcluster import CRD
 from tests.support.virtual_clock import run, wall
+from tests.support.world import Violation
 
 _PRODUCT: Final = "frameworkcontroller"
 
@@ -227,6 +228,13 @@ class EmbeddedPlayer(Player):
         if kind is not None:
             new = None if change.new is None else change.new.document()
             self.writes.append(Write(change.revision, kind, change.record.name, new, wall()))
+
+    async def _what_the_history_misses(self) -> str:
+        try:
+            self.snapshots.check(self.writes, self.circumstances)
+        except Violation as missed:
+            return str(missed)
+        return ""
 
     async def mend(self) -> None:
         self._disk.full = False

@@ -167,6 +167,7 @@ class Player:
                 await self.delete(name, "Foreground")
         await self._until(self._what_is_left)
         await self._until(self._who_is_there)
+        await self._until(self._what_the_history_misses)
         await self.a.stop()
         return recovery
 
@@ -229,6 +230,10 @@ class Player:
             if names.FRAMEWORK_NAME in (item["metadata"].get("labels") or {})
         ]
         return f"left over: {left}" if left else ""
+
+    async def _what_the_history_misses(self) -> str:
+        """A watch that is silent tells of a deletion by the next list only."""
+        return ""
 
     async def _who_is_there(self) -> str:
         return ", ".join(await self._all())
