@@ -68,7 +68,8 @@ async def test_what_loses_its_label_while_it_ends_is_waited_for(world: World, re
     await frameworks.set("f", executionType="Stop")
     await frameworks.until("f", lambda status: tasks(status)[0]["state"] == "AttemptDeleting")
     await world.unlabel(resource, name)
-    await frameworks.until("f", lambda status: status["state"] in ("AttemptCompleted", "Completed"))
+    over = ("AttemptCompleted", "Completed")
+    await frameworks.until("f", lambda status: status["state"] in over or tasks(status)[0]["state"] in over)
     assert "f-a-0" not in await frameworks.pods()
     await frameworks.until_state("f", "Completed")
 

@@ -46,6 +46,8 @@ class History:
         self._limits = limits
         self._thorough = thorough
         self._node_is_lost = False
+        self._let_loose: set[str] = set()
+        """Frameworks (by UID) whose ConfigMap was once deleted so that it waited for no Pod."""
         self.controllers = [self._start("A")]
 
     # --- what there is ---
@@ -207,6 +209,9 @@ class History:
     def delete(self, *, foreground: bool) -> None:
         """The user deletes the Framework."""
         if self.framework is not None:
+            if uid_of(self.framework) in self._let_loose and self.pods():
+                # Its ConfigMap was to wait for them (docs/guarantees.md, Limits).
+                return
             if not foreground and not is_deleting(self.framework):
                 self.guarantees.abandoned.add(uid_of(self.framework))
             self.world.tell(f"user: delete the Framework{' in the foreground' if foreground else ''}")
@@ -305,6 +310,11 @@ class History:
         name = names.configmap_name(NAME)
         body = self.world.objects[Kind.CONFIGMAP].get(name)
         if body is not None and self.guarantees.is_ours(body):
+            if propagation != "Foreground":
+                if self.framework is None or is_deleting(self.framework):
+                    # Nothing keeps the Framework then, and with it whoever waits for the Pods.
+                    return
+                self._let_loose.add(uid_of(self.framework))
             self.world.tell(f"somebody deletes the ConfigMap: {propagation}")
             self.world.delete(Kind.CONFIGMAP, name, foreground=True, propagation=propagation)
 
