@@ -203,6 +203,8 @@ class EmbeddedPlayer(Player):
         level = logger.level
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
+        # Whoever else listens would keep every line.
+        logger.propagate = False
         self._node = asyncio.create_task(self._agent.run(), name="node")
         try:
             async with self.a.proxy, self.b.proxy:
@@ -222,6 +224,7 @@ class EmbeddedPlayer(Player):
             # Formatted as ever, so that what cannot be logged shows.
             logger.removeHandler(handler)
             logger.setLevel(level)
+            logger.propagate = True
 
     def _stored(self, change: Change) -> None:
         kind = KINDS.get(change.record.resource.partition(".")[0])

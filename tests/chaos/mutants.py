@@ -176,10 +176,10 @@ def _fault(at: float, kind: Faults, verb: str, resource: str, **more: Any) -> St
     return Step(at, "fault", (Fault(kind, verb, resource, **more),))
 
 
-def _story(*steps: Step, in_flight: int = MAX_IN_FLIGHT, retain_sec: int = RETAIN_SEC) -> Story:
+def _story(*steps: Step, in_flight: int = MAX_IN_FLIGHT, retain_sec: int = RETAIN_SEC, seed: int = 0) -> Story:
     # Faults stop after the last step.
     last = Step(max(step.at for step in steps) + 30.0, "annotate", ("f0",))
-    return Story(0, (*sorted(steps, key=lambda step: step.at), last), in_flight, retain_sec)
+    return Story(seed, (*sorted(steps, key=lambda step: step.at), last), in_flight, retain_sec)
 
 
 def _slow(resource: str, before: float, after: float) -> Step:
@@ -404,6 +404,8 @@ MUTANTS: Final = {
             _fault(1.0, Faults.HELD, "", "pods", seconds=5.0),
             Step(9.0, "delete_pod", (0,)),
             in_flight=2,
+            # One with which the lost creation is held back for longer than the others.
+            seed=5,
         ),
         "the stored state is",
     ),
