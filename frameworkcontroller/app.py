@@ -106,9 +106,9 @@ class Controller:
         self._rng = random.Random() if rng is None else rng
         self._drain_sec = drain_sec
         self._audit_sec = audit_sec
-        self._crd_manifest = yaml.safe_load(
-            importlib.resources.files(__package__).joinpath("crd", "frameworks.yaml").read_bytes()
-        )
+        manifest = importlib.resources.files(__package__).joinpath("crd", "frameworks.yaml").read_bytes()
+        # The loader in C takes 5 ms for it, the other one 40.
+        self._crd_manifest = yaml.load(manifest, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - safe
         self._stop = asyncio.Event()
         self._ready = asyncio.Event()
         self._running: asyncio.Task[None] | None = None

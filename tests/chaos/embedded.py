@@ -7,13 +7,10 @@ import logging
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Final
 from unittest.mock import patch
-
-import orjson
-import yaml
 
 from frameworkcontroller import app
 from frameworkcontroller.api import names
@@ -33,7 +30,7 @@ from tests.chaos.proxy import FaultProxy
 from tests.chaos.record import KINDS, Write
 from tests.chaos.snapshots import Snapshots
 from tests.chaos.story import Story
-from tests.support.realcluster import CRD
+from tests.support.framework_crd import crd_json
 from tests.support.virtual_clock import run, wall
 from tests.support.world import Violation
 
@@ -75,7 +72,7 @@ async def _play(story: Story) -> Outcome:
     server = ApiServer(wall=wall, rng=random.Random(story.seed))
     await server.start()
     async with KubeClient(Connection.to_address(server.url)) as client:
-        await client.create(CRDS, _crd())
+        await client.create(CRDS, crd_json())
         player = EmbeddedPlayer(story, server, client)
         try:
             async with player.at_work():
@@ -279,8 +276,3 @@ class EmbeddedPlayer(Player):
             self._disk.full = False
 
         self.spawn(seconds, space)
-
-
-@cache
-def _crd() -> bytes:
-    return orjson.dumps(yaml.safe_load(CRD.read_text()))

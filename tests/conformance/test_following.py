@@ -8,7 +8,6 @@ from typing import Any
 
 import orjson
 import pytest
-import yaml
 
 from frameworkcontroller.api.objects import PodRecord, pod_record
 from frameworkcontroller.kube.client import MERGE_PATCH, Exchange, KubeClient
@@ -19,8 +18,8 @@ from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, FRAMEWORKS, POD
 from frameworkcontroller.kube.watch import Failure
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
+from tests.support.framework_crd import crd_manifest
 from tests.support.pods import pod_manifest
-from tests.support.realcluster import CRD
 
 
 class Seen:
@@ -155,7 +154,7 @@ async def test_a_framework_that_is_nested_too_deeply_harms_no_other(cluster: Clu
 
 async def test_an_installed_crd_costs_a_request_or_two(cluster: Cluster) -> None:
     exchanges: list[Exchange] = []
-    manifest = yaml.safe_load(CRD.read_text())
+    manifest = crd_manifest()
     async with KubeClient(await cluster.connection(), observe=exchanges.append) as client:
         crd = await ensure_crd(client, manifest)
     assert crd["spec"]["names"]["kind"] == "Framework"

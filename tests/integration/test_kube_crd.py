@@ -8,7 +8,6 @@ from typing import Any
 
 import orjson
 import pytest
-import yaml
 from aiohttp import web
 
 from frameworkcontroller.kube.client import KubeClient
@@ -16,12 +15,12 @@ from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.crd import CrdError, ensure_crd, updated
 from frameworkcontroller.kube.errors import SilenceError, TransportError
 from tests.support.faulty_server import FaultyServer, answer, drop, faulty_server, silence, status
-from tests.support.realcluster import CRD
+from tests.support.framework_crd import crd_manifest
 from tests.support.virtual_clock import VirtualClockLoop
 
 pytestmark = pytest.mark.virtual_clock
 
-MANIFEST: dict[str, Any] = yaml.safe_load(CRD.read_text())
+MANIFEST: dict[str, Any] = crd_manifest()
 NAME = MANIFEST["metadata"]["name"]
 ESTABLISHED = [{"type": "NamesAccepted", "status": "True"}, {"type": "Established", "status": "True"}]
 

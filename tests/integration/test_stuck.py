@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import orjson
 import pytest
-import yaml
 from aiohttp import web
 
 from frameworkcontroller.api.names import FRAMEWORK_NAME
@@ -25,10 +24,10 @@ from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, FRAMEWORKS, NAM
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.clusters import Cluster, embedded_cluster, simulated_node
 from tests.support.eventually import eventually
+from tests.support.framework_crd import crd_manifest
 from tests.support.frameworks import Frameworks, Json, condition, policy, role, states, tasks
 from tests.support.frontdoor import FrontDoor, Request, front_door, refusal
 from tests.support.pods import pod_manifest
-from tests.support.realcluster import CRD
 from tests.support.virtual_clock import VirtualClockLoop
 
 NUMBER: Final = 5
@@ -240,7 +239,7 @@ async def test_a_namespace_that_is_terminating(world: World) -> None:
 async def test_a_definition_that_was_deleted(world: World) -> None:
     await world.create()
     await world.until_running()
-    crd = yaml.safe_load(CRD.read_text())
+    crd = crd_manifest()
     await world.client.delete(CRDS, crd["metadata"]["name"])
     await world.count(120, 60)
     await world.client.create(CRDS, orjson.dumps(crd))

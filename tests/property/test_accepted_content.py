@@ -12,7 +12,6 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
 import orjson
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,9 +26,9 @@ from frameworkcontroller.kube.resources import CRDS, FRAMEWORKS
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from tests.support.framework_crd import crd_json, crd_manifest
 from tests.support.frameworks import Frameworks, Json, codes, condition, role, tasks
 from tests.support.mangled import VALUES
-from tests.support.realcluster import CRD
 from tests.support.virtual_clock import run, wall
 
 _MOST_TASKS: Final = 3
@@ -79,7 +78,7 @@ def _not_null(schema: Json) -> st.SearchStrategy[Any]:
     return proper
 
 
-_PROPERTIES: Final = yaml.safe_load(CRD.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+_PROPERTIES: Final = crd_manifest()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
 _SPEC: Final = _PROPERTIES["spec"]
 _ROLE: Final = _SPEC["properties"]["taskRoles"]["items"]["properties"]
 _ROLE["taskNumber"]["maximum"] = _MOST_TASKS
@@ -149,7 +148,7 @@ async def _play(contents: list[tuple[Json, Json | None]]) -> None:
         ApiServer(wall=wall) as server,
         KubeClient(Connection.to_address(server.url, token=server.callers.token)) as client,
     ):
-        await client.create(CRDS, orjson.dumps(yaml.safe_load(CRD.read_text())))
+        await client.create(CRDS, crd_json())
         node = asyncio.create_task(NodeAgent(client, SimulatedRuntime(wall=wall), wall=wall).run())
         frameworks = Frameworks(client, "default")
         stored = {f"p{number}": await _store(frameworks, f"p{number}", *one) for number, one in enumerate(contents)}

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final
 
 import orjson
-import yaml
 
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection, connect
@@ -26,7 +25,8 @@ from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.eventually import eventually
-from tests.support.realcluster import CRD, ControlPlane, find_assets
+from tests.support.framework_crd import crd_json, crd_manifest
+from tests.support.realcluster import ControlPlane, find_assets
 from tests.support.virtual_clock import wall
 
 EMBEDDED: Final = "embedded"
@@ -119,11 +119,11 @@ async def embedded_cluster(folder: Path) -> AsyncIterator[Cluster]:
             name=EMBEDDED, url=server.url, kubeconfig=kubeconfig, namespace=_new_namespace(), wall=wall, server=server
         )
         client = await cluster.client()
-        crd = yaml.safe_load(CRD.read_text())
-        await client.create(CRDS, orjson.dumps(crd))
+        await client.create(CRDS, crd_json())
+        name = crd_manifest()["metadata"]["name"]
 
         async def established() -> None:
-            body = orjson.loads(await client.get(CRDS, crd["metadata"]["name"]))
+            body = orjson.loads(await client.get(CRDS, name))
             conditions = {one["type"]: one["status"] for one in body.get("status", {}).get("conditions", [])}
             assert conditions.get("Established") == "True"
 

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import orjson
 import pytest
-import yaml
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import encode_status
@@ -31,11 +30,11 @@ from frameworkcontroller.api.status import (
     TaskRoleStatus,
     TaskStatus,
 )
-from tests.support.realcluster import CRD
+from tests.support.framework_crd import crd_manifest
 
 Json = dict[str, Any]
 
-MANIFEST: Final[Json] = yaml.safe_load(CRD.read_text())
+MANIFEST: Final[Json] = crd_manifest()
 VERSION: Final[Json] = MANIFEST["spec"]["versions"][0]
 ROOT: Final[Json] = VERSION["schema"]["openAPIV3Schema"]
 PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
