@@ -21,6 +21,7 @@ import asyncio
 import contextvars
 import heapq
 import io
+import math
 import selectors
 import socket
 import time
@@ -41,6 +42,9 @@ PATIENCE = 5.0
 
 _ROUNDS = 2
 """How often the kernel is asked for bytes in flight before a jump: their delivery can cause an acknowledgement."""
+
+_IDLE_STEPS = 20
+"""How many pauses at most become one while nothing happens: what a probe finds may depend on the time alone."""
 
 _DEADLOCK_GRACE = 0.2
 """Real seconds to wait for anything at all before a deadlock is reported."""
@@ -73,6 +77,7 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
         self._now = START
         self._order = count()
         self._settlers: list[asyncio.Future[None]] = []
+        self._onlookers: list[asyncio.Future[None]] = []
         self._interruption: BaseException | None = None
         self._outside = 0
         self._outside_since = 0.0
@@ -106,6 +111,34 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
         waiter: asyncio.Future[None] = self.create_future()
         self._settlers.append(waiter)
         await waiter
+
+    async def pause(self, seconds: float, until: float) -> None:
+        """Sleep for `seconds`, or for the smallest multiple of it within which something happens.
+
+        For probes: while no timer runs and no byte arrives, they find what they found before. Not longer than
+        `_IDLE_STEPS` times, since a probe may look at the time alone, nor past the first multiple at or after `until`.
+        """
+        began = self._now
+        steps = math.ceil(min(_IDLE_STEPS, (until - began) / seconds))
+        if steps > 1 and not self._flows() and not self._outside:
+            onlooker: asyncio.Future[None] = self.create_future()
+            self._onlookers.append(onlooker)
+            timer = self.call_at(began + (steps - 0.5) * seconds, _release, onlooker)
+            try:
+                await onlooker
+            finally:
+                timer.cancel()
+            steps = max(1, math.ceil((self._now - began) / seconds))
+        else:
+            steps = 1
+        await asyncio.sleep(began + steps * seconds - self._now)
+
+    def _happens(self) -> None:
+        """A timer runs, or bytes have arrived."""
+        if self._onlookers:
+            onlookers, self._onlookers = self._onlookers, []
+            for onlooker in onlookers:
+                _release(onlooker)
 
     def interrupt(self, error: BaseException) -> None:
         """Raise `error` out of this loop, in between two of its callbacks; signal handlers may call it."""
@@ -233,6 +266,11 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
         return story.getvalue()
 
 
+def _release(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
 class _JumpingSelector(selectors.DefaultSelector):
     """Polls real files, and asks its loop to let time pass where another selector would sleep."""
 
@@ -243,9 +281,11 @@ class _JumpingSelector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         self._loop._raise_interruption()
         events = super().select(0)
-        if events or (timeout is not None and timeout <= 0):
-            return events
-        return self._loop._pass_time(timeout, super().select)
+        if not events and (timeout is None or timeout > 0):
+            events = self._loop._pass_time(timeout, super().select)
+        if events:
+            self._loop._happens()
+        return events
 
 
 class _Loopback:
@@ -292,6 +332,7 @@ class _OrderedTimer(asyncio.TimerHandle):
         # The base class runs it up to its clock's resolution too early: code that then waits for the rest would do so
         # for ever, where a real clock had gone on meanwhile.
         self._clock._reach(self.when())
+        self._clock._happens()
         super()._run()
 
     def __lt__(self, other: asyncio.TimerHandle) -> bool:

@@ -5,6 +5,7 @@ import math
 import os
 import random
 import signal
+import socket
 import sys
 import threading
 import time
@@ -15,6 +16,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from tests.support import virtual_clock
+from tests.support.eventually import eventually
 from tests.support.virtual_clock import EPOCH, START, Deadlock, VirtualClockLoop, run, wall
 
 pytestmark = pytest.mark.virtual_clock
@@ -47,6 +49,55 @@ async def test_a_wait_for_less_than_a_clock_can_tell_has_an_end(clock: VirtualCl
     until = math.nextafter(clock.time(), math.inf)
     await asyncio.sleep(until - clock.time())
     assert clock.time() == until
+
+
+async def pauses(clock: VirtualClockLoop, count: int, until: float = math.inf) -> list[float]:
+    """When each of some pauses of a second ends."""
+    ends = []
+    for _ in range(count):
+        await clock.pause(1.0, START + until)
+        ends.append(clock.time() - START)
+    return ends
+
+
+async def test_a_pause_lasts_while_nothing_happens(clock: VirtualClockLoop) -> None:
+    clock.call_at(START + 3.5, int)
+    clock.call_at(START + 7.0, int)
+    assert await pauses(clock, 3) == [4.0, 7.0, 27.0]
+
+
+async def test_a_pause_ends_after_bytes_have_arrived(clock: VirtualClockLoop) -> None:
+    reader, writer = socket.socketpair()
+    with reader, writer:
+        clock.add_reader(reader, lambda: reader.recv(1))
+        writer.send(b".")
+        assert await pauses(clock, 2) == [1.0, 21.0]
+        clock.remove_reader(reader)
+
+
+async def test_a_pause_ends_with_the_time_that_is_left(clock: VirtualClockLoop) -> None:
+    assert await pauses(clock, 3, until=5.5) == [6.0, 7.0, 8.0]
+
+
+async def test_a_pause_is_not_prolonged_while_something_is_under_way_outside(clock: VirtualClockLoop) -> None:
+    with clock.outside():
+        task = asyncio.create_task(clock.pause(0.01, math.inf))
+        await asyncio.sleep(0)
+    await task
+    assert clock.time() == START + 0.01
+
+
+async def test_eventually_calls_its_probe_when_something_has_happened_and_at_the_end(clock: VirtualClockLoop) -> None:
+    calls = []
+    clock.call_at(START + 4.2, int)
+
+    async def probe() -> bool:
+        calls.append(clock.time() - START)
+        return False
+
+    with pytest.raises(AssertionError, match="still says no"):
+        await eventually(probe, within=8.0, every=1.0)
+    assert calls == [0.0, 5.0, 8.0]
 
 
 async def test_cancelled_timers_do_not_fire_and_do_not_stop_the_clock(clock: VirtualClockLoop) -> None:
