@@ -57,13 +57,12 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
     assert isinstance(kubectl, Path)
     with tempfile.TemporaryDirectory(prefix="e2e-", dir="/var/tmp") as name, ThreadPoolExecutor(1) as pool:
         folder = Path(name)
-        archives = pool.submit(_archives, folder)
+        archive = pool.submit(_archive, folder)
         with running_nodes(3, {"CONTROLLER_MANAGER_FLAGS": "--terminated-pod-gc-threshold=1"}) as nodes:
             stage = Stage(nodes, folder / "shared", kubectl, folder)
             try:
                 stage.wait(stage.open())
-                for archive in archives.result():
-                    nodes.import_image(archive)
+                nodes.import_images(archive.result())
                 stage.wait(stage.keep_free(nodes.names[-1]))
                 stage.wait(stage.install("base"))
                 functions = ((item.nodeid, getattr(item, "function", None)) for item in request.session.items)
@@ -76,14 +75,14 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
                 stage.close()
 
 
-def _archives(folder: Path) -> list[Path]:
-    """Archives of all images: the product's two, of its Dockerfile, and stand-ins for those of the examples."""
+def _archive(folder: Path) -> Path:
+    """All images: the product's two, of its Dockerfile, and stand-ins for those of the examples."""
     busybox = folder / "busybox"
     busybox.mkdir()
     shutil.copy("/bin/busybox", busybox / "busybox")
     for applet in _APPLETS:
         (busybox / applet).symlink_to("busybox")
-    made: dict[str, str] = {
+    made = {
         "frameworkcontroller": f"docker.io/library/frameworkcontroller:{__version__}",
         "frameworkbarrier": f"docker.io/{BARRIER}",
         # A Debian with Python, which the product's own images stand on.
@@ -97,8 +96,5 @@ def _archives(folder: Path) -> list[Path]:
             images.build(target)
         images.from_scratch("busybox", {"/bin": busybox})
         images.from_scratch("witness", {"/bin": busybox, "/witness.sh": Path(__file__).with_name("witness.sh")})
-        archives = []
-        for image, reference in made.items():
-            archives.append(folder / f"{image}.tar")
-            images.export(image, archives[-1], reference)
-    return archives
+        images.export(made, folder / "images.tar")
+    return folder / "images.tar"

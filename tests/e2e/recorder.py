@@ -38,10 +38,15 @@ class Recorder:
         self.over: set[str] = set()
         """Namespaces of which nothing is recorded any more."""
         self._changed = asyncio.Event()
+        self._failed: Exception | None = None
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
-        await asyncio.gather(*(self._follow(resource) for resource in self._objects))
+        try:
+            await asyncio.gather(*(self._follow(resource) for resource in self._objects))
+        except Exception as error:  # noqa: BLE001 - whatever it is, plays must not wait for ever
+            self._failed = error
+            self._changed.set()
 
     def frameworks(self, namespace: str) -> dict[str, Json]:
         """The Frameworks of a namespace by name; roles are not compressed."""
@@ -62,6 +67,8 @@ class Recorder:
         """
         deadline = asyncio.get_running_loop().time() + within
         while True:
+            if self._failed is not None:
+                raise RuntimeError("nothing is recorded any more") from self._failed
             self._changed.clear()
             failed: AssertionError | None = None
             try:

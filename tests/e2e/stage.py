@@ -89,7 +89,7 @@ class Play:
 
         def probe() -> Json:
             status: Json = self.recorder.frameworks(self.namespace).get(name, {}).get("status") or {}
-            assert status, f"{name} has no status yet"
+            assert "attemptStatus" in status, f"{name} has no status yet"
             assert holds(status), f"{name} is not as awaited: {told(status)}"
             return status
 
@@ -187,6 +187,20 @@ class Play:
             assert ready.get("Ready") == status, f"{node} is Ready={ready.get('Ready')}, awaited is {status}"
 
         await eventually(probe, within=within, every=0.5)
+
+    async def bring_back(self, node: str) -> None:
+        """Start the node's kubelet, and wait until the node is ready."""
+        for last in (False, False, True):
+            self.nodes.kill_kubelet(node)
+            self.nodes.start_kubelet(node)
+            try:
+                await self.node_is(node, "True", within=WITHIN if last else 60)
+            except AssertionError:
+                # On a busy machine a kubelet may give up as it starts; a machine of its own would start it again.
+                if last:
+                    raise
+            else:
+                return
 
     async def controllers(self, count: int = 1, *, within: float = WITHIN) -> dict[str, Json]:
         """Wait until so many Pods of the controller are ready, and there are no others; these."""
@@ -300,9 +314,11 @@ class Stage:
         """End what still runs."""
 
         async def end() -> None:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            while left := {task for task in self._tasks if not task.done()}:
+                # More than once: what a play would put right at its end goes with the nodes.
+                for task in left:
+                    task.cancel()
+                await asyncio.wait(left, timeout=1)
             await self.client.close()
 
         self.wait(end())
@@ -374,6 +390,7 @@ class Stage:
             logged = await self.kubectl(CONTROLLER)("logs", controller, "--tail=2000")
             lines = [line for line in logged.out.splitlines() if f"[{namespace}/" in line and "Snapshot" not in line]
             parts += [f"  {controller}: {line[:400]}" for line in lines[-60:]]
+        parts += [f"  {node}: {line}" for node in self.nodes.names for line in self.nodes.warnings(node)]
         return "\n".join(parts)
 
 

@@ -66,15 +66,17 @@ async def test_commands_that_are_not_there(play: Play) -> None:
 
 
 @play()
-async def test_images_that_are_not_there(play: Play) -> None:
-    """Pods wait for them for as long as it takes; Stop ends them."""
-    wanted = {
+async def test_what_containers_wait_for(play: Play) -> None:
+    """An image, a ConfigMap: Pods wait for as long as it takes; Stop ends them."""
+    configured = {"name": "VALUE", "valueFrom": {"configMapKeyRef": {"name": "absent", "key": "absent"}}}
+    wanted: dict[str, Json] = {
+        "config": {"env": [configured]},
         "absent": {"image": "localhost/absent:1"},
         "never": {"image": "localhost/absent:1", "imagePullPolicy": "Never"},
         "invalid": {"image": "NOT/an:image:name"},
     }
     roles = [play.role(name, script="", containers=[play.container("", **what)]) for name, what in wanted.items()]
-    await play.create("images", *roles)
+    await play.create("waits", *roles)
 
     def waiting() -> bool:
         reasons = {
@@ -82,6 +84,7 @@ async def test_images_that_are_not_there(play: Play) -> None:
             for pod in play.recorder.pods(play.namespace).values()
             for item in pod["status"].get("containerStatuses", ())
         }
+        assert reasons.get("config") == "CreateContainerConfigError", reasons
         assert reasons.get("absent") in ("ErrImagePull", "ImagePullBackOff"), reasons
         assert reasons.get("never") == "ErrImageNeverPull", reasons
         assert reasons.get("invalid") == "InvalidImageName", reasons
@@ -89,10 +92,10 @@ async def test_images_that_are_not_there(play: Play) -> None:
 
     await play.recorder.until(waiting, within=WITHIN)
     await play.until(
-        "images", lambda status: all(tasks(status, name)[0]["state"] == "AttemptPreparing" for name in wanted)
+        "waits", lambda status: all(tasks(status, name)[0]["state"] == "AttemptPreparing" for name in wanted)
     )
-    await play.frameworks.set("images", executionType="Stop")
-    status = await play.until_completed("images")
+    await play.frameworks.set("waits", executionType="Stop")
+    status = await play.until_completed("waits")
     assert status["attemptStatus"]["completionStatus"]["code"] == -210
 
 
@@ -125,8 +128,7 @@ async def test_a_sidecar_decides_when_the_pod_ends_and_not_how(play: Play) -> No
         return "terminated" in ended.get("main", ()) and "running" in ended["sidecar"]
 
     await play.recorder.until(lambda: play.recorder.pods(play.namespace) and main_ended(), within=WITHIN)
-    status = await play.frameworks.status("sidecar")
-    assert tasks(status)[0]["state"] == "AttemptRunning"
+    await play.until_running("sidecar", 1)
     play.say_over()
     assert codes(tasks(await play.until_completed("sidecar"))) == [3]
 
@@ -221,3 +223,21 @@ async def test_an_attempt_is_over_when_its_last_pod_is(play: Play) -> None:
     assert status["attemptStatus"]["completionStatus"]["code"] == 0
     assert status["retryPolicyStatus"]["totalRetriedCount"] == 1
     assert codes(tasks(status, "w")) == [-220] * 3
+
+
+@play()
+async def test_retries_in_a_row_are_held_back(play: Play) -> None:
+    """Of a Pod that its node refuses, and of a container that ends at once: after three, the next waits for 10 s."""
+    refused = play.container("", resources={"requests": {"cpu": "1000"}})
+    roles = {
+        "refused": play.role("refused", script="", containers=[refused], nodeName=play.nodes.names[0], task=RETRIED),
+        "ends": play.role("ends", script="exit 200", task=RETRIED),
+    }
+    await play.create("row", *roles.values())
+    await play.until("row", lambda status: all(tasks(status, name)[0]["attemptStatus"]["id"] >= 4 for name in roles))
+    for name in roles:
+        began: dict[int, float] = {}
+        for stored in play.recorder.statuses[play.namespace]:
+            if stored.status is not None:
+                began.setdefault(tasks(stored.status, name)[0]["attemptStatus"]["id"], stored.at)
+        assert began[4] - began[3] >= 10, (name, began)

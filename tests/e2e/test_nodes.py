@@ -1,11 +1,16 @@
 """Nodes that are drained, lost, and removed: the last one, by one play after the other."""
 
-from typing import Any
+from typing import Any, Final
 
+import orjson
+
+from frameworkcontroller.kube.resources import Resource
 from tests.e2e.stage import NODE, Play, Track, attempts_of, play
 from tests.support.frameworks import tasks
 
 Json = dict[str, Any]
+
+PRIORITIES: Final = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 
 SAVES = "trap 'checkpoint 3 0' TERM; hold"
 RETRIED = {"retryPolicy": {"fancyRetryPolicy": True, "maxRetryCount": 0}}
@@ -59,7 +64,7 @@ async def test_a_lost_node_comes_back(play: Play) -> None:
         assert attempts_of(await play.frameworks.status("lost")) == [0, 0]
         gone = play.instances()
     finally:
-        play.nodes.start_kubelet(node)
+        await play.bring_back(node)
     await play.until_attempts("lost", [1, 1])
     await play.until_running("lost", 2)
     first = [one for one in play.instances() if one.task_attempt == 0]
@@ -68,7 +73,6 @@ async def test_a_lost_node_comes_back(play: Play) -> None:
     assert all(
         one.last > before.last for one, before in zip(sorted(first, key=str), sorted(gone, key=str), strict=True)
     )
-    await play.node_is(node, "True")
 
 
 @play(Track.NODE)
@@ -84,8 +88,7 @@ async def test_availability_is_preferred_if_asked_for(play: Play) -> None:
         (pod,) = play.recorder.pods(play.namespace).values()
         assert pod["spec"]["nodeName"] != node
     finally:
-        play.nodes.start_kubelet(node)
-    await play.node_is(node, "True")
+        await play.bring_back(node)
 
 
 @play(Track.NODE)
@@ -101,6 +104,41 @@ async def test_a_machine_that_ended_is_removed(play: Play) -> None:
         await play.until_attempts("removed", [1, 1])
         await play.until_running("removed", 2)
     finally:
-        play.nodes.start_kubelet(node)
-    await play.node_is(node, "True")
+        await play.bring_back(node)
     await play.stage.keep_free(node)
+
+
+@play(Track.NODE)
+async def test_a_more_important_pod_takes_the_place(play: Play) -> None:
+    """The scheduler preempts a Task, which saves its state and waits for a place."""
+    node = play.nodes.names[-1]
+    for name, value in (("less", -10), ("more", 10)):
+        body = {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": f"{play.namespace}-{name}"},
+            "value": value,
+        }
+        await play.client.create(PRIORITIES, orjson.dumps(body))
+    capacity = orjson.loads(await play.client.get(NODE, node))["status"]["allocatable"]["cpu"]
+
+    def role(name: str, script: str) -> Json:
+        container = play.container(script, resources={"requests": {"cpu": capacity}})
+        return play.role(
+            script="",
+            containers=[container],
+            task=RETRIED,
+            priorityClassName=f"{play.namespace}-{name}",
+            nodeSelector={"kubernetes.io/hostname": node},
+            tolerations=[{"key": "plays", "operator": "Exists"}],
+        )
+
+    await play.create("less", role("less", SAVES))
+    await play.until_said("less", "runs")
+    await play.until_running("less", 1)
+    await play.create("more", role("more", "sleep 1"))
+    await play.until_completed("more")
+    (first, *_) = play.instances("less")
+    assert first.said("saved")
+    await play.until_said("less", "runs", 2)
+    await play.until_attempts("less", [1])

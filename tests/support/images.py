@@ -5,18 +5,26 @@ containers run in a chroot: no daemon and no namespaces are needed, but root is.
 """
 
 import fcntl
+import io
+import json
 import os
 import shutil
 import ssl
 import subprocess
+import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RELEASE: Final = "bookworm"
 
+_APT_CLEANS_UP: Final = """
+DPkg::Post-Invoke { "rm -f /var/cache/apt/archives/*.deb /var/cache/apt/archives/partial/*.deb /var/cache/apt/*.bin"; };
+Dir::Cache::pkgcache "";
+Dir::Cache::srcpkgcache "";
+"""
 _KEPT: Final = ROOT / ".tools" / "images"
 
 
@@ -62,6 +70,8 @@ class Images:
         _run("debootstrap", "--variant=minbase", RELEASE, str(root))
         for unwanted in ("var/cache/apt/archives", "usr/share/doc", "usr/share/locale", "usr/share/man"):
             shutil.rmtree(root / unwanted)
+        # As the image has it: packages that were unpacked are not kept.
+        (root / "etc/apt/apt.conf.d/docker-clean").write_text(_APT_CLEANS_UP)
         # As this machine reaches the registry, so does the build: by its name service, and its certificates.
         shutil.copyfile("/etc/resolv.conf", root / "etc/resolv.conf")
         authorities = os.environ.get("PIP_CERT") or ssl.get_default_verify_paths().cafile
@@ -89,9 +99,24 @@ class Images:
             self._run("copy", "--chmod=755", container, str(file), place)
         self._run("commit", "--rm", container, name)
 
-    def export(self, image: str, archive: Path, reference: str) -> None:
-        """Write an image to an archive for `ctr images import`, under another name."""
-        self._run("push", image, f"docker-archive:{archive}:{reference}")
+    def export(self, references: Mapping[str, str], archive: Path) -> None:
+        """Write images to one archive for `ctr images import`, each under the reference given; shared layers once."""
+        manifest, written = [], {"manifest.json", "repositories"}
+        with tarfile.open(archive, "w") as merged:
+            for number, (image, reference) in enumerate(references.items()):
+                single = archive.with_name(f"{archive.name}.{number}")
+                self._run("push", image, f"docker-archive:{single}:{reference}")
+                with tarfile.open(single) as members:
+                    manifest += json.load(_content(members, "manifest.json"))
+                    for member in members:
+                        if member.name not in written:
+                            written.add(member.name)
+                            merged.addfile(member, members.extractfile(member) if member.isreg() else None)
+                single.unlink()
+            content = json.dumps(manifest).encode()
+            head = tarfile.TarInfo("manifest.json")
+            head.size = len(content)
+            merged.addfile(head, io.BytesIO(content))
 
     def container(self, image: str) -> "Container":
         """A container of an image, which runs nothing yet."""
@@ -143,6 +168,12 @@ class Container:
                 path = Path(folder) / name
                 found.add((str(path.relative_to(self.root)), path.lstat().st_mtime_ns))
         return found
+
+
+def _content(members: tarfile.TarFile, name: str) -> IO[bytes]:
+    content = members.extractfile(name)
+    assert content is not None
+    return content
 
 
 def _run(*command: str) -> str:

@@ -83,7 +83,7 @@ class Nodes:
         self.kubeconfig = kubeconfig
         self.names = names
 
-    def import_image(self, archive: Path) -> None:
+    def import_images(self, archive: Path) -> None:
         """Put the images of an archive on every node."""
         running = [
             subprocess.Popen(
@@ -108,16 +108,17 @@ class Nodes:
             )
 
     def kill_kubelet(self, node: str) -> None:
-        """End the node's kubelet. Its containers run on."""
-        self._inside("sh", "-c", f"kill -9 $(cat {self._state}/run/{_kubelet(node)}.pid)")
+        """End the node's kubelet, if it runs. Its containers run on."""
+        self._inside("sh", "-c", f"kill -9 $(cat {self._state}/run/{_kubelet(node)}.pid) || true")
 
     def start_kubelet(self, node: str) -> None:
         """Start the node's kubelet again."""
         self._inside("sh", "-c", f"setsid {self._state}/run/{_kubelet(node)} </dev/null >/dev/null 2>&1 &")
 
-    def logs(self, component: str, lines: int = 40) -> str:
-        """The end of a component's log: `apiserver`, `kubelet-1` and so on."""
-        return "\n".join((self._state / "log" / component).read_text(errors="replace").splitlines()[-lines:])
+    def warnings(self, node: str, count: int = 10) -> list[str]:
+        """The last errors in the log of the node's kubelet, and its last line."""
+        lines = (self._state / "log" / _kubelet(node)).read_text(errors="replace").splitlines()
+        return [*[line for line in lines if line[:1] in "EF"][-count:], *lines[-1:]]
 
     def _ctr(self, node: str) -> list[str]:
         return ["ctr", "--address", f"{self._state}/{node}/containerd.sock", "--namespace", "k8s.io"]
