@@ -88,16 +88,24 @@ class EventCounters:
 
 @dataclass(slots=True)
 class _Group:
-    """What Tasks of one role did in the same way. ``more``: so many did it that are not among ``first``."""
+    """What Tasks of one role did in the same way: the first record of the first few, and the indexes of the others."""
 
-    first: list[Record] = field(default_factory=list)
-    more: int = 0
+    first: dict[int | None, Record] = field(default_factory=dict)
+    others: set[int | None] = field(default_factory=set)
+    times: int = 0
+
+    @property
+    def warning(self) -> bool:
+        return next(iter(self.first.values())).warning
 
     def add(self, record: Record) -> None:
+        self.times += 1
+        if record.index in self.first:
+            return
         if len(self.first) < _TASKS_NAMED:
-            self.first.append(record)
+            self.first[record.index] = record
         else:
-            self.more += 1
+            self.others.add(record.index)
 
 
 @dataclass(slots=True)
@@ -184,7 +192,7 @@ class EventRecorder:
             held.timer = None
         groups, held.groups = held.groups, {}
         for (reason, role, how), group in groups.items():
-            self._post(Draft(subject, reason, _words(reason, role, how, group), group.first[0].warning, minor=True))
+            self._post(Draft(subject, reason, _words(reason, role, how, group), group.warning, minor=True))
 
     def _post(self, draft: Draft) -> None:
         now = self._wall()
@@ -328,14 +336,15 @@ class EventRecorder:
 
 
 def _words(reason: Reason, role: str, how: str, group: _Group) -> str:
-    first = group.first[0]
-    count = len(group.first) + group.more
+    first = next(iter(group.first.values()))
+    count = len(group.first) + len(group.others)
     if count == 1:
-        return f"Task {role}[{first.index}]: {first.message}"
+        often = f" ({group.times} times)" if group.times > 1 else ""
+        return f"Task {role}[{first.index}]{often}: {first.message}"
     # In the order of their names, which is seldom that of what happened.
-    named = sorted(group.first, key=lambda record: record.index or 0)
+    named = sorted(group.first.values(), key=lambda record: record.index or 0)
     who = ", ".join(f"{role}[{record.index}]" for record in named)
-    more = f" and {group.more} more" if group.more else ""
+    more = f" and {len(group.others)} more" if group.others else ""
     what = f"{count} Tasks of TaskRole {role} {ABOUT[reason].many} {how}"
     return f"{what}: {who}{more}; {role}[{first.index}]: {first.message}"
 

@@ -128,6 +128,18 @@ async def test_tasks_that_do_the_same_are_told_of_together(board: Board, recorde
     ]
 
 
+async def test_one_task_that_does_the_same_again_is_not_told_of_as_several(
+    board: Board, recorder: EventRecorder
+) -> None:
+    tell(recorder, failed(0), failed(0))
+    await asyncio.sleep(HOLD_SEC + 1)
+    assert board.told == [("TaskFailed", "Task a[0] (2 times): TaskAttempt 0 failed: it broke 0", 1)]
+    tell(recorder, failed(1), failed(0), failed(1))
+    await asyncio.sleep(2 * HOLD_SEC + 1)
+    words = "2 Tasks of TaskRole a failed with 210 ContainerPermanentFailed: a[0], a[1]; a[1]: "
+    assert board.told[1:] == [("TaskFailed", f"{words}TaskAttempt 0 failed: it broke 1", 1)]
+
+
 async def test_what_happens_to_the_framework_is_told_after_what_led_to_it(
     board: Board, recorder: EventRecorder
 ) -> None:
