@@ -93,6 +93,8 @@ def about_task(view: View, role: str, task: TaskStatus, pod: str) -> str:
     completion = task.attempt.completion_status
     words = view.pod_words.get(pod, "")
     match standing(task):
+        case Standing.WAITING if completion is not None:
+            return _ended_by(completion)
         case Standing.WAITING | Standing.RUNNING:
             return tame(without_name(pod, words))
         case Standing.FAILED if completion is not None:

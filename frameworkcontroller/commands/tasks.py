@@ -41,6 +41,8 @@ def standing(task: TaskStatus) -> Standing:
         return ended_as(task.attempt.completion_status)
     if task.state is State.RUNNING:
         return Standing.RUNNING
+    if task.state is State.ATTEMPT_COMPLETED and task.retry.retry_delay_sec:
+        return Standing.WAITING
     return Standing.WAITING if task.state in BEFORE_IT_RUNS else Standing.ENDING
 
 

@@ -125,7 +125,11 @@ def test_when_tasks_that_back_off_have_their_next_attempt() -> None:
         return made
 
     one = framework(State.RUNNING, ("a", [waits(0, NOW - 10)]))
-    assert shown(one)[2].endswith("[0]  AttemptCompleted  attempt 4  took 50s  10.0.0.1 on n1  next attempt in 1m10s")
+    assert shown(one)[1:] == [
+        "└── a  ░░░░░░░░░░░░░░░░░░░░  1 Task: 1 waiting; 4 retries",
+        "    └── [0]  AttemptCompleted  attempt 4  took 50s  10.0.0.1 on n1  next attempt in 1m10s",
+        "        200 ContainerTransientFailed: as it was decided",
+    ]
     several = framework(State.RUNNING, ("a", [waits(0, NOW - 10), waits(1, NOW - 20), waits(2, NOW - 15)]))
     assert shown(several)[2].endswith("[0-2]  AttemptCompleted  3 Tasks  next attempt in 1m")
 
