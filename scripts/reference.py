@@ -58,7 +58,7 @@ TASK: Final[Mapping[str, tuple[str, str]]] = {
     "retryPolicyStatus.retryDelaySec": ("integer, null", "Seconds until the next attempt, once a retry is decided."),
     "retryPolicyStatus.recentRetriedCount": (
         "integer",
-        "Of the retries under fancyRetryPolicy, those in a row, by which the Task's back-off goes. Left out while 0.",
+        "How many retries under fancyRetryPolicy were made in a row; they decide the next delay. Left out while 0.",
     ),
     "attemptStatus.id": ("integer", "0 for the first attempt, and one more for each retry."),
     "attemptStatus.startTime": ("time", "When the attempt began."),

@@ -271,7 +271,9 @@ def _not_in_cache(ctx: Context, key: TaskKey | None, action: Confirm | Relabel, 
             tracker.follow_ups.append(Relabel(target, action.uid))
             _look_later(ctx, key)
         case Accepted():
-            text = f"{target.kind} {target.name} had lost the label {FRAMEWORK_NAME}, by which it is followed: put back"
+            text = (
+                f"Put back the label {FRAMEWORK_NAME} on {target.kind} {target.name}: the controller finds it by this"
+            )
             found = None if key is None else tracker.task(key)
             ctx.record(Reason.LABEL_RESTORED, text, found, warning=True)
             _look_later(ctx, key)

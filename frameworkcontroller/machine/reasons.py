@@ -112,7 +112,7 @@ ABOUT: Final[Mapping[Reason, About]] = {
     Reason.TASK_DELETED: About("a Task that was to be deleted by ScaleDown is gone"),
     Reason.TASK_REPLACED: About("a new instance takes the place of a Task that went by ScaleDown"),
     Reason.LABEL_RESTORED: About(
-        "a Pod, or the attempt's ConfigMap, had lost the label by which it is followed: it was put back", Told.EVENT
+        "a Pod or the attempt's ConfigMap had lost the label FC_FRAMEWORK_NAME, which was put back", Told.EVENT
     ),
     Reason.WAITING: About("a request for an object failed; it is tried again"),
     Reason.INVALID_SPEC: About("the spec cannot be run; nothing is done until it changes", Told.EVENT, stall=True),
@@ -121,12 +121,16 @@ ABOUT: Final[Mapping[Reason, About]] = {
     ),
     Reason.QUOTA_EXCEEDED: About("a quota of the namespace leaves no room", Told.EVENT, stall=True),
     Reason.POD_NOT_GONE: About("a Pod is still there long after it was to be gone", Told.EVENT, stall=True),
-    Reason.CONFIGMAP_NOT_GONE: About("so is the ConfigMap of an attempt, and none of its Pods", Told.EVENT, stall=True),
+    Reason.CONFIGMAP_NOT_GONE: About(
+        "the ConfigMap of an attempt is still there long after it was to be gone, and none of its Pods is",
+        Told.EVENT,
+        stall=True,
+    ),
     Reason.POD_STILL_RUNS: About(
-        "a Pod has ended, and its containers still run: it is left its grace period", Told.EVENT, stall=True
+        "a Pod has ended while its containers run; it is deleted after its grace period", Told.EVENT, stall=True
     ),
     Reason.STATUS_OUTDATED: About(
-        "a Pod or ConfigMap belongs to a later attempt than the stored status has; it is left alone",
+        "a Pod or ConfigMap belongs to a later attempt than the stored status; it is left alone",
         Told.EVENT,
         stall=True,
     ),
@@ -139,9 +143,7 @@ ABOUT: Final[Mapping[Reason, About]] = {
     Reason.QUARANTINED: About(
         "the controller cannot go on with it, and why; others are not touched by that", Told.EVENT, stall=True
     ),
-    Reason.STATUS_NOT_SERVED: About(
-        "the CRD has lost its status subresource: no status can be written, this one neither", Told.EVENT
-    ),
+    Reason.STATUS_NOT_SERVED: About("the CRD has lost its status subresource, so no status can be written", Told.EVENT),
     Reason.PROGRESSING: About("what stalled it is over", Told.EVENT),
 }
 

@@ -55,9 +55,8 @@ def check_pod(role: Mapping[Any, Any], path: KeyPath) -> Iterator[Finding]:
     elif isinstance(spec["containers"], list) and len(spec["containers"]) > 1 and spec.get("restartPolicy") == "Never":
         yield warning(
             (*path, "spec", "containers"),
-            f"are {len(spec['containers'])}, and a Pod runs until all of them have ended: a Task whose program fails "
-            "beside a helper that runs on never ends; make helpers initContainers with restartPolicy Always "
-            "(Kubernetes 1.29)",
+            f"are {len(spec['containers'])}, and a Pod runs until all of them have ended: beside a helper that "
+            "runs on, a Task never ends; make helpers initContainers with restartPolicy Always (Kubernetes 1.29)",
         )
     seen: set[str] = set()
     for listed in ("initContainers", "containers"):
