@@ -55,7 +55,10 @@ TASK: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "retryPolicyStatus.totalRetriedCount": ("integer", "How many retries were made, for whatever reason."),
     "retryPolicyStatus.accountableRetriedCount": ("integer", "How many of them count against maxRetryCount."),
-    "retryPolicyStatus.retryDelaySec": ("integer, null", "Seconds until the next attempt, once a retry is decided."),
+    "retryPolicyStatus.retryDelaySec": (
+        "integer, null",
+        "Seconds from the end of this attempt to the next, once a retry is decided.",
+    ),
     "retryPolicyStatus.recentRetriedCount": (
         "integer",
         "How many retries under fancyRetryPolicy were made in a row; they decide the next delay. Left out while 0.",
