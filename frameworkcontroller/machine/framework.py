@@ -289,6 +289,9 @@ def _configmap_is_gone(ctx: Context) -> None:
     tracker = ctx.tracker
     by_others = CompletionStatus.of(CONFIGMAP_EXTERNAL_DELETED, "ConfigMap was deleted by others")
     completion = tracker.configmap_end or by_others
+    if completion is by_others and not ctx.completing:
+        # In the background, as a rule: nobody has seen it being deleted.
+        ctx.record(Reason.CONFIGMAP_DELETING, by_others.diagnostics, completion=by_others)
     if _has_pods(ctx):
         if not tracker.orphaned:
             tracker.orphaned = True

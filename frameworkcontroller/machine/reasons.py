@@ -92,7 +92,9 @@ ABOUT: Final[Mapping[Reason, About]] = {
     Reason.FRAMEWORK_SUCCEEDED: About("it is completed, and did what it was for", Told.EVENT),
     Reason.FRAMEWORK_FAILED: About("it is completed otherwise, with which code, and why it is not retried", Told.EVENT),
     Reason.FRAMEWORK_DELETED: About("it was kept for as long as a completed one is, and is deleted now"),
-    Reason.CONFIGMAP_DELETING: About("somebody deletes the attempt's ConfigMap, which ends the attempt", Told.EVENT),
+    Reason.CONFIGMAP_DELETING: About(
+        "somebody deletes the attempt's ConfigMap, or has deleted it, which ends the attempt", Told.EVENT
+    ),
     Reason.TASK_ROLE_SCALED: About("Tasks were added, or are to be deleted, as the spec now says", Told.EVENT),
     Reason.TASK_ROLE_DELETED: About("the last Task of a TaskRole that left the spec is gone"),
     Reason.POD_CREATED: About("a Task's Pod was created"),

@@ -627,7 +627,8 @@ def test_a_configmap_that_is_gone_was_deleted_by_others(runs: bool) -> None:
         bench.attempt()
         bench.plan()
     bench.vanish()
-    bench.plan(write=False)
+    made = bench.plan(write=False)
+    assert [(one.reason, one.warning) for one in made.records][:1] == [(Reason.CONFIGMAP_DELETING, True)]
     assert state(bench) is State.ATTEMPT_COMPLETED
     assert code(bench) == -100
     assert task_codes(bench) == [-220]
@@ -662,7 +663,8 @@ def test_a_completion_that_was_decided_stays_when_the_configmap_goes() -> None:
     bench.edit(executionType="Stop")
     bench.plan()
     bench.vanish()
-    bench.plan(write=False)
+    made = bench.plan(write=False)
+    assert Reason.CONFIGMAP_DELETING not in [one.reason for one in made.records]
     assert state(bench) is State.ATTEMPT_COMPLETED
     assert code(bench) == -210
 
@@ -673,6 +675,7 @@ def test_the_attempt_is_not_over_before_the_last_pod_of_a_configmap_that_did_not
     made = bench.plan(write=False)
     # That the attempt ends is persisted first.
     assert not made.actions
+    assert [one.reason for one in made.records].count(Reason.CONFIGMAP_DELETING) == 1
     assert (state(bench), code(bench), task_codes(bench)) == (State.DELETING, -100, [-220])
     assert bench.states() == ["DeletionPending"]
     bench.write()
@@ -683,7 +686,8 @@ def test_the_attempt_is_not_over_before_the_last_pod_of_a_configmap_that_did_not
     assert not bench.plan().actions
     assert (state(bench), bench.states()) == (State.DELETING, ["Deleting"])
     bench.hide("f-a-0")
-    bench.plan(write=False)
+    made = bench.plan(write=False)
+    assert Reason.CONFIGMAP_DELETING not in [one.reason for one in made.records]
     assert (state(bench), code(bench), bench.states()) == (State.ATTEMPT_COMPLETED, -100, ["Completed"])
 
 
