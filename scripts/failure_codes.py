@@ -70,7 +70,7 @@ SHIPPED: Final = """
 ## Codes of the shipped configuration
 
 From [default-config.yaml](../frameworkcontroller/default-config.yaml). Reasons are matched as a whole, in upper or
-lower case. -1008 to -1012 are also given to Pods that Kubernetes deletes ([below](#what-never-gets-a-code)).
+lower case. -1008 to -1012 are also given to Pods that Kubernetes deletes ([below](#deleted-pods)).
 """
 
 TAIL: Final = """
@@ -84,9 +84,12 @@ TAIL: Final = """
   cannot be made (`FailedCreatePodSandBox`): likewise, and only its Events say so. `kubectl framework status` quotes the
   last one.
 - A Pod for which the scheduler finds no node: it stays Pending.
-- A Pod that is deleted before it is seen to have failed: -101, or one of -1008 to -1012 by the reason of its condition
-  `DisruptionTarget` (Kubernetes 1.26 and later), with any configuration. Its containers and `podFailureSpec` do not
-  count. A Pod that has failed and would get -300 gets the code of that condition, too.
+
+## Deleted Pods
+
+A Pod that is deleted before it is seen to have failed gets -101, or one of -1008 to -1012 by the reason of its
+condition `DisruptionTarget` (Kubernetes 1.26 and later). Its containers and `podFailureSpec` do not count, so these
+codes hold with any configuration. A Pod that has failed and would get -300 gets the code of that condition, too.
 """
 
 
