@@ -7,7 +7,8 @@ container wrote may hold the mark.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import logging
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 import orjson
@@ -19,6 +20,8 @@ from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.manifests import POD_LABELS
 from frameworkcontroller.machine.model import Snapshot, Trigger
 
+_log: Final = logging.getLogger(__name__)
+
 IS_SNAPSHOT: Final[Mapping[str, Any]] = {"snapshot": True}
 """The ``extra`` of a log record that ends in a snapshot: what looks like one in any other is made harmless (logs)."""
 
@@ -27,9 +30,16 @@ _MARK_ESCAPED: Final = "ObjectSnapshot\\u003a "
 
 ALL_TRIGGERS: Final = frozenset(Trigger)
 
+_AHEAD: Final = {
+    Trigger.FRAMEWORK_RETRY: "Framework will be retried",
+    Trigger.FRAMEWORK_DELETION: "Framework will be deleted",
+    Trigger.TASK_RETRY: "Task will be retried",
+    Trigger.TASK_DELETION: "Task will be deleted",
+}
+
 
 class History:
-    """Makes the tails of log lines. ``triggers``: those that the configuration has on."""
+    """Makes snapshots, and logs those of the machine. ``triggers``: those that the configuration has on."""
 
     def __init__(self, triggers: Collection[Trigger] = ALL_TRIGGERS) -> None:
         self._triggers = frozenset(triggers)
@@ -37,6 +47,14 @@ class History:
     def wants(self, trigger: Trigger) -> bool:
         """Whether snapshots of this trigger are logged."""
         return trigger in self._triggers
+
+    def log(self, framework: FrameworkRecord, resource_version: str, snapshots: Iterable[Snapshot]) -> None:
+        """Log snapshots of that Framework. ``resource_version``: of the object that held what they show."""
+        for snapshot in snapshots:
+            if self.wants(snapshot.trigger):
+                where = "" if snapshot.role is None else f"[{snapshot.role}][{snapshot.index}]"
+                tail = self.of_snapshot(framework, resource_version, snapshot)
+                _log.info("[%s]%s: %s%s", framework.key, where, _AHEAD[snapshot.trigger], tail, extra=IS_SNAPSHOT)
 
     def of_snapshot(self, framework: FrameworkRecord, resource_version: str, snapshot: Snapshot) -> str:
         """The tail for ``snapshot``. ``resource_version``: of the Framework that held the status."""

@@ -136,10 +136,10 @@ class Ledger:
         """The entry of that Framework, if it was ever synced."""
         return self._entries.get(key)
 
-    def tracker_of(self, record: FrameworkRecord) -> Tracker | None:
-        """What is tracked of that very Framework, if it was ever synced."""
+    def find(self, record: FrameworkRecord) -> Entry | None:
+        """The entry of that very Framework, not of a namesake, if it was ever synced."""
         entry = self._entries.get(record.key)
-        return entry.tracker if entry is not None and entry.uid == record.uid else None
+        return entry if entry is not None and entry.uid == record.uid else None
 
     def open(self, record: FrameworkRecord) -> Entry:
         """The entry of the Framework in the cache; a new one if it, or its namesake, was not known.
@@ -147,9 +147,7 @@ class Ledger:
         Raises:
             StatusError: it is new, and the status that the API server holds is not one.
         """
-        entry = self._entries.get(record.key)
-        if entry is None or entry.uid != record.uid:
-            entry = self.restore(record)
+        entry = self.find(record) or self.restore(record)
         # Megabytes that nobody asks again: from now on the tracked status is the one that counts.
         record.status = None
         return entry
@@ -186,8 +184,8 @@ class Ledger:
 
     def quarantined(self, record: FrameworkRecord) -> Entry | None:
         """The entry of that Framework, if it is in quarantine."""
-        entry = self._entries.get(record.key)
-        return entry if entry is not None and entry.uid == record.uid and entry.quarantine is not None else None
+        entry = self.find(record)
+        return entry if entry is not None and entry.quarantine is not None else None
 
     def clear(self) -> None:
         """Forget all Frameworks: from now on somebody else writes their statuses."""

@@ -8,20 +8,12 @@ from typing import Any, Final
 
 from frameworkcontroller.api.objects import FrameworkRecord
 from frameworkcontroller.controller.events import EventRecorder
-from frameworkcontroller.controller.history import IS_SNAPSHOT, History
+from frameworkcontroller.controller.history import History
 from frameworkcontroller.kube.store import Store
-from frameworkcontroller.machine.model import Record, Snapshot, Trigger
+from frameworkcontroller.machine.model import Record, Snapshot
 from frameworkcontroller.machine.reasons import Reason
 
 _log: Final = logging.getLogger(__name__)
-
-
-_AHEAD: Final = {
-    Trigger.FRAMEWORK_RETRY: "Framework will be retried",
-    Trigger.FRAMEWORK_DELETION: "Framework will be deleted",
-    Trigger.TASK_RETRY: "Task will be retried",
-    Trigger.TASK_DELETION: "Task will be deleted",
-}
 
 
 class Narrator:
@@ -65,8 +57,4 @@ class Narrator:
         framework = self._frameworks.get(key)
         if framework is None or framework.uid != uid:
             return
-        for snapshot in snapshots:
-            if self._history.wants(snapshot.trigger):
-                where = "" if snapshot.role is None else f"[{snapshot.role}][{snapshot.index}]"
-                tail = self._history.of_snapshot(framework, resource_version, snapshot)
-                _log.info("[%s]%s: %s%s", key, where, _AHEAD[snapshot.trigger], tail, extra=IS_SNAPSHOT)
+        self._history.log(framework, resource_version, snapshots)

@@ -22,6 +22,7 @@ from frameworkcontroller.controller.history import IS_SNAPSHOT, History
 from frameworkcontroller.controller.ledger import Ledger
 from frameworkcontroller.controller.queue import WorkQueue
 from frameworkcontroller.machine.model import Trigger
+from frameworkcontroller.machine.tracker import Tracker
 
 _log = logging.getLogger(__name__)
 
@@ -52,12 +53,16 @@ class Routing:
 
     def framework_deleted(self, old: FrameworkRecord, final: FrameworkRecord | None) -> None:
         """A Framework is gone."""
+        entry = self._ledger.find(old)
+        if entry is not None:
+            # No request may follow that would have them logged.
+            snapshots, entry.snapshots = entry.snapshots, []
+            self._history.log(old, entry.resource_version, snapshots)
         if self._history.wants(Trigger.FRAMEWORK_DELETION):
-            self._keep_deleted(old, final)
+            self._keep_deleted(old, final, None if entry is None else entry.tracker)
         self._queue.add(old.key)
 
-    def _keep_deleted(self, old: FrameworkRecord, final: FrameworkRecord | None) -> None:
-        tracker = self._ledger.tracker_of(old)
+    def _keep_deleted(self, old: FrameworkRecord, final: FrameworkRecord | None, tracker: Tracker | None) -> None:
         if tracker is not None and tracker.deletion_kept:
             _log.info("[%s]: Framework was deleted", old.key)
         elif final is not None:

@@ -22,6 +22,7 @@ from frameworkcontroller.controller.history import History
 from frameworkcontroller.controller.ledger import Entry, Ledger
 from frameworkcontroller.controller.queue import WorkQueue
 from frameworkcontroller.controller.routing import Routing
+from frameworkcontroller.machine.model import Snapshot, Trigger
 
 POD = PodRecord("ns/f-a-0", "ns", "f-a-0", "5", Identity("pod-1", "cm-1", None, False), "Running")
 CONFIGMAP = ConfigMapRecord("ns/f-attempt", "ns", "f-attempt", "5", Identity("cm-1", "f-1", None, False))
@@ -146,6 +147,36 @@ async def test_a_framework_that_was_kept_before_its_deletion_is_not_kept_again(
     with caplog.at_level(logging.INFO):
         known.routing.framework_deleted(FRAMEWORK, FRAMEWORK)
     assert caplog.messages == ["[ns/g]: Framework was deleted"]
+
+
+@pytest.mark.parametrize("final", [None, replace(FRAMEWORK, status={})], ids=["vanished", "told"])
+async def test_snapshots_that_no_request_has_followed_are_logged_when_the_framework_is_gone(
+    known: Known, final: FrameworkRecord | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its deletion at the end of its retention is held back, say, and somebody else deletes it."""
+    _track(known)
+    entry = known.ledger.open(FRAMEWORK)
+    entry.tracker.deletion_kept = True
+    entry.resource_version = "8"
+    entry.snapshots.append(Snapshot(Trigger.FRAMEWORK_DELETION, b'{"state":"Completed"}'))
+    with caplog.at_level(logging.INFO):
+        known.routing.framework_deleted(FRAMEWORK, final)
+    shown, told = caplog.messages
+    assert told == "[ns/g]: Framework was deleted"
+    snapshot = orjson.loads(shown.partition(": OnFrameworkDeletion: ObjectSnapshot: ")[2])
+    assert snapshot["metadata"] == {"name": "g", "resourceVersion": "8"}
+    assert snapshot["status"] == {"state": "Completed"}
+
+
+async def test_snapshots_of_a_framework_that_is_gone_are_not_those_of_its_namesake(
+    known: Known, caplog: pytest.LogCaptureFixture
+) -> None:
+    _track(known)
+    known.ledger.open(FRAMEWORK).snapshots.append(Snapshot(Trigger.FRAMEWORK_DELETION, b"{}"))
+    with caplog.at_level(logging.INFO):
+        known.routing.framework_deleted(replace(FRAMEWORK, uid="g-0"), None)
+    (message,) = caplog.messages
+    assert "no snapshot" in message
 
 
 # --- the history of Pods ------------------------------------------------------------------------------------------
