@@ -218,19 +218,12 @@ class Ledger:
         if entry is not None and parts is not None:
             entry.tracker.agenda.add(parts[1:])
 
-    def note_disruption(self, key: str, pod: PodRecord) -> None:
-        """That Pod is gone: keep why Kubernetes deleted it, if it said so, until its Task is looked at."""
+    def pod_dropped(self, key: str, last: PodRecord, *, removed: bool) -> None:
+        """The cache dropped the Pod in that state; unless ``removed``, whether it is gone is to be confirmed."""
         entry = self._entries.get(key)
-        parts = split_pod_name(pod.name)
-        if entry is not None and parts is not None and pod.disruption is not None:
-            entry.tracker.disruptions[parts[1:]] = (pod.uid, pod.disruption)
-
-    def pod_dropped(self, key: str, pod_name: str, uid: str, *, removed: bool) -> None:
-        """The cache dropped that Pod; unless it is known to be ``removed``, whether it is gone is to be confirmed."""
-        entry = self._entries.get(key)
-        parts = split_pod_name(pod_name)
+        parts = split_pod_name(last.name)
         if entry is not None and parts is not None:
-            entry.tracker.pod_dropped(parts[1:], uid, removed=removed)
+            entry.tracker.pod_dropped(parts[1:], last, removed=removed)
 
     def configmap_dropped(self, key: str, uid: str) -> None:
         """The cache dropped that ConfigMap: whether it is gone is to be confirmed."""

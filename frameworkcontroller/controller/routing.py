@@ -108,8 +108,7 @@ class Routing:
     def pod_deleted(self, old: PodRecord, final: PodRecord | None) -> None:
         """A Task's Pod is gone, unless it only lost the label that we watch by."""
         removed = final is not None and final.is_removed
-        self._ledger.pod_dropped(framework_key(old), old.name, old.uid, removed=removed)
-        self._ledger.note_disruption(framework_key(old), final or old)
+        self._ledger.pod_dropped(framework_key(old), final or old, removed=removed)
         is_ours = old.identity.controller_uid is not None and old.identity.marks is not None
         if final is None and is_ours and self._history.wants(Trigger.POD_DELETION):
             _log.warning(

@@ -104,7 +104,7 @@ def _take_pod(ctx: Context, role: TrackedRole, task: TaskStatus, outcome: Outcom
         case Confirm() | Relabel():
             if not isinstance(result, Gone):
                 _not_in_cache(ctx, key, action, result)
-            elif action.uid == task.attempt.pod_uid and task.completion_time is None:
+            elif action.uid == task.attempt.pod_uid and task.state not in ENDED:
                 ctx.tracker.release(key)
                 task_machine.pod_confirmed_gone(ctx, role, task, action.uid)
         case Refresh(target=target):

@@ -264,7 +264,7 @@ def pod_never_seen(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
 
 def pod_is_gone(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
     """The recorded Pod has been there, and is not there any more."""
-    disruption = ctx.tracker.disruption_of((role.status.name, task.index), task.attempt.pod_uid)
+    disruption = ctx.tracker.disruptions.get((role.status.name, task.index))
     complete_attempt(ctx, role, task, _deleted_by_others("Pod was deleted by others", disruption))
 
 

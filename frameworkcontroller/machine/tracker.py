@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from frameworkcontroller.api.completion import CompletionStatus
-from frameworkcontroller.api.objects import Disruption
+from frameworkcontroller.api.objects import Disruption, PodRecord
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskCounts, TaskRoleStatus, TaskStatus
 from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import Action, Env, Level, Tally, Target, Urgency, known
 from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.states import check_edge
+from frameworkcontroller.machine.states import ENDED, check_edge
 
 TaskKey = tuple[str, int]
 
@@ -192,8 +192,8 @@ class Tracker:
         """When (monotonic seconds) the ConfigMap was first found to be dying without Pods."""
         self.templates: dict[str, PodTemplate] = {}
         """Pods of each role as encoded for this attempt and generation."""
-        self.disruptions: dict[TaskKey, tuple[str, Disruption]] = {}
-        """Of Tasks whose Pod is gone, not yet looked at: its UID, and why Kubernetes deleted it."""
+        self.disruptions: dict[TaskKey, Disruption] = {}
+        """Why Kubernetes deleted the recorded Pods that the cache has dropped."""
         self.left_running: dict[TaskKey, tuple[str, float]] = {}
         """Ended Pods of which containers run: their UID, and when that was first seen (monotonic seconds)."""
         self.urgency = Urgency.NONE
@@ -452,16 +452,20 @@ class Tracker:
         """Whether the cache has dropped that Pod, which does not say that it is gone."""
         return uid in self._lost
 
-    def pod_dropped(self, key: TaskKey, uid: str, *, removed: bool) -> None:
-        """The cache has dropped the Pod of that UID. ``removed``: its last state shows that it is gone."""
+    def pod_dropped(self, key: TaskKey, last: PodRecord, *, removed: bool) -> None:
+        """The cache has dropped the Pod. ``last``: its last known state. ``removed``: which shows that it is gone."""
         found = self.task(key)
-        if found is None or found[1].attempt.pod_uid != uid:
+        if found is None or found[1].attempt.pod_uid != last.uid or found[1].state in ENDED:
             return
-        if removed:
-            self.see(uid)
+        if last.disruption is None:
+            self.disruptions.pop(key, None)
         else:
-            self._seen.discard(uid)
-            self._lost.add(uid)
+            self.disruptions[key] = last.disruption
+        if removed:
+            self.see(last.uid)
+        else:
+            self._seen.discard(last.uid)
+            self._lost.add(last.uid)
 
     def configmap_dropped(self, uid: str) -> None:
         """The cache has dropped the ConfigMap of that UID: it is gone, or has lost its label."""
@@ -485,11 +489,6 @@ class Tracker:
     def is_hidden(self, uid: str, listed: float) -> bool:
         """Whether a list made since then, at ``listed`` (monotonic seconds), has not brought it into the cache."""
         return listed >= self._hidden.get(uid, math.inf)
-
-    def disruption_of(self, key: TaskKey, uid: str | None) -> Disruption | None:
-        """Why Kubernetes deleted the Task's Pod of that UID, if it said so."""
-        noted = self.disruptions.get(key)
-        return noted[1] if noted is not None and noted[0] == uid else None
 
     # --- tally ---
 

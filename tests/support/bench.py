@@ -261,7 +261,7 @@ class Bench:
         else:
             parts = names.split_pod_name(name)
             assert parts is not None
-            self.tracker.pod_dropped(parts[1:], self.pods[name].uid, removed=removed)
+            self.tracker.pod_dropped(parts[1:], self.pods[name], removed=removed)
         self.hide(name)
 
     def touch(self, name: str) -> None:

@@ -277,12 +277,8 @@ class Controller:
         elif old is not None:
             parts = names.split_pod_name(old.name)
             if self.entry is not None and parts is not None:
-                removed = final is not None and pod_record(final).is_removed
-                self.entry.tracker.pod_dropped(parts[1:], old.uid, removed=removed)
-            last = old if final is None else pod_record(final)
-            parts = names.split_pod_name(old.name)
-            if self.entry is not None and parts is not None and last.disruption is not None:
-                self.entry.tracker.disruptions[parts[1:]] = (last.uid, last.disruption)
+                last = old if final is None else pod_record(final)
+                self.entry.tracker.pod_dropped(parts[1:], last, removed=final is not None and last.is_removed)
             self._touch_pod(old)
 
     def _touch_pod(self, pod: PodRecord) -> None:

@@ -90,8 +90,13 @@ async def test_why_kubernetes_deleted_a_pod_is_kept_from_its_last_state(
     known: Known, old: PodRecord, final: PodRecord | None
 ) -> None:
     known.routing.pod_deleted(old, final)
-    assert known.entry.tracker.disruption_of(("a", 0), POD.uid) == DISRUPTED.disruption
-    assert known.entry.tracker.disruption_of(("a", 0), "other") is None
+    assert known.entry.tracker.disruptions == {("a", 0): DISRUPTED.disruption}
+
+
+async def test_why_kubernetes_deleted_a_pod_is_not_kept_if_no_task_records_it(known: Known) -> None:
+    known.routing.pod_deleted(replace(DISRUPTED, identity=replace(POD.identity, uid="other")), None)
+    known.routing.pod_deleted(replace(DISRUPTED, name="f-a-7"), None)
+    assert known.entry.tracker.disruptions == {}
 
 
 async def test_nothing_is_kept_of_a_pod_that_was_not_disrupted(known: Known) -> None:

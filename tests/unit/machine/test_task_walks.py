@@ -1177,10 +1177,11 @@ def test_what_is_configured_is_not_applied_to_a_pod_that_is_being_deleted() -> N
 def test_a_pod_that_kubernetes_deleted_at_once() -> None:
     """Its end was not looked at before it was gone."""
     bench = Bench(role())
-    uid = bench.pod()
+    bench.pod()
     bench.run()
-    bench.tracker.disruptions["a", 0] = (uid, Disruption("DeletionByPodGC", "PodGC: node no longer exists"))
-    bench.hide("f-a-0")
+    gone = replace(bench.pods["f-a-0"], disruption=Disruption("DeletionByPodGC", "PodGC: node no longer exists"))
+    bench.pods["f-a-0"] = gone
+    bench.drop("f-a-0", removed=True)
     bench.plan()
     assert (code(bench), diagnostics(bench)) == (
         -1011,
@@ -1192,8 +1193,10 @@ def test_what_was_said_of_another_pod_of_the_name_does_not_count() -> None:
     bench = Bench(role())
     bench.pod()
     bench.run()
-    bench.tracker.disruptions["a", 0] = ("other", Disruption("DeletionByPodGC", ""))
-    bench.hide("f-a-0")
+    other = replace(bench.pods["f-a-0"].identity, uid="other")
+    gone = replace(bench.pods["f-a-0"], identity=other, disruption=Disruption("DeletionByPodGC", ""))
+    bench.tracker.pod_dropped(TASK, gone, removed=True)
+    bench.drop("f-a-0", removed=True)
     bench.plan()
     assert code(bench) == -101
 
