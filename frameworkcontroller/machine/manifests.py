@@ -68,6 +68,9 @@ def pod_marks(
     )
 
 
+_MAX_DIGITS = 18
+
+
 def is_newer_configmap(marks: tuple[str, ...] | None, framework: Framework, attempt_id: int) -> bool:
     """Whether these marks name a later attempt of the same Framework."""
     return marks is not None and marks[0] == framework.uid and _number(marks[1]) > attempt_id
@@ -87,7 +90,8 @@ def is_newer_pod(
 
 
 def _number(mark: str) -> int:
-    return int(mark) if mark.isascii() and mark.isdigit() else -1
+    # Python converts no more than some thousand digits, and raises an error.
+    return int(mark) if mark.isascii() and mark.isdigit() and len(mark) <= _MAX_DIGITS else -1
 
 
 def pod_annotations(

@@ -488,6 +488,15 @@ def test_a_pod_of_a_later_attempt_in_the_cache_is_never_deleted(state: State) ->
         assert next(item for item in bench.status.conditions if item.type == "Stalled").status == "False"
 
 
+def test_a_mark_with_too_many_digits_is_no_later_attempt() -> None:
+    bench = Bench(role())
+    action = pending(bench)
+    found = _ours(bench)
+    assert found.marks is not None
+    bench.fold(action, Exists(replace(found, marks=(*found.marks[:-1], "9" * 5000))))
+    assert isinstance(bench.only(bench.plan()), Delete)
+
+
 def test_a_stray_pod_in_the_cache_is_deleted_once_and_its_end_is_waited_for() -> None:
     bench = Bench(role())
     action = pending(bench)
