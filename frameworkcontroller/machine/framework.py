@@ -82,6 +82,7 @@ def step(ctx: Context) -> None:
         return
     if not ctx.tracker.configmap_seen:
         ctx.tracker.configmap_seen, ctx.tracker.configmap_lost = True, False
+        ctx.tracker.end_stall(None, Reason.CONFIGMAP_NOT_ANSWERED)
         ctx.tracker.forget(configmap.uid)
         ctx.tracker.touch_all()
     if configmap.identity.deleting:

@@ -54,8 +54,7 @@ def step(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
     """Bring one Task forward."""
     key = (role.status.name, task.index)
     pod = ctx.observed.pods.get(pod_name(ctx.framework.name, *key))
-    if pod is None and key in ctx.tracker.left_running:
-        _forget_left_running(ctx, key)
+    _end_left_running(ctx, key, pod)
     if task.deletion_pending and _decide(ctx, role, task, SCALED_DOWN):
         # A status of another controller, which marks first and says why later.
         ctx.tracker.change(task, Urgency.NOW)
@@ -72,7 +71,9 @@ def step(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
     if pod is None or pod.uid != task.attempt.pod_uid:
         _without_pod(ctx, role, task)
         return
-    ctx.tracker.see(pod.uid)
+    if not ctx.tracker.has_seen(pod.uid):
+        ctx.tracker.see(pod.uid)
+        ctx.tracker.end_stall(key, Reason.POD_NOT_ANSWERED)
     if pod.identity.deleting:
         _with_deleting_pod(ctx, role, task, pod)
     else:
@@ -192,8 +193,7 @@ def delete_unlisted(ctx: Context, key: TaskKey) -> None:
     There can be one all the same: a creation that was given up may be executed any time later.
     """
     pod = ctx.observed.pods.get(pod_name(ctx.framework.name, *key))
-    if pod is None and key in ctx.tracker.left_running:
-        _forget_left_running(ctx, key)
+    _end_left_running(ctx, key, pod)
     if pod is None or not _is_unlisted(ctx, key, pod):
         ctx.tracker.stalls.pop(key, None)
     elif pod.identity.deleting:
@@ -368,9 +368,8 @@ def _left_running_until(ctx: Context, key: TaskKey, pod: PodRecord) -> float | N
     (before 1.22.9) write the phase first and begin the grace period then.
     """
     left = ctx.tracker.left_running
+    _end_left_running(ctx, key, pod)
     if pod.running_grace_sec is None:
-        if key in left:
-            _forget_left_running(ctx, key)
         return None
     uid, since = left.get(key, ("", 0.0))
     if uid != pod.uid:
@@ -380,11 +379,13 @@ def _left_running_until(ctx: Context, key: TaskKey, pod: PodRecord) -> float | N
     return due if ctx.env.clock < due else None
 
 
-def _forget_left_running(ctx: Context, key: TaskKey) -> None:
-    del ctx.tracker.left_running[key]
-    stall = ctx.tracker.stalls.get(key)
-    if stall is not None and stall.reason is Reason.POD_STILL_RUNS:
-        del ctx.tracker.stalls[key]
+def _end_left_running(ctx: Context, key: TaskKey, pod: PodRecord | None) -> None:
+    """Forget that containers of an ended Pod ran, if they do not any more or somebody deletes it."""
+    if key not in ctx.tracker.left_running:
+        return
+    if pod is None or pod.identity.deleting or pod.running_grace_sec is None:
+        del ctx.tracker.left_running[key]
+        ctx.tracker.end_stall(key, Reason.POD_STILL_RUNS)
 
 
 def _waits_for_containers(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:

@@ -870,6 +870,19 @@ def test_a_label_that_may_not_be_put_back_stalls_and_the_pod_is_looked_at_all_th
     assert not any(condition.type == "Stalled" and condition.status == "True" for condition in bench.status.conditions)
 
 
+def test_a_label_that_somebody_else_puts_back_ends_the_stall() -> None:
+    bench = Bench(role())
+    dropped(bench)
+    for _ in range(4):
+        bench.fold(bench.only(bench.wait(30)), Remains("it is there", unlabelled=True))
+        bench.fold(bench.only(bench.wait(30)), refused(403, "pods is forbidden"))
+    bench.plan()
+    assert stalls(bench) == [("True", "PodNotAnswered")]
+    bench.show("f-a-0")
+    bench.plan()
+    assert stalls(bench) == [("False", "Progressing")]
+
+
 def test_the_wait_for_the_cache_outlives_the_process() -> None:
     bench = Bench(role())
     bench.created(pending(bench), show=False)
@@ -1056,6 +1069,17 @@ def test_that_containers_run_is_told_after_a_while() -> None:
     bench.stop(code=143)
     bench.plan()
     assert bench.tracker.stalls == {}
+
+
+def test_that_containers_run_is_not_told_of_a_pod_that_others_delete() -> None:
+    bench = left_running(grace=100)
+    bench.plan()
+    bench.plan()
+    bench.wait(30)
+    assert stalls(bench) == [("True", "PodStillRuns")]
+    bench.show("f-a-0", deleting=bench.now + 100, grace=100)
+    bench.plan()
+    assert stalls(bench) == [("False", "Progressing")]
 
 
 def test_another_process_waits_anew() -> None:
