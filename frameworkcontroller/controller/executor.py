@@ -278,6 +278,11 @@ class Batch:
         """Whether nothing is under way, and nothing will be: ``news`` has told of everything."""
         return not (self._workers or self._creations or self._others or self._outcomes or self._error)
 
+    @property
+    def is_creating(self) -> bool:
+        """Whether creations are under way, or will be."""
+        return bool(self._creating or self._creations)
+
     def __contains__(self, target: Target) -> bool:
         """Whether an action is about that one of which ``news`` has not told yet."""
         return target in self._known

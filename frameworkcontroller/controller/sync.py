@@ -265,7 +265,8 @@ class Syncer:
             if batch.done:
                 return
             if not must_end():
-                step = plan(framework, tracker, self._observe(framework), self._env())
+                observed = self._observe(framework, creating=batch.is_creating)
+                step = plan(framework, tracker, observed, self._env())
                 entry.take(step)
                 waits.append(step.wake_after)
                 known = [action for action in step.actions if action.target in batch]
@@ -313,13 +314,14 @@ class Syncer:
         self._leave(framework, entry, step.actions)
         return True
 
-    def _observe(self, framework: Framework) -> Observed:
+    def _observe(self, framework: Framework, *, creating: bool = False) -> Observed:
         return Observed(
             self._configmaps.get(f"{framework.namespace}/{names.configmap_name(framework.name)}"),
             _Pods(self._pods, framework.namespace),
             lambda: self._pods.by_index(BY_FRAMEWORK, framework.key).values(),
             configmaps_listed=self._listed(Kind.CONFIGMAP),
             pods_listed=self._listed(Kind.POD),
+            creating=creating,
         )
 
     def _is_interrupted(self, framework: Framework) -> bool:

@@ -308,7 +308,7 @@ def _configmap_is_gone(ctx: Context) -> None:
 
 def _has_pods(ctx: Context) -> bool:
     """Whether a Pod of the attempt is there, or may be."""
-    if ctx.tracker.may_have_pods:
+    if ctx.tracker.may_have_pods or ctx.observed.creating:
         return True
     uid = ctx.attempt.configmap_uid
     pods = (pod for pod in ctx.observed.list_pods() if pod.identity.controller_uid == uid)

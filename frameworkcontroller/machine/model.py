@@ -105,6 +105,8 @@ class Observed:
     configmaps_listed: float = -math.inf
     """When (monotonic seconds) the last list was asked for that the cache of ConfigMaps was compared with."""
     pods_listed: float = -math.inf
+    creating: bool = False
+    """Whether creations of the Framework's Pods are under way: what they make is not recorded yet."""
 
 
 # --- actions ----------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """What is gone, and what only is not watched any more; and what it costs to tell them apart."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
@@ -12,8 +13,9 @@ from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, Resource
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.clusters import Cluster
+from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, codes, role, tasks
-from tests.support.frontdoor import FrontDoor, front_door
+from tests.support.frontdoor import FrontDoor, Request, front_door
 
 TASKS = 20
 
@@ -91,3 +93,35 @@ async def test_an_attempt_whose_configmap_does_not_wait_is_over_after_its_pods(w
     status = await frameworks.until("f", lambda status: status["state"] in ("AttemptCompleted", "Completed"))
     assert not await frameworks.pods()
     assert status["attemptStatus"]["completionStatus"]["code"] == -100
+
+
+async def test_an_attempt_is_not_over_while_its_pod_is_being_created(world: World) -> None:
+    frameworks = world.frameworks
+    created: list[Request] = []
+
+    def slowly(request: Request) -> float:
+        if (request.verb, request.resource) != ("create", "pods"):
+            return 0.0
+        created.append(request)
+        return 3.0
+
+    async def is_asked_for() -> bool:
+        return bool(created)
+
+    async def is_there() -> bool:
+        return bool(await frameworks.pods())
+
+    spec = role(number=2)
+    spec["task"]["pod"]["metadata"] = {"finalizers": ["example.com/held"]}
+    with world.door.delaying(slowly):
+        await frameworks.create("f", spec)
+        await eventually(is_asked_for)
+        await frameworks.client.delete(CONFIGMAPS, "f-attempt", frameworks.namespace, propagation="Background")
+        await eventually(is_there, within=10)
+    await asyncio.sleep(5)
+    assert (await frameworks.status("f"))["state"] == "AttemptDeleting"
+    free = orjson.dumps({"metadata": {"finalizers": None}})
+    await frameworks.client.patch(PODS, "f-a-0", free, frameworks.namespace, content_type=MERGE_PATCH)
+    status = await frameworks.until_state("f", "Completed")
+    assert status["attemptStatus"]["completionStatus"]["code"] == -100
+    assert len(created) == 1

@@ -95,6 +95,8 @@ class Bench:
         """By how much the wall clock was set back: the other clock goes on."""
         self.listed: float = NOW
         """When the caches were last compared with a list."""
+        self.creating = False
+        """Whether creations of Pods are under way."""
         self.limits = limit or limits()
         self.rng = random.Random(7)
         self.tracker = Tracker()
@@ -122,7 +124,14 @@ class Bench:
         """One plan; ``write``: and its status is accepted, if it is to be written."""
         listed = self.listed
         pods = lambda: list(self.pods.values())  # noqa: E731
-        observed = Observed(self.configmap, self.pods, pods, configmaps_listed=listed, pods_listed=listed)
+        observed = Observed(
+            self.configmap,
+            self.pods,
+            pods,
+            configmaps_listed=listed,
+            pods_listed=listed,
+            creating=self.creating,
+        )
         made = plan(self.framework, self.tracker, observed, self.env)
         self._check()
         if write:

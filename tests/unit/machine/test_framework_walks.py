@@ -20,6 +20,7 @@ from frameworkcontroller.machine.model import (
     Exists,
     Gone,
     Kind,
+    NotAttempted,
     Plan,
     Refresh,
     Relabel,
@@ -718,6 +719,51 @@ def test_a_pod_that_no_task_has_is_waited_for_too() -> None:
     bench.hide("f-a-7")
     bench.plan()
     assert state(bench) is State.ATTEMPT_COMPLETED
+
+
+def test_the_attempt_is_not_over_while_pods_are_being_created() -> None:
+    bench = Bench(role())
+    bench.attempt()
+    creation = bench.only(bench.plan())
+    bench.hide("f-attempt")
+    bench.creating = True
+    bench.plan()
+    assert (state(bench), code(bench), task_codes(bench)) == (State.DELETING, -100, [-220])
+    uid = bench.created(creation)
+    bench.creating = False
+    bench.plan()
+    assert (state(bench), bench.states()) == (State.DELETING, ["DeletionPending"])
+    assert bench.only(bench.plan()) == Delete(creation.target, uid)
+    bench.hide("f-a-0")
+    bench.plan()
+    assert state(bench) is State.ATTEMPT_COMPLETED
+
+
+def test_the_attempt_is_over_once_the_last_creation_has_failed() -> None:
+    bench = Bench(role())
+    bench.attempt()
+    creation = bench.only(bench.plan())
+    bench.hide("f-attempt")
+    bench.creating = True
+    bench.plan()
+    bench.fold(creation, NotAttempted())
+    bench.creating = False
+    assert bench.tracker.is_busy
+    bench.plan(write=False)
+    assert (state(bench), task_codes(bench)) == (State.ATTEMPT_COMPLETED, [-220])
+
+
+def test_a_label_of_the_configmap_that_somebody_else_puts_back_ends_the_stall() -> None:
+    bench = running()
+    bench.drop("f-attempt")
+    for _ in range(4):
+        bench.fold(bench.only(bench.wait(30)), Remains("it is there", unlabelled=True))
+        bench.fold(bench.only(bench.wait(30)), refused(403, "configmaps is forbidden"))
+    bench.plan()
+    assert stalls(bench) == [("True", "ConfigMapNotAnswered")]
+    bench.show("f-attempt")
+    bench.plan()
+    assert stalls(bench) == [("False", "Progressing")]
 
 
 def test_after_a_restart_an_absent_configmap_is_looked_for_by_a_live_read() -> None:
