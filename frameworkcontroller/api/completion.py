@@ -62,8 +62,7 @@ DISRUPTIONS: Final = {
 }
 """Codes of Pods that Kubernetes deletes, by the reason of their condition DisruptionTarget.
 
-They are those of the shipped podFailureSpec and hold whatever the configuration says: all of them are Transient, as
--101 is.
+They are those of the shipped podFailureSpec, and no configuration changes them. All are Transient, as -101 is.
 """
 
 CONTAINER_UNRECOGNIZED_FAILED_PHRASE: Final = "ContainerUnrecognizedFailed"

@@ -47,7 +47,7 @@ class Identity:
 
 @dataclass(slots=True, frozen=True)
 class ContainerRecord:
-    """How a container of a Pod that has ended ended. ``finished`` is its RFC 3339 time, "" while it has not terminated.
+    """A container of a Pod that has ended. ``finished`` is its RFC 3339 time, "" while it has not terminated.
 
     ``sidecar``: an init container with restartPolicy Always. Its end follows from that of the Pod.
     """

@@ -383,7 +383,7 @@ def _holds_back_others(outcome: Outcome) -> bool:
 
 def _refusal_or_nothing(error: ApiError) -> Refused | Unanswered:
     if isinstance(error, ServerError) and not _is_final(error):
-        # A 504 can come after the write was done: nothing is known, whatever the server says.
+        # A 504 may follow a write that was done: the outcome is unknown.
         return Unanswered(f"{error.code}: {error.message}")
     if not error.is_of_api and not isinstance(error, TooManyRequests):
         # The API server has not refused what a gateway does not let through: no Task is completed by that.

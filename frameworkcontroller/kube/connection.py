@@ -167,7 +167,7 @@ async def connect(
     """The connection that these settings, or else the environment, mean; the module says by which rules.
 
     ``kubeconfig`` is a path, or several separated by ``:``. None comes from ``$KUBE_APISERVER_ADDRESS``, and from
-    ``$KUBECONFIG`` or ``~/.kube/config``; empty means none, whatever the environment says. Nothing is sent to the
+    ``$KUBECONFIG`` or ``~/.kube/config``; empty means none, and the environment is ignored. Nothing is sent to the
     server yet. ``service_account`` is the directory of the Pod's token, if not the usual one.
 
     ``absent_kubeconfig_ok``: a ``$KUBECONFIG`` that names no file counts as not set, as in the original. Not for

@@ -66,10 +66,10 @@ def decide_retry(
 
 
 RETRIES_AT_ONCE: Final = 3
-"""Of the retries of a Task in a row, so many do not wait."""
+"""How many retries of a Task in a row do not wait."""
 
 ROW_ENDS_AFTER_SEC: Final = 600
-"""Once an attempt of a Task has run for so long, the retries before it are forgotten."""
+"""An attempt of a Task that has run this long ends the row: earlier retries no longer count."""
 
 
 def retries_in_a_row(task: TaskStatus) -> int:
@@ -83,8 +83,8 @@ def retries_in_a_row(task: TaskStatus) -> int:
 def backs_off(policy: RetryPolicy, completion: CompletionStatus, limits: Limits) -> bool:
     """Whether a retry after ``completion`` counts for a Task's back-off.
 
-    All retries under fancyRetryPolicy do, of successes too: whatever ends at once and is always retried is a circle.
-    A disruption does not: it is not the program's doing, and Kubernetes has another place for the Pod, or none.
+    All retries under fancyRetryPolicy do, also after a success: a program that ends at once would be retried for ever.
+    A disruption does not: the program did not cause it, and the scheduler looks for another place.
     """
     return policy.fancy_retry_policy and limits.task_min_retry_delay_sec > 0 and completion.code not in _DISRUPTED
 

@@ -42,10 +42,10 @@ from frameworkcontroller.machine.tracker import Stall, TaskKey, TrackedRole
 from frameworkcontroller.machine.wording import brief
 
 _TELL_LEFT_RUNNING_SEC = 30
-"""As long as containers usually have to end."""
+"""Wait before a Framework says that an ended Pod still runs: the usual grace period."""
 
 _ORPHAN_LOOK_SEC = 5
-"""Pods whose ConfigMap is gone, and that the cache never showed, are looked for by live reads after so long."""
+"""Wait before a live read looks for a Pod whose ConfigMap is gone and that the cache has not shown."""
 
 _ALIVE = frozenset({State.CREATION_REQUESTED, State.PREPARING, State.RUNNING})
 
