@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+JOBS ?= auto
 # The PyTorch that PyPI has for Linux brings CUDA with it, several GB: name one for CPUs here if your index has it.
 TORCH ?= torch==2.13.0 numpy
 
@@ -42,8 +43,9 @@ lint: venv ## Lint and formatting, of the Dockerfile too
 types: venv ## Types
 	$(BIN)/mypy
 
-unit: venv ## Every test; PYTEST_ARGS="tests/unit -k plan" picks some
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+# Bytecode is kept even where that is switched off: many tests start the product as a process.
+unit: venv ## Every test; PYTEST_ARGS="tests/unit -k plan" picks some, JOBS=0 runs them one by one
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses=$(JOBS) $(PYTEST_ARGS)
 
 e2e: venv ## Real containers on real nodes, by the shipped images and manifests; takes root; E2E_ARGS="-k drain" picks some
 	$(BIN)/python -m pytest tests/e2e $(E2E_ARGS)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -123,12 +124,44 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("plane_name", [name for name in metafunc.config.stash[_CHOSEN] if name != _EMBEDDED])
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep, of the pairs of cluster and event loop, those that belong together; mark what is in conformance/."""
     items[:] = [item for item in items if _loop_fits_cluster(item)]
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent / "conformance"):
             item.add_marker(pytest.mark.conformance)
+    if hasattr(config, "workerinput"):
+        from tests.support import distribution
+
+        items.sort(key=lambda item: distribution.rank(item.nodeid))
+
+
+def pytest_collection_finish() -> None:
+    """Exempt what is there by now from garbage collection: it stays, and each full collection would visit it."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Four at least: many tests wait for processes or for a real control plane."""
+    return max(4, len(os.sched_getaffinity(0)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """Reports that can be sent from one process to another."""
+    from tests.support.distribution import encodable
+
+    return encodable((yield))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Keep together what shares something (tests/support/distribution.py)."""
+    from tests.support.distribution import Scheduling
+
+    return Scheduling(config, log)
 
 
 def _loop_fits_cluster(item: pytest.Item) -> bool:

@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 COMMAND = [sys.executable, "-m", "frameworkcontroller", "local"]
-MARK = "87654.321"
-"""An argument of `sleep` that no other process has."""
+MARK = f"87654.{os.getpid()}"
+"""An argument of `sleep` that no other process has, of another run of the tests neither."""
 
 
 def framework(name: str, script: str, *, tasks: int = 1, policy: dict[str, int] | None = None) -> dict[str, Any]:
