@@ -20,7 +20,7 @@ import orjson
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection, connect
 from frameworkcontroller.kube.errors import NotFound
-from frameworkcontroller.kube.resources import CRDS, NAMESPACES
+from frameworkcontroller.kube.resources import CRDS, FRAMEWORKS, NAMESPACES
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
@@ -78,13 +78,28 @@ class Cluster:
         return client
 
     async def close(self) -> None:
-        """Remove the namespace, without waiting until it is gone, and close all clients."""
+        """Remove the namespace, without waiting until it is gone, and close all clients.
+
+        Its Frameworks go at once: controllers of the tests to come see all namespaces.
+        """
         try:
+            client = await self.client()
+            if not self.embedded:
+                await self._remove_frameworks(client)
             with suppress(NotFound):
-                await (await self.client()).delete(NAMESPACES, self.namespace)
+                await client.delete(NAMESPACES, self.namespace)
         finally:
             for client in self._clients:
                 await client.close()
+
+    async def _remove_frameworks(self, client: KubeClient) -> None:
+        try:
+            items = orjson.loads(await client.list(FRAMEWORKS, self.namespace))["items"]
+        except NotFound:
+            return
+        for item in items:
+            with suppress(NotFound):
+                await client.delete(FRAMEWORKS, item["metadata"]["name"], self.namespace, propagation="Background")
 
 
 class ControlPlanes:
