@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 import orjson
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.codec import decode_status
 from frameworkcontroller.config import Config
 from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import (
@@ -35,6 +36,7 @@ from tests.chaos.snapshots import Snapshots
 from tests.chaos.story import Story
 from tests.support.frameworks import Frameworks, Json
 from tests.support.original import crd_spec
+from tests.support.world import name_of, uid_of
 
 CONFIG: Final = Config(
     framework_min_retry_delay_sec_for_transient_conflict_failed=5,
@@ -394,8 +396,19 @@ class Player:
 
     async def delete_configmap(self, name: str, propagation: str = "") -> None:
         """``propagation``: Foreground, Background or Orphan; "" as the ConfigMap's finalizer says."""
+        if propagation == "Orphan" and not await self._are_pods_recorded(name):
+            # An orphan that no status records is nobody's, and keeps its name (docs/guarantees.md, Limits).
+            propagation = "Background"
         found = await self._client.get(CONFIGMAPS, names.configmap_name(name), self._namespace)
         await self._delete(CONFIGMAPS, orjson.loads(found), propagation or None)
+
+    async def _are_pods_recorded(self, name: str) -> bool:
+        """Whether the stored status records each Pod of the Framework."""
+        status = decode_status((await self._frameworks.get(name)).get("status"))
+        tasks = () if status is None else [task for role in status.attempt.roles for task in role.tasks]
+        recorded = {task.attempt.pod_uid for task in tasks}
+        pods = (await self._frameworks.pods()).values()
+        return {uid_of(pod) for pod in pods if names.framework_of(name_of(pod)) == name} <= recorded
 
     async def _delete(self, resource: Resource, body: Json, propagation: str | None = None) -> None:
         name, uid = body["metadata"]["name"], body["metadata"]["uid"]
