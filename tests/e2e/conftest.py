@@ -1,5 +1,6 @@
 """Two nodes with the shipped images and manifests, for all plays of a session."""
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -37,6 +38,9 @@ _APPLETS: Final = (
 )
 
 
+_ENDED_PODS: Final = int(os.environ.get("ENDED_PODS", "1"))
+"""How many ended Pods the cluster keeps: the garbage collector of Pods deletes the oldest of any more."""
+
 _TIMEOUT: Final = 1500
 """Seconds: whichever play comes first waits for the images and the nodes, and others for those that run before them."""
 
@@ -58,7 +62,7 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
     with tempfile.TemporaryDirectory(prefix="e2e-", dir="/var/tmp") as name, ThreadPoolExecutor(1) as pool:
         folder = Path(name)
         archive = pool.submit(_archive, folder)
-        with running_nodes(3, {"CONTROLLER_MANAGER_FLAGS": "--terminated-pod-gc-threshold=1"}) as nodes:
+        with running_nodes(3, {"CONTROLLER_MANAGER_FLAGS": f"--terminated-pod-gc-threshold={_ENDED_PODS}"}) as nodes:
             stage = Stage(nodes, folder / "shared", kubectl, folder)
             try:
                 stage.wait(stage.open())
