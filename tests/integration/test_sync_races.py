@@ -73,17 +73,21 @@ async def test_a_framework_that_is_gone_before_the_cache_says_so_is_left_alone(
 
 
 async def test_a_namesake_starts_anew(frameworks: Frameworks, writes: StatusWrites) -> None:
+    replaced = asyncio.Event()
+
     async def replace_it_first(send: Send) -> bytes:
         await frameworks.delete("f", "Background")
         await frameworks.create("f", role("a", 1))
+        replaced.set()
         return await send()
 
     old = await frameworks.create("f", role("a", 2), executionType="Create")
     await frameworks.until_state("f", "AttemptCreationPending")
     writes.once(lambda _: True, replace_it_first)
     await frameworks.set("f", executionType="Start")
+    # For a moment there is neither.
+    await asyncio.wait_for(replaced.wait(), 60)
     status = await frameworks.until_running("f", 1)
-    assert writes.done
     new = await frameworks.get("f")
     assert new["metadata"]["uid"] != old["metadata"]["uid"]
     assert len(status["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"]) == 1
