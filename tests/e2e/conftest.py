@@ -1,6 +1,5 @@
 """Two nodes with the shipped images and manifests, for all plays of a session."""
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from typing import Final
 import pytest
 
 from frameworkcontroller import __version__
-from tests.e2e.stage import IMAGE, PYTHON, PlayFunction, Stage
+from tests.e2e.stage import ENDED_PODS_KEPT, IMAGE, PYTHON, PlayFunction, Stage
 from tests.support.images import image_store
 from tests.support.kubectl import find_kubectl
 from tests.support.nodes import running_nodes, why_not
@@ -38,9 +37,6 @@ _APPLETS: Final = (
 )
 
 
-_ENDED_PODS: Final = int(os.environ.get("ENDED_PODS", "1"))
-"""How many ended Pods the cluster keeps: the garbage collector of Pods deletes the oldest of any more."""
-
 _TIMEOUT: Final = 1500
 """Seconds: whichever play comes first waits for the images and the nodes, and others for those that run before them."""
 
@@ -62,7 +58,9 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
     with tempfile.TemporaryDirectory(prefix="e2e-", dir="/var/tmp") as name, ThreadPoolExecutor(1) as pool:
         folder = Path(name)
         archive = pool.submit(_archive, folder)
-        with running_nodes(3, {"CONTROLLER_MANAGER_FLAGS": f"--terminated-pod-gc-threshold={_ENDED_PODS}"}) as nodes:
+        with running_nodes(
+            3, {"CONTROLLER_MANAGER_FLAGS": f"--terminated-pod-gc-threshold={ENDED_PODS_KEPT}"}
+        ) as nodes:
             stage = Stage(nodes, folder / "shared", kubectl, folder)
             try:
                 stage.wait(stage.open())

@@ -57,6 +57,10 @@ patches:
 _AT_ONCE: Final = 12
 
 
+ENDED_PODS_KEPT: Final = 100
+"""The threshold above which the cluster's garbage collector of Pods deletes the oldest that have ended."""
+
+
 class Track(Enum):
     """With which others a play runs."""
 
