@@ -58,7 +58,7 @@ FROM runtime AS frameworkcontroller
 COPY --from=builder /opt/frameworkcontroller/venv /opt/frameworkcontroller/venv
 COPY --chmod=755 image/frameworkcontroller/start.sh /opt/frameworkcontroller/frameworkcontroller/start.sh
 # A configuration that is there without being mounted; whoever mounts one copies it over this (`cp … . && ./start.sh`), as any user.
-COPY --chmod=666 frameworkcontroller/default-config.yaml /opt/frameworkcontroller/frameworkcontroller/frameworkcontroller.yaml
+COPY --chmod=666 frameworkcontroller/config/default-config.yaml /opt/frameworkcontroller/frameworkcontroller/frameworkcontroller.yaml
 RUN ln -s /opt/frameworkcontroller/venv/bin/frameworkcontroller /opt/frameworkcontroller/venv/bin/kubectl-framework /usr/local/bin/
 ENV PYTHONDONTWRITEBYTECODE=1
 WORKDIR /opt/frameworkcontroller/frameworkcontroller

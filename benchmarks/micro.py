@@ -33,7 +33,7 @@ from frameworkcontroller.api.names import pod_name
 from frameworkcontroller.api.objects import Framework, PodRecord, configmap_record, pod_record
 from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State
-from frameworkcontroller.config import shipped_config
+from frameworkcontroller.config.config import shipped_config
 from frameworkcontroller.controller.queue import QueueCore
 from frameworkcontroller.controller.routing import framework_key
 from frameworkcontroller.controller.sync import BY_FRAMEWORK

@@ -26,7 +26,7 @@ from frameworkcontroller.api.completion import POD_SUCCEEDED, CompletionStatus
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
-from frameworkcontroller.config import Config
+from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import JSON_PATCH
 from frameworkcontroller.machine.framework import new_status
 from frameworkcontroller.machine.manifests import PodTemplate, configmap_body

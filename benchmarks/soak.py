@@ -25,8 +25,7 @@ import orjson
 import uvloop
 import yaml
 
-from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config
+from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.errors import KubeError, NotFound
@@ -35,6 +34,7 @@ from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.logs import configure_logging
+from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.process import settle_garbage_collector
 from tests.support.frameworks import Frameworks, policy, role
 from tests.support.realcluster import CRD

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from frameworkcontroller import process
-from frameworkcontroller.app import Controller
-from frameworkcontroller.config import DEFAULT_CONFIG_FILE, Config, ConfigError, load_config
+from frameworkcontroller.config.config import DEFAULT_CONFIG_FILE, Config, ConfigError, load_config
 from frameworkcontroller.kube.connection import connect
 from frameworkcontroller.kube.errors import ConnectionConfigError, KubeError
-from frameworkcontroller.web import WebError, WebServer
+from frameworkcontroller.manager.app import Controller
+from frameworkcontroller.manager.web import WebError, WebServer
 
 _log: Final = logging.getLogger(__name__)
 

@@ -20,12 +20,11 @@ from rich.text import Text
 
 from frameworkcontroller import process
 from frameworkcontroller.api import names
-from frameworkcontroller.app import Controller
-from frameworkcontroller.bindaddress import BindAddress
 from frameworkcontroller.commands.following import Follower
 from frameworkcontroller.commands.labels import Labels
 from frameworkcontroller.commands.progress import Progress, draw_for_ever, ending, progress_on
-from frameworkcontroller.config import Config, ConfigError, load_config, shipped_config
+from frameworkcontroller.config.bindaddress import BindAddress
+from frameworkcontroller.config.config import Config, ConfigError, load_config, shipped_config
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.resources import FRAMEWORKS
 from frameworkcontroller.local.apiserver.records import Change
@@ -40,7 +39,8 @@ from frameworkcontroller.local.manifests import (
     read_manifests,
 )
 from frameworkcontroller.local.scratch import scratch_directory
-from frameworkcontroller.web import WebError, WebServer
+from frameworkcontroller.manager.app import Controller
+from frameworkcontroller.manager.web import WebError, WebServer
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from frameworkcontroller.api import completion
-from frameworkcontroller.config import SHIPPED_CONFIG_FILE, shipped_config
-from frameworkcontroller.failurespec import ContainerPatternConfig, IntRange, PodPatternConfig
+from frameworkcontroller.config.config import SHIPPED_CONFIG_FILE, shipped_config
+from frameworkcontroller.config.failurespec import ContainerPatternConfig, IntRange, PodPatternConfig
 
 CONTRACT: Final = {
     0: "Every container of the Pod exited with 0. Of a Framework: its completion policy says so.",
@@ -69,8 +69,8 @@ Free for entries of your own: 1 to 128, 193 to 199, 220 to 255, and everything b
 SHIPPED: Final = """
 ## Codes of the shipped configuration
 
-From [default-config.yaml](../frameworkcontroller/default-config.yaml). Reasons are matched as a whole, in upper or
-lower case. -1008 to -1012 are also given to Pods that Kubernetes deletes ([below](#deleted-pods)).
+From [default-config.yaml](../frameworkcontroller/config/default-config.yaml). Reasons are matched as a whole, in upper
+or lower case. -1008 to -1012 are also given to Pods that Kubernetes deletes ([below](#deleted-pods)).
 """
 
 TAIL: Final = """

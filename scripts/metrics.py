@@ -11,9 +11,9 @@ from typing import Final
 
 from prometheus_client import Metric
 
-from frameworkcontroller.app import Controller
-from frameworkcontroller.config import shipped_config
+from frameworkcontroller.config.config import shipped_config
 from frameworkcontroller.kube.connection import Connection
+from frameworkcontroller.manager.app import Controller
 
 HEAD: Final = """\
 # Metrics

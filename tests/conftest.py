@@ -19,8 +19,8 @@ from tests.support.virtual_clock import VirtualClockLoop
 
 if TYPE_CHECKING:
     # At run time only by the fixtures that use them: unit tests start without the product's I/O.
-    from frameworkcontroller.app import Controller
     from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+    from frameworkcontroller.manager.app import Controller
     from tests.support.clusters import Cluster, ControlPlanes
     from tests.support.kubectl import Kubectl
 
@@ -220,8 +220,8 @@ async def pods(cluster: Cluster) -> AsyncIterator[SimulatedRuntime]:
 @pytest.fixture
 async def controller(cluster: Cluster) -> AsyncIterator[Controller]:
     """A controller with the default configuration at work on the cluster."""
-    from frameworkcontroller.app import Controller
-    from frameworkcontroller.config import Config
+    from frameworkcontroller.config.config import Config
+    from frameworkcontroller.manager.app import Controller
 
     async with Controller(Config(), await cluster.connection(), wall=cluster.wall) as controller:
         yield controller

@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
-from frameworkcontroller import app
 from frameworkcontroller.api import names
-from frameworkcontroller.app import Controller
 from frameworkcontroller.controller.executor import Executor
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
@@ -25,6 +23,8 @@ from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.logs import KlogFormatter, LineHandler
+from frameworkcontroller.manager import app
+from frameworkcontroller.manager.app import Controller
 from tests.chaos.player import Outcome, Player, Unfinished, config_of
 from tests.chaos.proxy import FaultProxy
 from tests.chaos.record import KINDS, Write

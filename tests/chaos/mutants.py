@@ -13,7 +13,6 @@ from unittest.mock import patch
 
 import orjson
 
-from frameworkcontroller import app
 from frameworkcontroller.api.completion import POD_EXTERNAL_DELETED, CompletionStatus
 from frameworkcontroller.api.objects import Framework, PodRecord
 from frameworkcontroller.api.spec import RetryPolicy
@@ -30,6 +29,7 @@ from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.model import Action, Delete, Kind
 from frameworkcontroller.machine.policy import RetryDecision, decide_retry
 from frameworkcontroller.machine.tracker import TrackedRole, Tracker
+from frameworkcontroller.manager import app
 from tests.chaos.embedded import EmbeddedPlayer, play
 from tests.chaos.player import Outcome
 from tests.chaos.proxy import Fault

@@ -15,7 +15,7 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status
-from frameworkcontroller.config import Config
+from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import (
     AlreadyExists,

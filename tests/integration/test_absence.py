@@ -7,11 +7,11 @@ from typing import NamedTuple
 import orjson
 import pytest
 
-from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config
+from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, Resource
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, codes, role, tasks

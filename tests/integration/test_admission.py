@@ -9,9 +9,9 @@ import orjson
 import pytest
 from aiohttp import web
 
-from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config
+from frameworkcontroller.config.config import Config
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
 from tests.support.certificates import make_certificates
 from tests.support.clusters import EMBEDDED, Cluster
 from tests.support.frameworks import Frameworks, Json, codes, condition, role, tasks

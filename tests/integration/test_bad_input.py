@@ -7,12 +7,12 @@ import orjson
 import pytest
 
 from frameworkcontroller.api import names
-from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config
+from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import JSON_PATCH
 from frameworkcontroller.kube.errors import Invalid
 from frameworkcontroller.kube.resources import CONFIGMAPS, EVENTS, FRAMEWORKS, PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
 from tests.support import original
 from tests.support.api import CRDS, Api, config_map, open_api, owner
 from tests.support.api import pod as pod_of

@@ -8,12 +8,12 @@ from typing import Any
 import orjson
 import pytest
 
-from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config
+from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import TransportError
 from frameworkcontroller.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
 from tests.integration.test_guards import Send, StatusWrites
 from tests.support.clusters import Cluster
 from tests.support.exposure import Exposure

@@ -13,9 +13,9 @@ from typing import Any, Final
 import pytest
 
 from frameworkcontroller.api import names
-from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config, shipped_config
+from frameworkcontroller.config.config import Config, shipped_config
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
 from tests.support.api import MERGE_PATCH, Api, gone, open_api
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually

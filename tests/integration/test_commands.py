@@ -13,12 +13,12 @@ import orjson
 import pytest
 import yaml
 
-from frameworkcontroller.app import Controller
 from frameworkcontroller.commands.session import Session
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import Forbidden, NotFound
 from frameworkcontroller.kube.resources import CRDS, EVENTS, FRAMEWORKS, PODS, Resource
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
 from tests.support.cli import Cli
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually

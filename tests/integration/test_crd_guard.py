@@ -13,14 +13,14 @@ import pytest
 from aiohttp import web
 
 from frameworkcontroller.api import names
-from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config
+from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube import crdguard
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.crdguard import AGAIN_SEC, PERIOD_SEC, CrdGuard, has_status
 from frameworkcontroller.kube.resources import EVENTS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
 from tests.integration.test_kube_crd import MANIFEST, CrdServer
 from tests.support import original
 from tests.support.api import CRDS, Api, open_api

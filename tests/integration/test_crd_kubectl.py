@@ -2,8 +2,8 @@
 
 import yaml
 
-from frameworkcontroller.app import Controller
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, role, states

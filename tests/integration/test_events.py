@@ -6,10 +6,10 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config
+from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.resources import EVENTS, PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, policy, role

@@ -13,11 +13,11 @@ import orjson
 import pytest
 
 from frameworkcontroller.api import names
-from frameworkcontroller.app import Controller
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, SERVICEACCOUNTS, SERVICES, Resource
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.kubelet.simulation import PREFIX
+from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.dryrun import dry_run
 from tests.support.examples import EXAMPLES, ROOT, example_files, find, framework_of, objects, pods_of

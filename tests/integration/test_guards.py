@@ -8,12 +8,12 @@ import orjson
 import pytest
 
 from frameworkcontroller.api import names
-from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config
+from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import ApiError, TransportError
 from frameworkcontroller.kube.resources import FRAMEWORKS, PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.exposure import Exposure
 from tests.support.frameworks import Frameworks, Json, codes, role, states, tasks

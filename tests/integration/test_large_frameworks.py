@@ -9,12 +9,12 @@ import orjson
 import pytest
 
 from frameworkcontroller.api.codec import COMPRESSION_THRESHOLD_BYTES
-from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config
+from frameworkcontroller.config.config import Config
 from frameworkcontroller.controller.statuswriter import TOO_LARGE_RETRY_SEC
 from frameworkcontroller.kube.client import JSON_PATCH
 from frameworkcontroller.kube.resources import FRAMEWORKS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, codes, condition, policy, role, states, tasks

@@ -13,15 +13,15 @@ import aiohttp
 import orjson
 import pytest
 
-from frameworkcontroller import app
-from frameworkcontroller.app import Controller
-from frameworkcontroller.bindaddress import BindAddress
-from frameworkcontroller.config import Config, LeaderElection
+from frameworkcontroller.config.bindaddress import BindAddress
+from frameworkcontroller.config.config import Config, LeaderElection
 from frameworkcontroller.kube.election import Election
 from frameworkcontroller.kube.lease import Instant
 from frameworkcontroller.kube.resources import LEASES
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
-from frameworkcontroller.web import WebServer
+from frameworkcontroller.manager import app
+from frameworkcontroller.manager.app import Controller
+from frameworkcontroller.manager.web import WebServer
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, codes, role, tasks

@@ -6,12 +6,12 @@ from typing import Any
 import orjson
 import pytest
 
-from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config, shipped_config
+from frameworkcontroller.config.config import Config, shipped_config
 from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.errors import AlreadyExists
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, RESOURCEQUOTAS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, codes, condition, policy, role, states, tasks

@@ -14,7 +14,7 @@ import orjson
 import pytest
 import yaml
 
-from frameworkcontroller.config import load_config
+from frameworkcontroller.config.config import load_config
 from frameworkcontroller.kube.resources import CONFIGMAPS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.clusters import Cluster

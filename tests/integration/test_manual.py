@@ -10,10 +10,10 @@ import yaml
 
 from frameworkcontroller.api.names import API_VERSION, KIND
 from frameworkcontroller.api.spec import parse_spec
-from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config, load_config, shipped_config
+from frameworkcontroller.config.config import Config, load_config, shipped_config
 from frameworkcontroller.kube.resources import FRAMEWORKS, PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
 from tests.support import clusters
 from tests.support.clusters import Cluster
 from tests.support.dryrun import dry_run

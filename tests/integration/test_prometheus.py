@@ -20,15 +20,15 @@ import pytest
 import yaml
 from prometheus_client import generate_latest
 
-from frameworkcontroller.app import Controller
-from frameworkcontroller.bindaddress import BindAddress
-from frameworkcontroller.config import Config
+from frameworkcontroller.config.bindaddress import BindAddress
+from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
-from frameworkcontroller.web import WebServer
+from frameworkcontroller.manager.app import Controller
+from frameworkcontroller.manager.web import WebServer
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, policy, role
 from tests.unit.test_monitoring import MONITORING, PANELS, RULES

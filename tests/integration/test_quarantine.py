@@ -9,8 +9,7 @@ import pytest
 
 from frameworkcontroller.api.spec import FrameworkSpec, SpecError
 from frameworkcontroller.api.status import State
-from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config
+from frameworkcontroller.config.config import Config
 from frameworkcontroller.controller import ledger, sync
 from frameworkcontroller.controller.quarantine import RETRY_SEC
 from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
@@ -18,6 +17,7 @@ from frameworkcontroller.kube.resources import FRAMEWORKS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.machine.model import InvariantError, Plan
 from frameworkcontroller.machine.plan import plan
+from frameworkcontroller.manager.app import Controller
 from tests.integration.test_events import Story
 from tests.integration.test_guards import Send, StatusWrites, pod_uids
 from tests.support.clusters import Cluster

@@ -14,14 +14,14 @@ import orjson
 import pytest
 import yaml
 
-from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config, LeaderElection
+from frameworkcontroller.config.config import Config, LeaderElection
 from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.crd import CrdError
 from frameworkcontroller.kube.errors import ApiError, NotFound
 from frameworkcontroller.kube.lease import Instant
 from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, FRAMEWORKS, LEASES, PODS, Resource
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster, embedded_cluster, simulated_node
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, policy, role

@@ -2,8 +2,8 @@
 
 import pytest
 
-from frameworkcontroller.app import Controller
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks, Json, codes, policy, role, states, tasks
 

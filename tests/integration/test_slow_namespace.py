@@ -9,11 +9,11 @@ import orjson
 import pytest
 from aiohttp import web
 
-from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config
+from frameworkcontroller.config.config import Config
 from frameworkcontroller.controller import sync
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.resources import NAMESPACES
+from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import embedded_cluster, simulated_node
 from tests.support.frameworks import Frameworks, role, states
 from tests.support.frontdoor import FrontDoor, Request, Rule, front_door, refusal

@@ -7,14 +7,14 @@ from functools import partial
 import orjson
 import pytest
 
-from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config
+from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.errors import Unauthorized
 from frameworkcontroller.kube.resources import CONFIGMAPS, FRAMEWORKS
 from frameworkcontroller.local.apiserver.callers import Callers
 from frameworkcontroller.local.apiserver.server import ApiServer
+from frameworkcontroller.manager.app import Controller
 from tests.support.eventually import eventually
 from tests.support.virtual_clock import VirtualClockLoop, wall
 

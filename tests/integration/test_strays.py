@@ -3,9 +3,9 @@
 import orjson
 import pytest
 
-from frameworkcontroller.app import Controller
 from frameworkcontroller.kube.resources import PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, role, states

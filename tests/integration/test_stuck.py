@@ -16,12 +16,12 @@ import pytest
 from aiohttp import web
 
 from frameworkcontroller.api.names import FRAMEWORK_NAME
-from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config
+from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, FRAMEWORKS, NAMESPACES, PODS, RESOURCEQUOTAS, Resource
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster, embedded_cluster, simulated_node
 from tests.support.eventually import eventually
 from tests.support.framework_crd import crd_manifest

@@ -9,13 +9,13 @@ import orjson
 import pytest
 
 from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
-from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config
+from frameworkcontroller.config.config import Config
 from frameworkcontroller.controller import ledger
 from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound, TransportError
 from frameworkcontroller.kube.resources import FRAMEWORKS, PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
 from tests.integration.test_guards import Send, StatusWrites, pod_uids
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually

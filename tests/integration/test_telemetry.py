@@ -11,13 +11,13 @@ import orjson
 import pytest
 
 from frameworkcontroller.api.status import State
-from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config, LeaderElection
-from frameworkcontroller.health import Health
+from frameworkcontroller.config.config import Config, LeaderElection
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.lease import Instant
 from frameworkcontroller.kube.resources import FRAMEWORKS, NAMESPACES, PODS
 from frameworkcontroller.local.apiserver.server import ApiServer
+from frameworkcontroller.manager.app import Controller
+from frameworkcontroller.manager.health import Health
 from tests.support.clusters import Cluster, embedded_cluster, simulated_node
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, policy, role, states

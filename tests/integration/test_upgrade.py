@@ -8,9 +8,9 @@ import pytest
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config
+from frameworkcontroller.config.config import Config
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
 from tests.support import original
 from tests.support.api import CRDS, Api, open_api
 from tests.support.clusters import Cluster

@@ -18,14 +18,14 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from frameworkcontroller import controllercli
-from frameworkcontroller import web as product
-from frameworkcontroller.app import Controller
-from frameworkcontroller.bindaddress import BindAddress
-from frameworkcontroller.config import Config
+from frameworkcontroller.config.bindaddress import BindAddress
+from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.local.apiserver.server import ApiServer
-from frameworkcontroller.web import MAX_CONNECTIONS, WebError, WebServer
+from frameworkcontroller.manager import web as product
+from frameworkcontroller.manager.app import Controller
+from frameworkcontroller.manager.web import MAX_CONNECTIONS, WebError, WebServer
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, role
 

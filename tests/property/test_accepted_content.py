@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from frameworkcontroller.api.names import API_VERSION, KIND
 from frameworkcontroller.api.status import State
-from frameworkcontroller.app import Controller
-from frameworkcontroller.config import Config
+from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.errors import NotFound
@@ -26,6 +25,7 @@ from frameworkcontroller.kube.resources import CRDS, FRAMEWORKS
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
 from tests.support.framework_crd import crd_json, crd_manifest
 from tests.support.frameworks import Frameworks, Json, codes, condition, role, tasks
 from tests.support.mangled import VALUES

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
-from frameworkcontroller.histogram import Histogram
+from frameworkcontroller.manager.histogram import Histogram
 
 BOUNDS = (0.001, 0.5, 1.0, 5.0)
 values = st.sampled_from([0.0, 0.001, 0.0010001, 0.5, 0.75, 1.0, 5.0, 5.5, 1e9]) | st.floats(0, 10)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from frameworkcontroller.bindaddress import BindAddress, parse_bind_address
+from frameworkcontroller.config.bindaddress import BindAddress, parse_bind_address
 
 
 @pytest.mark.parametrize(

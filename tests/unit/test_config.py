@@ -8,7 +8,7 @@ import pytest
 
 from frameworkcontroller.api.completion import ContainerCompletion
 from frameworkcontroller.api.objects import ContainerRecord, Identity, PodRecord
-from frameworkcontroller.config import Config, ConfigError, LeaderElection, load_config, shipped_config
+from frameworkcontroller.config.config import Config, ConfigError, LeaderElection, load_config, shipped_config
 from frameworkcontroller.machine.failure import Range
 
 

@@ -12,7 +12,7 @@ import yaml
 
 from frameworkcontroller.api.completion import DISRUPTIONS, RESERVED, Code, CompletionStatus
 from frameworkcontroller.api.objects import pod_record
-from frameworkcontroller.config import SHIPPED_CONFIG_FILE, Config, shipped_config
+from frameworkcontroller.config.config import SHIPPED_CONFIG_FILE, Config, shipped_config
 from frameworkcontroller.machine.model import PodClassifier
 
 Json = dict[str, Any]

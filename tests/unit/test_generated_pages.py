@@ -15,7 +15,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import encode_task
 from frameworkcontroller.api.completion import PREDEFINED, CompletionStatus, ContainerCompletion, PodCompletion
 from frameworkcontroller.api.status import RetryPolicyStatus, TaskAttemptStatus, TaskStatus
-from frameworkcontroller.config import Config
+from frameworkcontroller.config.config import Config
 from frameworkcontroller.machine.reasons import ABOUT, Reason
 
 ROOT = Path(__file__).resolve().parents[2]

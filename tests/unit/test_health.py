@@ -10,13 +10,13 @@ import pytest
 
 from frameworkcontroller.api.objects import pod_record
 from frameworkcontroller.controller.queue import WorkQueue
-from frameworkcontroller.health import INFORMER_STUCK_SEC, SYNC_STUCK_SEC, Health
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.errors import TooManyRequests
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import PODS
 from frameworkcontroller.local.apiserver.server import ApiServer
+from frameworkcontroller.manager.health import INFORMER_STUCK_SEC, SYNC_STUCK_SEC, Health
 from tests.support.virtual_clock import VirtualClockLoop, wall
 
 pytestmark = pytest.mark.virtual_clock

@@ -17,7 +17,7 @@ from frameworkcontroller.commands.lint.findings import Finding, Severity, error,
 from frameworkcontroller.commands.lint.spec import check_framework
 from frameworkcontroller.commands.terminal import console
 from frameworkcontroller.commands.words import counted
-from frameworkcontroller.yamlplaces import line_of, repeated_keys, syntax_error
+from frameworkcontroller.config.yamlplaces import line_of, repeated_keys, syntax_error
 
 _STDIN: Final = Path("-")
 _COLOURS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow"}

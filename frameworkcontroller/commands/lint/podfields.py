@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from frameworkcontroller.api.fields import whole
 from frameworkcontroller.commands.lint.findings import Finding, KeyPath, error, warning
-from frameworkcontroller.yamlplaces import shown, suggestion
+from frameworkcontroller.config.yamlplaces import shown, suggestion
 
 _ROOT: Final = "V1PodTemplateSpec"
 _COLLECTION: Final = re.compile(r"(list|dict)[\[(](?:str, ?)?(.+)[\])]")

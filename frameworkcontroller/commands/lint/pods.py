@@ -9,7 +9,7 @@ from typing import Any, Final
 from frameworkcontroller.api import names
 from frameworkcontroller.commands.lint.findings import Finding, KeyPath, error, warning
 from frameworkcontroller.commands.lint.podfields import check_fields
-from frameworkcontroller.yamlplaces import suggestion
+from frameworkcontroller.config.yamlplaces import suggestion
 
 PLACEHOLDERS: Final = (
     names.FRAMEWORK_NAMESPACE, names.FRAMEWORK_NAME, names.TASKROLE_NAME, names.TASK_INDEX, names.CONFIGMAP_NAME,

@@ -14,7 +14,7 @@ from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.commands.lint.findings import Finding, KeyPath, error, warning
 from frameworkcontroller.commands.lint.pods import check_pod
 from frameworkcontroller.commands.lint.policies import check_policies
-from frameworkcontroller.yamlplaces import shown, suggestion
+from frameworkcontroller.config.yamlplaces import shown, suggestion
 
 _TOP: Final = ("apiVersion", "kind", "metadata", "spec", "status")
 _METADATA: Final = ("annotations", "finalizers", "generateName", "labels", "name", "namespace", "ownerReferences")

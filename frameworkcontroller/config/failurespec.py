@@ -12,7 +12,7 @@ import re2
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from frameworkcontroller.api.completion import FAILED, RESERVED, Code
-from frameworkcontroller.configfile import Section
+from frameworkcontroller.config.configfile import Section
 from frameworkcontroller.machine.failure import ContainerPattern, FailureClass, PodPattern, Range, Regex
 
 _INT32_MAX: Final = 2**31 - 1

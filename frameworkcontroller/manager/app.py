@@ -20,7 +20,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_ran
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import configmap_record, framework_record, pod_record
-from frameworkcontroller.config import Config
+from frameworkcontroller.config.config import Config
 from frameworkcontroller.controller import events
 from frameworkcontroller.controller.events import EventRecorder
 from frameworkcontroller.controller.executor import Executor
@@ -43,7 +43,7 @@ from frameworkcontroller.kube.limiter import Limiter
 from frameworkcontroller.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS
 from frameworkcontroller.machine.model import Kind, Record
 from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.telemetry import Sources, Telemetry
+from frameworkcontroller.manager.metrics import Sources, Telemetry
 
 Ts = TypeVarTuple("Ts")
 
@@ -106,7 +106,7 @@ class Controller:
         self._rng = random.Random() if rng is None else rng
         self._drain_sec = drain_sec
         self._audit_sec = audit_sec
-        manifest = importlib.resources.files(__package__).joinpath("crd", "frameworks.yaml").read_bytes()
+        manifest = importlib.resources.files("frameworkcontroller").joinpath("crd", "frameworks.yaml").read_bytes()
         # The loader in C takes 5 ms for it, the other one 40.
         self._crd_manifest = yaml.load(manifest, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - safe
         self._stop = asyncio.Event()

@@ -17,15 +17,15 @@ from pydantic.alias_generators import to_camel
 
 from frameworkcontroller.api.completion import CONFLICT, PERMANENT, TRANSIENT
 from frameworkcontroller.api.fields import whole
-from frameworkcontroller.bindaddress import BindAddress, parse_bind_address
-from frameworkcontroller.configfile import ConfigError, ConfigFile, ConfigMissing, Section, read_config_file
-from frameworkcontroller.failurespec import FailureConfig
+from frameworkcontroller.config.bindaddress import BindAddress, parse_bind_address
+from frameworkcontroller.config.configfile import ConfigError, ConfigFile, ConfigMissing, Section, read_config_file
+from frameworkcontroller.config.failurespec import FailureConfig
+from frameworkcontroller.config.yamlplaces import KeyPath, Problem, suggestion
 from frameworkcontroller.kube.connection import check_address
 from frameworkcontroller.kube.errors import ConnectionConfigError
 from frameworkcontroller.kube.lease import JITTER, Timing
 from frameworkcontroller.machine.failure import Classifier
 from frameworkcontroller.machine.model import Limits, Trigger
-from frameworkcontroller.yamlplaces import KeyPath, Problem, suggestion
 
 __all__ = ["Config", "ConfigError", "load_config", "shipped_config"]
 

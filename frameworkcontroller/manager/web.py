@@ -26,11 +26,11 @@ import orjson
 from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 
-from frameworkcontroller.app import Controller
-from frameworkcontroller.bindaddress import BindAddress
+from frameworkcontroller.config.bindaddress import BindAddress
 from frameworkcontroller.controller.ledger import Entry
-from frameworkcontroller.health import Check, Health
 from frameworkcontroller.machine.tracker import STATES
+from frameworkcontroller.manager.app import Controller
+from frameworkcontroller.manager.health import Check, Health
 
 _log: Final = logging.getLogger(__name__)
 

@@ -25,12 +25,12 @@ from frameworkcontroller.controller.ledger import Ledger
 from frameworkcontroller.controller.queue import QueueCore
 from frameworkcontroller.controller.statuswriter import WriteResult
 from frameworkcontroller.controller.workers import SyncResult, Workers
-from frameworkcontroller.histogram import Histogram
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.limiter import Limiter
 from frameworkcontroller.kube.transport import Exchange
 from frameworkcontroller.kube.watch import Failure
 from frameworkcontroller.machine.model import Level, Tally
+from frameworkcontroller.manager.histogram import Histogram
 
 PREFIX: Final = "frameworkcontroller"
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
 
 from frameworkcontroller.api.fields import whole
-from frameworkcontroller.yamlplaces import Problem, kind_of, line_of, repeated_keys, syntax_error
+from frameworkcontroller.config.yamlplaces import Problem, kind_of, line_of, repeated_keys, syntax_error
 
 
 class ConfigError(Exception):

@@ -1,0 +1,1 @@
+"""The running controller: its wiring, metrics, health checks and web server."""
