@@ -22,8 +22,8 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.controller.correlation import MAX_KNOWN, Correlator, Draft, Recent, Subject, Telling
-from frameworkcontroller.kube.backoff import Backoff
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import (
     AlreadyExists,

@@ -18,11 +18,11 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 
-from frameworkcontroller.kube.backoff import Backoff
+from frameworkcontroller.backoff import Backoff
 
 K = TypeVar("K", bound=Hashable)
 
-RETRY: Final = Backoff(first=0.05, most=15.0)
+RETRY: Final = Backoff(base=0.05, maximum=15.0)
 """How long a key that failed waits: long enough not to hammer, and recovery is seen within a quarter of a minute."""
 
 _TIMER_SLACK: Final = 1e-6

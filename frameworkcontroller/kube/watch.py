@@ -34,10 +34,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from frameworkcontroller.kube.backoff import Backoff
+from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.kube.errors import ApiError, Gone, KubeError, SilenceError, TransportError
 
-BACKOFF: Final = Backoff(first=0.5, most=5.0)
+BACKOFF: Final = Backoff(base=0.5, maximum=5.0)
 # A watch that lasted this long ends a row of failures. Anything shorter, a successful list included, does not: else a
 # server that closes each watch, or expires each version, at once would be asked in a tight circle.
 STEADY_SECONDS: Final = 10.0
@@ -281,7 +281,7 @@ class WatchMachine:
     def _fail(self, failure: Failure, then: Listing | Watching, retry_after: float | None = None) -> None:
         self.last_failure = failure
         if retry_after is not None and failure is not Failure.THROTTLED:
-            retry_after = min(retry_after, self._backoff.most)
+            retry_after = min(retry_after, self._backoff.maximum)
         if failure in _ORDINARY and failure not in self._excused:
             self._excused.add(failure)
             seconds = retry_after or 0.0

@@ -20,6 +20,7 @@ from frameworkcontroller.api.completion import (
 )
 from frameworkcontroller.api.spec import RETRY_ALWAYS, RETRY_ON_FAILURE, FrameworkSpec, RetryPolicy
 from frameworkcontroller.api.status import State, TaskStatus
+from frameworkcontroller.backoff import exponential
 from frameworkcontroller.machine.model import Limits, known
 from frameworkcontroller.machine.tracker import TrackedRole, Tracker
 
@@ -91,11 +92,8 @@ def backs_off(policy: RetryPolicy, completion: CompletionStatus, limits: Limits)
 
 def back_off_sec(in_a_row: int, limits: Limits) -> int:
     """How long a Task waits for its next retry, after so many in a row."""
-    if in_a_row < RETRIES_AT_ONCE:
-        return 0
-    # More doublings than any limit allows for would be numbers of any length.
-    doublings = min(in_a_row - RETRIES_AT_ONCE, 63)
-    return min(limits.task_max_retry_delay_sec, limits.task_min_retry_delay_sec << doublings)
+    counted = in_a_row - RETRIES_AT_ONCE + 1
+    return exponential(limits.task_min_retry_delay_sec, limits.task_max_retry_delay_sec, counted)
 
 
 def evaluate_completion(spec: FrameworkSpec, tracker: Tracker) -> CompletionStatus | None:

@@ -19,6 +19,7 @@ from typing import Final, Literal
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import Disruption, PodRecord
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskCounts, TaskRoleStatus, TaskStatus
+from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import Action, Env, Level, Tally, Target, Urgency, known
 from frameworkcontroller.machine.reasons import Reason
@@ -38,8 +39,7 @@ CREATIONS: Final = "creations"
 HoldKey = TaskKey | Literal["creations"] | None
 """What is held back: one Task's actions, all creations of Pods, or (None) the Framework's own actions."""
 
-HOLD_BASE_SEC = 0.5
-HOLD_MAX_SEC = 15.0
+HOLD_BACKOFF: Final = Backoff(base=0.5, maximum=15.0, jitter=0.25)
 """A stuck Framework costs the API server at most a few requests a minute, and recovers within this many seconds."""
 
 
@@ -525,8 +525,7 @@ class Tracker:
             held.until = max(held.until, env.clock + at_least_sec)
             return held.failures
         failures = 1 if held is None else held.failures + 1
-        delay = min(HOLD_MAX_SEC, HOLD_BASE_SEC * 2 ** min(failures - 1, 10)) * env.rng.uniform(0.75, 1.0)
-        self._holds[key] = Hold(failures, env.clock + max(delay, at_least_sec))
+        self._holds[key] = Hold(failures, env.clock + max(HOLD_BACKOFF.delay(failures, env.rng), at_least_sec))
         return failures
 
     def hold_retry(self, key: TaskKey, env: Env) -> None:

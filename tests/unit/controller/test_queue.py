@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.controller.queue import QueueCore, ShutDown, WorkQueue
-from frameworkcontroller.kube.backoff import Backoff
 from tests.support.virtual_clock import VirtualClockLoop
 
 

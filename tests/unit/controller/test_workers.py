@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.controller.queue import WorkQueue
 from frameworkcontroller.controller.retry import Retry
 from frameworkcontroller.controller.slots import LATE_SEC
 from frameworkcontroller.controller.workers import Workers
-from frameworkcontroller.kube.backoff import Backoff
 from frameworkcontroller.kube.errors import TooManyRequests, TransportError
 from tests.support.virtual_clock import VirtualClockLoop
 

@@ -3,7 +3,6 @@ import random
 import pytest
 
 from frameworkcontroller.kube import errors
-from frameworkcontroller.kube.backoff import Backoff
 from frameworkcontroller.kube.watch import (
     Failure,
     FetchPage,
@@ -193,11 +192,3 @@ def test_versions_are_compared_only_if_they_are_numbers() -> None:
     assert not is_older("9", None)
     assert not is_older("abc", "10")
     assert not is_older("9", "abc")
-
-
-def test_backoff() -> None:
-    rng = random.Random(0)
-    backoff = Backoff(first=1.0, most=60.0)
-    assert backoff.delay(0, rng) == 0.0
-    assert 0.5 <= backoff.delay(1, rng) <= 1.0
-    assert 30.0 <= backoff.delay(10_000, rng) <= 60.0
