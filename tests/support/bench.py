@@ -21,7 +21,6 @@ from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.failure import Classifier, FailureClass
-from frameworkcontroller.machine.invariants import check_status, check_step
 from frameworkcontroller.machine.model import (
     Accepted,
     Action,
@@ -44,6 +43,7 @@ from frameworkcontroller.machine.model import (
 )
 from frameworkcontroller.machine.plan import fold, plan, reject
 from frameworkcontroller.machine.tracker import Tracker
+from tests.support.invariants import check_status, check_step
 
 NOW: Final = 1_700_000_000
 UID: Final = "framework-uid"

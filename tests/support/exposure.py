@@ -10,8 +10,8 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.resources import FRAMEWORKS, PODS
-from frameworkcontroller.machine.invariants import check_status, check_step
 from tests.support.frameworks import Json
+from tests.support.invariants import check_status, check_step
 
 
 class Exposure:
