@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from frameworkcontroller.controller import correlation, events
+from frameworkcontroller.controller.eventbroadcaster import HOLD_MAX_SEC, HOLD_SEC, MAX_MESSAGE_BYTES, QPS
+from frameworkcontroller.controller.eventcorrelator import BURST, COMBINED, REFILL_SEC, RESERVE, SIMILAR, SIMILAR_SEC
 from frameworkcontroller.machine.reasons import ABOUT, Told
 
 HEAD: Final = f"""\
@@ -26,16 +27,16 @@ What must be known is in the status, and the whole history is in the [log](logs.
 
 - They are about Frameworks alone, never about Pods, which tell their own story.
 - What several Tasks of a TaskRole did in the same way is one Event: "37 Tasks of TaskRole worker failed with 137".
-  It is held back for {events.HOLD_SEC:g} s, and for twice as long each time (up to {events.HOLD_MAX_SEC / 60:g} min)
+  It is held back for {HOLD_SEC:g} s, and for twice as long each time (up to {HOLD_MAX_SEC / 60:g} min)
   while more comes, but never beyond what is told of the Framework as a whole.
-- The same Event again raises its count. Of more than {correlation.SIMILAR - 1} within {correlation.SIMILAR_SEC / 60:g}
-  min that differ only in their message, the rest become one, "{correlation.COMBINED.strip()}".
-- Of one Framework there are at most {correlation.BURST} at once, and then one in {correlation.REFILL_SEC / 60:g} min;
-  {correlation.RESERVE} of them are kept for what is not about single Tasks, and that it is completed is always told.
+- The same Event again raises its count. Of more than {SIMILAR - 1} within {SIMILAR_SEC / 60:g}
+  min that differ only in their message, the rest become one, "{COMBINED.strip()}".
+- Of one Framework there are at most {BURST} at once, and then one in {REFILL_SEC / 60:g} min;
+  {RESERVE} of them are kept for what is not about single Tasks, and that it is completed is always told.
   The figures are those of client-go, as all other controllers have them.
-- Messages are cut to {events.MAX_MESSAGE_BYTES} bytes. They quote the status, and with it what containers said last:
+- Messages are cut to {MAX_MESSAGE_BYTES} bytes. They quote the status, and with it what containers said last:
   whoever may read Events of the namespace can read that.
-- They have a rate limit of their own ({events.QPS:g} a second), take nothing from `kubeClientQps`, and nothing waits
+- They have a rate limit of their own ({QPS:g} a second), take nothing from `kubeClientQps`, and nothing waits
   for them. What cannot be sent is dropped and counted. A namespace that takes none (it is being deleted, or RBAC does
   not allow `create` and `patch` of `events`) is named in the log once.
 

@@ -24,10 +24,10 @@ from frameworkcontroller.api.codec import StatusError, encode_condition, encode_
 from frameworkcontroller.api.objects import Framework, FrameworkRecord
 from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.api.status import Condition
-from frameworkcontroller.controller.correlation import MAX_KNOWN, Recent
+from frameworkcontroller.controller.eventcorrelator import MAX_KNOWN, Recent
 from frameworkcontroller.controller.ledger import Entry, Ledger
-from frameworkcontroller.controller.narrator import Narrator
-from frameworkcontroller.controller.retry import Retry
+from frameworkcontroller.controller.recorder import Narrator
+from frameworkcontroller.controller.requeue import Retry
 from frameworkcontroller.controller.statuswriter import StatusWriter
 from frameworkcontroller.kube.errors import Conflict, Invalid, KubeError, NotFound, is_too_large
 from frameworkcontroller.machine.conditions import MAX_MESSAGE

@@ -17,8 +17,8 @@ import orjson
 from frameworkcontroller.api.objects import Framework, FrameworkRecord, ObjectError, decode_framework
 from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.controller.ledger import Encoded, Entry, Ledger
-from frameworkcontroller.controller.narrator import Narrator
-from frameworkcontroller.controller.retry import Retry
+from frameworkcontroller.controller.recorder import Narrator
+from frameworkcontroller.controller.requeue import Retry
 from frameworkcontroller.controller.slots import Slots
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.kube.errors import Conflict, Invalid, KubeError, NotFound, TransportError, is_too_large

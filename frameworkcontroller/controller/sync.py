@@ -21,9 +21,9 @@ from frameworkcontroller.api.objects import (
 from frameworkcontroller.api.status import State
 from frameworkcontroller.controller.executor import Batch, Executor
 from frameworkcontroller.controller.ledger import Entry, Ledger
-from frameworkcontroller.controller.narrator import Narrator
 from frameworkcontroller.controller.quarantine import Quarantine
-from frameworkcontroller.controller.retry import Retry
+from frameworkcontroller.controller.recorder import Narrator
+from frameworkcontroller.controller.requeue import Retry
 from frameworkcontroller.controller.statuswriter import StatusWriter, WriteResult
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import KubeError

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, Literal, Protocol
 
 from frameworkcontroller.controller.queue import ShutDown, WorkQueue
-from frameworkcontroller.controller.retry import Retry
+from frameworkcontroller.controller.requeue import Retry
 from frameworkcontroller.controller.slots import LATE_SEC, namespace_of
 from frameworkcontroller.kube.errors import ApiError, KubeError
 

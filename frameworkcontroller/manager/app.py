@@ -21,14 +21,14 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_ran
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import configmap_record, framework_record, pod_record
 from frameworkcontroller.config.config import Config
-from frameworkcontroller.controller import events
-from frameworkcontroller.controller.events import EventRecorder
+from frameworkcontroller.controller import eventbroadcaster
+from frameworkcontroller.controller.eventbroadcaster import EventRecorder
+from frameworkcontroller.controller.eventhandlers import Routing, framework_key
 from frameworkcontroller.controller.executor import Executor
-from frameworkcontroller.controller.history import History
 from frameworkcontroller.controller.ledger import Ledger
-from frameworkcontroller.controller.narrator import Narrator
 from frameworkcontroller.controller.queue import WorkQueue
-from frameworkcontroller.controller.routing import Routing, framework_key
+from frameworkcontroller.controller.recorder import Narrator
+from frameworkcontroller.controller.snapshots import History
 from frameworkcontroller.controller.sync import BY_FRAMEWORK, Syncer
 from frameworkcontroller.controller.workers import Workers
 from frameworkcontroller.kube.client import KubeClient
@@ -195,7 +195,7 @@ class Controller:
             rng=self._rng,
         )
         self.telemetry.status_lost = lambda: self.crd_guard.problem is not None
-        self._events_client = client(limiter=Limiter(events.QPS, events.BURST), max_connections=2)
+        self._events_client = client(limiter=Limiter(eventbroadcaster.QPS, eventbroadcaster.BURST), max_connections=2)
         self.events = EventRecorder(self._events_client, wall=wall, rng=self._rng, instance=socket.gethostname())
         self._narrator = Narrator(self.frameworks.store, history, events=self.events if config.record_events else None)
         self._syncer = Syncer(

@@ -19,10 +19,10 @@ from prometheus_client.registry import Collector
 
 from frameworkcontroller import __version__
 from frameworkcontroller.api.completion import CATEGORIES, DISRUPTIONS, PREDEFINED
-from frameworkcontroller.controller.census import Census
-from frameworkcontroller.controller.events import EventCounters
+from frameworkcontroller.controller.eventbroadcaster import EventCounters
 from frameworkcontroller.controller.ledger import Ledger
 from frameworkcontroller.controller.queue import QueueCore
+from frameworkcontroller.controller.statecounts import Census
 from frameworkcontroller.controller.statuswriter import WriteResult
 from frameworkcontroller.controller.workers import SyncResult, Workers
 from frameworkcontroller.kube.informer import Informer

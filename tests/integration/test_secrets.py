@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from frameworkcontroller.controller.events import EventRecorder
+from frameworkcontroller.controller.eventbroadcaster import EventRecorder
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection, connect
 from frameworkcontroller.kube.errors import KubeError

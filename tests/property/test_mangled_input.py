@@ -36,7 +36,7 @@ from frameworkcontroller.api.objects import (
 from frameworkcontroller.api.spec import MAX_TASK_COUNT, FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.config.config import SHIPPED_CONFIG_FILE, ConfigError, load_config
 from frameworkcontroller.config.failurespec import compile_regex
-from frameworkcontroller.controller.history import History
+from frameworkcontroller.controller.snapshots import History
 from frameworkcontroller.kube.errors import ApiError, error_from_answer
 from frameworkcontroller.machine.failure import Classifier
 from frameworkcontroller.machine.manifests import PodTemplate

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frameworkcontroller.controller.history import IS_SNAPSHOT
+from frameworkcontroller.controller.snapshots import IS_SNAPSHOT
 from frameworkcontroller.logs import FORMATS, JsonFormatter, KlogFormatter, LineHandler, LogFormat, configure_logging
 
 COLLECTOR = re.compile(

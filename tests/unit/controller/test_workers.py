@@ -11,7 +11,7 @@ import pytest
 
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.controller.queue import WorkQueue
-from frameworkcontroller.controller.retry import Retry
+from frameworkcontroller.controller.requeue import Retry
 from frameworkcontroller.controller.slots import LATE_SEC
 from frameworkcontroller.controller.workers import Workers
 from frameworkcontroller.kube.errors import TooManyRequests, TransportError

@@ -18,10 +18,10 @@ from frameworkcontroller.api.status import (
     TaskRoleStatus,
     TaskStatus,
 )
-from frameworkcontroller.controller.history import History
+from frameworkcontroller.controller.eventhandlers import Routing
 from frameworkcontroller.controller.ledger import Entry, Ledger
 from frameworkcontroller.controller.queue import WorkQueue
-from frameworkcontroller.controller.routing import Routing
+from frameworkcontroller.controller.snapshots import History
 from frameworkcontroller.machine.model import Snapshot, Trigger
 
 POD = PodRecord("ns/f-a-0", "ns", "f-a-0", "5", Identity("pod-1", "cm-1", None, False), "Running")

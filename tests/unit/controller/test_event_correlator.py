@@ -2,7 +2,7 @@
 
 import itertools
 
-from frameworkcontroller.controller.correlation import (
+from frameworkcontroller.controller.eventcorrelator import (
     BURST,
     COMBINED,
     REFILL_SEC,

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State, TaskAttemptStatus, TaskStatus
 from frameworkcontroller.api.status import TaskRoleStatus as RoleStatus
-from frameworkcontroller.controller.census import Census
 from frameworkcontroller.controller.ledger import Entry
+from frameworkcontroller.controller.statecounts import Census
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.tracker import Stall, Tracker
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from frameworkcontroller.api.objects import FrameworkRecord
-from frameworkcontroller.controller.events import EventRecorder
-from frameworkcontroller.controller.history import History
+from frameworkcontroller.controller.eventbroadcaster import EventRecorder
+from frameworkcontroller.controller.snapshots import History
 from frameworkcontroller.kube.store import Store
 from frameworkcontroller.machine.model import Record, Snapshot
 from frameworkcontroller.machine.reasons import Reason

@@ -18,9 +18,9 @@ from frameworkcontroller.api.objects import (
     PodRecord,
     is_pod_of_framework,
 )
-from frameworkcontroller.controller.history import IS_SNAPSHOT, History
 from frameworkcontroller.controller.ledger import Ledger
 from frameworkcontroller.controller.queue import WorkQueue
+from frameworkcontroller.controller.snapshots import IS_SNAPSHOT, History
 from frameworkcontroller.machine.model import Trigger
 from frameworkcontroller.machine.tracker import Tracker
 

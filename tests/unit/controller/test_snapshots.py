@@ -9,7 +9,7 @@ import pytest
 
 from frameworkcontroller.api.names import SNAPSHOT_MARK
 from frameworkcontroller.api.objects import FrameworkRecord
-from frameworkcontroller.controller.history import History
+from frameworkcontroller.controller.snapshots import History
 from frameworkcontroller.machine.model import Snapshot, Trigger
 
 FRAMEWORK = FrameworkRecord(

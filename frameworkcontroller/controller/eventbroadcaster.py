@@ -23,7 +23,7 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.backoff import Backoff
-from frameworkcontroller.controller.correlation import MAX_KNOWN, Correlator, Draft, Recent, Subject, Telling
+from frameworkcontroller.controller.eventcorrelator import MAX_KNOWN, Correlator, Draft, Recent, Subject, Telling
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import (
     AlreadyExists,

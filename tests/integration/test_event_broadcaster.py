@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from frameworkcontroller.api.completion import CONTAINER_PERMANENT_FAILED, POD_EXTERNAL_DELETED, Code, CompletionStatus
-from frameworkcontroller.controller.events import (
+from frameworkcontroller.controller.eventbroadcaster import (
     HOLD_MAX_SEC,
     HOLD_SEC,
     MAX_MESSAGE_BYTES,
