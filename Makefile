@@ -35,10 +35,12 @@ example-torch: venv ## Elastic training with PyTorch, through rescale and deaths
 
 test: lint types unit ## Lint, types and every test
 
-lint: venv ## Lint and formatting, of the Dockerfile too
+lint: venv ## Lint and formatting, of the Dockerfile and of prose too
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --quiet --check .
 	$(BIN)/hadolint Dockerfile
+	$(BIN)/codespell
+	$(BIN)/python scripts/prose.py
 
 types: venv ## Types
 	$(BIN)/mypy
