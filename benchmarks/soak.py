@@ -25,11 +25,12 @@ import orjson
 import uvloop
 import yaml
 
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.errors import KubeError, NotFound
-from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, FRAMEWORKS, PODS
+from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, PODS
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime

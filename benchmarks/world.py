@@ -31,11 +31,12 @@ from benchmarks.jobs import framework
 from benchmarks.rpc import Child
 from benchmarks.usage import Usage
 from frameworkcontroller.api.codec import decompress_roles
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.kube.connection import connect
 from frameworkcontroller.kube.errors import ServerError
 from frameworkcontroller.kube.informer import Informer
-from frameworkcontroller.kube.resources import FRAMEWORKS, NAMESPACES, PODS
+from frameworkcontroller.kube.resources import NAMESPACES, PODS
 from tests.support.realcluster import ControlPlane
 
 _START_UP_SEC: Final = 60.0

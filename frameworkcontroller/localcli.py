@@ -20,13 +20,13 @@ from rich.text import Text
 
 from frameworkcontroller import process
 from frameworkcontroller.api import names
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands.following import Follower
 from frameworkcontroller.commands.labels import Labels
 from frameworkcontroller.commands.progress import Progress, draw_for_ever, ending, progress_on
 from frameworkcontroller.config.bindaddress import BindAddress
 from frameworkcontroller.config.config import Config, ConfigError, load_config, shipped_config
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.resources import FRAMEWORKS
 from frameworkcontroller.local.apiserver.records import Change
 from frameworkcontroller.local.cluster import ClusterError, LocalCluster
 from frameworkcontroller.local.kubelet.pod import PodRecord

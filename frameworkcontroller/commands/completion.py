@@ -75,8 +75,8 @@ def _ask(options: argparse.Namespace, framework: str | None) -> list[str]:
 
 
 async def _names(options: argparse.Namespace, framework: str | None) -> list[str]:
+    from frameworkcontroller.api.resources import FRAMEWORKS
     from frameworkcontroller.commands.session import Json, open_session
-    from frameworkcontroller.kube.resources import FRAMEWORKS
 
     found: list[str] = []
 

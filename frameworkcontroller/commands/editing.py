@@ -8,10 +8,10 @@ from typing import Final
 import orjson
 
 from frameworkcontroller import process
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands.session import FIELD_MANAGER, Json, Session
 from frameworkcontroller.kube.client import JSON_PATCH
 from frameworkcontroller.kube.errors import Conflict, Invalid
-from frameworkcontroller.kube.resources import FRAMEWORKS
 
 _TRIES: Final = 10
 

@@ -8,12 +8,12 @@ from rich.table import Table
 from rich.text import Text
 
 from frameworkcontroller import process
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands.printing import print_objects
 from frameworkcontroller.commands.session import Json, Session
 from frameworkcontroller.commands.summary import Summary, summarize
 from frameworkcontroller.commands.words import code_and_phrase_of, duration
-from frameworkcontroller.kube.resources import FRAMEWORKS
 
 _NONE = "-"
 

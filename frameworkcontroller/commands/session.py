@@ -16,11 +16,12 @@ from rich.table import Table
 
 from frameworkcontroller import process
 from frameworkcontroller.api import names
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands.terminal import console, print_whole
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import connect
 from frameworkcontroller.kube.errors import Gone, NotFound
-from frameworkcontroller.kube.resources import FRAMEWORKS, Resource
+from frameworkcontroller.kube.resources import Resource
 
 FIELD_MANAGER: Final = "kubectl-framework"
 

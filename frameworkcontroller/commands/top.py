@@ -13,13 +13,13 @@ from rich.text import Text
 
 from frameworkcontroller import process
 from frameworkcontroller.api import names
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands.session import Json, Session
 from frameworkcontroller.commands.summary import Summary, summarize, tasks_of
 from frameworkcontroller.commands.tasks import BEFORE_IT_RUNS
 from frameworkcontroller.commands.usage import NoMetrics, Usage, read_usage
 from frameworkcontroller.commands.words import counted, duration
-from frameworkcontroller.kube.resources import FRAMEWORKS
 
 _HOUR: Final = 3600.0
 

@@ -22,6 +22,7 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Framework, Identity, ObjectError, identity_of
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.controller.slots import Slots
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import (
@@ -34,7 +35,7 @@ from frameworkcontroller.kube.errors import (
     TooManyRequests,
     TransportError,
 )
-from frameworkcontroller.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Resource
+from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, Resource
 from frameworkcontroller.machine.failure import classify_creation_refusal
 from frameworkcontroller.machine.model import (
     Accepted,

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 import orjson
 
 from frameworkcontroller.api.objects import Framework, FrameworkRecord, ObjectError, decode_framework
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.controller.ledger import Encoded, Entry, Ledger
 from frameworkcontroller.controller.recorder import Narrator
@@ -22,7 +23,6 @@ from frameworkcontroller.controller.requeue import Retry
 from frameworkcontroller.controller.slots import Slots
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.kube.errors import Conflict, Invalid, KubeError, NotFound, TransportError, is_too_large
-from frameworkcontroller.kube.resources import FRAMEWORKS
 from frameworkcontroller.machine.model import Env, Tally, Urgency
 from frameworkcontroller.machine.plan import fold, reject
 from frameworkcontroller.machine.reasons import Reason

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from frameworkcontroller.api import names
-
 
 def _segment(value: str) -> str:
     if value in ("", ".", ".."):
@@ -75,4 +73,3 @@ SECRETS = Resource("", "v1", "secrets", "Secret")
 RESOURCEQUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
-FRAMEWORKS = Resource(names.GROUP, names.VERSION, names.PLURAL, names.KIND)

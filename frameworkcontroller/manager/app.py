@@ -20,6 +20,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_ran
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import configmap_record, framework_record, pod_record
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.controller import eventbroadcaster
 from frameworkcontroller.controller.eventbroadcaster import EventRecorder
@@ -40,7 +41,7 @@ from frameworkcontroller.kube.errors import may_pass
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.lease import Instant
 from frameworkcontroller.kube.limiter import Limiter
-from frameworkcontroller.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS
+from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
 from frameworkcontroller.machine.model import Kind, Record
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.manager.metrics import Sources, Telemetry

@@ -15,6 +15,7 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import (
@@ -27,7 +28,7 @@ from frameworkcontroller.kube.errors import (
     TooManyRequests,
     TransportError,
 )
-from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, FRAMEWORKS, PODS, Resource
+from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, PODS, Resource
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.chaos.oracle import why_not_at_end
 from tests.chaos.proxy import Fault, FaultProxy, Kind

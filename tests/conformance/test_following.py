@@ -10,11 +10,12 @@ import orjson
 import pytest
 
 from frameworkcontroller.api.objects import PodRecord, pod_record
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube.client import MERGE_PATCH, Exchange, KubeClient
 from frameworkcontroller.kube.crd import ensure_crd
 from frameworkcontroller.kube.errors import BadRequest
 from frameworkcontroller.kube.informer import Informer
-from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, FRAMEWORKS, PODS
+from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, PODS
 from frameworkcontroller.kube.watch import Failure
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually

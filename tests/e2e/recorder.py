@@ -10,9 +10,10 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.api.codec import decompress_roles
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import KubeError
-from frameworkcontroller.kube.resources import EVENTS, FRAMEWORKS, PODS, Resource
+from frameworkcontroller.kube.resources import EVENTS, PODS, Resource
 from tests.e2e.witness import Stored
 
 Json = dict[str, Any]

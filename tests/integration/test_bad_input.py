@@ -7,10 +7,11 @@ import orjson
 import pytest
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import JSON_PATCH
 from frameworkcontroller.kube.errors import Invalid
-from frameworkcontroller.kube.resources import CONFIGMAPS, EVENTS, FRAMEWORKS, PODS
+from frameworkcontroller.kube.resources import CONFIGMAPS, EVENTS, PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support import original

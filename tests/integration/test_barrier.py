@@ -14,9 +14,9 @@ import orjson
 import pytest
 
 from frameworkcontroller import barrier
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.barrier import FrameworkGone, Reader, Settings
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.resources import FRAMEWORKS
 from tests.support.barrier_world import NAME, Json, compressed, framework, written
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually

@@ -8,10 +8,11 @@ from typing import Any
 import orjson
 import pytest
 
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import TransportError
-from frameworkcontroller.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS
+from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.integration.test_guards import Send, StatusWrites

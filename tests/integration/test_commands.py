@@ -13,10 +13,11 @@ import orjson
 import pytest
 import yaml
 
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands.session import Session
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import Forbidden, NotFound
-from frameworkcontroller.kube.resources import CRDS, EVENTS, FRAMEWORKS, PODS, Resource
+from frameworkcontroller.kube.resources import CRDS, EVENTS, PODS, Resource
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.cli import Cli

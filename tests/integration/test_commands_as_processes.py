@@ -63,9 +63,9 @@ class Shell:
 
         import orjson
 
+        from frameworkcontroller.api.resources import FRAMEWORKS
         from frameworkcontroller.kube.client import KubeClient
         from frameworkcontroller.kube.connection import connect
-        from frameworkcontroller.kube.resources import FRAMEWORKS
 
         async def create() -> None:
             async with KubeClient(await connect(kubeconfig=self.environment["KUBECONFIG"], environ={})) as client:

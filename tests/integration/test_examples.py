@@ -13,8 +13,9 @@ import orjson
 import pytest
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, SERVICEACCOUNTS, SERVICES, Resource
+from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, SERVICEACCOUNTS, SERVICES, Resource
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.kubelet.simulation import PREFIX
 from frameworkcontroller.manager.app import Controller

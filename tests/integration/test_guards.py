@@ -8,10 +8,11 @@ import orjson
 import pytest
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import ApiError, TransportError
-from frameworkcontroller.kube.resources import FRAMEWORKS, PODS
+from frameworkcontroller.kube.resources import PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster

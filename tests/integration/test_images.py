@@ -15,10 +15,10 @@ import pytest
 import yaml
 
 from frameworkcontroller import __version__
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.errors import NotFound
-from frameworkcontroller.kube.resources import FRAMEWORKS
 from frameworkcontroller.local.apiserver.callers import Callers
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent

@@ -9,10 +9,10 @@ import orjson
 import pytest
 
 from frameworkcontroller.api.codec import COMPRESSION_THRESHOLD_BYTES
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.controller.statuswriter import TOO_LARGE_RETRY_SEC
 from frameworkcontroller.kube.client import JSON_PATCH
-from frameworkcontroller.kube.resources import FRAMEWORKS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster

@@ -9,9 +9,10 @@ import pytest
 import yaml
 
 from frameworkcontroller.api.names import API_VERSION, KIND
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.config.config import Config, load_config, shipped_config
-from frameworkcontroller.kube.resources import FRAMEWORKS, PODS
+from frameworkcontroller.kube.resources import PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support import clusters

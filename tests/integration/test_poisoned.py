@@ -13,12 +13,13 @@ import pytest
 from rich.text import Text
 
 from frameworkcontroller.api.names import API_VERSION, KIND
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands.progress import ending, progress_on
 from frameworkcontroller.commands.terminal import console
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import JSON_PATCH
 from frameworkcontroller.kube.errors import BadRequest, Invalid
-from frameworkcontroller.kube.resources import EVENTS, FRAMEWORKS
+from frameworkcontroller.kube.resources import EVENTS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.integration.test_events import Story

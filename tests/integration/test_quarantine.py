@@ -7,13 +7,13 @@ from typing import Any
 import orjson
 import pytest
 
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.spec import FrameworkSpec, SpecError
 from frameworkcontroller.api.status import State
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.controller import ledger, sync
 from frameworkcontroller.controller.quarantine import RETRY_SEC
 from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
-from frameworkcontroller.kube.resources import FRAMEWORKS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.machine.model import InvariantError, Plan
 from frameworkcontroller.machine.plan import plan

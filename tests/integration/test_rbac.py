@@ -14,12 +14,13 @@ import orjson
 import pytest
 import yaml
 
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config, LeaderElection
 from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.crd import CrdError
 from frameworkcontroller.kube.errors import ApiError, NotFound
 from frameworkcontroller.kube.lease import Instant
-from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, FRAMEWORKS, LEASES, PODS, Resource
+from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, LEASES, PODS, Resource
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster, embedded_cluster, simulated_node

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.controller.eventbroadcaster import EventRecorder
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection, connect
 from frameworkcontroller.kube.errors import KubeError
-from frameworkcontroller.kube.resources import FRAMEWORKS, PODS
+from frameworkcontroller.kube.resources import PODS
 from frameworkcontroller.logs import JsonFormatter, KlogFormatter
 from frameworkcontroller.machine.model import Record
 from frameworkcontroller.machine.reasons import Reason

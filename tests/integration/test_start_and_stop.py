@@ -7,11 +7,12 @@ from functools import partial
 import orjson
 import pytest
 
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.errors import Unauthorized
-from frameworkcontroller.kube.resources import CONFIGMAPS, FRAMEWORKS
+from frameworkcontroller.kube.resources import CONFIGMAPS
 from frameworkcontroller.local.apiserver.callers import Callers
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.manager.app import Controller

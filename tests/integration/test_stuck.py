@@ -16,10 +16,11 @@ import pytest
 from aiohttp import web
 
 from frameworkcontroller.api.names import FRAMEWORK_NAME
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound
-from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, FRAMEWORKS, NAMESPACES, PODS, RESOURCEQUOTAS, Resource
+from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, NAMESPACES, PODS, RESOURCEQUOTAS, Resource
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster, embedded_cluster, simulated_node

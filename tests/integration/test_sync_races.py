@@ -8,12 +8,13 @@ from typing import Any
 import orjson
 import pytest
 
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.controller import ledger
 from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound, TransportError
-from frameworkcontroller.kube.resources import FRAMEWORKS, PODS
+from frameworkcontroller.kube.resources import PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.integration.test_guards import Send, StatusWrites, pod_uids

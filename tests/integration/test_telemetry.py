@@ -10,11 +10,12 @@ from typing import NamedTuple
 import orjson
 import pytest
 
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
 from frameworkcontroller.config.config import Config, LeaderElection
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.lease import Instant
-from frameworkcontroller.kube.resources import FRAMEWORKS, NAMESPACES, PODS
+from frameworkcontroller.kube.resources import NAMESPACES, PODS
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.health import Health

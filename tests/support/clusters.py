@@ -17,10 +17,11 @@ from typing import Final
 
 import orjson
 
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection, connect
 from frameworkcontroller.kube.errors import NotFound
-from frameworkcontroller.kube.resources import CRDS, FRAMEWORKS, NAMESPACES
+from frameworkcontroller.kube.resources import CRDS, NAMESPACES
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime

@@ -8,8 +8,9 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.resources import FRAMEWORKS, PODS
+from frameworkcontroller.kube.resources import PODS
 from tests.support.frameworks import Json
 from tests.support.invariants import check_status, check_step
 

@@ -6,9 +6,10 @@ from typing import Any
 import orjson
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound
-from frameworkcontroller.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS
+from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
 from frameworkcontroller.local.kubelet.simulation import PREFIX
 from tests.support.eventually import eventually
 

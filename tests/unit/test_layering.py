@@ -12,9 +12,9 @@ PACKAGE = Path(__file__).resolve().parents[2] / "frameworkcontroller"
 NAME = PACKAGE.name
 
 LAYERS = {
-    "api": {"api"},
+    "api": {"api", "kube.resources"},
     "machine": {"api", "machine"},
-    "kube": {"api", "kube"},
+    "kube": {"kube"},
     "controller": {"api", "machine", "kube", "controller"},
     "local": {"api", "kube", "local"},
     "config": {"api", "machine", "kube", "config"},
@@ -158,6 +158,7 @@ def test_the_machine_is_pure() -> None:
         ("api/x.py", "from frameworkcontroller.kube import errors"),
         ("api/x.py", "import frameworkcontroller.machine.plan"),
         ("machine/x.py", "from frameworkcontroller import kube"),
+        ("kube/x.py", "from frameworkcontroller.api import names"),
         ("kube/x.py", "def f():\n    from frameworkcontroller.machine.plan import plan"),
         ("kube/x.py", "import typing\nif typing.TYPE_CHECKING:\n    from frameworkcontroller.local import cluster"),
         ("controller/x.py", "from frameworkcontroller.config.config import Config"),

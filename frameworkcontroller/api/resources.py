@@ -1,0 +1,10 @@
+"""The API resource of Frameworks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from frameworkcontroller.api import names
+from frameworkcontroller.kube.resources import Resource
+
+FRAMEWORKS: Final = Resource(names.GROUP, names.VERSION, names.PLURAL, names.KIND)
