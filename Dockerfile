@@ -35,6 +35,7 @@ RUN python3 -m venv /build \
 COPY pyproject.toml README.md LICENSE ./
 COPY crd crd
 COPY scripts/build-barrier scripts/build-barrier
+# Without frameworkcontroller/local, the embedded cluster: see .dockerignore.
 COPY frameworkcontroller frameworkcontroller
 RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist . \
  && /build/bin/pip --python /opt/frameworkcontroller/venv/bin/python install --quiet --no-deps dist/*.whl \

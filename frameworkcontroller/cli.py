@@ -170,12 +170,24 @@ def _run_controller(options: argparse.Namespace) -> int:
 
 
 def _local_up(options: argparse.Namespace) -> int:
+    _require_local()
     from frameworkcontroller import localcli
 
     return localcli.up(options)
 
 
 def _local_run(options: argparse.Namespace) -> int:
+    _require_local()
     from frameworkcontroller import localcli
 
     return localcli.run(options)
+
+
+def _require_local() -> None:
+    """Raise CommandError where the embedded cluster is not installed: .dockerignore keeps it out of the image."""
+    try:
+        import frameworkcontroller.local  # noqa: F401 - only its presence matters
+    except ModuleNotFoundError:
+        raise process.CommandError(
+            "the embedded cluster is not part of the controller's image; install the package to run `local` commands"
+        ) from None

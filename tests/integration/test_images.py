@@ -106,6 +106,17 @@ def test_the_controller_is_in_its_image(images: Images) -> None:
     assert out == f"{USER}\n"
 
 
+def test_the_embedded_cluster_is_not_in_its_image(images: Images) -> None:
+    container = images.container("frameworkcontroller")
+    process = container.start("frameworkcontroller", "local", "up")
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, "the embedded cluster is not part of the controller's image" in out) == (1, True), out
+    assert list(container.root.glob("opt/frameworkcontroller/venv/lib/python3*/site-packages/frameworkcontroller/kube"))
+    assert not list(
+        container.root.glob("opt/frameworkcontroller/venv/lib/python3*/site-packages/frameworkcontroller/local")
+    )
+
+
 async def test_the_controller_runs_as_the_original_is_run(images: Images, tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     (tmp_path / "frameworkcontroller.yaml").write_text("workerNumber: 7\n")

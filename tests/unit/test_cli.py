@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from frameworkcontroller import __version__, process
-from frameworkcontroller.cli import build_parser, kubectl_main
+from frameworkcontroller.cli import build_parser, kubectl_main, main
 
 PYTHON = [sys.executable, "-W", "error::DeprecationWarning", "-m", "frameworkcontroller"]
 
@@ -128,6 +128,18 @@ def test_version_and_help(tmp_path: Path) -> None:
     for option in ("--config FILE", "--log-level", "--log-format", "--version", "local"):
         assert option in told.stdout
     assert "FILE" in command("local", "run", "--help", folder=tmp_path).stdout
+
+
+@pytest.mark.parametrize("arguments", [["up"], ["run", "file.yaml"]])
+def test_local_commands_in_an_image_without_the_embedded_cluster(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "frameworkcontroller.local", None)
+    assert main(["local", *arguments]) == 1
+    assert capsys.readouterr().err == (
+        "frameworkcontroller: the embedded cluster is not part of the controller's image; "
+        "install the package to run `local` commands\n"
+    )
 
 
 def test_no_api_server_is_named(tmp_path: Path) -> None:

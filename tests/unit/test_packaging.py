@@ -49,6 +49,12 @@ def test_the_package_carries_the_crd_that_people_apply() -> None:
     assert data.read_text() == (ROOT / "crd" / "frameworks.yaml").read_text()
 
 
+def test_the_images_leave_the_embedded_cluster_out() -> None:
+    """tests/integration/test_images.py looks into the built image."""
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    assert ignored.index("!/frameworkcontroller") < ignored.index("/frameworkcontroller/local")
+
+
 def test_the_crd_describes_every_field_that_users_write() -> None:
     crd = yaml.safe_load((ROOT / "crd" / "frameworks.yaml").read_text())
     schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
