@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Final, get_args
 
-from prometheus_client import CollectorRegistry, Counter, GCCollector, Metric, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, Metric, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -30,7 +30,6 @@ from frameworkcontroller.kube.limiter import Limiter
 from frameworkcontroller.kube.transport import Exchange
 from frameworkcontroller.kube.watch import Failure
 from frameworkcontroller.machine.model import Level, Tally
-from frameworkcontroller.manager.histogram import Histogram
 
 PREFIX: Final = "frameworkcontroller"
 
@@ -150,16 +149,12 @@ class Telemetry:
         self._sent_bytes = moved.labels("sent").inc
         self._received_bytes = moved.labels("received").inc
         self._exchanges: dict[tuple[str, str, int], tuple[Callable[[], None], Callable[[float], None] | None]] = {}
-        self._limiter_waited = (
-            Histogram(
-                f"{PREFIX}_api_rate_limiter_wait_seconds",
-                "How long requests wait for the client's own rate limit (kubeClientQps, kubeClientBurst).",
-                buckets=_SECONDS,
-                registry=registry,
-            )
-            .labels()
-            .observe
-        )
+        self._limiter_waited = Histogram(
+            f"{PREFIX}_api_rate_limiter_wait_seconds",
+            "How long requests wait for the client's own rate limit (kubeClientQps, kubeClientBurst).",
+            buckets=_SECONDS,
+            registry=registry,
+        ).observe
         attempts = Counter(
             f"{PREFIX}_attempts_completed",
             "Attempts that came to their end, by level and completion code. Codes that neither the contract nor "
@@ -188,27 +183,19 @@ class Telemetry:
             registry=registry,
         )
         self._writes = {result: writes.labels(result).inc for result in get_args(WriteResult)}
-        self._write_bytes = (
-            Histogram(
-                f"{PREFIX}_status_write_bytes",
-                "Size of the statuses sent to the API server, as they are stored (compressed, if they are).",
-                buckets=_BYTES,
-                registry=registry,
-            )
-            .labels()
-            .observe
-        )
-        self.observe_lag = (
-            Histogram(
-                f"{PREFIX}_event_loop_lag_seconds",
-                "How late the event loop gets to what is due: the time for which one piece of work keeps all others "
-                "waiting. Sampled once a second while the web server runs.",
-                buckets=_LAG,
-                registry=registry,
-            )
-            .labels()
-            .observe
-        )
+        self._write_bytes = Histogram(
+            f"{PREFIX}_status_write_bytes",
+            "Size of the statuses sent to the API server, as they are stored (compressed, if they are).",
+            buckets=_BYTES,
+            registry=registry,
+        ).observe
+        self.observe_lag = Histogram(
+            f"{PREFIX}_event_loop_lag_seconds",
+            "How late the event loop gets to what is due: the time for which one piece of work keeps all others "
+            "waiting. Sampled once a second while the web server runs.",
+            buckets=_LAG,
+            registry=registry,
+        ).observe
         """Told, now and then, how many seconds late the event loop is."""
         for verb, resource in _SENT:
             code = {"create": 201}.get(verb, 200)
