@@ -59,7 +59,7 @@ def families() -> list[Metric]:
 
     async def collect() -> list[Metric]:
         controller = Controller(shipped_config(), Connection.to_address("http://127.0.0.1:1"))
-        return list(controller.telemetry.registry.collect())
+        return list(controller.metrics.registry.collect())
 
     return asyncio.run(collect())
 

@@ -44,7 +44,7 @@ from frameworkcontroller.kube.limiter import Limiter
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
 from frameworkcontroller.machine.model import Kind, Record
 from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.manager.metrics import Sources, Telemetry
+from frameworkcontroller.manager.metrics import Metrics, Sources
 
 Ts = TypeVarTuple("Ts")
 
@@ -113,11 +113,11 @@ class Controller:
         self._stop = asyncio.Event()
         self._ready = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
-        self.telemetry = Telemetry(failure.code for failure in config.pod_failure_spec)
+        self.metrics = Metrics(failure.code for failure in config.pod_failure_spec)
         limiter = Limiter(config.kube_client_qps, config.kube_client_burst)
 
         def client(**more: Any) -> KubeClient:
-            return KubeClient(connection, observe=self.telemetry.exchanged, wall=wall, **more)
+            return KubeClient(connection, observe=self.metrics.exchanged, wall=wall, **more)
 
         self._watcher = client(limiter=limiter)
         self.election: Election | None = None
@@ -135,7 +135,7 @@ class Controller:
                 instant=instant,
                 wall=wall,
             )
-            self.telemetry.leading = lambda: self.leading
+            self.metrics.leading = lambda: self.leading
         self._acting = self.election is None
         self._client = client(limiter=limiter, fence=self.election)
         self.queue: WorkQueue[str] = WorkQueue(rng=self._rng)
@@ -195,7 +195,7 @@ class Controller:
             restored=self._statuses_taken,
             rng=self._rng,
         )
-        self.telemetry.status_lost = lambda: self.crd_guard.problem is not None
+        self.metrics.status_lost = lambda: self.crd_guard.problem is not None
         self._events_client = client(limiter=Limiter(eventbroadcaster.QPS, eventbroadcaster.BURST), max_connections=2)
         self.events = EventRecorder(self._events_client, wall=wall, rng=self._rng, instance=socket.gethostname())
         self._narrator = Narrator(self.frameworks.store, history, events=self.events if config.record_events else None)
@@ -213,14 +213,14 @@ class Controller:
             narrator=self._narrator,
             relist=lambda kind: self._followed[kind].relist(),
             listed=lambda kind: self._followed[kind].listed_since,
-            wrote=self.telemetry.wrote_status,
-            tallied=self.telemetry.tallied,
+            wrote=self.metrics.wrote_status,
+            tallied=self.metrics.tallied,
             status_absent=self.crd_guard.refused,
         )
         self.workers = Workers(
-            self.queue, self._syncer, number=config.worker_number, synced=self.telemetry.synced, clock=loop.time
+            self.queue, self._syncer, number=config.worker_number, synced=self.metrics.synced, clock=loop.time
         )
-        self.telemetry.attach(
+        self.metrics.attach(
             Sources(
                 queue=self.queue.core,
                 ledger=self.ledger,
@@ -370,7 +370,7 @@ class Controller:
             self._acting = False
             self.frameworks.reset()
             self.ledger.clear()
-            self.telemetry.census.clear()
+            self.metrics.census.clear()
 
     async def _act(self) -> None:
         async with asyncio.TaskGroup() as group:

@@ -79,7 +79,7 @@ class Sources:
     events: EventCounters
 
 
-class Telemetry:
+class Metrics:
     """The metrics of one controller.
 
     Hooks are for whoever has something to say that is not read off the ``Sources``:
@@ -264,8 +264,8 @@ class Registry(CollectorRegistry):
 class _Figures(Collector):
     """What is read off the parts at each scrape."""
 
-    def __init__(self, telemetry: Telemetry, sources: Sources) -> None:
-        self._telemetry = telemetry
+    def __init__(self, metrics: Metrics, sources: Sources) -> None:
+        self._metrics = metrics
         self._sources = sources
 
     def collect(self) -> Iterator[Metric]:
@@ -292,12 +292,12 @@ class _Figures(Collector):
             "leader_election_master_status",
             "Whether this replica is the one that acts: 1 if it is.",
             {"name": PREFIX},
-            self._telemetry.leading(),
+            self._metrics.leading(),
         )
         yield GaugeMetricFamily(
             f"{PREFIX}_status_subresource_lost",
             "Whether the CRD has lost its status subresource, so that no status can be written: 1 if it has.",
-            value=self._telemetry.status_lost(),
+            value=self._metrics.status_lost(),
         )
         yield _one(
             GaugeMetricFamily,
@@ -392,7 +392,7 @@ class _Figures(Collector):
         )
 
     def _frameworks(self) -> Iterator[Metric]:
-        census = self._telemetry.census
+        census = self._metrics.census
         yield _family(
             GaugeMetricFamily,
             f"{PREFIX}_frameworks",

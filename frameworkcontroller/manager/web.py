@@ -162,13 +162,13 @@ class WebServer:
         while True:
             due = self._loop.time() + _LAG_EVERY_SEC
             await asyncio.sleep(_LAG_EVERY_SEC)
-            self._controller.telemetry.observe_lag(max(0.0, self._loop.time() - due))
+            self._controller.metrics.observe_lag(max(0.0, self._loop.time() - due))
 
     # --- what it serves ---
 
     async def _metrics(self, request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        return web.Response(body=encode(self._controller.telemetry.registry), headers={"Content-Type": content_type})
+        return web.Response(body=encode(self._controller.metrics.registry), headers={"Content-Type": content_type})
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return _verdict(self._health.live())

@@ -243,7 +243,7 @@ async def test_it_is_told_where_it_may_not_be_put_back(
         assert event["type"] == "Warning"
         assert "has no status subresource" in event["message"]
         assert "it may not" in event["message"]
-        assert controller.telemetry.registry.get_sample_value("frameworkcontroller_status_subresource_lost") == 1
+        assert controller.metrics.registry.get_sample_value("frameworkcontroller_status_subresource_lost") == 1
 
     async with (
         front_door(await cluster.connection()) as door,
@@ -260,6 +260,6 @@ async def test_it_is_told_where_it_may_not_be_put_back(
             await frameworks.until_state("f", "Completed")
 
         async def gone() -> None:
-            assert controller.telemetry.registry.get_sample_value("frameworkcontroller_status_subresource_lost") == 0
+            assert controller.metrics.registry.get_sample_value("frameworkcontroller_status_subresource_lost") == 0
 
         await eventually(gone)

@@ -64,7 +64,7 @@ def test_rules_are_valid(rules: Path) -> None:
 
 async def test_metrics_are_as_prometheus_wants_them() -> None:
     controller = Controller(Config(), Connection.to_address("http://127.0.0.1:1"))
-    said = promtool("check", "metrics", stdin=generate_latest(controller.telemetry.registry))
+    said = promtool("check", "metrics", stdin=generate_latest(controller.metrics.registry))
     # Nothing but what client-go named: the lint also reads names that are not ours.
     assert [line for line in said.splitlines() if line.startswith("frameworkcontroller_")] == []
 

@@ -37,7 +37,7 @@ class World(NamedTuple):
 
     def value(self, name: str, /, **labels: str) -> float:
         """A time series' value."""
-        found = self.controller.telemetry.registry.get_sample_value(name, labels)
+        found = self.controller.metrics.registry.get_sample_value(name, labels)
         assert found is not None, f"no {name} {labels}"
         return found
 
@@ -50,7 +50,7 @@ class World(NamedTuple):
         }
 
     def samples(self) -> Iterator["Sample"]:
-        for family in self.controller.telemetry.registry.collect():
+        for family in self.controller.metrics.registry.collect():
             for sample in family.samples:
                 yield Sample(sample.name, sample.labels, sample.value)
 
@@ -125,7 +125,7 @@ async def test_an_api_server_that_is_away_shows(clock: VirtualClockLoop) -> None
     server = ApiServer(wall=wall)
     await server.start()
     async with Controller(Config(), Connection.to_address(server.url), wall=wall) as controller:
-        value = controller.telemetry.registry.get_sample_value
+        value = controller.metrics.registry.get_sample_value
         broken = {"resource": "pods", "reason": "broken"}
         assert value("frameworkcontroller_watch_restarts_total", broken) == 0
         await server.stop()
@@ -236,7 +236,7 @@ async def test_each_controller_counts_for_itself(world: World) -> None:
     await world.frameworks.create("f", role("a", 1, simulate={"run-seconds": 1}))
     await world.frameworks.until_state("f", "Completed")
     other = Controller(Config(), Connection.to_address("http://127.0.0.1:1"))
-    value = other.telemetry.registry.get_sample_value
+    value = other.metrics.registry.get_sample_value
     assert value("frameworkcontroller_frameworks", {"state": State.COMPLETED}) == 0
     assert value("workqueue_adds_total", {"name": "framework"}) == 0
     assert world.value("workqueue_adds_total", name="framework") > 0
@@ -253,7 +253,7 @@ async def test_the_queue_and_the_syncs(world: World) -> None:
     assert world.value("workqueue_depth", name="framework") == 0
     assert world.value("workqueue_retries_total", name="framework") == 0
     assert world.value("leader_election_master_status", name="frameworkcontroller") == 1
-    world.controller.telemetry.leading = lambda: False
+    world.controller.metrics.leading = lambda: False
     assert world.value("leader_election_master_status", name="frameworkcontroller") == 0
 
 
