@@ -22,8 +22,8 @@ from frameworkcontroller.config.configfile import ConfigError, ConfigFile, Confi
 from frameworkcontroller.config.failurespec import FailureConfig
 from frameworkcontroller.config.yamlplaces import KeyPath, Problem, suggestion
 from frameworkcontroller.kube.connection import check_address
+from frameworkcontroller.kube.elector import JITTER, Timing
 from frameworkcontroller.kube.errors import ConnectionConfigError
-from frameworkcontroller.kube.lease import JITTER, Timing
 from frameworkcontroller.machine.failure import Classifier
 from frameworkcontroller.machine.model import Limits, Trigger
 

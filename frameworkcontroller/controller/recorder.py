@@ -9,7 +9,7 @@ from typing import Any, Final
 from frameworkcontroller.api.objects import FrameworkRecord
 from frameworkcontroller.controller.eventbroadcaster import EventRecorder
 from frameworkcontroller.controller.snapshots import History
-from frameworkcontroller.kube.store import Store
+from frameworkcontroller.kube.indexer import Store
 from frameworkcontroller.machine.model import Record, Snapshot
 from frameworkcontroller.machine.reasons import Reason
 

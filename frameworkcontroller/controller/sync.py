@@ -27,7 +27,7 @@ from frameworkcontroller.controller.requeue import Retry
 from frameworkcontroller.controller.statuswriter import StatusWriter, WriteResult
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import KubeError
-from frameworkcontroller.kube.store import Store
+from frameworkcontroller.kube.indexer import Store
 from frameworkcontroller.machine.model import (
     Action,
     Create,

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, Self
 import orjson
 
 from frameworkcontroller.kube.connection import Connection
-from frameworkcontroller.kube.limiter import Limiter
+from frameworkcontroller.kube.ratelimiter import Limiter
 from frameworkcontroller.kube.resources import PODS, Resource
 from frameworkcontroller.kube.transport import (
     READ_TIMEOUT_SECONDS,

@@ -12,13 +12,13 @@ from typing import Any, Final, Generic, TypeVar
 
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.deepjson import NestedTooDeeply, was_cut, without_depths
+from frameworkcontroller.kube.deltaprocessor import Identity, Replica, identify
 from frameworkcontroller.kube.errors import ApiError, KubeError, error_from_status
 from frameworkcontroller.kube.gcpause import gc_paused
+from frameworkcontroller.kube.indexer import Item, MutableStore, Store
 from frameworkcontroller.kube.managedfields import loads_without_managed_fields
-from frameworkcontroller.kube.replica import Identity, Replica, identify
+from frameworkcontroller.kube.reflector import Failure, FetchPage, OpenWatch, Pause, Pausing, WatchMachine, classify
 from frameworkcontroller.kube.resources import Resource
-from frameworkcontroller.kube.store import Item, MutableStore, Store
-from frameworkcontroller.kube.watch import Failure, FetchPage, OpenWatch, Pause, Pausing, WatchMachine, classify
 
 T = TypeVar("T", bound=Item)
 

@@ -18,7 +18,7 @@ from yarl import URL
 from frameworkcontroller import __version__
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.errors import SilenceError, TransportError, error_from_answer
-from frameworkcontroller.kube.framing import LineFramer, LineTooLong
+from frameworkcontroller.kube.lineframer import LineFramer, LineTooLong
 
 USER_AGENT: Final = f"frameworkcontroller/{__version__}"
 

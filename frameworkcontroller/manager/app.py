@@ -36,11 +36,11 @@ from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.crd import ensure_crd
 from frameworkcontroller.kube.crdguard import CrdGuard
-from frameworkcontroller.kube.election import Election
+from frameworkcontroller.kube.elector import Instant
 from frameworkcontroller.kube.errors import may_pass
 from frameworkcontroller.kube.informer import Informer
-from frameworkcontroller.kube.lease import Instant
-from frameworkcontroller.kube.limiter import Limiter
+from frameworkcontroller.kube.leaderelection import Election
+from frameworkcontroller.kube.ratelimiter import Limiter
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
 from frameworkcontroller.machine.model import Kind, Record
 from frameworkcontroller.machine.reasons import Reason

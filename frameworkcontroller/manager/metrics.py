@@ -26,9 +26,9 @@ from frameworkcontroller.controller.statecounts import Census
 from frameworkcontroller.controller.statuswriter import WriteResult
 from frameworkcontroller.controller.workers import SyncResult, Workers
 from frameworkcontroller.kube.informer import Informer
-from frameworkcontroller.kube.limiter import Limiter
+from frameworkcontroller.kube.ratelimiter import Limiter
+from frameworkcontroller.kube.reflector import Failure
 from frameworkcontroller.kube.transport import Exchange
-from frameworkcontroller.kube.watch import Failure
 from frameworkcontroller.machine.model import Level, Tally
 
 PREFIX: Final = "frameworkcontroller"

@@ -15,8 +15,8 @@ from frameworkcontroller.kube.client import MERGE_PATCH, Exchange, KubeClient
 from frameworkcontroller.kube.crd import ensure_crd
 from frameworkcontroller.kube.errors import BadRequest
 from frameworkcontroller.kube.informer import Informer
+from frameworkcontroller.kube.reflector import Failure
 from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, PODS
-from frameworkcontroller.kube.watch import Failure
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.framework_crd import crd_manifest

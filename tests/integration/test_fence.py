@@ -6,7 +6,7 @@ import pytest
 
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
-from frameworkcontroller.kube.election import NotLeading
+from frameworkcontroller.kube.leaderelection import NotLeading
 from frameworkcontroller.kube.resources import PODS
 from tests.support.faulty_server import answer, faulty_server
 from tests.support.virtual_clock import VirtualClockLoop

@@ -15,8 +15,8 @@ import pytest
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.informer import Informer
+from frameworkcontroller.kube.reflector import Failure
 from frameworkcontroller.kube.resources import PODS
-from frameworkcontroller.kube.watch import Failure
 from tests.support.collection_server import TOO_DEEP, CollectionServer
 from tests.support.faulty_server import (
     Answer,

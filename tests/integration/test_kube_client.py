@@ -12,7 +12,7 @@ from frameworkcontroller.kube import errors
 from frameworkcontroller.kube.client import APPLY, JSON_PATCH, Exchange, KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.kubeconfig import Access
-from frameworkcontroller.kube.limiter import Limiter
+from frameworkcontroller.kube.ratelimiter import Limiter
 from frameworkcontroller.kube.resources import CONFIGMAPS, NODES, PODS
 from tests.support.faulty_server import (
     FaultyServer,

@@ -15,8 +15,8 @@ import pytest
 
 from frameworkcontroller.config.bindaddress import BindAddress
 from frameworkcontroller.config.config import Config, LeaderElection
-from frameworkcontroller.kube.election import Election
-from frameworkcontroller.kube.lease import Instant
+from frameworkcontroller.kube.elector import Instant
+from frameworkcontroller.kube.leaderelection import Election
 from frameworkcontroller.kube.resources import LEASES
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager import app

@@ -14,7 +14,7 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
 from frameworkcontroller.config.config import Config, LeaderElection
 from frameworkcontroller.kube.connection import Connection
-from frameworkcontroller.kube.lease import Instant
+from frameworkcontroller.kube.elector import Instant
 from frameworkcontroller.kube.resources import NAMESPACES, PODS
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.manager.app import Controller

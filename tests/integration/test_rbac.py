@@ -18,8 +18,8 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config, LeaderElection
 from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.crd import CrdError
+from frameworkcontroller.kube.elector import Instant
 from frameworkcontroller.kube.errors import ApiError, NotFound
-from frameworkcontroller.kube.lease import Instant
 from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, LEASES, PODS, Resource
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frameworkcontroller.kube.limiter import Limiter
+from frameworkcontroller.kube.ratelimiter import Limiter
 from tests.support import virtual_clock
 
 

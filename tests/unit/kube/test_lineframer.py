@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frameworkcontroller.kube.framing import LineFramer, LineTooLong
+from frameworkcontroller.kube.lineframer import LineFramer, LineTooLong
 
 
 def test_lines_of_many_megabytes() -> None:

@@ -3,7 +3,7 @@ import random
 import pytest
 
 from frameworkcontroller.kube import errors
-from frameworkcontroller.kube.watch import (
+from frameworkcontroller.kube.reflector import (
     Failure,
     FetchPage,
     Instruction,

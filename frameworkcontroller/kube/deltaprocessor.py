@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any, Final, Generic, NamedTuple, TypeVar, TypeVarTuple
 
-from frameworkcontroller.kube.store import Item, MutableStore
+from frameworkcontroller.kube.indexer import Item, MutableStore
 
 T = TypeVar("T", bound=Item)
 Ts = TypeVarTuple("Ts")

@@ -9,9 +9,9 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from frameworkcontroller.kube.replica import Identity, Replica, identify
-from frameworkcontroller.kube.store import MutableStore
-from frameworkcontroller.kube.watch import (
+from frameworkcontroller.kube.deltaprocessor import Identity, Replica, identify
+from frameworkcontroller.kube.indexer import MutableStore
+from frameworkcontroller.kube.reflector import (
     STALE_LISTS_BELIEVED,
     STEADY_SECONDS,
     Failure,

@@ -13,8 +13,8 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.elector import NOBODY, Claim, Elector, Held, Instant, Look, Rest, Timing
 from frameworkcontroller.kube.errors import ApiError, Conflict, KubeError, ObjectNotFound, TransportError
-from frameworkcontroller.kube.lease import NOBODY, Claim, Elector, Held, Instant, Look, Rest, Timing
 from frameworkcontroller.kube.resources import LEASES
 
 _log: Final = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class Election:
         """Take part until cancelled; then give the lease up. Trouble with the server is logged and waited out.
 
         ``lead`` is called at the beginning of each leadership, and cancelled when that is over; the next cannot begin
-        before it has ended. It is left alone while the lease is only not renewed in time: see `kube.lease`. What it
+        before it has ended. It is left alone while the lease is only not renewed in time: see `kube.elector`. What it
         raises is raised here.
         """
         leading: asyncio.Task[None] | None = None

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from frameworkcontroller.kube.lease import Claim, Elector, Held, Instant, Look, Rest, Timing
+from frameworkcontroller.kube.elector import Claim, Elector, Held, Instant, Look, Rest, Timing
 
 TIMING = Timing(duration=15, renew_deadline=10, retry_period=2)
 NAMES = ("a", "b", "c")

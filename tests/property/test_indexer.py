@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from frameworkcontroller.kube.store import MutableStore
+from frameworkcontroller.kube.indexer import MutableStore
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from frameworkcontroller.kube.lease import Claim, Elector, Held, Instant, Look, Rest, Timing
+from frameworkcontroller.kube.elector import Claim, Elector, Held, Instant, Look, Rest, Timing
 
 TIMING = Timing()
 
