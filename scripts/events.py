@@ -10,7 +10,7 @@ from typing import Final
 
 from frameworkcontroller.controller.eventbroadcaster import HOLD_MAX_SEC, HOLD_SEC, MAX_MESSAGE_BYTES, QPS
 from frameworkcontroller.controller.eventcorrelator import BURST, COMBINED, REFILL_SEC, RESERVE, SIMILAR, SIMILAR_SEC
-from frameworkcontroller.machine.reasons import ABOUT, Told
+from frameworkcontroller.machine.reasons import ABOUT, EventPolicy
 
 HEAD: Final = f"""\
 # Events
@@ -50,8 +50,8 @@ def page() -> Iterator[str]:
     yield "| reason | tells | also of `Stalled` |"
     yield "|---|---|---|"
     for reason, about in ABOUT.items():
-        if about.told is not Told.LOG:
-            only = "" if about.told is Told.EVENT else " (only when it is a failure)"
+        if about.event is not EventPolicy.NEVER:
+            only = "" if about.event is EventPolicy.ALWAYS else " (only when it is a failure)"
             yield f"| `{reason}` | {about.meaning}{only} | {'yes' if about.stall else ''} |"
     yield ""
     yield "These are in log lines alone:"
@@ -59,7 +59,7 @@ def page() -> Iterator[str]:
     yield "| reason | tells |"
     yield "|---|---|"
     for reason, about in ABOUT.items():
-        if about.told is Told.LOG:
+        if about.event is EventPolicy.NEVER:
             yield f"| `{reason}` | {about.meaning} |"
 
 

@@ -23,7 +23,7 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.backoff import Backoff
-from frameworkcontroller.controller.eventcorrelator import MAX_KNOWN, Correlator, Draft, Recent, Subject, Telling
+from frameworkcontroller.controller.eventcorrelator import MAX_KNOWN, Draft, EventCorrelator, LRUCache, Subject, Telling
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import (
     AlreadyExists,
@@ -36,7 +36,7 @@ from frameworkcontroller.kube.errors import (
 )
 from frameworkcontroller.kube.resources import EVENTS
 from frameworkcontroller.machine.model import Record
-from frameworkcontroller.machine.reasons import ABOUT, Reason, Told
+from frameworkcontroller.machine.reasons import ABOUT, EventPolicy, Reason
 from frameworkcontroller.machine.wording import brief
 
 _log: Final = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ class _Letter:
     known: bool
 
 
-class EventRecorder:
+class EventBroadcaster:
     """Tells of Frameworks by Events. ``tell`` never waits and never fails; ``run`` sends."""
 
     def __init__(
@@ -138,16 +138,16 @@ class EventRecorder:
         self._rng = rng
         self._instance = instance
         self.counters = EventCounters()
-        self._correlator = Correlator(self._new_name)
-        self._held: Recent[Subject, _Held] = Recent(MAX_KNOWN)
+        self._correlator = EventCorrelator(self._new_name)
+        self._held: LRUCache[Subject, _Held] = LRUCache(MAX_KNOWN)
         self._queue: OrderedDict[str, _Letter] = OrderedDict()
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
         self._latest = 0
         self._overflowing = False
-        self._muted: Recent[str, float] = Recent(MAX_KNOWN)
-        self._silent: Recent[str, bool] = Recent(MAX_KNOWN)
+        self._muted: LRUCache[str, float] = LRUCache(MAX_KNOWN)
+        self._silent: LRUCache[str, bool] = LRUCache(MAX_KNOWN)
 
     @property
     def is_full(self) -> bool:
@@ -160,8 +160,8 @@ class EventRecorder:
         """Take in what happened to that Framework, in its order."""
         subject = Subject(namespace, name, uid)
         for record in records:
-            told = ABOUT[record.reason].told
-            if told is Told.LOG or (told is Told.TROUBLE and not record.warning):
+            told = ABOUT[record.reason].event
+            if told is EventPolicy.NEVER or (told is EventPolicy.IF_WARNING and not record.warning):
                 continue
             if record.role is None:
                 held = self._held.get(subject)

@@ -68,7 +68,7 @@ class Telling:
         return self.count == 1
 
 
-class Recent(Generic[K, V]):
+class LRUCache(Generic[K, V]):
     """A mapping that forgets what was not asked for longest, once it holds too much."""
 
     __slots__ = ("_items", "_most")
@@ -116,16 +116,16 @@ class _Ration:
     counted: float
 
 
-class Correlator:
+class EventCorrelator:
     """Decides what becomes of each thing to be told. Pure but for what it remembers."""
 
     def __init__(self, new_name: Callable[[Subject], str], *, most: int = MAX_KNOWN) -> None:
         """``new_name``: a name for a new Event about that object."""
         self._new_name = new_name
         self._most = most
-        self._told: Recent[tuple[Subject, str, bool, str], Telling] = Recent(most)
-        self._similar: Recent[tuple[Subject, str, bool], _Similar] = Recent(most)
-        self._rations: Recent[Subject, _Ration] = Recent(most)
+        self._told: LRUCache[tuple[Subject, str, bool, str], Telling] = LRUCache(most)
+        self._similar: LRUCache[tuple[Subject, str, bool], _Similar] = LRUCache(most)
+        self._rations: LRUCache[Subject, _Ration] = LRUCache(most)
 
     @property
     def is_full(self) -> bool:

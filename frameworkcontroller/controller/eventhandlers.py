@@ -20,7 +20,7 @@ from frameworkcontroller.api.objects import (
 )
 from frameworkcontroller.controller.ledger import Ledger
 from frameworkcontroller.controller.queue import WorkQueue
-from frameworkcontroller.controller.snapshots import IS_SNAPSHOT, History
+from frameworkcontroller.controller.snapshots import IS_SNAPSHOT, SnapshotLogger
 from frameworkcontroller.machine.model import Trigger
 from frameworkcontroller.machine.tracker import Tracker
 
@@ -29,13 +29,13 @@ _log = logging.getLogger(__name__)
 _MISSED = "its last state is not known, so there is no snapshot of it"
 
 
-class Routing:
+class EventHandlers:
     """Handlers for the three informers."""
 
-    def __init__(self, queue: WorkQueue[str], ledger: Ledger, history: History) -> None:
+    def __init__(self, queue: WorkQueue[str], ledger: Ledger, snapshot_logger: SnapshotLogger) -> None:
         self._queue = queue
         self._ledger = ledger
-        self._history = history
+        self._snapshot_logger = snapshot_logger
 
     # --- Frameworks ---
 
@@ -57,8 +57,8 @@ class Routing:
         if entry is not None:
             # No request may follow that would have them logged.
             snapshots, entry.snapshots = entry.snapshots, []
-            self._history.log(old, entry.resource_version, snapshots)
-        if self._history.wants(Trigger.FRAMEWORK_DELETION):
+            self._snapshot_logger.log(old, entry.resource_version, snapshots)
+        if self._snapshot_logger.wants(Trigger.FRAMEWORK_DELETION):
             self._keep_deleted(old, final, None if entry is None else entry.tracker)
         self._queue.add(old.key)
 
@@ -66,14 +66,14 @@ class Routing:
         if tracker is not None and tracker.deletion_kept:
             _log.info("[%s]: Framework was deleted", old.key)
         elif final is not None:
-            tail = self._history.of_deleted_framework(final)
+            tail = self._snapshot_logger.of_deleted_framework(final)
             _log.info("[%s]: Framework was deleted%s", old.key, tail, extra=IS_SNAPSHOT)
         elif tracker is not None and tracker.status is not None:
             # The event of its deletion was missed: its last state is the one that this controller knows.
-            tail = self._history.of_deleted_framework(old, encode_status(old.name, tracker.status))
+            tail = self._snapshot_logger.of_deleted_framework(old, encode_status(old.name, tracker.status))
             _log.info("[%s]: Framework was deleted, as last seen%s", old.key, tail, extra=IS_SNAPSHOT)
         elif old.status:
-            tail = self._history.of_deleted_framework(old)
+            tail = self._snapshot_logger.of_deleted_framework(old)
             _log.info("[%s]: Framework was deleted, as last seen%s", old.key, tail, extra=IS_SNAPSHOT)
         else:
             _log.warning("[%s]: Framework was deleted while nobody watched: %s", old.key, _MISSED)
@@ -110,7 +110,7 @@ class Routing:
         removed = final is not None and final.is_removed
         self._ledger.pod_dropped(framework_key(old), final or old, removed=removed)
         is_ours = old.identity.controller_uid is not None and old.identity.marks is not None
-        if final is None and is_ours and self._history.wants(Trigger.POD_DELETION):
+        if final is None and is_ours and self._snapshot_logger.wants(Trigger.POD_DELETION):
             _log.warning(
                 "[%s]: Pod %s (%s) was deleted while nobody watched: %s", framework_key(old), old.name, old.uid, _MISSED
             )
@@ -122,9 +122,9 @@ class Routing:
         # One that is neither only lost the label that we watch by.
         ended = (pod.get("status") or {}).get("phase") in ENDED_PHASES
         deleted = ended or metadata.get("deletionTimestamp") is not None
-        if deleted and is_pod_of_framework(metadata) and self._history.wants(Trigger.POD_DELETION):
+        if deleted and is_pod_of_framework(metadata) and self._snapshot_logger.wants(Trigger.POD_DELETION):
             key = f"{metadata['namespace']}/{framework_of(metadata['name'])}"
-            tail = self._history.of_deleted_pod(pod)
+            tail = self._snapshot_logger.of_deleted_pod(pod)
             _log.info("[%s]: Pod %s was deleted%s", key, metadata["name"], tail, extra=IS_SNAPSHOT)
 
     def _wake(self, pod: PodRecord) -> None:

@@ -231,7 +231,7 @@ class Ledger:
         if entry is not None:
             entry.tracker.configmap_dropped(uid)
 
-    def audit(self) -> list[str]:
+    def resync(self) -> list[str]:
         """Have every Framework that is not completed looked at whole; their keys.
 
         A slow second way to what events say at once: level-triggered means that no event has to be seen.

@@ -24,10 +24,10 @@ from frameworkcontroller.api.codec import StatusError, encode_condition, encode_
 from frameworkcontroller.api.objects import Framework, FrameworkRecord
 from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.api.status import Condition
-from frameworkcontroller.controller.eventcorrelator import MAX_KNOWN, Recent
+from frameworkcontroller.controller.eventcorrelator import MAX_KNOWN, LRUCache
 from frameworkcontroller.controller.ledger import Entry, Ledger
-from frameworkcontroller.controller.recorder import Narrator
-from frameworkcontroller.controller.requeue import Retry
+from frameworkcontroller.controller.recorder import EventRecorder
+from frameworkcontroller.controller.requeue import RequeueError
 from frameworkcontroller.controller.statuswriter import StatusWriter
 from frameworkcontroller.kube.errors import Conflict, Invalid, KubeError, NotFound, is_too_large
 from frameworkcontroller.machine.conditions import MAX_MESSAGE
@@ -54,7 +54,7 @@ class Quarantine:
         self,
         writer: StatusWriter,
         ledger: Ledger,
-        narrator: Narrator,
+        recorder: EventRecorder,
         *,
         env: Callable[[], Env],
         clock: Callable[[], float],
@@ -63,18 +63,18 @@ class Quarantine:
         """``clock``: monotonic seconds."""
         self._writer = writer
         self._ledger = ledger
-        self._narrator = narrator
+        self._recorder = recorder
         self._env = env
         self._clock = clock
         self._rng = rng
-        self._told: Recent[str, str] = Recent(MAX_KNOWN)
+        self._told: LRUCache[str, str] = LRUCache(MAX_KNOWN)
         """What the log has said of each Framework, by its UID."""
 
     async def admit(self, record: FrameworkRecord, error: Exception) -> float:
         """Leave the Framework alone because of ``error``; in how many seconds it is to be tried again.
 
         Raises:
-            Retry: it is left alone, but the API server could not be told so yet.
+            RequeueError: it is left alone, but the API server could not be told so yet.
         """
         story = str(error) if isinstance(error, StatusError) else f"{type(error).__name__}: {error}"
         story = story[:_MAX_STORY]
@@ -84,9 +84,9 @@ class Quarantine:
         if self._told.get(record.uid) != story:
             self._told.put(record.uid, story)
             trace = None if isinstance(error, StatusError) else error
-            self._narrator.tell(record.key, record.uid, [happened], trace=trace)
+            self._recorder.record(record.key, record.uid, [happened], trace=trace)
         else:
-            self._narrator.remind(record.key, record.uid, [happened])
+            self._recorder.emit_events(record.key, record.uid, [happened])
         return await self.hold(record, entry)
 
     async def hold(self, record: FrameworkRecord, entry: Entry) -> float:
@@ -95,7 +95,7 @@ class Quarantine:
         0 if it is to be tried again now.
 
         Raises:
-            Retry: the API server could not be told.
+            RequeueError: the API server could not be told.
         """
         if entry.quarantine is None or record.generation > entry.quarantined_generation:
             return 0.0
@@ -123,12 +123,12 @@ class Quarantine:
                     return
             except KubeError as error:
                 if not is_too_large(error):
-                    raise Retry(f"cannot say that it is in quarantine: {error}") from error
+                    raise RequeueError(f"cannot say that it is in quarantine: {error}") from error
                 _log.warning("[%s]: The status has no room for the condition Stalled: %s", record.key, error)
                 return
             else:
                 return
-        raise Retry("cannot say that it is in quarantine, as others keep writing the Framework")
+        raise RequeueError("cannot say that it is in quarantine, as others keep writing the Framework")
 
     def _change(self, live: FrameworkRecord, story: str) -> tuple[str, bytes] | None:
         """Path and JSON of what says so; None if it is said already, or there is no place for it."""

@@ -54,9 +54,9 @@ class QueueCore(Generic[K]):
         "_rng",
         "_shut_down",
         "adds",
+        "on_done",
+        "on_get",
         "retries",
-        "waited",
-        "worked",
     )
 
     def __init__(self, clock: Callable[[], float], *, retry: Backoff = RETRY, rng: random.Random | None = None) -> None:
@@ -77,9 +77,9 @@ class QueueCore(Generic[K]):
         """How often a key became dirty."""
         self.retries = 0
         """How often a key was added after a failure."""
-        self.waited: Callable[[float], None] | None = None
+        self.on_get: Callable[[float], None] | None = None
         """Told, at each hand-out, how many seconds the key had been dirty for."""
-        self.worked: Callable[[float], None] | None = None
+        self.on_done: Callable[[float], None] | None = None
         """Told, at each ``done``, how many seconds the key had been processing for."""
 
     # --- figures ---
@@ -190,7 +190,7 @@ class QueueCore(Generic[K]):
 
     # --- hand-out ---
 
-    def take(self) -> K | None:
+    def get(self) -> K | None:
         """The key that has been ready longest, now processing; None if none is ready."""
         if not self._ready:
             return None
@@ -198,8 +198,8 @@ class QueueCore(Generic[K]):
         now = self._clock()
         since = self._dirty.pop(key)
         self._processing[key] = now
-        if self.waited is not None:
-            self.waited(now - since)
+        if self.on_get is not None:
+            self.on_get(now - since)
         return key
 
     def done(self, key: K) -> bool:
@@ -209,8 +209,8 @@ class QueueCore(Generic[K]):
             KeyError: it was not handed out.
         """
         since = self._processing.pop(key)
-        if self.worked is not None:
-            self.worked(self._clock() - since)
+        if self.on_done is not None:
+            self.on_done(self._clock() - since)
         if key not in self._dirty:
             return False
         self._ready.append(key)
@@ -223,7 +223,7 @@ class QueueCore(Generic[K]):
         """When (by the clock) the next delayed key is due."""
         return self._first()[0] if self._due else None
 
-    def ripen(self) -> int:
+    def promote_due(self) -> int:
         """Add the delayed keys that are due by now. Returns how many became ready."""
         ready = len(self._ready)
         until = self._clock() + _TIMER_SLACK
@@ -304,7 +304,7 @@ class WorkQueue(Generic[K]):
         Raises:
             ShutDown: the queue is shut down and nothing is ready.
         """
-        while (key := self.core.take()) is None:
+        while (key := self.core.get()) is None:
             if self.core.is_shut_down:
                 raise ShutDown
             getter: asyncio.Future[None] = self._loop.create_future()
@@ -350,6 +350,6 @@ class WorkQueue(Generic[K]):
 
     def _on_timer(self) -> None:
         self._timer = None
-        for _ in range(self.core.ripen()):
+        for _ in range(self.core.promote_due()):
             self._wake()
         self._rearm()

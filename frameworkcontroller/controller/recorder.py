@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from frameworkcontroller.api.objects import FrameworkRecord
-from frameworkcontroller.controller.eventbroadcaster import EventRecorder
-from frameworkcontroller.controller.snapshots import History
+from frameworkcontroller.controller.eventbroadcaster import EventBroadcaster
+from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.indexer import Store
 from frameworkcontroller.machine.model import Record, Snapshot
 from frameworkcontroller.machine.reasons import Reason
@@ -16,45 +16,45 @@ from frameworkcontroller.machine.reasons import Reason
 _log: Final = logging.getLogger(__name__)
 
 
-class Narrator:
+class EventRecorder:
     """Tells records of Frameworks."""
 
     def __init__(
         self,
         frameworks: Store[FrameworkRecord],
-        history: History,
+        snapshot_logger: SnapshotLogger,
         *,
-        events: EventRecorder | None = None,
+        events: EventBroadcaster | None = None,
     ) -> None:
         """``events`` None: none are made."""
         self._frameworks = frameworks
-        self._history = history
+        self._snapshot_logger = snapshot_logger
         self._events = events
 
-    def tell(self, key: str, uid: str, records: Iterable[Record], *, trace: Exception | None = None) -> None:
+    def record(self, key: str, uid: str, records: Iterable[Record], *, trace: Exception | None = None) -> None:
         """What happened to that Framework. ``trace``: an error whose trace the log is to show, too."""
         records = list(records)
         for record in records:
             where = "" if record.role is None else f"[{record.role}][{record.index}]"
             level = logging.WARNING if record.warning else logging.INFO
             _log.log(level, "[%s]%s: %s: %s", key, where, record.reason, record.message, exc_info=trace)
-        self.remind(key, uid, records)
+        self.emit_events(key, uid, records)
 
-    def unreadable(self, key: str, error: Exception, obj: dict[str, Any]) -> None:
+    def record_unreadable(self, key: str, error: Exception, obj: dict[str, Any]) -> None:
         """That Framework cannot even be taken into the cache: nothing can be done for it, nor written to it."""
         uid = obj["metadata"].get("uid", "")
         text = f"The controller cannot read this Framework and leaves it alone: {error}"
-        self.tell(key, uid, [Record(Reason.QUARANTINED, text, warning=True)])
+        self.record(key, uid, [Record(Reason.QUARANTINED, text, warning=True)])
 
-    def remind(self, key: str, uid: str, records: Iterable[Record]) -> None:
+    def emit_events(self, key: str, uid: str, records: Iterable[Record]) -> None:
         """What the log has told before, by Events alone."""
         if self._events is not None:
             namespace, _, name = key.partition("/")
             self._events.tell(namespace, name, uid, records)
 
-    def keep(self, key: str, uid: str, resource_version: str, snapshots: Iterable[Snapshot]) -> None:
+    def log_snapshots(self, key: str, uid: str, resource_version: str, snapshots: Iterable[Snapshot]) -> None:
         """Log snapshots of that Framework. ``resource_version``: of the object that held what they show."""
         framework = self._frameworks.get(key)
         if framework is None or framework.uid != uid:
             return
-        self._history.log(framework, resource_version, snapshots)
+        self._snapshot_logger.log(framework, resource_version, snapshots)

@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 
-class Retry(Exception):
+class RequeueError(Exception):
     """Something transient stands in the way of a sync: try the key again, later each time. The text says what."""

@@ -38,7 +38,7 @@ _AHEAD: Final = {
 }
 
 
-class History:
+class SnapshotLogger:
     """Makes snapshots, and logs those of the machine. ``triggers``: those that the configuration has on."""
 
     def __init__(self, triggers: Collection[Trigger] = ALL_TRIGGERS) -> None:

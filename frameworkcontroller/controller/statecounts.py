@@ -25,8 +25,8 @@ class _Figures(NamedTuple):
 _NOTHING: Final = _Figures(None, (0,) * len(STATES), stalled=False, quarantined=False)
 
 
-class Census:
-    """The totals. Read them at any time; only ``count`` changes them."""
+class StateCounts:
+    """The totals. Read them at any time; only ``update`` changes them."""
 
     def __init__(self) -> None:
         self.frameworks: dict[State, int] = dict.fromkeys(STATES, 0)
@@ -40,9 +40,9 @@ class Census:
     def clear(self) -> None:
         """Nothing is known of any Framework any more."""
         for key in list(self._counted):
-            self.count(key, None)
+            self.update(key, None)
 
-    def count(self, key: str, entry: Entry | None) -> None:
+    def update(self, key: str, entry: Entry | None) -> None:
         """Take in how that Framework is now; None: it is gone."""
         before = self._counted.get(key, _NOTHING)
         if entry is None:

@@ -18,12 +18,12 @@ from frameworkcontroller.api.objects import Framework, FrameworkRecord, ObjectEr
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.controller.ledger import Encoded, Entry, Ledger
-from frameworkcontroller.controller.recorder import Narrator
-from frameworkcontroller.controller.requeue import Retry
+from frameworkcontroller.controller.recorder import EventRecorder
+from frameworkcontroller.controller.requeue import RequeueError
 from frameworkcontroller.controller.slots import Slots
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.kube.errors import Conflict, Invalid, KubeError, NotFound, TransportError, is_too_large
-from frameworkcontroller.machine.model import Env, Tally, Urgency
+from frameworkcontroller.machine.model import AttemptCounters, Env, Urgency
 from frameworkcontroller.machine.plan import fold, reject
 from frameworkcontroller.machine.reasons import Reason
 
@@ -70,28 +70,28 @@ class StatusWriter:
         self,
         client: KubeClient,
         ledger: Ledger,
-        narrator: Narrator,
+        recorder: EventRecorder,
         slots: Slots,
         *,
         env: Callable[[], Env],
         clock: Callable[[], float],
         wrote: Callable[[WriteResult, int], None] | None = None,
-        tallied: Callable[[Tally], None] | None = None,
+        count_attempts: Callable[[AttemptCounters], None] | None = None,
         status_absent: Callable[[str], None] | None = None,
     ) -> None:
         """``clock``: monotonic seconds. ``slots``: writes take turns with all other requests of syncs.
 
-        For metrics, ``wrote(result, bytes)`` is told of each write of a status, and ``tallied`` what a write that was
-        accepted has persisted. ``status_absent`` is told of each write of a Framework's status that was answered 404.
+        For metrics, ``wrote(result, bytes)`` is told of each write of a status, and ``count_attempts`` what an
+        accepted write persisted. ``status_absent`` is told of each write of a Framework's status that was answered 404.
         """
         self._client = client
         self._ledger = ledger
-        self._narrator = narrator
+        self._recorder = recorder
         self._slots = slots
         self._env = env
         self._clock = clock
         self._wrote = wrote
-        self._tallied = tallied
+        self._count_attempts = count_attempts
         self._status_absent = status_absent
 
     def due(self, entry: Entry) -> float:
@@ -117,7 +117,7 @@ class StatusWriter:
         ``catch_up`` is called when it is this write's turn: what came to pass until then can go with it.
 
         Raises:
-            Retry: it may or may not have been accepted; it is to be written before anything else.
+            RequeueError: it may or may not have been accepted; it is to be written before anything else.
         """
         async with self._slots.taken(key):
             catch_up()
@@ -126,7 +126,7 @@ class StatusWriter:
     async def _write(self, key: str, entry: Entry) -> bool:
         framework = entry.framework
         if framework is None:
-            raise Retry("the Framework is not read yet")
+            raise RequeueError("the Framework is not read yet")
         # What was only learnt, and not decided, goes with any spec.
         decided_on = entry.tracker.generation
         generation = framework.generation if decided_on is None else decided_on
@@ -138,7 +138,7 @@ class StatusWriter:
             resource_version = await self._patch(framework, entry, generation, encoded.body)
         except NotFound as error:
             self._count_write("not_found", encoded)
-            raise Retry(_NOT_THERE) from error
+            raise RequeueError(_NOT_THERE) from error
         except (Invalid, Conflict) as error:
             if await self._resolve(key, entry, generation, encoded.digest, str(error)):
                 self._count_write("landed", encoded)
@@ -146,7 +146,7 @@ class StatusWriter:
             self._count_write("conflict", encoded)
             entry.guards_failed += 1
             if entry.guards_failed > _GUARDS_FAILED_AT_ONCE:
-                raise Retry(f"the Framework keeps changing under the writes of its status: {error}") from error
+                raise RequeueError(f"the Framework keeps changing under the writes of its status: {error}") from error
             return False
         except KubeError as error:
             if is_too_large(error):
@@ -154,7 +154,7 @@ class StatusWriter:
                 return await self._stall(key, entry, framework, generation, encoded, str(error))
             self._count_write("error", encoded)
             entry.unsure = encoded.digest
-            raise Retry(f"cannot write the status: {error}") from error
+            raise RequeueError(f"cannot write the status: {error}") from error
         self._count_write("accepted", encoded)
         self._accepted(key, entry, resource_version, encoded.digest)
         entry.write_sec = self._clock() - began
@@ -222,7 +222,7 @@ class StatusWriter:
         try:
             live = await self.look(key, framework.name, framework.namespace)
         except NotFound as error:
-            raise Retry(_NOT_THERE) from error
+            raise RequeueError(_NOT_THERE) from error
         if (live.uid, live.generation, live.resource_version) != (entry.uid, generation, entry.resource_version):
             return await self._resolve(key, entry, generation, encoded.digest, refusal)
         stored = self._ledger.entry_of(live)
@@ -243,7 +243,7 @@ class StatusWriter:
                 return False
             except KubeError as error:
                 if not is_too_large(error):
-                    raise Retry(f"cannot say that the status is too large: {error}") from error
+                    raise RequeueError(f"cannot say that the status is too large: {error}") from error
                 # Not even that fits any more: the log has to do, and once will do.
                 told, entry.too_large_told = entry.too_large_told, str(error)
                 if told == entry.too_large_told:
@@ -251,7 +251,7 @@ class StatusWriter:
             else:
                 entry.digest = said.digest
         entry.not_before = self._clock() + TOO_LARGE_RETRY_SEC
-        self._narrator.tell(key, entry.uid, step.records)
+        self._recorder.record(key, entry.uid, step.records)
         return False
 
     def _accepted(self, key: str, entry: Entry, resource_version: str, digest: bytes) -> None:
@@ -267,9 +267,9 @@ class StatusWriter:
         entry.too_large_told = ""
         entry.outcomes.clear()
         entry.tracker.persisted()
-        tally, entry.tracker.tally = entry.tracker.tally, None
-        if tally is not None and self._tallied is not None:
-            self._tallied(tally)
+        attempt_counters, entry.tracker.attempt_counters = entry.tracker.attempt_counters, None
+        if attempt_counters is not None and self._count_attempts is not None:
+            self._count_attempts(attempt_counters)
         self.tell_all(key, entry)
 
     async def confirm(self, key: str, entry: Entry) -> bool:
@@ -280,7 +280,7 @@ class StatusWriter:
         what was right to do then would undo what was done since.
 
         Raises:
-            KubeError, Retry: there is no knowing.
+            KubeError, RequeueError: there is no knowing.
         """
         live = await self._look_again(key, entry)
         stored = self._ledger.entry_of(live)
@@ -302,7 +302,7 @@ class StatusWriter:
             if entry.spec_error is not None:
                 # One older than 1.30 takes no status for an object whose spec it would not take now: told without.
                 self.tell_all(key, entry)
-            raise Retry(f"the API server refuses the status: {refusal}")
+            raise RequeueError(f"the API server refuses the status: {refusal}")
         stored = self._ledger.entry_of(live)
         if stored.digest == digest:
             self._accepted(key, entry, live.resource_version, digest)
@@ -341,15 +341,15 @@ class StatusWriter:
         """A live read of the Framework that the cache shows.
 
         Raises:
-            KubeError, Retry: no usable answer, or it is not there.
+            KubeError, RequeueError: no usable answer, or it is not there.
         """
         namespace, _, name = key.partition("/")
         try:
             live = await self.look(key, name, namespace)
         except NotFound as error:
-            raise Retry(_NOT_THERE) from error
+            raise RequeueError(_NOT_THERE) from error
         if live.uid != entry.uid:
-            raise Retry("the Framework was deleted and another one of its name created")
+            raise RequeueError("the Framework was deleted and another one of its name created")
         return live
 
     async def look(self, key: str, name: str, namespace: str) -> FrameworkRecord:
@@ -357,22 +357,22 @@ class StatusWriter:
 
         Raises:
             NotFound: there is none.
-            KubeError, Retry: no usable answer.
+            KubeError, RequeueError: no usable answer.
         """
         try:
             return decode_framework(await self._client.get(FRAMEWORKS, name, namespace, owner=key))
         except ObjectError as error:
-            raise Retry(f"cannot read the Framework: {error}") from error
+            raise RequeueError(f"cannot read the Framework: {error}") from error
 
     def tell_all(self, key: str, entry: Entry) -> None:
         """Tell what is to be told: it is certain by now."""
         records, entry.records = entry.records, []
-        self._narrator.tell(key, entry.uid, records)
+        self._recorder.record(key, entry.uid, records)
 
     def keep_all(self, key: str, entry: Entry) -> None:
         """Log the snapshots of what the next request may lose. To be called before each such request."""
         snapshots, entry.snapshots = entry.snapshots, []
-        self._narrator.keep(key, entry.uid, entry.resource_version, snapshots)
+        self._recorder.log_snapshots(key, entry.uid, entry.resource_version, snapshots)
 
 
 def _resource_version(answer: bytes) -> str:

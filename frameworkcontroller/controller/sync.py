@@ -22,14 +22,15 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.controller.executor import Batch, Executor
 from frameworkcontroller.controller.ledger import Entry, Ledger
 from frameworkcontroller.controller.quarantine import Quarantine
-from frameworkcontroller.controller.recorder import Narrator
-from frameworkcontroller.controller.requeue import Retry
+from frameworkcontroller.controller.recorder import EventRecorder
+from frameworkcontroller.controller.requeue import RequeueError
 from frameworkcontroller.controller.statuswriter import StatusWriter, WriteResult
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import KubeError
 from frameworkcontroller.kube.indexer import Store
 from frameworkcontroller.machine.model import (
     Action,
+    AttemptCounters,
     Create,
     Delete,
     Env,
@@ -40,7 +41,6 @@ from frameworkcontroller.machine.model import (
     Outcome,
     Plan,
     Refresh,
-    Tally,
     Urgency,
 )
 from frameworkcontroller.machine.plan import fold, plan, reject
@@ -84,19 +84,19 @@ class Syncer:
         wall: Callable[[], float],
         clock: Callable[[], float],
         rng: random.Random,
-        narrator: Narrator,
+        recorder: EventRecorder,
         relist: Callable[[Kind], None] = lambda _: None,
         listed: Callable[[Kind], float] = lambda _: -math.inf,
         wrote: Callable[[WriteResult, int], None] | None = None,
-        tallied: Callable[[Tally], None] | None = None,
+        count_attempts: Callable[[AttemptCounters], None] | None = None,
         status_absent: Callable[[str], None] | None = None,
     ) -> None:
         """``wall``: seconds since the epoch. ``clock``: monotonic seconds. ``pods`` has the index ``BY_FRAMEWORK``.
 
         ``relist`` has a store compared with a list; ``listed`` tells when, by ``clock``, that was last asked for.
 
-        For metrics, ``wrote(result, bytes)`` is told of each write of a status, and ``tallied`` what a write that was
-        accepted has persisted. ``status_absent`` is told of each write of a Framework's status that was answered 404.
+        For metrics, ``wrote(result, bytes)`` is told of each write of a status, and ``count_attempts`` what an
+        accepted write persisted. ``status_absent`` is told of each write of a Framework's status that was answered 404.
         """
         self._client = client
         self._executor = executor
@@ -114,15 +114,15 @@ class Syncer:
         self._writer = StatusWriter(
             client,
             ledger,
-            narrator,
+            recorder,
             executor.slots,
             env=self._env,
             clock=clock,
             wrote=wrote,
-            tallied=tallied,
+            count_attempts=count_attempts,
             status_absent=status_absent,
         )
-        self._quarantine = Quarantine(self._writer, ledger, narrator, env=self._env, clock=clock, rng=rng)
+        self._quarantine = Quarantine(self._writer, ledger, recorder, env=self._env, clock=clock, rng=rng)
 
     def stop(self) -> None:
         """Start no more actions: a Framework of thousands of Tasks has some for longer than a stop waits."""
@@ -132,7 +132,7 @@ class Syncer:
         """Bring one Framework forward; in how many seconds it is due again by itself, None for never.
 
         Raises:
-            Retry: something transient stands in the way.
+            RequeueError: something transient stands in the way.
         """
         record = self._frameworks.get(key)
         if record is None:
@@ -150,7 +150,7 @@ class Syncer:
                 record = await self._writer.look(key, record.name, record.namespace)
                 entry = self._ledger.restore(record)
             return await self._sync(key, record, entry)
-        except (KubeError, Retry):
+        except (KubeError, RequeueError):
             raise
         except Exception as error:  # noqa: BLE001 - one Framework's trouble, whatever it is, must not touch the others
             return await self._quarantine.admit(record, error)
@@ -223,7 +223,7 @@ class Syncer:
         ) as batch:
             try:
                 await self._carry_out(framework, entry, batch, waits)
-            except (KubeError, Retry):
+            except (KubeError, RequeueError):
                 # The status could not be written, or read. What becomes of the actions must be known all the same.
                 batch.stop()
                 while not batch.done:
@@ -235,14 +235,14 @@ class Syncer:
         """Whether the API server has shown that the actions rest on what it holds; if not, the entry is up to date now.
 
         Raises:
-            KubeError, Retry: there is no knowing. The actions are left for later.
+            KubeError, RequeueError: there is no knowing. The actions are left for later.
         """
         # An object that the known status does not record may be in the one that another controller has just written.
         if entry.confirmed and not any(map(_needs_live_status, actions)):
             return True
         try:
             return await self._writer.confirm(framework.key, entry)
-        except (KubeError, Retry):
+        except (KubeError, RequeueError):
             self._leave(framework, entry, actions)
             raise
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, Literal, Protocol
 
 from frameworkcontroller.controller.queue import ShutDown, WorkQueue
-from frameworkcontroller.controller.requeue import Retry
+from frameworkcontroller.controller.requeue import RequeueError
 from frameworkcontroller.controller.slots import LATE_SEC, namespace_of
 from frameworkcontroller.kube.errors import ApiError, KubeError
 
@@ -39,7 +39,7 @@ class Syncer(Protocol):
         Returns the seconds after which something is due by itself, None if nothing is.
 
         Raises:
-            Retry, KubeError: something transient is in the way.
+            RequeueError, KubeError: something transient is in the way.
         """
 
 
@@ -167,7 +167,7 @@ class Workers:
             self._queue.forget(key)
             if delay is not None:
                 self._queue.add_after(key, max(delay, _SHORTEST_SEC) if delay > 0 else 0.0)
-        except (Retry, KubeError) as transient:
+        except (RequeueError, KubeError) as transient:
             result = "retry"
             self._queue.add_rate_limited(key, at_least=_asked_to_wait(transient))
             failures = self._queue.failures(key)
@@ -185,5 +185,5 @@ class Workers:
 
 def _asked_to_wait(error: Exception) -> float:
     """Seconds that the API server asked to be left alone for, if it was it that refused."""
-    refusal = error.__cause__ if isinstance(error, Retry) else error
+    refusal = error.__cause__ if isinstance(error, RequeueError) else error
     return (refusal.retry_after or 0.0) if isinstance(refusal, ApiError) else 0.0

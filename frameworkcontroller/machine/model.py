@@ -295,7 +295,7 @@ class Level(StrEnum):
 
 
 @dataclass(slots=True)
-class Tally:
+class AttemptCounters:
     """How many attempts came to their ends, by completion code, and were retried, by the category of that end."""
 
     completed: dict[tuple[Level, int], int] = field(default_factory=dict)

@@ -57,12 +57,12 @@ class Reason(StrEnum):
     PROGRESSING = "Progressing"
 
 
-class Told(StrEnum):
+class EventPolicy(StrEnum):
     """How far a record goes: everything is logged, and some of it becomes an Event."""
 
-    LOG = "no"
-    EVENT = "yes"
-    TROUBLE = "if it is a warning"
+    NEVER = "no"
+    ALWAYS = "yes"
+    IF_WARNING = "if it is a warning"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class About:
     """
 
     meaning: str
-    told: Told = Told.LOG
+    event: EventPolicy = EventPolicy.NEVER
     many: str = ""
     stall: bool = False
     """Whether it may be the reason of the Stalled condition."""
@@ -81,72 +81,83 @@ class About:
 
 ABOUT: Final[Mapping[Reason, About]] = {
     Reason.FRAMEWORK_ACCEPTED: About("the controller has taken it up"),
-    Reason.FRAMEWORK_ATTEMPT_STARTED: About("an attempt begins: its ConfigMap was created", Told.EVENT),
-    Reason.FRAMEWORK_ATTEMPT_RUNNING: About("the first Task of the attempt runs", Told.EVENT),
+    Reason.FRAMEWORK_ATTEMPT_STARTED: About("an attempt begins: its ConfigMap was created", EventPolicy.ALWAYS),
+    Reason.FRAMEWORK_ATTEMPT_RUNNING: About("the first Task of the attempt runs", EventPolicy.ALWAYS),
     Reason.FRAMEWORK_ATTEMPT_COMPLETING: About(
-        "a completion policy, or its user, has ended the attempt, and why; what still runs is stopped", Told.TROUBLE
+        "a completion policy, or its user, has ended the attempt, and why; what still runs is stopped",
+        EventPolicy.IF_WARNING,
     ),
     Reason.FRAMEWORK_ATTEMPT_COMPLETED: About("nothing of the attempt runs any more"),
-    Reason.FRAMEWORK_RETRY_SCHEDULED: About("there will be another attempt, and when", Told.EVENT),
+    Reason.FRAMEWORK_RETRY_SCHEDULED: About("there will be another attempt, and when", EventPolicy.ALWAYS),
     Reason.FRAMEWORK_RETRIED: About("that attempt takes the place of the last one"),
-    Reason.FRAMEWORK_SUCCEEDED: About("it is completed, and did what it was for", Told.EVENT),
-    Reason.FRAMEWORK_FAILED: About("it is completed otherwise, with which code, and why it is not retried", Told.EVENT),
+    Reason.FRAMEWORK_SUCCEEDED: About("it is completed, and did what it was for", EventPolicy.ALWAYS),
+    Reason.FRAMEWORK_FAILED: About(
+        "it is completed otherwise, with which code, and why it is not retried", EventPolicy.ALWAYS
+    ),
     Reason.FRAMEWORK_DELETED: About("it was kept for as long as a completed one is, and is deleted now"),
     Reason.CONFIGMAP_DELETING: About(
-        "somebody deletes the attempt's ConfigMap, or has deleted it, which ends the attempt", Told.EVENT
+        "somebody deletes the attempt's ConfigMap, or has deleted it, which ends the attempt", EventPolicy.ALWAYS
     ),
-    Reason.TASK_ROLE_SCALED: About("Tasks were added, or are to be deleted, as the spec now says", Told.EVENT),
+    Reason.TASK_ROLE_SCALED: About("Tasks were added, or are to be deleted, as the spec now says", EventPolicy.ALWAYS),
     Reason.TASK_ROLE_DELETED: About("the last Task of a TaskRole that left the spec is gone"),
     Reason.POD_CREATED: About("a Task's Pod was created"),
     Reason.TASK_RUNNING: About("a Task's Pod runs"),
-    Reason.TASK_FAILED: About("an attempt of a Task failed, with which code and why", Told.EVENT, "failed with"),
+    Reason.TASK_FAILED: About(
+        "an attempt of a Task failed, with which code and why", EventPolicy.ALWAYS, "failed with"
+    ),
     Reason.TASK_SUCCEEDED: About("an attempt of a Task succeeded"),
     Reason.TASK_STOPPED: About("a Task is stopped, because somebody asked for it or its FrameworkAttempt is over"),
     Reason.TASK_ATTEMPT_COMPLETED: About("the Pod of a Task's attempt is gone"),
     Reason.TASK_RETRY_SCHEDULED: About(
-        "another attempt of a Task begins later, and when", Told.EVENT, "wait for their next attempt after"
+        "another attempt of a Task begins later, and when", EventPolicy.ALWAYS, "wait for their next attempt after"
     ),
-    Reason.TASK_RETRIED: About("another attempt of a Task begins", Told.EVENT, "are retried after"),
+    Reason.TASK_RETRIED: About("another attempt of a Task begins", EventPolicy.ALWAYS, "are retried after"),
     Reason.TASK_COMPLETED: About(
-        "a Task is not retried any more, and why", Told.TROUBLE, "are not retried any more after"
+        "a Task is not retried any more, and why", EventPolicy.IF_WARNING, "are not retried any more after"
     ),
     Reason.TASK_DELETION_PENDING: About("a Task is to be deleted by ScaleDown"),
     Reason.TASK_DELETED: About("a Task that was to be deleted by ScaleDown is gone"),
     Reason.TASK_REPLACED: About("a new instance takes the place of a Task that went by ScaleDown"),
     Reason.LABEL_RESTORED: About(
-        "a Pod or the attempt's ConfigMap had lost the label FC_FRAMEWORK_NAME, which was put back", Told.EVENT
+        "a Pod or the attempt's ConfigMap had lost the label FC_FRAMEWORK_NAME, which was put back", EventPolicy.ALWAYS
     ),
     Reason.WAITING: About("a request for an object failed; it is tried again"),
-    Reason.INVALID_SPEC: About("the spec cannot be run; nothing is done until it changes", Told.EVENT, stall=True),
-    Reason.NAMING_CONFLICT: About(
-        "an object that the Framework does not control bears a name that it needs", Told.EVENT, stall=True
+    Reason.INVALID_SPEC: About(
+        "the spec cannot be run; nothing is done until it changes", EventPolicy.ALWAYS, stall=True
     ),
-    Reason.QUOTA_EXCEEDED: About("a quota of the namespace leaves no room", Told.EVENT, stall=True),
-    Reason.POD_NOT_GONE: About("a Pod is still there long after it was to be gone", Told.EVENT, stall=True),
+    Reason.NAMING_CONFLICT: About(
+        "an object that the Framework does not control bears a name that it needs", EventPolicy.ALWAYS, stall=True
+    ),
+    Reason.QUOTA_EXCEEDED: About("a quota of the namespace leaves no room", EventPolicy.ALWAYS, stall=True),
+    Reason.POD_NOT_GONE: About("a Pod is still there long after it was to be gone", EventPolicy.ALWAYS, stall=True),
     Reason.CONFIGMAP_NOT_GONE: About(
         "the ConfigMap of an attempt is still there long after it was to be gone, and none of its Pods is",
-        Told.EVENT,
+        EventPolicy.ALWAYS,
         stall=True,
     ),
     Reason.POD_STILL_RUNS: About(
-        "a Pod has ended while its containers run; it is deleted after its grace period", Told.EVENT, stall=True
+        "a Pod has ended while its containers run; it is deleted after its grace period", EventPolicy.ALWAYS, stall=True
     ),
     Reason.STATUS_OUTDATED: About(
         "a Pod or ConfigMap belongs to a later attempt than the stored status; it is left alone",
-        Told.EVENT,
+        EventPolicy.ALWAYS,
         stall=True,
     ),
-    Reason.POD_NOT_ANSWERED: About("a request for a Pod has failed several times in a row", Told.EVENT, stall=True),
-    Reason.CONFIGMAP_NOT_ANSWERED: About("so has one for the attempt's ConfigMap", Told.EVENT, stall=True),
-    Reason.FRAMEWORK_NOT_ANSWERED: About("so has one for the Framework itself", Told.EVENT, stall=True),
+    Reason.POD_NOT_ANSWERED: About(
+        "a request for a Pod has failed several times in a row", EventPolicy.ALWAYS, stall=True
+    ),
+    Reason.CONFIGMAP_NOT_ANSWERED: About("so has one for the attempt's ConfigMap", EventPolicy.ALWAYS, stall=True),
+    Reason.FRAMEWORK_NOT_ANSWERED: About("so has one for the Framework itself", EventPolicy.ALWAYS, stall=True),
     Reason.STATUS_TOO_LARGE: About(
-        "the API server does not take a status of that size, and what to switch on", Told.EVENT, stall=True
+        "the API server does not take a status of that size, and what to switch on", EventPolicy.ALWAYS, stall=True
     ),
     Reason.QUARANTINED: About(
-        "the controller cannot go on with it, and why; others are not touched by that", Told.EVENT, stall=True
+        "the controller cannot go on with it, and why; others are not touched by that", EventPolicy.ALWAYS, stall=True
     ),
-    Reason.STATUS_NOT_SERVED: About("the CRD has lost its status subresource, so no status can be written", Told.EVENT),
-    Reason.PROGRESSING: About("what stalled it is over", Told.EVENT),
+    Reason.STATUS_NOT_SERVED: About(
+        "the CRD has lost its status subresource, so no status can be written", EventPolicy.ALWAYS
+    ),
+    Reason.PROGRESSING: About("what stalled it is over", EventPolicy.ALWAYS),
 }
 
 

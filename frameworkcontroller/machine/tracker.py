@@ -21,7 +21,7 @@ from frameworkcontroller.api.objects import Disruption, PodRecord
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskCounts, TaskRoleStatus, TaskStatus
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.machine.manifests import PodTemplate
-from frameworkcontroller.machine.model import Action, Env, Level, Tally, Target, Urgency, known
+from frameworkcontroller.machine.model import Action, AttemptCounters, Env, Level, Target, Urgency, known
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.states import ENDED, check_edge
 
@@ -138,6 +138,7 @@ class Tracker:
         "again",
         "agenda",
         "alone_since",
+        "attempt_counters",
         "configmap_end",
         "configmap_lost",
         "configmap_seen",
@@ -153,7 +154,6 @@ class Tracker:
         "stall_told",
         "stalls",
         "status",
-        "tally",
         "task_states",
         "templates",
         "urgency",
@@ -199,7 +199,7 @@ class Tracker:
         self.urgency = Urgency.NONE
         self.task_states = [0] * len(STATES)
         """How many Tasks are in each state, in the order of ``STATES``."""
-        self.tally: Tally | None = None
+        self.attempt_counters: AttemptCounters | None = None
         """What ended and was retried since somebody last took this away: to be told once it is persisted."""
         self._counts = TaskCounts()
         self._dirty: set[TaskStatus] = set()
@@ -490,24 +490,24 @@ class Tracker:
         """Whether a list made since then, at ``listed`` (monotonic seconds), has not brought it into the cache."""
         return listed >= self._hidden.get(uid, math.inf)
 
-    # --- tally ---
+    # --- attempt counters ---
 
     def count_retried(self, level: Level, completion: CompletionStatus) -> None:
         """An attempt that ended in ``completion`` is followed by another one."""
-        retried = self._tallied().retried
+        retried = self._counters().retried
         key = (level, completion.category)
         retried[key] = retried.get(key, 0) + 1
 
     def _count_completed(self, level: Level, completion: CompletionStatus | None) -> None:
         if completion is not None:
-            completed = self._tallied().completed
+            completed = self._counters().completed
             key = (level, completion.code)
             completed[key] = completed.get(key, 0) + 1
 
-    def _tallied(self) -> Tally:
-        if self.tally is None:
-            self.tally = Tally()
-        return self.tally
+    def _counters(self) -> AttemptCounters:
+        if self.attempt_counters is None:
+            self.attempt_counters = AttemptCounters()
+        return self.attempt_counters
 
     # --- back-off ---
 

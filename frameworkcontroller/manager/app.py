@@ -23,13 +23,13 @@ from frameworkcontroller.api.objects import configmap_record, framework_record, 
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.controller import eventbroadcaster
-from frameworkcontroller.controller.eventbroadcaster import EventRecorder
-from frameworkcontroller.controller.eventhandlers import Routing, framework_key
+from frameworkcontroller.controller.eventbroadcaster import EventBroadcaster
+from frameworkcontroller.controller.eventhandlers import EventHandlers, framework_key
 from frameworkcontroller.controller.executor import Executor
 from frameworkcontroller.controller.ledger import Ledger
 from frameworkcontroller.controller.queue import WorkQueue
-from frameworkcontroller.controller.recorder import Narrator
-from frameworkcontroller.controller.snapshots import History
+from frameworkcontroller.controller.recorder import EventRecorder
+from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.controller.sync import BY_FRAMEWORK, Syncer
 from frameworkcontroller.controller.workers import Workers
 from frameworkcontroller.kube.client import KubeClient
@@ -56,7 +56,7 @@ DRAIN_SEC: Final = 10.0
 EVENTS_DRAIN_SEC: Final = 2.0
 """And for so long then until the Events of what they did are sent."""
 
-AUDIT_SEC: Final = 600.0
+RESYNC_SEC: Final = 600.0
 """How often every Framework that is not completed is looked at whole, whatever events said."""
 
 STANDBY_RELIST_SEC: Final = 60.0
@@ -91,7 +91,7 @@ class Controller:
         instant: Callable[[], Instant] = Instant.now,
         rng: random.Random | None = None,
         drain_sec: float = DRAIN_SEC,
-        audit_sec: float = AUDIT_SEC,
+        resync_sec: float = RESYNC_SEC,
     ) -> None:
         """``wall`` gives seconds since the epoch, ``instant`` those by which a leader's lease runs out.
 
@@ -106,7 +106,7 @@ class Controller:
         self._server = connection.server
         self._rng = random.Random() if rng is None else rng
         self._drain_sec = drain_sec
-        self._audit_sec = audit_sec
+        self._resync_sec = resync_sec
         manifest = importlib.resources.files("frameworkcontroller").joinpath("crd", "frameworks.yaml").read_bytes()
         # The loader in C takes 5 ms for it, the other one 40.
         self._crd_manifest = yaml.load(manifest, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - safe
@@ -140,8 +140,8 @@ class Controller:
         self._client = client(limiter=limiter, fence=self.election)
         self.queue: WorkQueue[str] = WorkQueue(rng=self._rng)
         self.ledger = Ledger(compress=config.large_framework_compression)
-        history = History(config.snapshot_triggers())
-        routing = Routing(self.queue, self.ledger, history)
+        snapshot_logger = SnapshotLogger(config.snapshot_triggers())
+        handlers = EventHandlers(self.queue, self.ledger, snapshot_logger)
         ours = names.FRAMEWORK_NAME
         where = config.namespace
         self.frameworks = Informer(
@@ -171,21 +171,21 @@ class Controller:
             indexers={BY_FRAMEWORK: lambda pod: (framework_key(pod),)},
             rng=self._rng,
             relist_seconds=relist_sec,
-            on_deleted_object=self._if_acting(routing.pod_object_deleted),
+            on_deleted_object=self._if_acting(handlers.pod_object_deleted),
         )
         self._followed: dict[Kind, Informer[Any]] = {Kind.CONFIGMAP: self.configmaps, Kind.POD: self.pods}
         self.frameworks.add_handler(
-            on_add=routing.framework_added, on_update=routing.framework_updated, on_delete=routing.framework_deleted
+            on_add=handlers.framework_added, on_update=handlers.framework_updated, on_delete=handlers.framework_deleted
         )
         self.configmaps.add_handler(
-            on_add=self._if_acting(routing.configmap_added),
-            on_update=self._if_acting(routing.configmap_updated),
-            on_delete=self._if_acting(routing.configmap_deleted),
+            on_add=self._if_acting(handlers.configmap_added),
+            on_update=self._if_acting(handlers.configmap_updated),
+            on_delete=self._if_acting(handlers.configmap_deleted),
         )
         self.pods.add_handler(
-            on_add=self._if_acting(routing.pod_added),
-            on_update=self._if_acting(routing.pod_updated),
-            on_delete=self._if_acting(routing.pod_deleted),
+            on_add=self._if_acting(handlers.pod_added),
+            on_update=self._if_acting(handlers.pod_updated),
+            on_delete=self._if_acting(handlers.pod_deleted),
         )
         self.crd_guard = CrdGuard(
             self._watcher,
@@ -197,8 +197,10 @@ class Controller:
         )
         self.metrics.status_lost = lambda: self.crd_guard.problem is not None
         self._events_client = client(limiter=Limiter(eventbroadcaster.QPS, eventbroadcaster.BURST), max_connections=2)
-        self.events = EventRecorder(self._events_client, wall=wall, rng=self._rng, instance=socket.gethostname())
-        self._narrator = Narrator(self.frameworks.store, history, events=self.events if config.record_events else None)
+        self.events = EventBroadcaster(self._events_client, wall=wall, rng=self._rng, instance=socket.gethostname())
+        self._recorder = EventRecorder(
+            self.frameworks.store, snapshot_logger, events=self.events if config.record_events else None
+        )
         self._syncer = Syncer(
             self._client,
             Executor(self._client),
@@ -210,11 +212,11 @@ class Controller:
             wall=wall,
             clock=loop.time,
             rng=self._rng,
-            narrator=self._narrator,
+            recorder=self._recorder,
             relist=lambda kind: self._followed[kind].relist(),
             listed=lambda kind: self._followed[kind].listed_since,
             wrote=self.metrics.wrote_status,
-            tallied=self.metrics.tallied,
+            count_attempts=self.metrics.count_attempts,
             status_absent=self.crd_guard.refused,
         )
         self.workers = Workers(
@@ -319,14 +321,14 @@ class Controller:
     # --- inside ---
 
     def _framework_unreadable(self, key: str, error: Exception, obj: dict[str, Any]) -> None:
-        self._narrator.unreadable(key, error, obj)
+        self._recorder.record_unreadable(key, error, obj)
 
     def _statuses_refused(self, problem: str, keys: Set[str]) -> None:
         for key in keys:
             record = self.frameworks.store.get(key)
             if record is not None:
                 told = Record(Reason.STATUS_NOT_SERVED, problem, warning=True)
-                self._narrator.tell(key, record.uid, [told])
+                self._recorder.record(key, record.uid, [told])
 
     def _statuses_taken(self, keys: Set[str]) -> None:
         for key in keys:
@@ -370,7 +372,7 @@ class Controller:
             self._acting = False
             self.frameworks.reset()
             self.ledger.clear()
-            self.metrics.census.clear()
+            self.metrics.state_counts.clear()
 
     async def _act(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -379,7 +381,7 @@ class Controller:
             for informer in self.informers:
                 await informer.wait_synced()
             group.create_task(self.workers.run(), name="workers")
-            group.create_task(self._audit(), name="audit")
+            group.create_task(self._resync(), name="resync")
             self._ready.set()
             _log.info(
                 "Ready: %d Frameworks, %d ConfigMaps and %d Pods are known",
@@ -414,12 +416,12 @@ class Controller:
                 )
                 self.crd_guard.start_with(crd)
 
-    async def _audit(self) -> None:
+    async def _resync(self) -> None:
         while True:
-            await asyncio.sleep(self._audit_sec * self._rng.uniform(0.9, 1.1))
-            for key in self.ledger.audit():
+            await asyncio.sleep(self._resync_sec * self._rng.uniform(0.9, 1.1))
+            for key in self.ledger.resync():
                 # Not all at once: it is not urgent, and there may be tens of thousands.
-                self.queue.add_after(key, self._rng.uniform(0.0, self._audit_sec / 10))
+                self.queue.add_after(key, self._rng.uniform(0.0, self._resync_sec / 10))
 
 
 def _say_that_it_waits(state: RetryCallState) -> None:

@@ -22,14 +22,14 @@ from frameworkcontroller.api.completion import CATEGORIES, DISRUPTIONS, PREDEFIN
 from frameworkcontroller.controller.eventbroadcaster import EventCounters
 from frameworkcontroller.controller.ledger import Ledger
 from frameworkcontroller.controller.queue import QueueCore
-from frameworkcontroller.controller.statecounts import Census
+from frameworkcontroller.controller.statecounts import StateCounts
 from frameworkcontroller.controller.statuswriter import WriteResult
 from frameworkcontroller.controller.workers import SyncResult, Workers
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.ratelimiter import Limiter
 from frameworkcontroller.kube.reflector import Failure
 from frameworkcontroller.kube.transport import Exchange
-from frameworkcontroller.machine.model import Level, Tally
+from frameworkcontroller.machine.model import AttemptCounters, Level
 
 PREFIX: Final = "frameworkcontroller"
 
@@ -94,7 +94,7 @@ class Metrics:
     def __init__(self, known_codes: Iterable[int] = ()) -> None:
         """``known_codes``: completion codes of the configuration, which get time series of their own."""
         self.registry = Registry()
-        self.census = Census()
+        self.state_counts = StateCounts()
         self.leading: Callable[[], bool] = lambda: True
         self.status_lost: Callable[[], bool] = lambda: False
         self._ledger: Ledger | None = None
@@ -204,8 +204,8 @@ class Metrics:
     def attach(self, sources: Sources) -> None:
         """Measure these parts. Once only."""
         self._ledger = sources.ledger
-        sources.queue.waited = self._queue_waited
-        sources.queue.worked = self._queue_worked
+        sources.queue.on_get = self._queue_waited
+        sources.queue.on_done = self._queue_worked
         sources.limiter.waited = self._limiter_waited
         self.registry.register(_Figures(self, sources))
 
@@ -230,18 +230,18 @@ class Metrics:
         """A sync of that Framework has ended (``Workers(synced=...)``)."""
         self._reconciles[result](seconds)
         if self._ledger is not None:
-            self.census.count(key, self._ledger.get(key))
+            self.state_counts.update(key, self._ledger.get(key))
 
     def wrote_status(self, result: WriteResult, size: int) -> None:
         """A status of so many bytes was sent (``Syncer(wrote=...)``)."""
         self._writes[result]()
         self._write_bytes(size)
 
-    def tallied(self, tally: Tally) -> None:
-        """This was persisted (``Syncer(tallied=...)``)."""
-        for (level, code), number in tally.completed.items():
+    def count_attempts(self, attempt_counters: AttemptCounters) -> None:
+        """This was persisted (``Syncer(count_attempts=...)``)."""
+        for (level, code), number in attempt_counters.completed.items():
             (self._completed.get((level, code)) or self._completed_otherwise[level])(number)
-        for retried, number in tally.retried.items():
+        for retried, number in attempt_counters.retried.items():
             self._retried[retried](number)
 
     def _bind(self, verb: str, resource: str, code: int) -> tuple[Callable[[], None], Callable[[float], None] | None]:
@@ -392,28 +392,28 @@ class _Figures(Collector):
         )
 
     def _frameworks(self) -> Iterator[Metric]:
-        census = self._metrics.census
+        counts = self._metrics.state_counts
         yield _family(
             GaugeMetricFamily,
             f"{PREFIX}_frameworks",
             "Frameworks by state.",
-            (({"state": state}, number) for state, number in census.frameworks.items()),
+            (({"state": state}, number) for state, number in counts.frameworks.items()),
         )
         yield _family(
             GaugeMetricFamily,
             f"{PREFIX}_tasks",
             "Tasks of all Frameworks by state; those of completed Frameworks included.",
-            (({"state": state}, number) for state, number in census.tasks.items()),
+            (({"state": state}, number) for state, number in counts.tasks.items()),
         )
         yield GaugeMetricFamily(
             f"{PREFIX}_frameworks_stalled",
             "Frameworks that wait for something that only a person or another component can change.",
-            value=census.stalled,
+            value=counts.stalled,
         )
         yield GaugeMetricFamily(
             f"{PREFIX}_frameworks_quarantined",
             "Frameworks that nothing is done for, as something in them can never be.",
-            value=census.quarantined,
+            value=counts.quarantined,
         )
         yield GaugeMetricFamily(
             f"{PREFIX}_ledger_entries",

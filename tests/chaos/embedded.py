@@ -37,7 +37,7 @@ from tests.support.world import Violation
 _PRODUCT: Final = "frameworkcontroller"
 
 _NEVER_SEC: Final = 1e9
-"""The audit would hide, after ten minutes, that something waits for ever: nothing may need it."""
+"""The resync would hide, after ten minutes, that something waits for ever: nothing may need it."""
 
 _BUSIEST: Final = 200
 """Requests in a second of virtual time that no story needs: some fifty are the most that one has been seen to."""
@@ -143,7 +143,7 @@ class _Replica:
                     Connection(access, origin="chaos", renew=renew),
                     wall=lambda: wall() + self.offset,
                     rng=random.Random(f"{self._story.seed} {self.name} {self._lives}"),
-                    audit_sec=_NEVER_SEC,
+                    resync_sec=_NEVER_SEC,
                 )
             self._running = asyncio.create_task(self._controller.run(), name=f"controller {self.name}")
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.virtual_clock
 
 def controller_of(server: ApiServer, config: Config | None = None) -> Controller:
     return Controller(
-        config or Config(), Connection.to_address(server.url), wall=wall, rng=random.Random(5), audit_sec=600
+        config or Config(), Connection.to_address(server.url), wall=wall, rng=random.Random(5), resync_sec=600
     )
 
 

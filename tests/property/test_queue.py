@@ -60,7 +60,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def take(self) -> None:
-        key = self.core.take()
+        key = self.core.get()
         assert key == (self.ready.pop(0) if self.ready else None)
         if key is not None:
             self.processing[key] = self.now
@@ -80,7 +80,7 @@ class QueueMachine(RuleBasedStateMachine):
     def time_passes(self, seconds: int) -> None:
         self.now += seconds
         ripe = sorted((when, key) for key, when in self.due.items() if when <= self.now)
-        self.core.ripen()
+        self.core.promote_due()
         # Keys of the same time come in the order in which they were delayed, which the model does not keep.
         came = list(self.core._ready)[len(self.ready) :]
         for _, key in ripe:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State, TaskAttemptStatus, TaskStatus
 from frameworkcontroller.api.status import TaskRoleStatus as RoleStatus
 from frameworkcontroller.controller.ledger import Entry
-from frameworkcontroller.controller.statecounts import Census
+from frameworkcontroller.controller.statecounts import StateCounts
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.tracker import Stall, Tracker
 
@@ -40,16 +40,16 @@ def entry(state: State | None, tasks: list[State], stalled: bool, quarantined: b
 
 @given(changes)
 def test_totals(history: list[tuple[str, tuple[State | None, list[State], bool, bool] | None]]) -> None:
-    census = Census()
+    counts = StateCounts()
     known: dict[str, tuple[State | None, list[State], bool, bool]] = {}
     for key, how in history:
         if how is None:
             known.pop(key, None)
-            census.count(key, None)
+            counts.update(key, None)
         else:
             known[key] = (how[0], how[1] if how[0] is not None else [], how[2], how[3])
-            census.count(key, entry(*how))
-        assert census.frameworks == {state: sum(one[0] is state for one in known.values()) for state in State}
-        assert census.tasks == {state: sum(one[1].count(state) for one in known.values()) for state in State}
-        assert census.stalled == sum(one[2] for one in known.values())
-        assert census.quarantined == sum(one[3] for one in known.values())
+            counts.update(key, entry(*how))
+        assert counts.frameworks == {state: sum(one[0] is state for one in known.values()) for state in State}
+        assert counts.tasks == {state: sum(one[1].count(state) for one in known.values()) for state in State}
+        assert counts.stalled == sum(one[2] for one in known.values())
+        assert counts.quarantined == sum(one[3] for one in known.values())

@@ -9,9 +9,9 @@ from frameworkcontroller.controller.eventcorrelator import (
     RESERVE,
     SIMILAR,
     SIMILAR_SEC,
-    Correlator,
     Draft,
-    Recent,
+    EventCorrelator,
+    LRUCache,
     Subject,
     Telling,
 )
@@ -25,7 +25,7 @@ class Desk:
 
     def __init__(self, most: int = 100) -> None:
         numbers = itertools.count(1)
-        self.correlator = Correlator(lambda subject: f"{subject.name}.{next(numbers)}", most=most)
+        self.correlator = EventCorrelator(lambda subject: f"{subject.name}.{next(numbers)}", most=most)
         self.now = NOW
 
     def tell(
@@ -125,7 +125,7 @@ def test_what_is_remembered_is_bounded() -> None:
 
 
 def test_what_was_not_asked_for_longest_is_forgotten_first() -> None:
-    recent: Recent[str, int] = Recent(2)
+    recent: LRUCache[str, int] = LRUCache(2)
     recent.put("a", 1)
     recent.put("b", 2)
     assert recent.get("a") == 1

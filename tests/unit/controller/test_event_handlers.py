@@ -18,10 +18,10 @@ from frameworkcontroller.api.status import (
     TaskRoleStatus,
     TaskStatus,
 )
-from frameworkcontroller.controller.eventhandlers import Routing
+from frameworkcontroller.controller.eventhandlers import EventHandlers
 from frameworkcontroller.controller.ledger import Entry, Ledger
 from frameworkcontroller.controller.queue import WorkQueue
-from frameworkcontroller.controller.snapshots import History
+from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.machine.model import Snapshot, Trigger
 
 POD = PodRecord("ns/f-a-0", "ns", "f-a-0", "5", Identity("pod-1", "cm-1", None, False), "Running")
@@ -44,7 +44,7 @@ class Known:
         self.entry.tracker.see(POD.uid)
         self.entry.tracker.configmap_seen = True
         self.ledger = ledger
-        self.routing = Routing(self.queue, ledger, History())
+        self.handlers = EventHandlers(self.queue, ledger, SnapshotLogger())
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ async def known() -> Known:
 async def test_a_pod_that_the_cache_drops_is_gone_only_in_a_state_that_no_api_server_keeps(
     known: Known, final: PodRecord | None, removed: bool
 ) -> None:
-    known.routing.pod_deleted(POD, final)
+    known.handlers.pod_deleted(POD, final)
     assert known.entry.tracker.has_seen(POD.uid) is removed
     assert known.entry.tracker.has_lost(POD.uid) is not removed
     assert list(known.entry.tracker.agenda) == [("a", 0)]
@@ -78,7 +78,7 @@ async def test_a_pod_that_the_cache_drops_is_gone_only_in_a_state_that_no_api_se
 
 
 async def test_nothing_is_kept_of_a_pod_that_no_task_records(known: Known) -> None:
-    known.routing.pod_deleted(replace(POD, identity=replace(POD.identity, uid="other")), None)
+    known.handlers.pod_deleted(replace(POD, identity=replace(POD.identity, uid="other")), None)
     assert not known.entry.tracker.has_lost("other")
 
 
@@ -89,18 +89,18 @@ DISRUPTED = replace(POD, disruption=Disruption("DeletionByPodGC", "PodGC: node n
 async def test_why_kubernetes_deleted_a_pod_is_kept_from_its_last_state(
     known: Known, old: PodRecord, final: PodRecord | None
 ) -> None:
-    known.routing.pod_deleted(old, final)
+    known.handlers.pod_deleted(old, final)
     assert known.entry.tracker.disruptions == {("a", 0): DISRUPTED.disruption}
 
 
 async def test_why_kubernetes_deleted_a_pod_is_not_kept_if_no_task_records_it(known: Known) -> None:
-    known.routing.pod_deleted(replace(DISRUPTED, identity=replace(POD.identity, uid="other")), None)
-    known.routing.pod_deleted(replace(DISRUPTED, name="f-a-7"), None)
+    known.handlers.pod_deleted(replace(DISRUPTED, identity=replace(POD.identity, uid="other")), None)
+    known.handlers.pod_deleted(replace(DISRUPTED, name="f-a-7"), None)
     assert known.entry.tracker.disruptions == {}
 
 
 async def test_nothing_is_kept_of_a_pod_that_was_not_disrupted(known: Known) -> None:
-    known.routing.pod_deleted(POD, POD)
+    known.handlers.pod_deleted(POD, POD)
     assert known.entry.tracker.disruptions == {}
 
 
@@ -112,7 +112,7 @@ async def test_nothing_is_kept_of_a_pod_that_was_not_disrupted(known: Known) -> 
 async def test_whether_a_configmap_that_the_cache_drops_is_gone_is_not_known(
     known: Known, final: ConfigMapRecord | None
 ) -> None:
-    known.routing.configmap_deleted(CONFIGMAP, final)
+    known.handlers.configmap_deleted(CONFIGMAP, final)
     assert not known.entry.tracker.configmap_seen
     assert known.entry.tracker.configmap_lost
     assert await known.queue.get() == "ns/f"
@@ -132,7 +132,7 @@ async def test_a_framework_that_is_gone_is_in_the_history_once(
 ) -> None:
     _track(known)
     with caplog.at_level(logging.INFO):
-        known.routing.framework_deleted(FRAMEWORK, final)
+        known.handlers.framework_deleted(FRAMEWORK, final)
     (line,) = caplog.messages
     _, mark, tail = line.partition(": OnFrameworkDeletion: ObjectSnapshot: ")
     assert mark
@@ -150,7 +150,7 @@ async def test_a_framework_that_was_kept_before_its_deletion_is_not_kept_again(
     _track(known)
     known.ledger.open(FRAMEWORK).tracker.deletion_kept = True
     with caplog.at_level(logging.INFO):
-        known.routing.framework_deleted(FRAMEWORK, FRAMEWORK)
+        known.handlers.framework_deleted(FRAMEWORK, FRAMEWORK)
     assert caplog.messages == ["[ns/g]: Framework was deleted"]
 
 
@@ -165,7 +165,7 @@ async def test_snapshots_that_no_request_has_followed_are_logged_when_the_framew
     entry.resource_version = "8"
     entry.snapshots.append(Snapshot(Trigger.FRAMEWORK_DELETION, b'{"state":"Completed"}'))
     with caplog.at_level(logging.INFO):
-        known.routing.framework_deleted(FRAMEWORK, final)
+        known.handlers.framework_deleted(FRAMEWORK, final)
     shown, told = caplog.messages
     assert told == "[ns/g]: Framework was deleted"
     snapshot = orjson.loads(shown.partition(": OnFrameworkDeletion: ObjectSnapshot: ")[2])
@@ -179,7 +179,7 @@ async def test_snapshots_of_a_framework_that_is_gone_are_not_those_of_its_namesa
     _track(known)
     known.ledger.open(FRAMEWORK).snapshots.append(Snapshot(Trigger.FRAMEWORK_DELETION, b"{}"))
     with caplog.at_level(logging.INFO):
-        known.routing.framework_deleted(replace(FRAMEWORK, uid="g-0"), None)
+        known.handlers.framework_deleted(replace(FRAMEWORK, uid="g-0"), None)
     (message,) = caplog.messages
     assert "no snapshot" in message
 
@@ -210,7 +210,7 @@ async def test_only_pods_of_a_framework_are_kept_for_the_history(
     """Anybody can give a Pod the label."""
     metadata = {"namespace": "ns", "name": "f-a-0", "uid": "pod-1", "labels": {"FC_FRAMEWORK_NAME": "f"}}
     with caplog.at_level(logging.INFO):
-        known.routing.pod_object_deleted(
+        known.handlers.pod_object_deleted(
             {"metadata": {**metadata, "ownerReferences": owners}, "status": {"phase": "Succeeded"}}
         )
     assert [": OnPodDeletion: ObjectSnapshot: " in message for message in caplog.messages] == [True] * told
@@ -227,5 +227,5 @@ async def test_only_pods_of_a_framework_are_kept_for_the_history(
 async def test_only_pods_of_a_framework_are_missed(
     known: Known, identity: Identity, told: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    known.routing.pod_deleted(replace(POD, identity=identity), None)
+    known.handlers.pod_deleted(replace(POD, identity=identity), None)
     assert ["deleted while nobody watched" in message for message in caplog.messages] == [True] * told

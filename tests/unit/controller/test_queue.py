@@ -31,7 +31,7 @@ def core(hand: Clock) -> QueueCore[str]:
 
 def drain(core: QueueCore[str]) -> list[str]:
     keys = []
-    while (key := core.take()) is not None:
+    while (key := core.get()) is not None:
         keys.append(key)
     return keys
 
@@ -41,18 +41,18 @@ def test_keys_come_out_in_the_order_they_went_in_and_once_each(core: QueueCore[s
         core.add(key)
     assert len(core) == 3
     assert drain(core) == ["a", "b", "c"]
-    assert core.take() is None
+    assert core.get() is None
 
 
 def test_key_being_processed_is_not_handed_out_until_done(core: QueueCore[str]) -> None:
     core.add("a")
-    assert core.take() == "a"
+    assert core.get() == "a"
     assert not core.add("a")
-    assert core.take() is None
+    assert core.get() is None
     assert core.done("a")
-    assert core.take() == "a"
+    assert core.get() == "a"
     assert not core.done("a")
-    assert core.take() is None
+    assert core.get() is None
 
 
 def test_done_without_hand_out_is_an_error(core: QueueCore[str]) -> None:
@@ -67,13 +67,13 @@ def test_of_several_delays_the_earliest_counts(core: QueueCore[str], hand: Clock
     assert not core.add_after("a", 20)
     assert core.next_due == 105
     hand.now = 104.9
-    assert core.ripen() == 0
+    assert core.promote_due() == 0
     hand.now = 105
-    assert core.ripen() == 1
+    assert core.promote_due() == 1
     assert drain(core) == ["a"]
     core.done("a")
     hand.now = 200
-    assert core.ripen() == 0
+    assert core.promote_due() == 0
     assert core.delayed == 0
     assert core.next_due is None
 
@@ -83,17 +83,17 @@ def test_stale_entry_does_not_hide_that_the_next_due_time_became_earlier(core: Q
     core.add_after("a", 1)
     core.add_after("b", 50)
     hand.now = 101
-    core.ripen()
+    core.promote_due()
     assert core.add_after("c", 20)
     assert core.next_due == 121
 
 
 def test_delay_that_is_due_while_processing_makes_the_key_dirty(core: QueueCore[str], hand: Clock) -> None:
     core.add("a")
-    core.take()
+    core.get()
     core.add_after("a", 1)
     hand.now += 1
-    assert core.ripen() == 0
+    assert core.promote_due() == 0
     assert core.done("a")
 
 
@@ -102,7 +102,7 @@ def test_keys_due_at_once_come_in_order_of_their_times(core: QueueCore[str], han
     core.add_after("a", 1)
     core.add_after("b", 2)
     hand.now += 10
-    assert core.ripen() == 3
+    assert core.promote_due() == 3
     assert drain(core) == ["a", "b", "c"]
 
 
@@ -111,8 +111,8 @@ def test_stale_delays_do_not_pile_up(core: QueueCore[str], hand: Clock) -> None:
         core.add_after("a", 1_000_000)
         core.add_after("a", 1)
         hand.now += 1
-        assert core.ripen() == 1
-        core.done(core.take() or "")
+        assert core.promote_due() == 1
+        core.done(core.get() or "")
     assert len(core._delays) < 200
 
 
@@ -134,7 +134,7 @@ def test_jitter_tells_keys_apart(core: QueueCore[str]) -> None:
 
 def test_shut_down_takes_nothing_more_and_hands_out_what_is_ready(core: QueueCore[str], hand: Clock) -> None:
     core.add("a")
-    core.take()
+    core.get()
     core.add("a")
     core.add("b")
     core.add_after("c", 1)
@@ -142,7 +142,7 @@ def test_shut_down_takes_nothing_more_and_hands_out_what_is_ready(core: QueueCor
     core.add("d")
     core.add_after("e", 1)
     hand.now += 10
-    assert core.ripen() == 0
+    assert core.promote_due() == 0
     assert core.done("a")
     assert drain(core) == ["b", "a"]
     assert core.is_shut_down
@@ -151,14 +151,14 @@ def test_shut_down_takes_nothing_more_and_hands_out_what_is_ready(core: QueueCor
 def test_figures(core: QueueCore[str], hand: Clock) -> None:
     waited: list[float] = []
     worked: list[float] = []
-    core.waited, core.worked = waited.append, worked.append
+    core.on_get, core.on_done = waited.append, worked.append
     core.add("a")
     core.add("a")
     core.add("b")
     hand.now += 2
-    core.take()
+    core.get()
     hand.now += 1
-    core.take()
+    core.get()
     hand.now += 4
     assert (core.adds, core.processing, len(core), core.delayed) == (2, 2, 0, 0)
     assert core.longest_running_seconds == 5

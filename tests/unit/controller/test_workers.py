@@ -11,7 +11,7 @@ import pytest
 
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.controller.queue import WorkQueue
-from frameworkcontroller.controller.requeue import Retry
+from frameworkcontroller.controller.requeue import RequeueError
 from frameworkcontroller.controller.slots import LATE_SEC
 from frameworkcontroller.controller.workers import Workers
 from frameworkcontroller.kube.errors import TooManyRequests, TransportError
@@ -141,7 +141,7 @@ async def test_failing_key_backs_off_and_the_others_go_on(
                 raise TransportError("connection reset")
             if time == 3:
                 raise ZeroDivisionError("a bug")
-            raise Retry("not yet")
+            raise RequeueError("not yet")
 
     queue: WorkQueue[str] = WorkQueue(retry=Backoff(1.0, 4.0))
     syncer = Syncer(work)
@@ -181,7 +181,7 @@ async def test_server_that_asks_for_a_pause_gets_it(clock: VirtualClockLoop, wra
         if time == 1:
             refusal = TooManyRequests("slow down", code=429, retry_after=17.0)
             if wrapped:
-                raise Retry("cannot write the status") from refusal
+                raise RequeueError("cannot write the status") from refusal
             raise refusal
 
     queue: WorkQueue[str] = WorkQueue()
