@@ -26,6 +26,7 @@ import uvloop
 import yaml
 
 from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.commands.program import settle_garbage_collector
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
@@ -36,7 +37,6 @@ from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.logs import configure_logging
 from frameworkcontroller.manager.app import Controller
-from frameworkcontroller.process import settle_garbage_collector
 from tests.support.frameworks import Frameworks, policy, role
 from tests.support.realcluster import CRD
 

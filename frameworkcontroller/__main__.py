@@ -2,6 +2,6 @@
 
 import sys
 
-from frameworkcontroller.cli import main
+from frameworkcontroller.cli.main import main
 
 sys.exit(main())

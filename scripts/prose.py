@@ -62,18 +62,14 @@ UNEDITED: Final = (
     "frameworkcontroller/barrier",
     "frameworkcontroller/barrier.py",
     "frameworkcontroller/cli",
-    "frameworkcontroller/cli.py",
     "frameworkcontroller/commands",
     "frameworkcontroller/config",
     "frameworkcontroller/controller",
-    "frameworkcontroller/controllercli.py",
     "frameworkcontroller/kube",
     "frameworkcontroller/local",
-    "frameworkcontroller/localcli.py",
     "frameworkcontroller/logs.py",
     "frameworkcontroller/machine",
     "frameworkcontroller/manager",
-    "frameworkcontroller/process.py",
 )
 
 CODE_BLOCK: Final = re.compile(r"^( *)(```|~~~).*?(^ *\2|\Z)|`[^`\n]+`", re.MULTILINE | re.DOTALL)

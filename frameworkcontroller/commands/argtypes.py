@@ -8,7 +8,7 @@ import re
 from typing import Final, NoReturn
 
 from frameworkcontroller.api import names
-from frameworkcontroller.process import EXIT_USAGE
+from frameworkcontroller.commands.program import EXIT_USAGE
 
 _KINDS: Final = frozenset({names.KIND.lower(), names.PLURAL, "fw"})
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}

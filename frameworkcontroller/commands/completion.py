@@ -15,10 +15,10 @@ from typing import Any, Final
 import argcomplete
 from argcomplete.shell_integration import shellcode
 
-from frameworkcontroller import process
+from frameworkcontroller.commands import program
 from frameworkcontroller.kube.errors import KubeError
 
-_PROGRAMS: Final = (process.PROGRAM, "kubectl-framework")
+_PROGRAMS: Final = (program.PROGRAM, "kubectl-framework")
 _TIMEOUT_SEC: Final = 3.0
 _SEPARATOR: Final = "\013"
 # What a completer of cobra's ends with: 4 has the shell not offer files, 0 leaves it to the shell.
@@ -29,7 +29,7 @@ _AS_USUAL: Final = ":0"
 def print_script(options: argparse.Namespace) -> int:
     """Print what the shell is to read. Returns the exit code."""
     sys.stdout.write(shellcode(_PROGRAMS, shell=options.shell) + "\n")
-    return process.EXIT_OK
+    return program.EXIT_OK
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +52,7 @@ def complete_for_kubectl(parser: argparse.ArgumentParser, words: Sequence[str]) 
     )
     found = [word.strip() for word in answer.getvalue().split(_SEPARATOR) if word.strip()]
     sys.stdout.write("\n".join([*found, _NO_FILES if found else _AS_USUAL]) + "\n")
-    return process.EXIT_OK
+    return program.EXIT_OK
 
 
 def framework_names(options: argparse.Namespace) -> list[str]:
@@ -70,7 +70,7 @@ def _ask(options: argparse.Namespace, framework: str | None) -> list[str]:
     logging.disable()
     try:
         return asyncio.run(asyncio.wait_for(_names(options, framework), _TIMEOUT_SEC))
-    except (KubeError, process.CommandError, TimeoutError, OSError):
+    except (KubeError, program.CommandError, TimeoutError, OSError):
         return []
 
 

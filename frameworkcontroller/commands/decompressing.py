@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 import yaml
 
-from frameworkcontroller import process
 from frameworkcontroller.api.codec import StatusError
+from frameworkcontroller.commands import program
 from frameworkcontroller.commands.printing import decompress, encode, print_value, without_managed_fields
 from frameworkcontroller.commands.session import Session
 
@@ -22,25 +22,25 @@ def run_on_file(options: argparse.Namespace) -> int:
         text = encode(_readable(document), options.output)
         sys.stdout.write(f"---\n{text}" if options.output == "yaml" else text)
     sys.stdout.flush()
-    return process.EXIT_OK
+    return program.EXIT_OK
 
 
 async def run(session: Session, options: argparse.Namespace) -> int:
     """Print the Framework as it is. Returns the exit code."""
     framework = await session.framework(options.name)
     print_value(session, without_managed_fields(_readable(framework)), options.output)
-    return process.EXIT_OK
+    return program.EXIT_OK
 
 
 def _readable(body: Any) -> Any:
     if not isinstance(body, dict):
-        raise process.CommandError("not an API object")
+        raise program.CommandError("not an API object")
     items = body.get("items")
     for one in items if isinstance(items, list) else [body]:
         try:
             decompress(one)
         except (StatusError, AttributeError) as error:
-            raise process.CommandError(str(error)) from None
+            raise program.CommandError(str(error)) from None
     return body
 
 
@@ -49,7 +49,7 @@ def _documents(path: Path) -> list[Any]:
     try:
         raw = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
     except OSError as error:
-        raise process.CommandError(f"{name}: cannot be read: {error.strerror}", process.EXIT_USAGE) from None
+        raise program.CommandError(f"{name}: cannot be read: {error.strerror}", program.EXIT_USAGE) from None
     try:
         return [orjson.loads(raw)]
     except ValueError:
@@ -58,4 +58,4 @@ def _documents(path: Path) -> list[Any]:
         return [document for document in yaml.safe_load_all(raw) if document is not None]
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem = " ".join(str(error).split())
-        raise process.CommandError(f"{name}: is neither JSON nor YAML: {problem}", process.EXIT_USAGE) from None
+        raise program.CommandError(f"{name}: is neither JSON nor YAML: {problem}", program.EXIT_USAGE) from None

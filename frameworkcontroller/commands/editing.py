@@ -7,8 +7,8 @@ from typing import Final
 
 import orjson
 
-from frameworkcontroller import process
 from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.commands import program
 from frameworkcontroller.commands.session import FIELD_MANAGER, Json, Session
 from frameworkcontroller.kube.client import JSON_PATCH
 from frameworkcontroller.kube.errors import Conflict, Invalid
@@ -51,7 +51,7 @@ async def edit(session: Session, name: str, change: Callable[[Json], list[Json]]
             # A test that fails is told by this, too.
             now = (await session.framework(name))["metadata"]
             if (now["uid"], now["generation"]) == (metadata["uid"], metadata["generation"]):
-                raise process.CommandError(f"{name}: {error}") from None
+                raise program.CommandError(f"{name}: {error}") from None
             continue
         return
-    raise process.CommandError(f"{name}: others kept changing it; nothing was done")
+    raise program.CommandError(f"{name}: others kept changing it; nothing was done")

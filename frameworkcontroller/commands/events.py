@@ -11,9 +11,9 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from frameworkcontroller import process
 from frameworkcontroller.api import names
 from frameworkcontroller.api.timestamps import parse_time
+from frameworkcontroller.commands import program
 from frameworkcontroller.commands.session import Json, Session, checked_name
 from frameworkcontroller.commands.words import duration, tame
 from frameworkcontroller.kube.informer import Informer
@@ -58,7 +58,7 @@ async def run(session: Session, options: argparse.Namespace) -> int:
     if not found:
         whose = "Frameworks" if name is None else f"Framework {name}"
         session.note(f"there are no Events of {whose} (clusters keep them for an hour or so)")
-        return process.EXIT_OK
+        return program.EXIT_OK
     found.sort(key=lambda event: event.seen)
     table = Table(
         *["NAMESPACE"] * options.all_namespaces,
@@ -79,7 +79,7 @@ async def run(session: Session, options: argparse.Namespace) -> int:
             Text(_message(event), colour),
         )
     session.print_table(table)
-    return process.EXIT_OK
+    return program.EXIT_OK
 
 
 async def _watch(session: Session, name: str | None, *, all_namespaces: bool) -> int:

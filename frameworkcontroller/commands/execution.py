@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import argparse
 
-from frameworkcontroller import process
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import State
+from frameworkcontroller.commands import program
 from frameworkcontroller.commands.editing import edit
 from frameworkcontroller.commands.session import Json, Session
 
 
 async def run(session: Session, options: argparse.Namespace) -> int:
     """Start or stop them, as ``options.wanted`` says. Returns the exit code."""
-    code = process.EXIT_OK
+    code = program.EXIT_OK
     for name in options.names:
         try:
             await _set(session, name, ExecutionType(options.wanted))
-        except process.CommandError as error:
+        except program.CommandError as error:
             # The others are none the worse for it.
-            code = process.fail(str(error), error.code)
+            code = program.fail(str(error), error.code)
     return code
 
 
@@ -35,9 +35,9 @@ async def _set(session: Session, name: str, wanted: ExecutionType) -> None:
             said = f"{name}: was {done} before"
             return []
         if state == State.COMPLETED:
-            raise process.CommandError(f"{name}: has completed already")
+            raise program.CommandError(f"{name}: has completed already")
         if now == ExecutionType.STOP:
-            raise process.CommandError(f"{name}: was stopped, and cannot be started again: create another one")
+            raise program.CommandError(f"{name}: was stopped, and cannot be started again: create another one")
         said = f"{name}: {done}"
         return [{"op": "add", "path": "/spec/executionType", "value": wanted}]
 

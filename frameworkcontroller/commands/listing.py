@@ -7,9 +7,9 @@ import argparse
 from rich.table import Table
 from rich.text import Text
 
-from frameworkcontroller import process
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
+from frameworkcontroller.commands import program
 from frameworkcontroller.commands.printing import print_objects
 from frameworkcontroller.commands.session import Json, Session
 from frameworkcontroller.commands.summary import Summary, summarize
@@ -26,7 +26,7 @@ async def run(session: Session, options: argparse.Namespace) -> int:
             FRAMEWORKS, objects.append, all_namespaces=options.all_namespaces, label_selector=options.selector
         )
         print_objects(session, objects, options.output)
-        return process.EXIT_OK
+        return program.EXIT_OK
     found: list[Summary] = []
     await session.each(
         FRAMEWORKS,
@@ -37,10 +37,10 @@ async def run(session: Session, options: argparse.Namespace) -> int:
     if not found:
         where = "" if options.all_namespaces else f' in namespace "{session.namespace}"'
         session.note(f"there are no Frameworks{where}")
-        return process.EXIT_OK
+        return program.EXIT_OK
     wide = options.output == "wide"
     session.print_table(_table(found, session.wall(), namespaces=options.all_namespaces, wide=wide))
-    return process.EXIT_OK
+    return program.EXIT_OK
 
 
 def _table(found: list[Summary], now: float, *, namespaces: bool, wide: bool) -> Table:

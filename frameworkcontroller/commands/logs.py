@@ -9,8 +9,8 @@ from typing import Final
 
 from rich.console import Console
 
-from frameworkcontroller import process
 from frameworkcontroller.api.status import State
+from frameworkcontroller.commands import program
 from frameworkcontroller.commands.following import Follower
 from frameworkcontroller.commands.labels import Labels
 from frameworkcontroller.commands.logsource import Line, NotALog, Source, read_lines, selector, sources_of
@@ -33,13 +33,13 @@ async def run(session: Session, options: argparse.Namespace) -> int:
     printer = _Printer(session.out, label=index is None, container=options.all_containers)
     if options.follow:
         if options.previous:
-            raise process.CommandError("--previous: has ended, and cannot be followed", process.EXIT_USAGE)
+            raise program.CommandError("--previous: has ended, and cannot be followed", program.EXIT_USAGE)
         return await _Following(session, options, framework, printer).run()
     pods: list[Json] = []
     await session.each(PODS, pods.append, label_selector=selector(options.name, role, index))
     sources = [source for pod in pods for source in sources_of(pod, options.container, every=options.all_containers)]
     if not sources:
-        raise process.CommandError(_nothing(options, framework, len(pods)))
+        raise program.CommandError(_nothing(options, framework, len(pods)))
     printer.make_room(sources)
     asked = _asked(options, many=len(sources) > 1)
     if options.previous:
@@ -73,7 +73,7 @@ async def run(session: Session, options: argparse.Namespace) -> int:
         session.complain(problem)
     if len(problems) > _PROBLEMS_TOLD:
         session.complain(f"and {len(problems) - _PROBLEMS_TOLD} more could not be read")
-    return process.EXIT_FAILED if len(problems) == len(sources) else process.EXIT_OK
+    return program.EXIT_FAILED if len(problems) == len(sources) else program.EXIT_OK
 
 
 class _Following:
@@ -110,7 +110,7 @@ class _Following:
             for task in company:
                 task.cancel()
             await asyncio.wait(company)
-        return process.EXIT_OK
+        return program.EXIT_OK
 
     def _read_pod(self, body: Json) -> _Pod:
         sources = sources_of(body, self._options.container, every=self._options.all_containers)

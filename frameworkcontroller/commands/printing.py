@@ -9,9 +9,9 @@ from typing import Any
 
 import orjson
 
-from frameworkcontroller import process
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import StatusError, decompress_roles
+from frameworkcontroller.commands import program
 from frameworkcontroller.commands.session import Json, Session
 from frameworkcontroller.commands.words import harmless
 
@@ -46,7 +46,7 @@ def encode(value: Any, output: str) -> str:
     try:
         return _encode(value, output)
     except RecursionError:
-        raise process.CommandError(f"an object is nested too deeply for -o {output}") from None
+        raise program.CommandError(f"an object is nested too deeply for -o {output}") from None
 
 
 def _encode(value: Any, output: str) -> str:

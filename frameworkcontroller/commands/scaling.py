@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Mapping
 from typing import Any, Final
 
-from frameworkcontroller import process
 from frameworkcontroller.api.status import State
+from frameworkcontroller.commands import program
 from frameworkcontroller.commands.editing import edit
 from frameworkcontroller.commands.session import Json, Session
 from frameworkcontroller.commands.words import counted
@@ -19,11 +19,11 @@ _MINIMA: Final = ("minFailedTaskCount", "minSucceededTaskCount")
 async def run(session: Session, options: argparse.Namespace) -> int:
     """Scale the roles. Returns the exit code."""
     if not options.roles:
-        raise process.CommandError("scale: say which role is to have how many Tasks: ROLE=N", process.EXIT_USAGE)
+        raise program.CommandError("scale: say which role is to have how many Tasks: ROLE=N", program.EXIT_USAGE)
     wanted: dict[str, int] = {}
     for role, number in options.roles:
         if wanted.setdefault(role, number) != number:
-            raise process.CommandError(f"{role} is given twice, with different numbers", process.EXIT_USAGE)
+            raise program.CommandError(f"{role} is given twice, with different numbers", program.EXIT_USAGE)
     said: list[str] = []
     warnings: list[str] = []
 
@@ -31,7 +31,7 @@ async def run(session: Session, options: argparse.Namespace) -> int:
         said.clear()
         warnings.clear()
         if (framework.get("status") or {}).get("state") == State.COMPLETED:
-            raise process.CommandError(f"{options.name}: has completed already")
+            raise program.CommandError(f"{options.name}: has completed already")
         return scale(framework, wanted, adjust=options.adjust_policy, said=said, warnings=warnings)
 
     await edit(session, options.name, change)
@@ -39,7 +39,7 @@ async def run(session: Session, options: argparse.Namespace) -> int:
         session.say(f"{options.name}: {text}")
     for text in warnings:
         session.note(f"warning: {options.name}: {text}")
-    return process.EXIT_OK
+    return program.EXIT_OK
 
 
 def scale(
@@ -56,8 +56,8 @@ def scale(
     for name, number in wanted.items():
         if name not in places:
             known = ", ".join(places) or "none"
-            raise process.CommandError(
-                f"{framework['metadata']['name']}: has no role {name!r}, only {known}", process.EXIT_USAGE
+            raise program.CommandError(
+                f"{framework['metadata']['name']}: has no role {name!r}, only {known}", program.EXIT_USAGE
             )
         role, path = roles[places[name]], f"/spec/taskRoles/{places[name]}"
         old = role.get("taskNumber", 1)

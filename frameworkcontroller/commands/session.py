@@ -14,9 +14,9 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from frameworkcontroller import process
 from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.commands import program
 from frameworkcontroller.commands.terminal import console, print_whole
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import connect
@@ -50,11 +50,11 @@ class Session:
 
     def note(self, text: str) -> None:
         """Tell the user something that is not the result."""
-        self.err.print(process.remark(text), soft_wrap=True)
+        self.err.print(program.remark(text), soft_wrap=True)
 
     def complain(self, text: str) -> None:
         """Tell the user of something that went wrong while the rest goes on."""
-        self.err.print(process.complaint(text), soft_wrap=True)
+        self.err.print(program.complaint(text), soft_wrap=True)
 
     async def framework(self, name: str) -> Json:
         """The Framework of that name.
@@ -65,7 +65,7 @@ class Session:
         try:
             found: Json = orjson.loads(await self.client.get(FRAMEWORKS, checked_name(name), self.namespace))
         except NotFound as error:
-            raise process.CommandError(self._missing(name, error)) from None
+            raise program.CommandError(self._missing(name, error)) from None
         return found
 
     async def each(
@@ -105,7 +105,7 @@ class Session:
                     raise
                 continue
             except NotFound as error:
-                raise process.CommandError(self._missing("", error)) from None
+                raise program.CommandError(self._missing("", error)) from None
             for item in page.get("items") or ():
                 take(item)
                 read += 1
@@ -127,7 +127,7 @@ Work: TypeAlias = Callable[[Session, argparse.Namespace], Awaitable[int]]
 
 def run(work: Work, options: argparse.Namespace) -> int:
     """Do it on the cluster that the options mean. Returns the exit code."""
-    return process.run_command(_on_cluster(work, options), interrupted=lambda number: 128 + number)
+    return program.run_command(_on_cluster(work, options), interrupted=lambda number: 128 + number)
 
 
 async def _on_cluster(work: Work, options: argparse.Namespace) -> int:
@@ -151,8 +151,8 @@ async def open_session(options: argparse.Namespace) -> AsyncIterator[Session]:
 def checked_name(name: str) -> str:
     """The name of a Framework. Raises CommandError if none can have it."""
     if not names.is_valid_name(name):
-        raise process.CommandError(
-            f'"{name}" is not the name of a Framework (lower case letters and digits, at most 63)', process.EXIT_USAGE
+        raise program.CommandError(
+            f'"{name}" is not the name of a Framework (lower case letters and digits, at most 63)', program.EXIT_USAGE
         )
     return name
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from frameworkcontroller import process
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import StatusError
 from frameworkcontroller.api.status import State
+from frameworkcontroller.commands import program
 from frameworkcontroller.commands.events import Event, read_event
 from frameworkcontroller.commands.following import Follower
 from frameworkcontroller.commands.podwords import is_past, needs_event, waits_for
@@ -38,14 +38,14 @@ async def run(session: Session, options: argparse.Namespace) -> int:
         try:
             decompress(framework)
         except StatusError as error:
-            raise process.CommandError(str(error)) from None
+            raise program.CommandError(str(error)) from None
         print_value(session, without_managed_fields(framework), options.output)
-        return process.EXIT_OK
+        return program.EXIT_OK
     if options.watch:
         return await _watch(session, framework)
     view = read_view(framework, await _pod_words(session, framework))
     session.out.print(framework_tree(view, session.wall(), None if options.all_tasks else _LINES))
-    return process.EXIT_OK
+    return program.EXIT_OK
 
 
 async def _watch(session: Session, framework: Json) -> int:
@@ -67,7 +67,7 @@ async def _watch(session: Session, framework: Json) -> int:
     end = ending(key, follower.last[key])
     session.say()
     session.say(end.text)
-    return process.EXIT_OK if end.succeeded else process.EXIT_FAILED
+    return program.EXIT_OK if end.succeeded else program.EXIT_FAILED
 
 
 async def _keep_asking(session: Session, framework: Json, progress: LiveProgress) -> None:

@@ -11,10 +11,10 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
-from frameworkcontroller import process
 from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.timestamps import parse_time
+from frameworkcontroller.commands import program
 from frameworkcontroller.commands.session import Json, Session
 from frameworkcontroller.commands.summary import Summary, summarize, tasks_of
 from frameworkcontroller.commands.tasks import BEFORE_IT_RUNS
@@ -42,12 +42,12 @@ async def run(session: Session, options: argparse.Namespace) -> int:
     await session.each(FRAMEWORKS, take, all_namespaces=options.all_namespaces)
     if not found:
         session.note("there are no Frameworks")
-        return process.EXIT_OK
+        return program.EXIT_OK
     _print_totals(session, found)
     _print_most_retried(session, found, now, options.most)
     _print_slowest(session, sorted(starts, reverse=True))
     await _print_usage(session, options)
-    return process.EXIT_OK
+    return program.EXIT_OK
 
 
 def _starts(body: Mapping[str, Any], summary: Summary, now: float) -> Iterator[tuple[int, str, str, str, bool]]:

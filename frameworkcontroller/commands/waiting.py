@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from frameworkcontroller import process
 from frameworkcontroller.api.status import State
+from frameworkcontroller.commands import program
 from frameworkcontroller.commands.following import Follower
 from frameworkcontroller.commands.progress import ending
 from frameworkcontroller.commands.session import Session
@@ -27,11 +27,11 @@ async def run(session: Session, options: argparse.Namespace) -> int:
             await follower.run()
     except TimeoutError:
         late = ", ".join(key.partition("/")[2] for key, body in follower.last.items() if not _is_met(wanted, body))
-        raise process.CommandError(f"not {wanted} within {options.timeout:g} s: {late}") from None
+        raise program.CommandError(f"not {wanted} within {options.timeout:g} s: {late}") from None
     for key, body in follower.last.items():
         session.say(f"{key.partition('/')[2]}: running" if body and _runs(body) else ending(key, body).text)
     met = all(_is_met(wanted, body) for body in follower.last.values())
-    return process.EXIT_OK if met else process.EXIT_FAILED
+    return program.EXIT_OK if met else program.EXIT_FAILED
 
 
 def _is_met(wanted: str, body: Mapping[str, Any] | None) -> bool:

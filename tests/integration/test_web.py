@@ -17,7 +17,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from frameworkcontroller import controllercli
+from frameworkcontroller.cli.controller import web_of
 from frameworkcontroller.config.bindaddress import BindAddress
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import KubeClient
@@ -334,6 +334,6 @@ async def test_the_default_address_being_taken_keeps_nobody_from_working(
         config = Config()
         assert "web_address" not in config.model_fields_set
         monkeypatch.setattr(Config, "web", BindAddress("127.0.0.1", web.port))
-        async with controllercli.web_of(Controller(config, Connection.to_address(NOBODY)), config):
+        async with web_of(Controller(config, Connection.to_address(NOBODY)), config):
             pass
     assert "another program listens there already; set webAddress to have them elsewhere" in caplog.text

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from frameworkcontroller import process
+from frameworkcontroller.commands import program
 from frameworkcontroller.commands.arguments import build_plugin_parser
 from frameworkcontroller.commands.session import Session
 from frameworkcontroller.commands.terminal import console
@@ -45,13 +45,13 @@ class Cli:
             self._console(err),
             self._cluster.wall,
         )
-        process.speak(as_plugin=True)
+        program.speak(as_plugin=True)
         try:
             code = await options.work()(session, options)
-        except process.CommandError as error:
+        except program.CommandError as error:
             return Ended(error.code, out.getvalue(), err.getvalue() + str(error))
         finally:
-            process.speak(as_plugin=False)
+            program.speak(as_plugin=False)
         return Ended(code, out.getvalue(), err.getvalue())
 
     def _console(self, file: io.StringIO) -> Console:

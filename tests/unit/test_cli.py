@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from frameworkcontroller import __version__, process
-from frameworkcontroller.cli import build_parser, kubectl_main, main
+from frameworkcontroller import __version__
+from frameworkcontroller.cli.main import build_parser, kubectl_main, main
+from frameworkcontroller.commands import program
 
 PYTHON = [sys.executable, "-W", "error::DeprecationWarning", "-m", "frameworkcontroller"]
 
@@ -74,7 +75,7 @@ def test_the_plugin_speaks_as_kubectl_does(
         with pytest.raises(SystemExit) as ended:
             sys.exit(kubectl_main(arguments))
     finally:
-        process.speak(as_plugin=False)
+        program.speak(as_plugin=False)
     heard = capsys.readouterr()
     assert (ended.value.code, heard.out, heard.err.splitlines()) == (2, "", said)
 
@@ -211,14 +212,14 @@ def test_signal_ends_it_in_good_order_even_while_it_waits_for_its_api_server(tmp
 def test_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     script = """
         import asyncio, sys
-        from frameworkcontroller import process
+        from frameworkcontroller.commands import program
 
         async def main():
-            process.stop_on_signals(lambda number: print("stopping", file=sys.stderr, flush=True))
+            program.stop_on_signals(lambda number: print("stopping", file=sys.stderr, flush=True))
             print("ready", file=sys.stderr, flush=True)
             await asyncio.sleep(60)
 
-        process.run(main())
+        program.run(main())
     """
     with running(sys.executable, "-c", textwrap.dedent(script), folder=tmp_path, until="ready") as process:
         process.send_signal(signal.SIGTERM)

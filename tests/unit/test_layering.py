@@ -19,12 +19,10 @@ LAYERS = {
     "local": {"api", "kube", "local"},
     "config": {"api", "machine", "kube", "config"},
     "manager": {"api", "machine", "kube", "controller", "config", "manager"},
-    "commands": {"api", "machine", "kube", "config.yamlplaces", "commands", "process"},
+    "commands": {"api", "machine", "kube", "config.yamlplaces", "commands", "logs"},
+    "cli": {"api", "kube", "config", "manager", "local", "commands", "cli", "logs"},
 }
-"""The packages and modules that each package may import. Modules at the top may import all, but `local` only the
-following."""
-
-LOCAL_COMMANDS = {"cli.py", "localcli.py"}
+"""The packages and modules that each package may import. Modules at the top may import all but `local`."""
 
 FOUNDATIONS = {"backoff.py"}
 """Pure modules at the top that every package may import; they import nothing of ours."""
@@ -88,8 +86,8 @@ def layering_faults(file: Path, tree: ast.AST) -> Iterator[str]:
         if len(parts) == 1:
             if file.name in FOUNDATIONS:
                 yield f"{found}, and {file.name} may import nothing of ours"
-            if target in ("local", "localcli") and file.name not in LOCAL_COMMANDS:
-                yield f"{found}, which only {' and '.join(sorted(LOCAL_COMMANDS))} may"
+            if target == "local":
+                yield f"{found}, which only cli may"
         elif not any(f"{rest}.".startswith(f"{allowed}.") for allowed in LAYERS[parts[0]]):
             yield f"{found}, and {parts[0]} may import {', '.join(sorted(LAYERS[parts[0]]))} only"
 
@@ -169,6 +167,9 @@ def test_the_machine_is_pure() -> None:
         ("config/config.py", "from frameworkcontroller.controller.sync import sync"),
         ("commands/x.py", "from frameworkcontroller.config.config import Config"),
         ("commands/x.py", "from frameworkcontroller.manager.app import Controller"),
+        ("commands/x.py", "from frameworkcontroller.cli import local"),
+        ("commands/x.py", "from frameworkcontroller.local.cluster import Cluster"),
+        ("__main__.py", "from frameworkcontroller.local.cluster import Cluster"),
         ("barrier.py", "import aiohttp"),
         ("barrier.py", "from frameworkcontroller.api import names"),
     ],
@@ -183,7 +184,7 @@ def test_an_import_against_the_rules_is_found(file: str, source: str) -> None:
         ("machine/x.py", "from frameworkcontroller.api.names import GROUP"),
         ("kube/x.py", "from frameworkcontroller import __version__"),
         ("kube/x.py", "from frameworkcontroller.backoff import Backoff"),
-        ("cli.py", "from frameworkcontroller.local.cluster import Cluster"),
+        ("cli/local.py", "from frameworkcontroller.local.cluster import Cluster"),
         ("manager/app.py", "from frameworkcontroller.controller.sync import sync"),
         ("commands/x.py", "from frameworkcontroller.config.yamlplaces import line_of"),
         ("barrier.py", "import json, urllib.request, yaml"),

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import yaml
 
-from frameworkcontroller import process
 from frameworkcontroller.api import names
+from frameworkcontroller.commands import program
 from frameworkcontroller.commands.lint.findings import Finding, Severity, error, warning
 from frameworkcontroller.commands.lint.spec import check_framework
 from frameworkcontroller.commands.terminal import console
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
         out.print(said, style="bold", soft_wrap=True)
     else:
         out.print(f"nothing to complain of in {files}", style="green", soft_wrap=True)
-    return process.EXIT_FAILED if errors or (options.strict and warnings) else process.EXIT_OK
+    return program.EXIT_FAILED if errors or (options.strict and warnings) else program.EXIT_OK
 
 
 def lint_text(file: str, text: str) -> list[Report]:
@@ -124,9 +124,9 @@ def _read(path: Path, name: str) -> str:
     try:
         return sys.stdin.read() if path == _STDIN else path.read_text(encoding="utf-8")
     except OSError as refused:
-        raise process.CommandError(f"{name}: cannot be read: {refused.strerror}", process.EXIT_USAGE) from None
+        raise program.CommandError(f"{name}: cannot be read: {refused.strerror}", program.EXIT_USAGE) from None
     except UnicodeDecodeError as refused:
-        raise process.CommandError(f"{name}: is not UTF-8 text (byte {refused.start})", process.EXIT_USAGE) from None
+        raise program.CommandError(f"{name}: is not UTF-8 text (byte {refused.start})", program.EXIT_USAGE) from None
 
 
 class _Loader(yaml.SafeLoader):

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from frameworkcontroller import process
+from frameworkcontroller.commands import program
 from frameworkcontroller.config.config import DEFAULT_CONFIG_FILE, Config, ConfigError, load_config
 from frameworkcontroller.kube.connection import connect
 from frameworkcontroller.kube.errors import ConnectionConfigError, KubeError
@@ -25,8 +25,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         config = load_config(options.config or Path(DEFAULT_CONFIG_FILE), required=options.config is not None)
     except ConfigError as error:
-        return process.fail(str(error), process.EXIT_USAGE)
-    return process.run(_run_controller(config))
+        return program.fail(str(error), program.EXIT_USAGE)
+    return program.run(_run_controller(config))
 
 
 async def _run_controller(config: Config) -> int:
@@ -36,23 +36,23 @@ async def _run_controller(config: Config) -> int:
         )
         controller = Controller(config, connection)
     except (ConnectionConfigError, ConfigError) as error:
-        return process.fail(str(error), process.EXIT_USAGE)
+        return program.fail(str(error), program.EXIT_USAGE)
     settling = asyncio.create_task(_settle(controller), name="settling")
-    process.stop_on_signals(lambda _number: controller.stop())
+    program.stop_on_signals(lambda _number: controller.stop())
     try:
         async with web_of(controller, config):
             await controller.run()
     except WebError as error:
-        return process.fail(f"webAddress: {error}", process.EXIT_USAGE)
+        return program.fail(f"webAddress: {error}", program.EXIT_USAGE)
     except KubeError as error:
         _log.error("Cannot go on with %s (%s): %s", connection.server, connection.origin, error)
-        return process.EXIT_FAILED
+        return program.EXIT_FAILED
     except Exception:  # noqa: BLE001 - whatever it is, it belongs into the log, in one line
         _log.exception("Cannot go on")
-        return process.EXIT_FAILED
+        return program.EXIT_FAILED
     finally:
         settling.cancel()
-    return process.EXIT_OK
+    return program.EXIT_OK
 
 
 @asynccontextmanager
@@ -76,4 +76,4 @@ async def web_of(controller: Controller, config: Config) -> AsyncIterator[None]:
 
 async def _settle(controller: Controller) -> None:
     await controller.wait_ready()
-    process.settle_garbage_collector()
+    program.settle_garbage_collector()

@@ -18,9 +18,9 @@ import yaml
 from rich.console import Console
 from rich.text import Text
 
-from frameworkcontroller import process
 from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.commands import program
 from frameworkcontroller.commands.following import Follower
 from frameworkcontroller.commands.labels import Labels
 from frameworkcontroller.commands.progress import Progress, draw_for_ever, ending, progress_on
@@ -70,29 +70,29 @@ _RUNTIMES: Final = {
 }
 
 
-class _Unusable(process.CommandError):
+class _Unusable(program.CommandError):
     """What was asked for cannot be done."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(text, process.EXIT_USAGE)
+        super().__init__(text, program.EXIT_USAGE)
 
 
-class _Failed(process.CommandError):
+class _Failed(program.CommandError):
     """It was begun and could not be brought to its end."""
 
 
 def up(options: argparse.Namespace) -> int:
     """Keep a cluster running until a signal. Returns the exit code."""
-    return process.run_command(_up(options), interrupted=lambda _number: process.EXIT_OK)
+    return program.run_command(_up(options), interrupted=lambda _number: program.EXIT_OK)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the Frameworks of some files to their ends. Returns the exit code: 0 if all of them succeeded."""
-    return process.run_command(_run(options), interrupted=_interrupted)
+    return program.run_command(_run(options), interrupted=_interrupted)
 
 
 def _interrupted(number: signal.Signals) -> int:
-    return process.fail("stopped before all had completed", 128 + number)
+    return program.fail("stopped before all had completed", 128 + number)
 
 
 # --- up ---
@@ -107,7 +107,7 @@ async def _up(options: argparse.Namespace) -> int:
                 runtime = _RUNTIMES[options.runtime]
                 _say(_HOW_TO_USE.format(url=cluster.url, runtime=runtime, kubeconfig=kubeconfig, web=web.url))
                 await _unless_it_breaks(asyncio.Event().wait(), controller, cluster)
-    return process.EXIT_OK
+    return program.EXIT_OK
 
 
 @asynccontextmanager
@@ -239,7 +239,7 @@ async def _follow(
         _say(end.text)
     if late:
         raise _Failed(f"not all have completed within {timeout:g} s")
-    return process.EXIT_OK if all(end.succeeded for end in endings) else process.EXIT_FAILED
+    return program.EXIT_OK if all(end.succeeded for end in endings) else program.EXIT_FAILED
 
 
 def _is_framework(manifest: Manifest) -> bool:
@@ -266,7 +266,7 @@ def _lint(place: str, framework: Mapping[str, Any]) -> None:
 
     for finding in check_framework(framework):
         if finding.severity is Severity.WARNING:
-            text = process.remark(f"{place}: {finding.severity}: {finding.problem}")
+            text = program.remark(f"{place}: {finding.severity}: {finding.problem}")
             print(text, file=sys.stderr, flush=True)  # noqa: T201 - a command line speaks to its user
 
 
@@ -289,7 +289,7 @@ async def _cluster(
     with _directory(data) as directory:
         cluster = LocalCluster(directory, runtime=options.runtime, port=port, printed=printed)
         hint = f"still waiting to start: is another cluster using {directory}?"
-        waiting = asyncio.get_running_loop().call_later(_HINT_AFTER_SEC, process.fail, hint)
+        waiting = asyncio.get_running_loop().call_later(_HINT_AFTER_SEC, program.fail, hint)
         try:
             await cluster.__aenter__()
         except ClusterError as error:

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from frameworkcontroller import __version__, process
+from frameworkcontroller import __version__
+from frameworkcontroller.commands import program
 from frameworkcontroller.commands.argtypes import Parser, seconds
 from frameworkcontroller.commands.arguments import add_commands, build_plugin_parser
 from frameworkcontroller.logs import FORMATS, LEVELS, configure_logging
@@ -27,13 +28,13 @@ server is named by the configuration, $KUBE_APISERVER_ADDRESS, $KUBECONFIG, ~/.k
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit code: 0 all is well, 1 something failed, 2 it was asked for wrongly."""
-    process.speak(as_plugin=False)
+    program.speak(as_plugin=False)
     return _run(build_parser(), arguments)
 
 
 def kubectl_main(arguments: Sequence[str] | None = None) -> int:
     """Run it as a plugin of kubectl: the commands for people alone."""
-    process.speak(as_plugin=True)
+    program.speak(as_plugin=True)
     return _run(build_plugin_parser(), arguments)
 
 
@@ -53,24 +54,24 @@ def _run(parser: Parser, arguments: Sequence[str] | None) -> int:
     configure_logging(options.log_level or options.usual_log_level, options.log_format)
     try:
         code: int = options.command(options)
-    except process.CommandError as error:
-        return process.fail(str(error), error.code)
+    except program.CommandError as error:
+        return program.fail(str(error), error.code)
     except KeyboardInterrupt:
         # Before or after signals are ours.
-        return process.EXIT_INTERRUPTED
+        return program.EXIT_INTERRUPTED
     except BrokenPipeError:
-        return process.nobody_reads()
+        return program.nobody_reads()
     return code
 
 
 def build_parser() -> Parser:
     """The parser of all commands. What it parses has ``command``, which runs it and returns the exit code."""
     parser = Parser(
-        prog=process.PROGRAM, description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=program.PROGRAM, description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     _add_common(parser)
     parser.add_argument(
-        "--version", action="version", version=f"{process.PROGRAM} {__version__}", help="show the version and exit"
+        "--version", action="version", version=f"{program.PROGRAM} {__version__}", help="show the version and exit"
     )
     parser.set_defaults(
         command=_run_controller, config=None, log_level=None, usual_log_level="info", log_format=FORMATS[0]
@@ -164,23 +165,23 @@ def _port(text: str) -> int:
 
 
 def _run_controller(options: argparse.Namespace) -> int:
-    from frameworkcontroller import controllercli
+    from frameworkcontroller.cli import controller
 
-    return controllercli.run(options)
+    return controller.run(options)
 
 
 def _local_up(options: argparse.Namespace) -> int:
     _require_local()
-    from frameworkcontroller import localcli
+    from frameworkcontroller.cli import local
 
-    return localcli.up(options)
+    return local.up(options)
 
 
 def _local_run(options: argparse.Namespace) -> int:
     _require_local()
-    from frameworkcontroller import localcli
+    from frameworkcontroller.cli import local
 
-    return localcli.run(options)
+    return local.run(options)
 
 
 def _require_local() -> None:
@@ -188,6 +189,6 @@ def _require_local() -> None:
     try:
         import frameworkcontroller.local  # noqa: F401 - only its presence matters
     except ModuleNotFoundError:
-        raise process.CommandError(
+        raise program.CommandError(
             "the embedded cluster is not part of the controller's image; install the package to run `local` commands"
         ) from None

@@ -1,0 +1,1 @@
+"""The command line: the controller, the embedded cluster, and the commands for people."""
