@@ -37,7 +37,7 @@ from frameworkcontroller.config.config import shipped_config
 from frameworkcontroller.controller.eventhandlers import framework_key
 from frameworkcontroller.controller.queue import QueueCore
 from frameworkcontroller.controller.sync import BY_FRAMEWORK
-from frameworkcontroller.kube.indexer import MutableStore
+from frameworkcontroller.kube.indexer import Indexer
 from frameworkcontroller.kube.managedfields import loads_without_managed_fields
 from frameworkcontroller.logs import configure_logging
 from frameworkcontroller.machine.framework import new_status
@@ -154,7 +154,7 @@ def _queueing() -> Callable[[], object]:
 
 
 def _storing() -> Callable[[], object]:
-    store: MutableStore[PodRecord] = MutableStore({BY_FRAMEWORK: lambda pod: (framework_key(pod),)})
+    store: Indexer[PodRecord] = Indexer({BY_FRAMEWORK: lambda pod: (framework_key(pod),)})
     job = _Job(100)
     records = [pod_record(orjson.loads(job.pod(index))) for index in range(100)]
 
@@ -212,7 +212,7 @@ def memory(number: int = 2000) -> dict[str, float]:
     status = encode_status("f", job.status)
     gc.collect()
     tracemalloc.start()
-    store: MutableStore[PodRecord] = MutableStore({BY_FRAMEWORK: lambda pod: (framework_key(pod),)})
+    store: Indexer[PodRecord] = Indexer({BY_FRAMEWORK: lambda pod: (framework_key(pod),)})
     before = tracemalloc.get_traced_memory()[0]
     for body in bodies:
         store.put(pod_record(loads_without_managed_fields(body)))

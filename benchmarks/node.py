@@ -116,7 +116,7 @@ class Node:
 
     async def start(self, namespace: str, name: str) -> tuple[float, float]:
         """Let a held Pod run; when its status was accepted, and when the watch showed it."""
-        pod = self._pods.store.get(f"{namespace}/{name}")
+        pod = self._pods.lister.get(f"{namespace}/{name}")
         assert pod is not None, name
         await self._write(pod, "Running")
         answered = time.monotonic()
@@ -214,7 +214,7 @@ class Node:
             print(f"node: {task.exception()!r}", file=sys.stderr)
 
     def _in(self, namespace: str) -> list[_Pod]:
-        return [pod for pod in self._pods.store.values() if pod.key.startswith(namespace + "/")]
+        return [pod for pod in self._pods.lister.values() if pod.key.startswith(namespace + "/")]
 
     def _tally(self, namespace: str) -> _Tally:
         return self._tallies.setdefault(namespace, _Tally())

@@ -87,7 +87,7 @@ class Observer:
 
     async def when(self, key: str, holds: Callable[[Seen], bool]) -> float:
         """Wait until the Framework is such; since when."""
-        known = self._informer.store.get(key)
+        known = self._informer.lister.get(key)
         if known is not None and holds(known):
             return known.at
         future: asyncio.Future[float] = asyncio.get_running_loop().create_future()

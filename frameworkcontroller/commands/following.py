@@ -72,7 +72,7 @@ class Follower:
     async def _wait_for_all(self) -> None:
         await self._informer.wait_synced()
         for key, uid in self._uids.items():
-            seen = self._informer.store.get(key)
+            seen = self._informer.lister.get(key)
             if seen is None or seen.uid != uid:
                 self._end(key, gone=True)
         await self._all_ended.wait()

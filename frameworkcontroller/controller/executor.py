@@ -136,7 +136,7 @@ class Executor:
         target = action.target
         try:
             answer = await self._client.create(
-                _APIS[target.kind].resource, action.body, framework.namespace, metadata_only=True, owner=framework.key
+                _APIS[target.kind].resource, action.body, framework.namespace, metadata_only=True, flow=framework.key
             )
         except AlreadyExists as error:
             return Exists(await self._namesake(framework, target), error.message)
@@ -167,7 +167,7 @@ class Executor:
                 uid=uid,
                 grace_period_seconds=0 if force else None,
                 propagation=api.propagation,
-                owner=framework.key,
+                flow=framework.key,
             )
         except ObjectNotFound:
             return False
@@ -198,7 +198,7 @@ class Executor:
                 framework.namespace,
                 content_type=MERGE_PATCH,
                 metadata_only=True,
-                owner=framework.key,
+                flow=framework.key,
             )
         except ObjectNotFound:
             return Gone()
@@ -225,7 +225,7 @@ class Executor:
         api = _APIS[target.kind]
         try:
             answer = await self._client.get(
-                api.resource, target.name, framework.namespace, metadata_only=True, owner=framework.key
+                api.resource, target.name, framework.namespace, metadata_only=True, flow=framework.key
             )
         except ObjectNotFound:
             return None

@@ -9,7 +9,7 @@ from typing import Any, Final
 from frameworkcontroller.api.objects import FrameworkRecord
 from frameworkcontroller.controller.eventbroadcaster import EventBroadcaster
 from frameworkcontroller.controller.snapshots import SnapshotLogger
-from frameworkcontroller.kube.indexer import Store
+from frameworkcontroller.kube.indexer import Lister
 from frameworkcontroller.machine.model import Record, Snapshot
 from frameworkcontroller.machine.reasons import Reason
 
@@ -21,7 +21,7 @@ class EventRecorder:
 
     def __init__(
         self,
-        frameworks: Store[FrameworkRecord],
+        frameworks: Lister[FrameworkRecord],
         snapshot_logger: SnapshotLogger,
         *,
         events: EventBroadcaster | None = None,

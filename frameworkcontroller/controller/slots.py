@@ -30,8 +30,8 @@ class _Hold:
 class Slots:
     """So many at once. While there are free ones, taking one costs nothing and never suspends.
 
-    When there are none, namespaces take turns in getting those that become free, and in each its owners (Frameworks)
-    do: one with a thousand waiting delays the next owner by one, not by a thousand.
+    When there are none, namespaces take turns in getting those that become free, and in each its flows (Frameworks)
+    do: one with a thousand waiting delays the next flow by one, not by a thousand.
 
     What is held for longer than ``LATE_SEC`` gives its slot to others, but still counts for its namespace, which never
     has more under way than there are slots. So a namespace in which every answer takes its time is as fast as it would
@@ -43,15 +43,15 @@ class Slots:
         self._free = number
         self._late = 0
         self._under_way: Counter[str] = Counter()
-        # Namespaces, and the owners of each, in the order of their turns. While there are free slots, each of these
+        # Namespaces, and the flows of each, in the order of their turns. While there are free slots, each of these
         # namespaces has as many under way as it may.
         self._lines: dict[str, dict[str, deque[asyncio.Future[None]]]] = {}
 
     @asynccontextmanager
-    async def taken(self, owner: str) -> AsyncIterator[None]:
-        """Hold a slot for ``owner``, a Framework's key."""
-        hold = _Hold(namespace_of(owner))
-        await self._take(hold.namespace, owner)
+    async def taken(self, flow: str) -> AsyncIterator[None]:
+        """Hold a slot for ``flow``, a Framework's key."""
+        hold = _Hold(namespace_of(flow))
+        await self._take(hold.namespace, flow)
         timer = asyncio.get_running_loop().call_later(LATE_SEC, self._is_late, hold)
         try:
             yield
@@ -62,12 +62,12 @@ class Slots:
     def _may_take(self, namespace: str) -> bool:
         return self._free > 0 and self._under_way[namespace] < self._number
 
-    async def _take(self, namespace: str, owner: str) -> None:
+    async def _take(self, namespace: str, flow: str) -> None:
         if self._may_take(namespace):
             self._count(namespace)
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._lines.setdefault(namespace, {}).setdefault(owner, deque()).append(future)
+        self._lines.setdefault(namespace, {}).setdefault(flow, deque()).append(future)
         try:
             await future
         except asyncio.CancelledError:
@@ -101,24 +101,24 @@ class Slots:
     def _grant(self) -> None:
         """Give free slots to those whose turn it is."""
         while (namespace := next(filter(self._may_take, self._lines), None)) is not None:
-            owners = self._lines.pop(namespace)
-            future = _next(owners)
-            if owners:
-                self._lines[namespace] = owners
+            flows = self._lines.pop(namespace)
+            future = _next(flows)
+            if flows:
+                self._lines[namespace] = flows
             if future is not None:
                 self._count(namespace)
                 future.set_result(None)
 
 
-def _next(owners: dict[str, deque[asyncio.Future[None]]]) -> asyncio.Future[None] | None:
+def _next(flows: dict[str, deque[asyncio.Future[None]]]) -> asyncio.Future[None] | None:
     """Whoever of them is next, taken out of its line; None if all that waited were cancelled."""
-    while owners:
-        owner, line = next(iter(owners.items()))
-        del owners[owner]
+    while flows:
+        flow, line = next(iter(flows.items()))
+        del flows[flow]
         while line:
             future = line.popleft()
             if not future.done():
                 if line:
-                    owners[owner] = line
+                    flows[flow] = line
                 return future
     return None

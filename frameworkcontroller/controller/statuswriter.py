@@ -203,7 +203,7 @@ class StatusWriter:
                 content_type=JSON_PATCH,
                 subresource="status",
                 metadata_only=True,
-                owner=who.key,
+                flow=who.key,
             )
         except NotFound:
             # The Framework is gone, or there is no status subresource.
@@ -360,7 +360,7 @@ class StatusWriter:
             KubeError, RequeueError: no usable answer.
         """
         try:
-            return decode_framework(await self._client.get(FRAMEWORKS, name, namespace, owner=key))
+            return decode_framework(await self._client.get(FRAMEWORKS, name, namespace, flow=key))
         except ObjectError as error:
             raise RequeueError(f"cannot read the Framework: {error}") from error
 

@@ -27,7 +27,7 @@ from frameworkcontroller.controller.requeue import RequeueError
 from frameworkcontroller.controller.statuswriter import StatusWriter, WriteResult
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import KubeError
-from frameworkcontroller.kube.indexer import Store
+from frameworkcontroller.kube.indexer import Lister
 from frameworkcontroller.machine.model import (
     Action,
     AttemptCounters,
@@ -77,9 +77,9 @@ class Syncer:
         executor: Executor,
         ledger: Ledger,
         *,
-        frameworks: Store[FrameworkRecord],
-        configmaps: Store[ConfigMapRecord],
-        pods: Store[PodRecord],
+        frameworks: Lister[FrameworkRecord],
+        configmaps: Lister[ConfigMapRecord],
+        pods: Lister[PodRecord],
         limits: Limits,
         wall: Callable[[], float],
         clock: Callable[[], float],
@@ -365,7 +365,7 @@ class _Pods:
 
     __slots__ = ("_namespace", "_store")
 
-    def __init__(self, store: Store[PodRecord], namespace: str) -> None:
+    def __init__(self, store: Lister[PodRecord], namespace: str) -> None:
         self._store = store
         self._namespace = namespace
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, Self
 import orjson
 
 from frameworkcontroller.kube.connection import Connection
-from frameworkcontroller.kube.ratelimiter import Limiter
+from frameworkcontroller.kube.ratelimiter import RateLimiter
 from frameworkcontroller.kube.resources import PODS, Resource
 from frameworkcontroller.kube.transport import (
     READ_TIMEOUT_SECONDS,
@@ -51,7 +51,7 @@ class KubeClient:
     ApiError if the server refused, TransportError if no whole answer came. Nothing is retried, so that the caller
     decides what a request that may have been executed means; a 401 alone is answered with renewed credentials, once.
 
-    ``owner`` is on whose behalf a request is sent; the ``limiter`` is fair between owners. ``observe`` is called after
+    ``flow`` is on whose behalf a request is sent; the ``limiter`` is fair between flows. ``observe`` is called after
     each request, successful or not, and must not raise. Requests wait at a ``fence``, and are held up to it once more
     when they have a connection to be written to.
     """
@@ -60,7 +60,7 @@ class KubeClient:
         self,
         connection: Connection,
         *,
-        limiter: Limiter | None = None,
+        limiter: RateLimiter | None = None,
         fence: Fence | None = None,
         observe: Callable[[Exchange], None] | None = None,
         user_agent: str = USER_AGENT,
@@ -101,7 +101,7 @@ class KubeClient:
         *,
         subresource: str | None = None,
         metadata_only: bool = False,
-        owner: str = "",
+        flow: str = "",
     ) -> bytes:
         """One object, as it is now (a consistent read)."""
         return await self._send(
@@ -109,7 +109,7 @@ class KubeClient:
             resource.path(namespace, name, subresource),
             "get",
             _label(resource, subresource),
-            owner,
+            flow,
             headers={"Accept": _ACCEPT_METADATA if metadata_only else _ACCEPT},
         )
 
@@ -125,7 +125,7 @@ class KubeClient:
         resource_version: str | None = None,
         resource_version_match: str | None = None,
         metadata_only: bool = False,
-        owner: str = "",
+        flow: str = "",
     ) -> bytes:
         """A list, or a page of at most ``limit`` objects of it. ``namespace=None`` is all namespaces.
 
@@ -136,7 +136,7 @@ class KubeClient:
             resource.path(namespace),
             "list",
             _label(resource, None),
-            owner,
+            flow,
             query=_query(
                 labelSelector=label_selector,
                 fieldSelector=field_selector,
@@ -160,7 +160,7 @@ class KubeClient:
         bookmarks: bool = True,
         metadata_only: bool = False,
         silence: float = WATCH_SILENCE_SECONDS,
-        owner: str = "",
+        flow: str = "",
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """What happens after ``resource_version``: a JSON line for each event, of any length, until the server ends it.
 
@@ -181,14 +181,14 @@ class KubeClient:
             ),
             _ACCEPT_METADATA if metadata_only else _ACCEPT,
             silence,
-            owner,
+            flow,
         )
 
     @asynccontextmanager
     async def _watch(
-        self, resource: Resource, path: str, query: Mapping[str, str], accept: str, silence: float, owner: str
+        self, resource: Resource, path: str, query: Mapping[str, str], accept: str, silence: float, flow: str
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        await self._admit(owner)
+        await self._admit(flow)
         async with self._transport.stream(
             path, resource=_label(resource, None), query=query, headers={"Accept": accept}, silence=silence
         ) as lines:
@@ -220,7 +220,7 @@ class KubeClient:
         dry_run: bool = False,
         field_manager: str | None = None,
         metadata_only: bool = False,
-        owner: str = "",
+        flow: str = "",
     ) -> bytes:
         """POST an object, or (with ``name`` and ``subresource``, such as ``binding``) something to an object."""
         return await self._send(
@@ -228,7 +228,7 @@ class KubeClient:
             resource.path(namespace, name, subresource),
             "create",
             _label(resource, subresource),
-            owner,
+            flow,
             query=_write_query(dry_run, field_manager),
             headers=_write_headers(_JSON, metadata_only),
             body=body,
@@ -245,7 +245,7 @@ class KubeClient:
         dry_run: bool = False,
         field_manager: str | None = None,
         metadata_only: bool = False,
-        owner: str = "",
+        flow: str = "",
     ) -> bytes:
         """PUT a whole object. A ``metadata.resourceVersion`` or ``metadata.uid`` in it is a precondition (409)."""
         return await self._send(
@@ -253,7 +253,7 @@ class KubeClient:
             resource.path(namespace, name, subresource),
             "update",
             _label(resource, subresource),
-            owner,
+            flow,
             query=_write_query(dry_run, field_manager),
             headers=_write_headers(_JSON, metadata_only),
             body=body,
@@ -272,7 +272,7 @@ class KubeClient:
         field_manager: str | None = None,
         force: bool | None = None,
         metadata_only: bool = False,
-        owner: str = "",
+        flow: str = "",
     ) -> bytes:
         """PATCH an object; ``content_type`` is one of JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH and APPLY.
 
@@ -286,7 +286,7 @@ class KubeClient:
             resource.path(namespace, name, subresource),
             "patch",
             _label(resource, subresource),
-            owner,
+            flow,
             query=query,
             headers=_write_headers(content_type, metadata_only),
             body=body,
@@ -303,7 +303,7 @@ class KubeClient:
         grace_period_seconds: int | None = None,
         propagation: str | None = None,
         dry_run: bool = False,
-        owner: str = "",
+        flow: str = "",
     ) -> bytes:
         """DELETE an object, only if it still has this ``uid`` and ``resource_version`` (else Conflict), if given.
 
@@ -316,7 +316,7 @@ class KubeClient:
             resource.path(namespace, name),
             "delete",
             _label(resource, None),
-            owner,
+            flow,
             headers=_write_headers(_JSON, metadata_only=False),
             body=_delete_options(preconditions, grace_period_seconds, propagation, dry_run=dry_run),
         )
@@ -331,7 +331,7 @@ class KubeClient:
         grace_period_seconds: int | None = None,
         propagation: str | None = None,
         dry_run: bool = False,
-        owner: str = "",
+        flow: str = "",
     ) -> bytes:
         """DELETE all objects that the selectors select."""
         return await self._send(
@@ -339,7 +339,7 @@ class KubeClient:
             resource.path(namespace),
             "deletecollection",
             _label(resource, None),
-            owner,
+            flow,
             query=_query(labelSelector=label_selector, fieldSelector=field_selector),
             headers=_write_headers(_JSON, metadata_only=False),
             body=_delete_options({}, grace_period_seconds, propagation, dry_run=dry_run),
@@ -353,7 +353,7 @@ class KubeClient:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         query: Mapping[str, str] | None = None,
-        owner: str = "",
+        flow: str = "",
     ) -> bytes:
         """Any request. ``path`` starts with ``/`` and is percent-encoded already; ``query`` is not."""
         merged = {"Accept": _ACCEPT}
@@ -361,7 +361,7 @@ class KubeClient:
             merged["Content-Type"] = _JSON
         if headers:
             merged.update(headers)
-        return await self._send(method, path, method.lower(), "", owner, query=query, headers=merged, body=body)
+        return await self._send(method, path, method.lower(), "", flow, query=query, headers=merged, body=body)
 
     async def _send(
         self,
@@ -369,20 +369,20 @@ class KubeClient:
         path: str,
         verb: str,
         resource: str,
-        owner: str,
+        flow: str,
         *,
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str],
         body: bytes | None = None,
     ) -> bytes:
-        await self._admit(owner)
+        await self._admit(flow)
         return await self._transport.exchange(
             method, path, verb=verb, resource=resource, query=query, headers=headers, body=body
         )
 
-    async def _admit(self, owner: str) -> None:
+    async def _admit(self, flow: str) -> None:
         if self._limiter is not None:
-            await self._limiter.acquire(owner)
+            await self._limiter.acquire(flow)
         if self._fence is not None:
             await self._fence.wait_leading()
 

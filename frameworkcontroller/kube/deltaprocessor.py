@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any, Final, Generic, NamedTuple, TypeVar, TypeVarTuple
 
-from frameworkcontroller.kube.indexer import Item, MutableStore
+from frameworkcontroller.kube.indexer import Indexer, Item
 
 T = TypeVar("T", bound=Item)
 Ts = TypeVarTuple("Ts")
@@ -57,12 +57,12 @@ class Replica(Generic[T]):
     def __init__(
         self,
         decode: Callable[[dict[str, Any]], T],
-        store: MutableStore[T],
+        indexer: Indexer[T],
         *,
         on_unreadable: Callable[[str, Exception, dict[str, Any]], None] | None = None,
         on_unreadable_over: Callable[[str], None] | None = None,
     ) -> None:
-        self.store = store
+        self.indexer = indexer
         self.on_add: list[Callable[[T], None]] = []
         self.on_update: list[Callable[[T, T], None]] = []
         self.on_delete: list[Callable[[T, T | None], None]] = []
@@ -79,7 +79,7 @@ class Replica(Generic[T]):
     def observe(self, identity: Identity, obj: dict[str, Any]) -> None:
         """The object exists, in this state."""
         key, uid, version = identity
-        known = self.store.get(key)
+        known = self.indexer.get(key)
         if self._unreadable and self._unreadable.get(key) == identity:
             return
         if known is not None and known.resource_version == version and known.uid == uid:
@@ -91,7 +91,7 @@ class Replica(Generic[T]):
             item = self._decode(obj)
             if item.key != key:
                 raise ValueError(f"decoded to another key: {item.key!r}")
-            self.store.put(item)
+            self.indexer.put(item)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this one object's trouble
             self._reject(identity, error, obj)
             return
@@ -113,7 +113,7 @@ class Replica(Generic[T]):
     def remove(self, identity: Identity, obj: dict[str, Any]) -> None:
         """The object is gone; ``obj`` is its last state."""
         key, uid, _ = identity
-        known = self.store.get(key)
+        known = self.indexer.get(key)
         final: T | None = None
         if known is not None and known.uid == uid:
             # A last state that cannot be read is as good as none: the object is gone all the same.
@@ -124,7 +124,7 @@ class Replica(Generic[T]):
 
     def retain(self, keys: Collection[str]) -> int:
         """Whatever is not among these keys is gone, its last state unknown. Returns how many objects those were."""
-        gone = [key for key in self.store if key not in keys]
+        gone = [key for key in self.indexer if key not in keys]
         for key in gone:
             self._drop(key, None)
         for key in [key for key in self._unreadable if key not in keys]:
@@ -133,12 +133,12 @@ class Replica(Generic[T]):
 
     def clear(self) -> None:
         """Forget everything, telling nobody."""
-        self.store.clear()
+        self.indexer.clear()
         self._unreadable.clear()
 
     def _same(self, key: str, uid: str) -> T | None:
         """What is known of this very object. If another one of its name is known, that one is gone."""
-        known = self.store.get(key)
+        known = self.indexer.get(key)
         if known is not None and known.uid != uid:
             self._drop(key, None)
             return None
@@ -149,7 +149,7 @@ class Replica(Generic[T]):
         self._call(self._on_unreadable, identity.key, error, obj)
 
     def _drop(self, key: str, final: T | None) -> None:
-        known = self.store.remove(key)
+        known = self.indexer.remove(key)
         if known is not None:
             for deleted in self.on_delete:
                 self._call(deleted, known, final)

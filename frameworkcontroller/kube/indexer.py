@@ -23,7 +23,7 @@ D = TypeVar("D")
 _NOTHING: Final[dict[str, Any]] = {}
 
 
-class Store(Generic[T]):
+class Lister(Generic[T]):
     """What the informer has seen, by key and by index. Reading never suspends and never copies.
 
     Everything returned shows the store as it is when looked at, not as it was when asked for; between two awaits
@@ -66,7 +66,7 @@ class Store(Generic[T]):
         return iter(self._items)
 
 
-class MutableStore(Store[T]):
+class Indexer(Lister[T]):
     """The informer's side of the store."""
 
     def __init__(self, indexers: Mapping[str, Callable[[T], Iterable[Hashable]]] | None = None) -> None:

@@ -15,7 +15,7 @@ from frameworkcontroller.kube.deepjson import NestedTooDeeply, was_cut, without_
 from frameworkcontroller.kube.deltaprocessor import Identity, Replica, identify
 from frameworkcontroller.kube.errors import ApiError, KubeError, error_from_status
 from frameworkcontroller.kube.gcpause import gc_paused
-from frameworkcontroller.kube.indexer import Item, MutableStore, Store
+from frameworkcontroller.kube.indexer import Indexer, Item, Lister
 from frameworkcontroller.kube.managedfields import loads_without_managed_fields
 from frameworkcontroller.kube.reflector import Failure, FetchPage, OpenWatch, Pause, Pausing, WatchMachine, classify
 from frameworkcontroller.kube.resources import Resource
@@ -105,9 +105,9 @@ class Informer(Generic[T]):
         self._page_size = page_size
         self._rng = rng if rng is not None else random.Random()
         self._relist_seconds = relist_seconds
-        store: MutableStore[T] = MutableStore(indexers)
+        indexer: Indexer[T] = Indexer(indexers)
         self._replica = Replica(
-            decode, store, on_unreadable=self._counted(on_undecodable), on_unreadable_over=on_undecodable_over
+            decode, indexer, on_unreadable=self._counted(on_undecodable), on_unreadable_over=on_undecodable_over
         )
         self._machine = WatchMachine(self._rng)
         self._synced = asyncio.Event()
@@ -124,9 +124,9 @@ class Informer(Generic[T]):
         self._running = False
 
     @property
-    def store(self) -> Store[T]:
+    def lister(self) -> Lister[T]:
         """The copy, to be read only."""
-        return self._replica.store
+        return self._replica.indexer
 
     @property
     def synced(self) -> bool:
@@ -166,7 +166,7 @@ class Informer(Generic[T]):
         """
         if on_add is not None:
             self._replica.on_add.append(on_add)
-            for item in list(self.store.values()):
+            for item in list(self.lister.values()):
                 on_add(item)
         if on_update is not None:
             self._replica.on_update.append(on_update)
@@ -263,7 +263,7 @@ class Informer(Generic[T]):
             self.counters.lists += 1
             self._listed_since = self._listing_since
             if self._relist_seconds is not None:
-                self._relist_at = clock() + self._relist_seconds(len(self.store)) * self._rng.uniform(0.8, 1.2)
+                self._relist_at = clock() + self._relist_seconds(len(self.lister)) * self._rng.uniform(0.8, 1.2)
             self._synced.set()
 
     async def _watch(self, version: str) -> None:

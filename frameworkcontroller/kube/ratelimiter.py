@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Callable
 
 
-class Limiter:
+class RateLimiter:
     """Token bucket: ``burst`` requests at once, ``qps`` a second on average.
 
     While there are tokens, taking one costs nothing and never suspends. When they have run out, requests wait in one
-    line per owner (a Framework, say) and owners take turns: one with a thousand requests waiting delays the next owner
+    line per flow (a Framework, say) and flows take turns: one with a thousand requests waiting delays the next flow
     by one request, not by a thousand. Cancelling a waiting ``acquire`` never loses a token.
 
     Not thread-safe; belongs to the event loop that first waits on it.
@@ -27,7 +27,7 @@ class Limiter:
         self._capacity = float(max(burst, 1))
         self._tokens = self._capacity
         self._counted_at: float | None = None
-        # Owners in the order of their turns: a dict, since it is ordered and an owner's line is looked up by its name.
+        # Flows in the order of their turns: a dict, since it is ordered and an flow's line is looked up by its name.
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.waited: Callable[[float], None] | None = None
@@ -38,8 +38,8 @@ class Limiter:
         """How many requests wait for a token."""
         return sum(sum(not future.done() for future in line) for line in self._lines.values())
 
-    async def acquire(self, owner: str = "") -> None:
-        """Return once a token was taken for ``owner``."""
+    async def acquire(self, flow: str = "") -> None:
+        """Return once a token was taken for ``flow``."""
         loop = asyncio.get_running_loop()
         self._refill(loop.time())
         if not self._lines and self._tokens >= 1.0:
@@ -49,7 +49,7 @@ class Limiter:
             return
         began = loop.time()
         future: asyncio.Future[None] = loop.create_future()
-        self._lines.setdefault(owner, deque()).append(future)
+        self._lines.setdefault(flow, deque()).append(future)
         if self._timer is None:
             self._arm(loop)
         try:
@@ -72,8 +72,8 @@ class Limiter:
     def _grant(self, loop: asyncio.AbstractEventLoop) -> None:
         """Give the tokens that there are to those whose turn it is; wake up again for the rest."""
         while self._lines and self._tokens >= 1.0:
-            owner, line = next(iter(self._lines.items()))
-            del self._lines[owner]
+            flow, line = next(iter(self._lines.items()))
+            del self._lines[flow]
             while line:
                 future = line.popleft()
                 if not future.done():
@@ -81,7 +81,7 @@ class Limiter:
                     self._tokens -= 1.0
                     break
             if line:
-                self._lines[owner] = line
+                self._lines[flow] = line
         if self._lines and self._timer is None:
             self._arm(loop)
 

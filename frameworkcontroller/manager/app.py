@@ -40,7 +40,7 @@ from frameworkcontroller.kube.elector import Instant
 from frameworkcontroller.kube.errors import may_pass
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.leaderelection import Election
-from frameworkcontroller.kube.ratelimiter import Limiter
+from frameworkcontroller.kube.ratelimiter import RateLimiter
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
 from frameworkcontroller.machine.model import Kind, Record
 from frameworkcontroller.machine.reasons import Reason
@@ -114,7 +114,7 @@ class Controller:
         self._ready = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         self.metrics = Metrics(failure.code for failure in config.pod_failure_spec)
-        limiter = Limiter(config.kube_client_qps, config.kube_client_burst)
+        limiter = RateLimiter(config.kube_client_qps, config.kube_client_burst)
 
         def client(**more: Any) -> KubeClient:
             return KubeClient(connection, observe=self.metrics.exchanged, wall=wall, **more)
@@ -190,24 +190,26 @@ class Controller:
         self.crd_guard = CrdGuard(
             self._watcher,
             self._crd_manifest,
-            exists=lambda key: self.frameworks.store.get(key) is not None,
+            exists=lambda key: self.frameworks.lister.get(key) is not None,
             lost=self._statuses_refused,
             restored=self._statuses_taken,
             rng=self._rng,
         )
         self.metrics.status_lost = lambda: self.crd_guard.problem is not None
-        self._events_client = client(limiter=Limiter(eventbroadcaster.QPS, eventbroadcaster.BURST), max_connections=2)
+        self._events_client = client(
+            limiter=RateLimiter(eventbroadcaster.QPS, eventbroadcaster.BURST), max_connections=2
+        )
         self.events = EventBroadcaster(self._events_client, wall=wall, rng=self._rng, instance=socket.gethostname())
         self._recorder = EventRecorder(
-            self.frameworks.store, snapshot_logger, events=self.events if config.record_events else None
+            self.frameworks.lister, snapshot_logger, events=self.events if config.record_events else None
         )
         self._syncer = Syncer(
             self._client,
             Executor(self._client),
             self.ledger,
-            frameworks=self.frameworks.store,
-            configmaps=self.configmaps.store,
-            pods=self.pods.store,
+            frameworks=self.frameworks.lister,
+            configmaps=self.configmaps.lister,
+            pods=self.pods.lister,
             limits=config.plan_limits(),
             wall=wall,
             clock=loop.time,
@@ -325,7 +327,7 @@ class Controller:
 
     def _statuses_refused(self, problem: str, keys: Set[str]) -> None:
         for key in keys:
-            record = self.frameworks.store.get(key)
+            record = self.frameworks.lister.get(key)
             if record is not None:
                 told = Record(Reason.STATUS_NOT_SERVED, problem, warning=True)
                 self._recorder.record(key, record.uid, [told])
@@ -385,7 +387,7 @@ class Controller:
             self._ready.set()
             _log.info(
                 "Ready: %d Frameworks, %d ConfigMaps and %d Pods are known",
-                *(len(informer.store) for informer in self.informers),
+                *(len(informer.lister) for informer in self.informers),
             )
 
     def _if_acting(self, handler: Callable[[*Ts], None]) -> Callable[[*Ts], None]:

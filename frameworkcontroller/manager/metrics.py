@@ -26,7 +26,7 @@ from frameworkcontroller.controller.statecounts import StateCounts
 from frameworkcontroller.controller.statuswriter import WriteResult
 from frameworkcontroller.controller.workers import SyncResult, Workers
 from frameworkcontroller.kube.informer import Informer
-from frameworkcontroller.kube.ratelimiter import Limiter
+from frameworkcontroller.kube.ratelimiter import RateLimiter
 from frameworkcontroller.kube.reflector import Failure
 from frameworkcontroller.kube.transport import Exchange
 from frameworkcontroller.machine.model import AttemptCounters, Level
@@ -72,7 +72,7 @@ class Sources:
 
     queue: QueueCore[str]
     ledger: Ledger
-    limiter: Limiter
+    limiter: RateLimiter
     workers: Workers
     informers: tuple[Informer[Any], ...]
     worker_number: int
@@ -354,7 +354,7 @@ class _Figures(Collector):
             GaugeMetricFamily,
             f"{PREFIX}_cache_objects",
             "Objects in the cache.",
-            (({"resource": name}, len(one.store)) for name, one in informers.items()),
+            (({"resource": name}, len(one.lister)) for name, one in informers.items()),
         )
         yield _family(
             GaugeMetricFamily,

@@ -51,7 +51,7 @@ async def running(*informers: Informer[Seen]) -> AsyncIterator[None]:
 async def until_equal(informers: Sequence[Informer[Seen]], expected: dict[str, str]) -> None:
     async def equal() -> None:
         for informer in informers:
-            assert {item.name: item.resource_version for item in informer.store.values()} == expected
+            assert {item.name: item.resource_version for item in informer.lister.values()} == expected
 
     await eventually(equal)
 
@@ -87,8 +87,8 @@ async def test_the_copy_is_the_original_at_any_page_size(cluster: Cluster) -> No
         informer.add_handler(on_delete=deleted)
     async with running(*informers):
         for informer in informers:
-            assert len(informer.store) == 20
-            assert not any(item.has_managed_fields for item in informer.store.values())
+            assert len(informer.lister) == 20
+            assert not any(item.has_managed_fields for item in informer.lister.values())
         await client.create(CONFIGMAPS, configmap("new", mine="yes"), cluster.namespace)
         await client.create(CONFIGMAPS, configmap("foreign", mine="no"), cluster.namespace)
         await client.delete(CONFIGMAPS, "c1", cluster.namespace)

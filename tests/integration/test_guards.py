@@ -167,7 +167,7 @@ async def test_a_pod_that_another_controller_has_recorded_meanwhile_is_no_stray(
     recorded: list[str] = []
 
     async def record_first(client: KubeClient, resource: Any, name: str, *args: Any, **kwargs: Any) -> bytes:
-        if resource.kind == names.KIND and frameworks.namespace in args and kwargs.get("owner") and not recorded:
+        if resource.kind == names.KIND and frameworks.namespace in args and kwargs.get("flow") and not recorded:
             recorded.append((await frameworks.pods())["f-a-0"]["metadata"]["uid"])
             status = await frameworks.status("f")
             task = tasks(status, "a")[0]

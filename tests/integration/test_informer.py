@@ -79,15 +79,15 @@ class Following:
     @property
     def is_right(self) -> bool:
         expected = {f"ns/{name}": obj["metadata"]["resourceVersion"] for name, obj in self.server.objects.items()}
-        copy = {key: thing.resource_version for key, thing in self.informer.store.items()}
-        return copy == expected and self.mirror == dict(self.informer.store.items())
+        copy = {key: thing.resource_version for key, thing in self.informer.lister.items()}
+        return copy == expected and self.mirror == dict(self.informer.lister.items())
 
     async def until_right(self, within: float) -> None:
         """Wait until copy and original are the same; fail if that takes longer than so many seconds."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + within
         while not (self.is_right and self.informer.synced):
-            assert loop.time() < deadline, f"{dict(self.informer.store.items())} is not {self.server.objects}"
+            assert loop.time() < deadline, f"{dict(self.informer.lister.items())} is not {self.server.objects}"
             await asyncio.sleep(min(0.05 * within, 0.5))
 
 
@@ -322,13 +322,13 @@ async def test_refused_connections_for_a_minute(clock: VirtualClockLoop, caplog:
     try:
         await asyncio.sleep(60)
         assert 10 <= informer.counters.failures[Failure.BROKEN] <= 24
-        assert "ns/a" in informer.store, "the last known state stays in use"
+        assert "ns/a" in informer.lister, "the last known state stays in use"
         async with faulty_server(port) as faults:
             back = CollectionServer(faults)
             back.version = server.version
             back.put("b")
             await asyncio.sleep(10.5)
-            assert "ns/b" in informer.store
+            assert "ns/b" in informer.lister
             task.cancel()
             await asyncio.wait([task])
     finally:
@@ -356,7 +356,7 @@ async def test_one_unreadable_object_is_reported_and_harms_no_other() -> None:
         it.server.put("other")
         await asyncio.sleep(1)
         assert reports[1:] == [("ns/good", "poisoned", 2)]
-        assert set(it.informer.store) == {"ns/good", "ns/other"}, "what was known of it before stays"
+        assert set(it.informer.lister) == {"ns/good", "ns/other"}, "what was known of it before stays"
         it.informer.relist()
         await asyncio.sleep(1)
         assert it.server.lists == 2
@@ -378,11 +378,11 @@ async def test_an_object_that_is_nested_too_deeply_to_be_read_harms_no_other() -
 
     async with following(before=poison, on_undecodable=lambda key, error, _: reports.append((key, str(error)))) as it:
         await it.informer.wait_synced()
-        assert set(it.informer.store) == {"ns/good"}
+        assert set(it.informer.lister) == {"ns/good"}
         it.server.put("bad", spec=TOO_DEEP)
         it.server.put("good", size=2)
         await asyncio.sleep(1)
-        assert it.informer.store.get("ns/good") is not None
+        assert it.informer.lister.get("ns/good") is not None
         assert it.mirror["ns/good"].size == 2
         assert it.server.lists == 1
         assert reports == [("ns/bad", "nested more than 1000 levels deep")] * 2
@@ -478,7 +478,7 @@ async def test_cancelling_is_clean_and_it_can_run_again() -> None:
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert set(fresh.store) == {"ns/a"}
+            assert set(fresh.lister) == {"ns/a"}
 
 
 async def test_a_huge_event_among_small_ones() -> None:

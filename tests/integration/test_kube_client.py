@@ -12,7 +12,7 @@ from frameworkcontroller.kube import errors
 from frameworkcontroller.kube.client import APPLY, JSON_PATCH, Exchange, KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.kubeconfig import Access
-from frameworkcontroller.kube.ratelimiter import Limiter
+from frameworkcontroller.kube.ratelimiter import RateLimiter
 from frameworkcontroller.kube.resources import CONFIGMAPS, NODES, PODS
 from tests.support.faulty_server import (
     FaultyServer,
@@ -240,11 +240,11 @@ async def test_a_large_body_arrives_whole(server: FaultyServer, client: KubeClie
 async def test_the_limit_is_shared_fairly(server: FaultyServer) -> None:
     server.otherwise = answer()
     async with (
-        KubeClient(Connection.to_address(server.url), limiter=Limiter(10, 1)) as client,
+        KubeClient(Connection.to_address(server.url), limiter=RateLimiter(10, 1)) as client,
         asyncio.TaskGroup() as group,
     ):
-        for owner in ["big"] * 8 + ["small"]:
-            group.create_task(client.create(PODS, b"{}", owner, owner=owner))
+        for flow in ["big"] * 8 + ["small"]:
+            group.create_task(client.create(PODS, b"{}", flow, flow=flow))
     order = [request.path.split("/")[4] for request in server.seen]
     assert order.index("small") <= 2
     assert server.seen[-1].at - server.seen[0].at == pytest.approx(0.8, abs=0.01)

@@ -53,7 +53,7 @@ class Looks:
         original = KubeClient.get
 
         async def get(client: KubeClient, *args: Any, **kwargs: Any) -> bytes:
-            self.count += kwargs.get("owner") == key and args[0] is FRAMEWORKS
+            self.count += kwargs.get("flow") == key and args[0] is FRAMEWORKS
             return await original(client, *args, **kwargs)
 
         monkeypatch.setattr(KubeClient, "get", get)

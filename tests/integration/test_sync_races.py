@@ -235,7 +235,7 @@ async def test_what_could_not_be_confirmed_is_not_forgotten(
 
     async def fail_once(client: KubeClient, resource: Any, *args: Any, **kwargs: Any) -> bytes:
         nonlocal asked
-        if resource is FRAMEWORKS and kwargs.get("owner") is not None:
+        if resource is FRAMEWORKS and kwargs.get("flow") is not None:
             asked += 1
             if asked == 1:
                 raise TransportError("the connection broke")

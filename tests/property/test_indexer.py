@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from frameworkcontroller.kube.indexer import MutableStore
+from frameworkcontroller.kube.indexer import Indexer
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ THINGS = st.builds(
 class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.store: MutableStore[Thing] = MutableStore(INDEXERS)
+        self.store: Indexer[Thing] = Indexer(INDEXERS)
         self.model: dict[str, Thing] = {}
         # Asked for once, at the beginning: they must show the present whenever they are looked at.
         self.views = {owner: self.store.by_index("owner", owner) for owner in ("o1", "o2", "o3")}
@@ -88,7 +88,7 @@ TestStore = StoreMachine.TestCase
 
 
 def test_an_unknown_index_is_an_error_and_an_unknown_value_is_not() -> None:
-    store: MutableStore[Thing] = MutableStore(INDEXERS)
+    store: Indexer[Thing] = Indexer(INDEXERS)
     with pytest.raises(KeyError):
         store.by_index("colour", "red")
     assert not store.by_index("owner", "nobody")
@@ -97,7 +97,7 @@ def test_an_unknown_index_is_an_error_and_an_unknown_value_is_not() -> None:
 
 
 def test_an_unhashable_index_value_changes_nothing() -> None:
-    store: MutableStore[Thing] = MutableStore({"bad": lambda _: [[]]})  # type: ignore[list-item]  # what it must survive
+    store: Indexer[Thing] = Indexer({"bad": lambda _: [[]]})  # type: ignore[list-item]  # what it must survive
     with pytest.raises(TypeError):
         store.put(Thing("a"))
     assert len(store) == 0

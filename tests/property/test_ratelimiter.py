@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frameworkcontroller.kube.ratelimiter import Limiter
+from frameworkcontroller.kube.ratelimiter import RateLimiter
 from tests.support import virtual_clock
 
 
@@ -27,7 +27,7 @@ def test_any_history(requests: list[tuple[float, str, float | None]], qps: float
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        limiter = Limiter(qps, burst)
+        limiter = RateLimiter(qps, burst)
 
         async def request(at: float, owner: str, patience: float | None) -> None:
             await asyncio.sleep(at)
@@ -63,7 +63,7 @@ def test_tokens_cost_nothing_while_there_are_any() -> None:
     """No suspension: the coroutine ends at its first step."""
 
     async def scenario() -> None:
-        limiter = Limiter(1, 3)
+        limiter = RateLimiter(1, 3)
         for _ in range(3):
             with pytest.raises(StopIteration):
                 limiter.acquire("a").send(None)
@@ -75,7 +75,7 @@ def test_owners_take_turns() -> None:
     order: list[str] = []
 
     async def scenario() -> None:
-        limiter = Limiter(10, 1)
+        limiter = RateLimiter(10, 1)
         await limiter.acquire("warm-up")
 
         async def request(owner: str) -> None:
@@ -94,7 +94,7 @@ def test_owners_take_turns() -> None:
 def test_the_rate_is_reached() -> None:
     async def scenario() -> float:
         loop = asyncio.get_running_loop()
-        limiter = Limiter(80, 120)
+        limiter = RateLimiter(80, 120)
         began = loop.time()
         for _ in range(120 + 800):
             await limiter.acquire()
@@ -109,7 +109,7 @@ def test_a_token_that_came_with_the_cancellation_goes_to_the_next(*, granted_fir
 
     async def scenario() -> float:
         loop = asyncio.get_running_loop()
-        limiter = Limiter(1, 1)
+        limiter = RateLimiter(1, 1)
         await limiter.acquire()
         began = loop.time()
         first = loop.create_task(limiter.acquire("a"))
@@ -128,4 +128,4 @@ def test_a_token_that_came_with_the_cancellation_goes_to_the_next(*, granted_fir
 @pytest.mark.parametrize(("qps", "burst"), [(0, 1), (-1, 1), (float("nan"), 1), (1, -1)])
 def test_senseless_limits_are_refused(qps: float, burst: int) -> None:
     with pytest.raises(ValueError, match="must"):
-        Limiter(qps, burst)
+        RateLimiter(qps, burst)

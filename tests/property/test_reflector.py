@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from frameworkcontroller.kube.deltaprocessor import Identity, Replica, identify
-from frameworkcontroller.kube.indexer import MutableStore
+from frameworkcontroller.kube.indexer import Indexer
 from frameworkcontroller.kube.reflector import (
     STALE_LISTS_BELIEVED,
     STEADY_SECONDS,
@@ -112,7 +112,7 @@ class WatchTest(RuleBasedStateMachine):
         self.backup: Server | None = None
         self.snapshots: dict[str, tuple[int, list[dict[str, Any]]]] = {}
         self.sent = 0
-        self.store: MutableStore[Thing] = MutableStore({"uid": lambda thing: [thing.uid]})
+        self.store: Indexer[Thing] = Indexer({"uid": lambda thing: [thing.uid]})
         self.replica = Replica(decode, self.store, on_unreadable=self.unreadable, on_unreadable_over=self.over)
         self.poisoned: set[str] = set()
         self.told: dict[str, Thing] = {}

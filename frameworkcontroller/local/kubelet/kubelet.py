@@ -99,7 +99,7 @@ class Kubelet:
         """A node that is cut off goes on running what it runs; what it has missed it learns when it is back."""
         if reachable and not self._reachable:
             self._reachable = True
-            here = {record.uid: record for record in self._pods.store.values() if record.node_name == self.node_name}
+            here = {record.uid: record for record in self._pods.lister.values() if record.node_name == self.node_name}
             for uid in [*self._over, *(pod.record.uid for pod in self.host)]:
                 if uid not in here:
                     self._gone(uid)

@@ -33,7 +33,7 @@ class Scheduler:
         """Whether the node takes Pods; those that come while it does not are bound once it does again."""
         self._open = is_open
         if is_open:
-            for record in self._pods.store.values():
+            for record in self._pods.lister.values():
                 self._seen(record)
 
     @property
@@ -50,7 +50,7 @@ class Scheduler:
             self._pump.mark(record.key)
 
     async def _bind(self, key: str) -> None:
-        record = self._pods.store.get(key)
+        record = self._pods.lister.get(key)
         if record is None or not self._open or not _waits(record):
             return
         binding = {

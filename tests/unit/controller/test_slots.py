@@ -1,4 +1,4 @@
-"""Slots: never more at once than there are, fair between owners, and none is ever lost."""
+"""Slots: never more at once than there are, fair between flows, and none is ever lost."""
 
 import asyncio
 from collections.abc import Iterable
@@ -13,18 +13,18 @@ from frameworkcontroller.controller.slots import LATE_SEC, Slots
 pytestmark = pytest.mark.virtual_clock
 
 
-async def turns(owners: Iterable[str]) -> list[str]:
+async def turns(flows: Iterable[str]) -> list[str]:
     """In which order those get the only slot that ask for it in this one."""
     slots, order = Slots(1), list[str]()
 
-    async def work(owner: str) -> None:
-        async with slots.taken(owner):
-            order.append(owner)
+    async def work(flow: str) -> None:
+        async with slots.taken(flow):
+            order.append(flow)
             await asyncio.sleep(1)
 
     async with asyncio.TaskGroup() as group:
-        for owner in owners:
-            group.create_task(work(owner))
+        for flow in flows:
+            group.create_task(work(flow))
     return order
 
 
@@ -33,11 +33,11 @@ async def test_owners_take_turns() -> None:
     assert "".join(await turns("aaaabbc")) == "aabcaba"
 
 
-async def hold(slots: Slots, owner: str, seconds: float) -> float:
+async def hold(slots: Slots, flow: str, seconds: float) -> float:
     """Take a slot and hold it for so long; after how many seconds it came."""
     clock = asyncio.get_running_loop().time
     began = clock()
-    async with slots.taken(owner):
+    async with slots.taken(flow):
         waited = clock() - began
         await asyncio.sleep(seconds)
     return waited
@@ -68,9 +68,9 @@ async def test_one_namespace_that_takes_long_delays_another_for_a_moment_and_is_
 async def test_if_everything_takes_long_there_is_a_bound_all_the_same() -> None:
     slots, held, most = Slots(3), 0, 0
 
-    async def work(owner: str) -> None:
+    async def work(flow: str) -> None:
         nonlocal held, most
-        async with slots.taken(owner):
+        async with slots.taken(flow):
             held += 1
             most = max(most, held)
             await asyncio.sleep(60)
@@ -88,14 +88,14 @@ async def test_if_everything_takes_long_there_is_a_bound_all_the_same() -> None:
     jobs=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.none() | st.integers(0, 6)), max_size=12),
 )
 def test_whoever_is_cancelled_whenever_no_slot_is_lost(number: int, jobs: list[tuple[str, int, int | None]]) -> None:
-    """Each job: its owner, for how many turns of the loop it holds its slot, and after how many it is cancelled."""
+    """Each job: its flow, for how many turns of the loop it holds its slot, and after how many it is cancelled."""
 
     async def run() -> None:
         slots, held = Slots(number), 0
 
-        async def work(owner: str, turns: int) -> None:
+        async def work(flow: str, turns: int) -> None:
             nonlocal held
-            async with slots.taken(f"{owner}/f"):
+            async with slots.taken(f"{flow}/f"):
                 held += 1
                 assert held <= number
                 try:
@@ -104,7 +104,7 @@ def test_whoever_is_cancelled_whenever_no_slot_is_lost(number: int, jobs: list[t
                 finally:
                     held -= 1
 
-        tasks = [asyncio.create_task(work(owner, turns)) for owner, turns, _ in jobs]
+        tasks = [asyncio.create_task(work(flow, turns)) for flow, turns, _ in jobs]
         for turn in range(8):
             for task, (_, _, cancelled) in zip(tasks, jobs, strict=True):
                 if cancelled == turn:
