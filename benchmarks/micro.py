@@ -35,10 +35,10 @@ from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State
 from frameworkcontroller.config.config import shipped_config
 from frameworkcontroller.controller.eventhandlers import framework_key
-from frameworkcontroller.controller.queue import QueueCore
 from frameworkcontroller.controller.sync import BY_FRAMEWORK
 from frameworkcontroller.kube.indexer import Indexer
 from frameworkcontroller.kube.managedfields import loads_without_managed_fields
+from frameworkcontroller.kube.workqueue import QueueCore
 from frameworkcontroller.logs import configure_logging
 from frameworkcontroller.machine.framework import new_status
 from frameworkcontroller.machine.manifests import PodTemplate, configmap_body

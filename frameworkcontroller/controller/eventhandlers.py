@@ -19,8 +19,8 @@ from frameworkcontroller.api.objects import (
     is_pod_of_framework,
 )
 from frameworkcontroller.controller.ledger import Ledger
-from frameworkcontroller.controller.queue import WorkQueue
 from frameworkcontroller.controller.snapshots import IS_SNAPSHOT, SnapshotLogger
+from frameworkcontroller.kube.workqueue import WorkQueue
 from frameworkcontroller.machine.model import Trigger
 from frameworkcontroller.machine.tracker import Tracker
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Literal, Protocol
 
-from frameworkcontroller.controller.queue import ShutDown, WorkQueue
 from frameworkcontroller.controller.requeue import RequeueError
 from frameworkcontroller.controller.slots import LATE_SEC, namespace_of
 from frameworkcontroller.kube.errors import ApiError, KubeError
+from frameworkcontroller.kube.workqueue import ShutDown, WorkQueue
 
 _log: Final = logging.getLogger(__name__)
 

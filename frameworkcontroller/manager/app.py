@@ -27,7 +27,6 @@ from frameworkcontroller.controller.eventbroadcaster import EventBroadcaster
 from frameworkcontroller.controller.eventhandlers import EventHandlers, framework_key
 from frameworkcontroller.controller.executor import Executor
 from frameworkcontroller.controller.ledger import Ledger
-from frameworkcontroller.controller.queue import WorkQueue
 from frameworkcontroller.controller.recorder import EventRecorder
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.controller.sync import BY_FRAMEWORK, Syncer
@@ -42,6 +41,7 @@ from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.leaderelection import Election
 from frameworkcontroller.kube.ratelimiter import RateLimiter
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
+from frameworkcontroller.kube.workqueue import WorkQueue
 from frameworkcontroller.machine.model import Kind, Record
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.manager.metrics import Metrics, Sources

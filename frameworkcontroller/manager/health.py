@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from frameworkcontroller.controller.queue import QueueCore
 from frameworkcontroller.kube.informer import Informer
+from frameworkcontroller.kube.workqueue import QueueCore
 
 INFORMER_STUCK_SEC: Final = 600.0
 """An informer that did nothing for so long hangs: every watch is closed, and every request given up, long before."""

@@ -21,7 +21,6 @@ from frameworkcontroller import __version__
 from frameworkcontroller.api.completion import CATEGORIES, DISRUPTIONS, PREDEFINED
 from frameworkcontroller.controller.eventbroadcaster import EventCounters
 from frameworkcontroller.controller.ledger import Ledger
-from frameworkcontroller.controller.queue import QueueCore
 from frameworkcontroller.controller.statecounts import StateCounts
 from frameworkcontroller.controller.statuswriter import WriteResult
 from frameworkcontroller.controller.workers import SyncResult, Workers
@@ -29,6 +28,7 @@ from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.ratelimiter import RateLimiter
 from frameworkcontroller.kube.reflector import Failure
 from frameworkcontroller.kube.transport import Exchange
+from frameworkcontroller.kube.workqueue import QueueCore
 from frameworkcontroller.machine.model import AttemptCounters, Level
 
 PREFIX: Final = "frameworkcontroller"

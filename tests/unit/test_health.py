@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from frameworkcontroller.api.objects import pod_record
-from frameworkcontroller.controller.queue import WorkQueue
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.errors import TooManyRequests
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import PODS
+from frameworkcontroller.kube.workqueue import WorkQueue
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.manager.health import INFORMER_STUCK_SEC, SYNC_STUCK_SEC, Health
 from tests.support.virtual_clock import VirtualClockLoop, wall

@@ -20,8 +20,8 @@ from frameworkcontroller.api.status import (
 )
 from frameworkcontroller.controller.eventhandlers import EventHandlers
 from frameworkcontroller.controller.ledger import Entry, Ledger
-from frameworkcontroller.controller.queue import WorkQueue
 from frameworkcontroller.controller.snapshots import SnapshotLogger
+from frameworkcontroller.kube.workqueue import WorkQueue
 from frameworkcontroller.machine.model import Snapshot, Trigger
 
 POD = PodRecord("ns/f-a-0", "ns", "f-a-0", "5", Identity("pod-1", "cm-1", None, False), "Running")

@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from frameworkcontroller.backoff import Backoff
-from frameworkcontroller.controller.queue import WorkQueue
 from frameworkcontroller.controller.requeue import RequeueError
 from frameworkcontroller.controller.slots import LATE_SEC
 from frameworkcontroller.controller.workers import Workers
 from frameworkcontroller.kube.errors import TooManyRequests, TransportError
+from frameworkcontroller.kube.workqueue import WorkQueue
 from tests.support.virtual_clock import VirtualClockLoop
 
 pytestmark = pytest.mark.virtual_clock

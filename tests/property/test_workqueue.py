@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from frameworkcontroller.backoff import Backoff
-from frameworkcontroller.controller.queue import QueueCore
+from frameworkcontroller.kube.workqueue import QueueCore
 
 KEYS = st.sampled_from("abcd")
 DELAYS = st.one_of(st.integers(1, 20), st.just(10_000)).map(float)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from frameworkcontroller.backoff import Backoff
-from frameworkcontroller.controller.queue import QueueCore, ShutDown, WorkQueue
+from frameworkcontroller.kube.workqueue import QueueCore, ShutDown, WorkQueue
 from tests.support.virtual_clock import VirtualClockLoop
 
 
