@@ -18,6 +18,11 @@ CRD_NAME = f"{PLURAL}.{GROUP}"
 NAME_PATTERN = r"^[a-z0-9]{1,63}$"
 """Pattern of Framework and TaskRole names: no dash, because ``-`` separates the parts of a Pod name."""
 
+NAME_RULE = (
+    "must be lower case letters and digits only, at most 63 of them (a dash separates the parts of a Pod's name)"
+)
+"""The pattern in words, for error messages."""
+
 FOREGROUND_FINALIZER = "foregroundDeletion"
 """Kubernetes' own finalizer: its holder outlives its blocking dependents. It keeps attempts apart (C3, C4)."""
 

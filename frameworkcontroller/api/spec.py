@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.fields import whole
+from frameworkcontroller.api.problems import problem_of
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
@@ -145,14 +149,8 @@ def parse_spec(spec: Any) -> FrameworkSpec:
         raise SpecError("; ".join(_describe(detail) for detail in error.errors())) from None
 
 
-def _describe(detail: Any) -> str:
-    path = "spec"
-    for part in detail["loc"]:
-        path += f"[{part}]" if isinstance(part, int) else f".{part}"
-    if detail["type"] == "missing":
-        return f"{path}: is required"
+def _describe(detail: ErrorDetails) -> str:
     if detail["type"] == "value_error":
-        # Of the whole spec: it names the field itself.
-        return f"{path}.{detail['ctx']['error']}"
-    value = repr(detail["input"])
-    return f"{path}: {value if len(value) <= 80 else value[:77] + '...'}: {detail['msg']}"
+        # FrameworkSpec's own rules name the field in their text.
+        return f"spec.{detail['ctx']['error']}"
+    return str(problem_of(detail, pattern=names.NAME_RULE, below=("spec",)))

@@ -9,18 +9,19 @@ none get that of its image, and with it the completion codes that clients know.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
 from frameworkcontroller.api.completion import CONFLICT, PERMANENT, TRANSIENT
 from frameworkcontroller.api.fields import whole
+from frameworkcontroller.api.problems import KeyPath, Problem, problem_of, suggestion
 from frameworkcontroller.config.bindaddress import BindAddress, parse_bind_address
 from frameworkcontroller.config.configfile import ConfigError, ConfigFile, ConfigMissing, Section, read_config_file
 from frameworkcontroller.config.failurespec import FailureConfig
-from frameworkcontroller.config.yamlplaces import KeyPath, Problem, suggestion
 from frameworkcontroller.kube.connection import check_address
 from frameworkcontroller.kube.elector import JITTER, Timing
 from frameworkcontroller.kube.errors import ConnectionConfigError
@@ -28,6 +29,9 @@ from frameworkcontroller.machine.failure import Classifier
 from frameworkcontroller.machine.model import Limits, Trigger
 
 __all__ = ["Config", "ConfigError", "load_config", "shipped_config"]
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 _log: Final = logging.getLogger(__name__)
 
@@ -305,40 +309,18 @@ def _warn(file: ConfigFile, config: Config) -> None:
                 _log.warning("%s", file.describe([problem]))
 
 
-_TEXTS: Final = {
-    "int_type": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "int_parsing_size": "is too large",
-    "float_type": "must be a number",
-    "finite_number": "must be a finite number",
-    "bool_type": "must be true or false",
-    "string_type": "must be text (put it in quotes)",
-    "list_type": "must be a list",
-    "dict_type": "must be a mapping",
-    "model_type": "must be a mapping",
-    "greater_than": "must be above {gt}",
-    "greater_than_equal": "must be at least {ge}",
-    "less_than_equal": "must be at most {le}",
-    "too_short": "must have at least {min_length} item",
-    "missing": "is required",
-    "string_pattern_mismatch": "must be a DNS name: lower-case letters, digits and '-'",
-    "string_too_long": "must not be longer than {max_length} characters",
-    "value_error": "{error}",
-}
+_PATTERN_RULE: Final = "must be a DNS name: lower-case letters, digits and '-'"
 
 
-def _problem(detail: Any) -> Problem:
+def _problem(detail: ErrorDetails) -> Problem:
     path: KeyPath = detail["loc"]
-    kind = detail["type"]
-    if kind == "value_error":
-        # A default that was found wanting goes by its name in Python.
-        path = tuple(to_camel(part) if isinstance(part, str) and "_" in part else part for part in path)
-    if kind in ("extra_forbidden", "invalid_key"):
+    if detail["type"] in ("extra_forbidden", "invalid_key"):
         return Problem(path, f"unknown key{suggestion(str(path[-1]), _keys_at(path[:-1]))}")
-    if kind == "missing":
-        return Problem(path, _TEXTS[kind])
-    text = _TEXTS.get(kind)
-    return Problem(path, detail["msg"] if text is None else text.format(**detail.get("ctx", {})), detail["input"])
+    problem = problem_of(detail, pattern=_PATTERN_RULE)
+    if detail["type"] == "value_error":
+        # pydantic names the field of a refused default as Python does.
+        path = tuple(to_camel(part) if isinstance(part, str) and "_" in part else part for part in path)
+    return replace(problem, path=path)
 
 
 def _keys_at(path: KeyPath) -> set[str]:

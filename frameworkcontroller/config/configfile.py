@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
 
 from frameworkcontroller.api.fields import whole
-from frameworkcontroller.config.yamlplaces import Problem, kind_of, line_of, repeated_keys, syntax_error
+from frameworkcontroller.api.problems import Problem, kind_of
+from frameworkcontroller.config.yamlplaces import line_of, repeated_keys, syntax_error
 
 
 class ConfigError(Exception):

@@ -1,35 +1,12 @@
-"""Where things stand in YAML: from the path of a key to its line, and words on what is wrong there."""
+"""Lines of keys in YAML, and what YAML allows and JSON does not."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterator
 
 import yaml
 
-_MOST_OF_A_VALUE: Final = 80
-_NEAR: Final = 0.75
-
-KeyPath = tuple[str | int, ...]
-
-_NOTHING = object()
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What is wrong, and where. ``value``: what stands there, if that helps."""
-
-    path: KeyPath
-    text: str
-    value: Any = _NOTHING
-
-    def __str__(self) -> str:
-        said = path_text(self.path)
-        if self.value is not _NOTHING:
-            said += f": {shown(self.value)}"
-        return f"{said}: {self.text}" if said else self.text
+from frameworkcontroller.api.problems import KeyPath, Problem
 
 
 def line_of(root: yaml.Node | None, path: KeyPath) -> int | None:
@@ -42,12 +19,6 @@ def line_of(root: yaml.Node | None, path: KeyPath) -> int | None:
         place, node = found
         line = place.start_mark.line + 1
     return line
-
-
-def suggestion(wrong: str, known: Iterable[str]) -> str:
-    """What was probably meant, as the end of a sentence; empty if nothing comes near."""
-    near = difflib.get_close_matches(wrong, list(known), n=1, cutoff=_NEAR)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def repeated_keys(node: yaml.Node, path: KeyPath) -> Iterator[Problem]:
@@ -82,33 +53,3 @@ def _child(node: yaml.Node | None, part: str | int) -> tuple[yaml.Node, yaml.Nod
     if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
         return node.value[part], node.value[part]
     return None
-
-
-def path_text(path: KeyPath) -> str:
-    """``spec.taskRoles[0].name``."""
-    text = ""
-    for part in path:
-        if isinstance(part, int):
-            text += f"[{part}]" if text else str(part)
-            continue
-        # A key may be anything; in a message it is one line.
-        key = str(part) if str(part).isprintable() else repr(part)
-        text += f".{key}" if text else key
-    return text
-
-
-def shown(value: Any) -> str:
-    """The value for a message: shortened, and as it stands in YAML."""
-    if isinstance(value, dict | list):
-        return kind_of(value)
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    text = repr(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= _MOST_OF_A_VALUE else f"{text[: _MOST_OF_A_VALUE - 1]}…"
-
-
-def kind_of(value: Any) -> str:
-    """``a list``, ``a mapping``, or else the value."""
-    if isinstance(value, list):
-        return "a list"
-    return "a mapping" if isinstance(value, dict) else shown(value)

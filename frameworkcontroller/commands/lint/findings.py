@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from frameworkcontroller.config.yamlplaces import KeyPath, Problem, path_text
+from frameworkcontroller.api.problems import KeyPath, Problem, path_text
 
 __all__ = ["Finding", "KeyPath", "Problem", "Severity", "error", "path_text", "warning"]
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.problems import suggestion
 from frameworkcontroller.commands.lint.findings import Finding, KeyPath, error, warning
 from frameworkcontroller.commands.lint.podfields import check_fields
-from frameworkcontroller.config.yamlplaces import suggestion
 
 PLACEHOLDERS: Final = (
     names.FRAMEWORK_NAMESPACE, names.FRAMEWORK_NAME, names.TASKROLE_NAME, names.TASK_INDEX, names.CONFIGMAP_NAME,

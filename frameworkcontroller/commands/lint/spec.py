@@ -10,11 +10,11 @@ from pydantic import BaseModel, ValidationError
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.fields import whole
+from frameworkcontroller.api.problems import problem_of, shown, suggestion
 from frameworkcontroller.api.spec import FrameworkSpec
-from frameworkcontroller.commands.lint.findings import Finding, KeyPath, error, warning
+from frameworkcontroller.commands.lint.findings import Finding, KeyPath, Severity, error, warning
 from frameworkcontroller.commands.lint.pods import check_pod
 from frameworkcontroller.commands.lint.policies import check_policies
-from frameworkcontroller.config.yamlplaces import shown, suggestion
 
 _TOP: Final = ("apiVersion", "kind", "metadata", "spec", "status")
 _METADATA: Final = ("annotations", "finalizers", "generateName", "labels", "name", "namespace", "ownerReferences")
@@ -25,24 +25,8 @@ _SERVER_SET: Final = frozenset(
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LONGEST_HOST_NAME: Final = 63
 _GENERATED: Final = 5
-_NAME_RULE: Final = (
-    "must be lower case letters and digits only, at most 63 of them (a dash separates the parts of a Pod's name)"
-)
 _TASKS_THAT_FIT: Final = 300
 """The status of so many fits into an API object in any case, says the API's reference."""
-
-# pydantic's words for a person who writes YAML.
-_WORDS: Final = {
-    "bool_type": "must be true or false",
-    "int_type": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "string_type": "must be text (put it in quotes)",
-    "dict_type": "must be a mapping",
-    "model_type": "must be a mapping",
-    "model_attributes_type": "must be a mapping",
-    "tuple_type": "must be a list",
-    "missing": "is required",
-}
 
 
 def check_framework(body: Mapping[Any, Any]) -> Iterator[Finding]:
@@ -85,9 +69,9 @@ def _metadata(metadata: Any) -> Iterator[Finding]:
     if name is None and prefix is None:
         yield error((*path, "name"), "is required")
     elif name is not None and not (isinstance(name, str) and names.is_valid_name(name)):
-        yield error((*path, "name"), _NAME_RULE, value=name)
+        yield error((*path, "name"), names.NAME_RULE, value=name)
     elif name is None and not (isinstance(prefix, str) and names.is_valid_name(prefix + "x" * _GENERATED)):
-        yield error((*path, "generateName"), f"and {_GENERATED} characters more {_NAME_RULE}", value=prefix)
+        yield error((*path, "generateName"), f"and {_GENERATED} characters more {names.NAME_RULE}", value=prefix)
     namespace = metadata.get("namespace")
     if namespace is not None and not (isinstance(namespace, str) and _NAMESPACE.fullmatch(namespace)):
         yield error((*path, "namespace"), "is not the name of a namespace", value=namespace)
@@ -109,25 +93,8 @@ def _fields(spec: Any) -> Iterator[Finding]:
         for detail in refused.errors():
             # A role's name that is there twice is told with both places elsewhere.
             if detail["type"] != "value_error":
-                yield _refusal(detail)
+                yield Finding(Severity.ERROR, problem_of(detail, pattern=names.NAME_RULE, below=("spec",)))
     yield from _unknown_below(FrameworkSpec, spec, ("spec",))
-
-
-def _refusal(detail: Any) -> Finding:
-    path: KeyPath = ("spec", *detail["loc"])
-    kind = detail["type"]
-    if kind == "missing":
-        return error(path, "is required")
-    if kind == "string_pattern_mismatch":
-        return error(path, _NAME_RULE, value=detail["input"])
-    bounds = detail.get("ctx") or {}
-    if kind == "greater_than_equal":
-        return error(path, f"must be at least {bounds['ge']}", value=detail["input"])
-    if kind == "less_than_equal":
-        return error(path, f"must be at most {bounds['le']}", value=detail["input"])
-    if kind == "enum":
-        return error(path, f"must be {bounds['expected'].replace(chr(39), '')}", value=detail["input"])
-    return error(path, _WORDS.get(kind, detail["msg"]), value=detail["input"])
 
 
 def _unknown_below(model: type[BaseModel], value: Any, path: KeyPath) -> Iterator[Finding]:
