@@ -1,0 +1,168 @@
+"""The rules of a sync that are easily lost, one by one, as the API server and its clients see them."""
+
+import asyncio
+import itertools
+import logging
+import uuid
+
+import orjson
+import pytest
+
+from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.kube.client import MERGE_PATCH
+from frameworkcontroller.kube.errors import TransportError
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
+from tests.support.clusters import Cluster
+from tests.support.frameworks import Frameworks, Json, role, states, tasks
+from tests.support.requests import Request, Requests, Send
+from tests.support.virtual_clock import VirtualClockLoop
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> Requests:
+    return Requests(monkeypatch, cluster.namespace)
+
+
+@pytest.fixture
+async def frameworks(
+    cluster: Cluster, requests: Requests, pods: SimulatedRuntime, controller: Controller
+) -> Frameworks:
+    return Frameworks(await cluster.client(), cluster.namespace)
+
+
+def is_status_write(request: Request) -> bool:
+    return request.writes_status
+
+
+def records_a_pod(request: Request) -> bool:
+    """Whether the request writes a status that records a Pod."""
+    return request.writes_status and any(pod_uids(request.status))
+
+
+def pod_uids(status: Json) -> list[str | None]:
+    return [
+        task["attemptStatus"].get("podUID")
+        for item in status["attemptStatus"]["taskRoleStatuses"]
+        for task in item["taskStatuses"]
+    ]
+
+
+def told(caplog: pytest.LogCaptureFixture, reason: str) -> int:
+    """How many lines tell of it."""
+    return sum(f": {reason}: " in record.getMessage() for record in caplog.records)
+
+
+async def store(frameworks: Frameworks, name: str, status: Json) -> None:
+    """Write the status, as another controller would."""
+    body = orjson.dumps({**await frameworks.get(name), "status": status})
+    await frameworks.client.replace(FRAMEWORKS, name, body, frameworks.namespace, subresource="status")
+
+
+async def annotate(frameworks: Frameworks, name: str) -> None:
+    """Change the Framework's metadata."""
+    body = orjson.dumps({"metadata": {"annotations": {"something": str(uuid.uuid4())}}})
+    await frameworks.client.patch(FRAMEWORKS, name, body, frameworks.namespace, content_type=MERGE_PATCH)
+
+
+# --- guards -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_write_tests_the_generation_on_which_its_status_was_decided(
+    frameworks: Frameworks, requests: Requests
+) -> None:
+    """A status write tests the generation on which the tracked status was decided, not the newest one read."""
+
+    async def change_the_spec_and_lose_the_request(_: Send) -> bytes:
+        await frameworks.set("f", taskRoles__0__taskNumber=1)
+        # Until the cache of the controller shows it.
+        await asyncio.sleep(0.5)
+        raise TransportError("the connection was cut")
+
+    requests.once(records_a_pod, change_the_spec_and_lose_the_request)
+    await frameworks.create("f", role("a", 2))
+    await frameworks.until("f", lambda status: states(status) == ["AttemptRunning"])
+    refused = [request for request in requests.status_writes if not request.accepted]
+    # The lost one, and the same once more.
+    assert [request.tested_generation for request in refused] == [1, 1]
+
+
+async def test_what_was_created_is_persisted_first_after_a_take_over(
+    frameworks: Frameworks, requests: Requests, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a take-over, the UIDs of created Pods are put into the other writer's status and stored before all else."""
+    caplog.set_level(logging.INFO)
+
+    async def write_another_first(send: Send) -> bytes:
+        await frameworks.delete_pod("f-a-0", grace=0)
+        status = await frameworks.status("f")
+        tasks(status)[1]["retryPolicyStatus"]["totalRetriedCount"] = 7
+        await store(frameworks, "f", status)
+        # Until the cache of the controller shows it.
+        await asyncio.sleep(0.5)
+        return await send()
+
+    requests.once(records_a_pod, write_another_first)
+    await frameworks.create("f", role("a", 2))
+    status = await frameworks.until_running("f", 1)
+    assert requests.done
+    # The Pod that is gone was recorded: no second one is made for its attempt.
+    await asyncio.sleep(1)
+    assert len(requests.creations("f-a-")) == 2
+    taken_over = next(request for request in requests.status_writes if not request.accepted)
+    after = requests.all[requests.all.index(taken_over) + 1 :]
+    first = next(request for request in after if request.verb != "get")
+    assert first.writes_status
+    assert pod_uids(first.status) == pod_uids(taken_over.status) == pod_uids(status)
+    assert states(first.status) == ["AttemptCreationRequested"] * 2
+    assert [task["retryPolicyStatus"]["totalRetriedCount"] for task in tasks(first.status)] == [0, 7]
+    # What was decided before, and dropped, is not told.
+    assert told(caplog, "PodCreated") == 2
+    assert told(caplog, "TaskRunning") == 1
+
+
+async def test_a_take_over_repeats_only_what_is_not_stored_yet(frameworks: Frameworks, requests: Requests) -> None:
+    """The UIDs of created Pods are forgotten once a write that records them is accepted."""
+
+    await frameworks.create("f", role("a", 2))
+    before = await frameworks.until_running("f", 2)
+    old = [one.status for one in requests.status_writes if one.accepted and not any(pod_uids(one.status))][-1]
+
+    async def put_an_old_one_first(send: Send) -> bytes:
+        await store(frameworks, "f", old)
+        return await send()
+
+    requests.once(is_status_write, put_an_old_one_first)
+    await frameworks.delete_pod("f-a-0", grace=0)
+
+    def runs_again(status: Json) -> bool:
+        return states(status) == ["AttemptRunning"] * 2 and pod_uids(status)[0] != pod_uids(before)[0]
+
+    after = await frameworks.until("f", runs_again)
+    assert requests.done
+    assert [task["attemptStatus"]["id"] for task in tasks(after)] == [0, 0]
+    assert pod_uids(after)[1] == pod_uids(before)[1]
+
+
+async def test_an_accepted_write_ends_a_row_of_failed_guards(
+    clock: VirtualClockLoop, frameworks: Frameworks, requests: Requests
+) -> None:
+    """Writes wait only after several guards in a row have failed: an accepted one starts the count anew."""
+
+    async def annotate_first(send: Send) -> bytes:
+        await annotate(frameworks, "f")
+        return await send()
+
+    for _ in range(2):
+        for _ in range(3):
+            requests.once(is_status_write, annotate_first)
+        requests.once(is_status_write, lambda send: send())
+    await frameworks.create("f", role("a", 2))
+    await frameworks.until_running("f", 2)
+    assert requests.done
+    writes = requests.status_writes
+    assert [request.accepted for request in writes[:8]] == [False, False, False, True] * 2
+    for refused, following in itertools.pairwise(writes):
+        if not refused.accepted:
+            assert refused.answered is not None
+            assert following.sent - refused.answered < 0.001
