@@ -30,9 +30,7 @@ PATTERNS: Final = (
 # Not edited yet; to be emptied.
 UNEDITED: Final = (
     "CHANGELOG.md",
-    "SECURITY.md",
     "crd",
-    "docs/README.md",
     "docs/architecture.md",
     "docs/barrier.md",
     "docs/cli.md",
@@ -42,7 +40,6 @@ UNEDITED: Final = (
     "docs/events.md",
     "docs/failure-codes.md",
     "docs/guarantees.md",
-    "docs/lifecycle.md",
     "docs/manual.md",
     "docs/metrics.md",
     "docs/migration.md",
