@@ -21,8 +21,8 @@ from rich.text import Text
 from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.following import Follower
-from frameworkcontroller.commands.labels import Labels
+from frameworkcontroller.commands.follower import Follower
+from frameworkcontroller.commands.lineprefix import Labels
 from frameworkcontroller.commands.progress import Progress, draw_for_ever, ending, progress_on
 from frameworkcontroller.config.bindaddress import BindAddress
 from frameworkcontroller.config.config import Config, ConfigError, load_config, shipped_config

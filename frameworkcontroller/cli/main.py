@@ -15,7 +15,7 @@ from typing import Any, Final
 from frameworkcontroller import __version__
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.argtypes import Parser, seconds
-from frameworkcontroller.commands.arguments import add_commands, build_plugin_parser
+from frameworkcontroller.commands.parsers import add_commands, build_plugin_parser
 from frameworkcontroller.logs import FORMATS, LEVELS, configure_logging
 
 _DESCRIPTION: Final = """\

@@ -76,7 +76,7 @@ def _ask(options: argparse.Namespace, framework: str | None) -> list[str]:
 
 async def _names(options: argparse.Namespace, framework: str | None) -> list[str]:
     from frameworkcontroller.api.resources import FRAMEWORKS
-    from frameworkcontroller.commands.session import Json, open_session
+    from frameworkcontroller.commands.invocation import Json, open_session
 
     found: list[str] = []
 

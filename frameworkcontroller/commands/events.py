@@ -14,8 +14,8 @@ from rich.text import Text
 from frameworkcontroller.api import names
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.session import Json, Session, checked_name
-from frameworkcontroller.commands.words import duration, tame
+from frameworkcontroller.commands.humanize import duration, tame
+from frameworkcontroller.commands.invocation import Json, Session, checked_name
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import EVENTS
 

@@ -11,11 +11,11 @@ from rich.console import Console
 
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.following import Follower
-from frameworkcontroller.commands.labels import Labels
-from frameworkcontroller.commands.logsource import Line, NotALog, Source, read_lines, selector, sources_of
-from frameworkcontroller.commands.session import Json, Session
-from frameworkcontroller.commands.words import counted, tame
+from frameworkcontroller.commands.containerlogs import Line, NotALog, Source, read_lines, selector, sources_of
+from frameworkcontroller.commands.follower import Follower
+from frameworkcontroller.commands.humanize import counted, tame
+from frameworkcontroller.commands.invocation import Json, Session
+from frameworkcontroller.commands.lineprefix import Labels
 from frameworkcontroller.kube.errors import ApiError
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import PODS

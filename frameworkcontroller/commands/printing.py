@@ -12,8 +12,8 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import StatusError, decompress_roles
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.session import Json, Session
-from frameworkcontroller.commands.words import harmless
+from frameworkcontroller.commands.humanize import harmless
+from frameworkcontroller.commands.invocation import Json, Session
 
 
 def print_objects(session: Session, objects: Sequence[Json], output: str) -> None:

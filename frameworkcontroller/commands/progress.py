@@ -16,9 +16,9 @@ from rich.text import Text
 from frameworkcontroller.api.codec import StatusError, decode_status
 from frameworkcontroller.api.completion import NEVER_RETRIED, CompletionStatus
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
-from frameworkcontroller.commands.reasons import NOT_SEEN, View, read_view, stalled
+from frameworkcontroller.commands.diagnosis import NOT_SEEN, View, read_view, stalled
+from frameworkcontroller.commands.humanize import by_policy, code_and_phrase, counted, tame, why
 from frameworkcontroller.commands.tree import DEFAULT_NAMESPACE, framework_tree
-from frameworkcontroller.commands.words import by_policy, code_and_phrase, counted, tame, why
 
 _DRAW_EVERY_SEC: Final = 0.125
 _PAUSES: Final = 9

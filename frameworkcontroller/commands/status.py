@@ -12,13 +12,13 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import StatusError
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
+from frameworkcontroller.commands.diagnosis import read_view
 from frameworkcontroller.commands.events import Event, read_event
-from frameworkcontroller.commands.following import Follower
-from frameworkcontroller.commands.podwords import is_past, needs_event, waits_for
+from frameworkcontroller.commands.follower import Follower
+from frameworkcontroller.commands.invocation import Json, Session
+from frameworkcontroller.commands.poddiagnosis import is_past, needs_event, waits_for
 from frameworkcontroller.commands.printing import decompress, print_value, without_managed_fields
 from frameworkcontroller.commands.progress import LiveProgress, draw_for_ever, ending, progress_on
-from frameworkcontroller.commands.reasons import read_view
-from frameworkcontroller.commands.session import Json, Session
 from frameworkcontroller.commands.tree import framework_tree
 from frameworkcontroller.kube.errors import Forbidden
 from frameworkcontroller.kube.resources import EVENTS, PODS

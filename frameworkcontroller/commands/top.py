@@ -15,11 +15,11 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.session import Json, Session
+from frameworkcontroller.commands.humanize import counted, duration
+from frameworkcontroller.commands.invocation import Json, Session
+from frameworkcontroller.commands.phases import BEFORE_IT_RUNS
+from frameworkcontroller.commands.podmetrics import NoMetrics, Usage, read_usage
 from frameworkcontroller.commands.summary import Summary, summarize, tasks_of
-from frameworkcontroller.commands.tasks import BEFORE_IT_RUNS
-from frameworkcontroller.commands.usage import NoMetrics, Usage, read_usage
-from frameworkcontroller.commands.words import counted, duration
 
 _HOUR: Final = 3600.0
 

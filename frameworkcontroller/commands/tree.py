@@ -12,9 +12,9 @@ from rich.tree import Tree
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
-from frameworkcontroller.commands.reasons import NOT_SEEN, View, about_framework, about_task
-from frameworkcontroller.commands.tasks import COLOURS, Group, Standing, count, ended_as, group, standing
-from frameworkcontroller.commands.words import counted, duration, tame
+from frameworkcontroller.commands.diagnosis import NOT_SEEN, View, about_framework, about_task
+from frameworkcontroller.commands.humanize import counted, duration, tame
+from frameworkcontroller.commands.phases import COLOURS, Group, Standing, count, ended_as, group, standing
 
 DEFAULT_NAMESPACE: Final = "default"
 

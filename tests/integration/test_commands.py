@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.commands.session import Session
+from frameworkcontroller.commands.invocation import Session
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import Forbidden, NotFound
 from frameworkcontroller.kube.resources import CRDS, EVENTS, PODS, Resource

@@ -14,8 +14,8 @@ from rich.text import Text
 
 from frameworkcontroller.api.names import API_VERSION, KIND
 from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.commands.output import console
 from frameworkcontroller.commands.progress import ending, progress_on
-from frameworkcontroller.commands.terminal import console
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import JSON_PATCH
 from frameworkcontroller.kube.errors import BadRequest, Invalid

@@ -6,9 +6,9 @@ from typing import NamedTuple
 from rich.console import Console
 
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.arguments import build_plugin_parser
-from frameworkcontroller.commands.session import Session
-from frameworkcontroller.commands.terminal import console
+from frameworkcontroller.commands.invocation import Session
+from frameworkcontroller.commands.output import console
+from frameworkcontroller.commands.parsers import build_plugin_parser
 from frameworkcontroller.kube.client import KubeClient
 from tests.support.clusters import Cluster
 

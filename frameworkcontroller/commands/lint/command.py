@@ -13,10 +13,10 @@ import yaml
 
 from frameworkcontroller.api import names
 from frameworkcontroller.commands import program
+from frameworkcontroller.commands.humanize import counted
 from frameworkcontroller.commands.lint.findings import Finding, Severity, error, warning
 from frameworkcontroller.commands.lint.spec import check_framework
-from frameworkcontroller.commands.terminal import console
-from frameworkcontroller.commands.words import counted
+from frameworkcontroller.commands.output import console
 from frameworkcontroller.config.yamlplaces import line_of, repeated_keys, syntax_error
 
 _STDIN: Final = Path("-")

@@ -16,8 +16,8 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import StatusError
 from frameworkcontroller.api.completion import NEVER_RETRIED
 from frameworkcontroller.api.timestamps import parse_time
+from frameworkcontroller.commands.humanize import code_and_phrase_of
 from frameworkcontroller.commands.summary import tasks_of
-from frameworkcontroller.commands.words import code_and_phrase_of
 
 _MARK: Final = ": ObjectSnapshot: "
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from frameworkcontroller.api.codec import StatusError
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.session import Session
+from frameworkcontroller.commands.invocation import Session
 from frameworkcontroller.commands.timeline.attempts import Chronicle
-from frameworkcontroller.commands.timeline.picture import draw, draw_page
+from frameworkcontroller.commands.timeline.svg import draw, draw_page
 
 _STDOUT = Path("-")
 

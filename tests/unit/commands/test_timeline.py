@@ -9,7 +9,7 @@ import pytest
 from frameworkcontroller.api.codec import StatusError
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.commands.timeline.attempts import Chronicle
-from frameworkcontroller.commands.timeline.picture import MOST_ROWS, draw, draw_page
+from frameworkcontroller.commands.timeline.svg import MOST_ROWS, draw, draw_page
 
 SVG = "{http://www.w3.org/2000/svg}"
 

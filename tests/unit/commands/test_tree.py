@@ -33,9 +33,9 @@ from frameworkcontroller.api.status import (
     TaskStatus,
 )
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.commands.podwords import needs_event, waits_for, without_name
-from frameworkcontroller.commands.reasons import read_view
-from frameworkcontroller.commands.tasks import Standing, ranges
+from frameworkcontroller.commands.diagnosis import read_view
+from frameworkcontroller.commands.phases import Standing, ranges
+from frameworkcontroller.commands.poddiagnosis import needs_event, waits_for, without_name
 from frameworkcontroller.commands.tree import bar, framework_tree
 
 NOW = 1000

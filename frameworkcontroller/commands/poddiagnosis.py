@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from frameworkcontroller.api.timestamps import parse_time
-from frameworkcontroller.commands.logsource import default_container
-from frameworkcontroller.commands.words import duration
+from frameworkcontroller.commands.containerlogs import default_container
+from frameworkcontroller.commands.humanize import duration
 
 _ON_ITS_WAY: Final = frozenset({"ContainerCreating", "PodInitializing"})
 """What every container says before it starts: no reason to worry, or to be told twice."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from frameworkcontroller.commands.scaling import adjusted
+from frameworkcontroller.commands.scale import adjusted
 
 
 @pytest.mark.parametrize(

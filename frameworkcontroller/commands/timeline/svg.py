@@ -8,8 +8,8 @@ from html import escape
 from typing import Final
 
 from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.commands.humanize import counted, duration, tame
 from frameworkcontroller.commands.timeline.attempts import Row, Span
-from frameworkcontroller.commands.words import counted, duration, tame
 
 MOST_ROWS: Final = 400
 

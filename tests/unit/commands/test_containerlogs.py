@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from frameworkcontroller.commands.logsource import NotALog, read_lines, selector, sources_of
+from frameworkcontroller.commands.containerlogs import NotALog, read_lines, selector, sources_of
 from frameworkcontroller.kube.client import KubeClient
 
 

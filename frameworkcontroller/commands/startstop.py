@@ -7,8 +7,8 @@ import argparse
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.editing import edit
-from frameworkcontroller.commands.session import Json, Session
+from frameworkcontroller.commands.invocation import Json, Session
+from frameworkcontroller.commands.patch import edit
 
 
 async def run(session: Session, options: argparse.Namespace) -> int:

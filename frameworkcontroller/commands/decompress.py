@@ -12,8 +12,8 @@ import yaml
 
 from frameworkcontroller.api.codec import StatusError
 from frameworkcontroller.commands import program
+from frameworkcontroller.commands.invocation import Session
 from frameworkcontroller.commands.printing import decompress, encode, print_value, without_managed_fields
-from frameworkcontroller.commands.session import Session
 
 
 def run_on_file(options: argparse.Namespace) -> int:

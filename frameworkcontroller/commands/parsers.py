@@ -20,7 +20,7 @@ from frameworkcontroller.commands.completers import (
 )
 
 if TYPE_CHECKING:
-    from frameworkcontroller.commands.session import Work
+    from frameworkcontroller.commands.invocation import Work
 
 PLUGIN: Final = "kubectl framework"
 
@@ -102,9 +102,9 @@ def _add_names(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_on_cluster(options: argparse.Namespace) -> int:
-    from frameworkcontroller.commands import session
+    from frameworkcontroller.commands import invocation
 
-    return session.run(options.work(), options)
+    return invocation.run(options.work(), options)
 
 
 # --- one by one ---
@@ -121,9 +121,9 @@ def _add_list(commands: Any) -> None:
 
 
 def _list() -> Work:
-    from frameworkcontroller.commands import listing
+    from frameworkcontroller.commands.list import run
 
-    return listing.run
+    return run
 
 
 def _add_status(commands: Any) -> None:
@@ -169,9 +169,9 @@ def _add_wait(commands: Any) -> None:
 
 
 def _wait() -> Work:
-    from frameworkcontroller.commands import waiting
+    from frameworkcontroller.commands import wait
 
-    return waiting.run
+    return wait.run
 
 
 def _add_start_and_stop(commands: Any) -> None:
@@ -194,9 +194,9 @@ def _add_start_and_stop(commands: Any) -> None:
 
 
 def _execution() -> Work:
-    from frameworkcontroller.commands import execution
+    from frameworkcontroller.commands import startstop
 
-    return execution.run
+    return startstop.run
 
 
 def _add_scale(commands: Any) -> None:
@@ -221,9 +221,9 @@ def _add_scale(commands: Any) -> None:
 
 
 def _scale() -> Work:
-    from frameworkcontroller.commands import scaling
+    from frameworkcontroller.commands import scale
 
-    return scaling.run
+    return scale.run
 
 
 def _add_events(commands: Any) -> None:
@@ -264,15 +264,15 @@ def _add_decompress(commands: Any) -> None:
 def _run_decompress(options: argparse.Namespace) -> int:
     if options.file is None:
         return _run_on_cluster(options)
-    from frameworkcontroller.commands import decompressing
+    from frameworkcontroller.commands import decompress
 
-    return decompressing.run_on_file(options)
+    return decompress.run_on_file(options)
 
 
 def _decompress() -> Work:
-    from frameworkcontroller.commands import decompressing
+    from frameworkcontroller.commands import decompress
 
-    return decompressing.run
+    return decompress.run
 
 
 def _add_logs(commands: Any) -> None:

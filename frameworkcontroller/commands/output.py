@@ -12,7 +12,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from frameworkcontroller.commands.words import harmless
+from frameworkcontroller.commands.humanize import harmless
 
 _UNLIMITED_WIDTH: Final = 100_000
 

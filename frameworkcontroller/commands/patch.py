@@ -9,7 +9,7 @@ import orjson
 
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.session import FIELD_MANAGER, Json, Session
+from frameworkcontroller.commands.invocation import FIELD_MANAGER, Json, Session
 from frameworkcontroller.kube.client import JSON_PATCH
 from frameworkcontroller.kube.errors import Conflict, Invalid
 

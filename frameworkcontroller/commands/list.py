@@ -10,10 +10,10 @@ from rich.text import Text
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
+from frameworkcontroller.commands.humanize import code_and_phrase_of, duration
+from frameworkcontroller.commands.invocation import Json, Session
 from frameworkcontroller.commands.printing import print_objects
-from frameworkcontroller.commands.session import Json, Session
 from frameworkcontroller.commands.summary import Summary, summarize
-from frameworkcontroller.commands.words import code_and_phrase_of, duration
 
 _NONE = "-"
 

@@ -10,9 +10,9 @@ from frameworkcontroller.api.codec import StatusError, decode_status
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, RetryPolicy, SpecError, parse_spec
 from frameworkcontroller.api.status import Condition, FrameworkStatus, State, TaskStatus
-from frameworkcontroller.commands.podwords import without_name
-from frameworkcontroller.commands.tasks import Standing, standing
-from frameworkcontroller.commands.words import by_policy, code_and_phrase, duration, tame, why
+from frameworkcontroller.commands.humanize import by_policy, code_and_phrase, duration, tame, why
+from frameworkcontroller.commands.phases import Standing, standing
+from frameworkcontroller.commands.poddiagnosis import without_name
 from frameworkcontroller.machine.policy import decide_retry
 
 NOT_SEEN: Final = "not seen by a controller yet"

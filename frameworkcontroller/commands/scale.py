@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.editing import edit
-from frameworkcontroller.commands.session import Json, Session
-from frameworkcontroller.commands.words import counted
+from frameworkcontroller.commands.humanize import counted
+from frameworkcontroller.commands.invocation import Json, Session
+from frameworkcontroller.commands.patch import edit
 
 _POLICY: Final = "frameworkAttemptCompletionPolicy"
 _MINIMA: Final = ("minFailedTaskCount", "minSucceededTaskCount")

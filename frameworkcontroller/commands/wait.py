@@ -9,9 +9,9 @@ from typing import Any
 
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.following import Follower
+from frameworkcontroller.commands.follower import Follower
+from frameworkcontroller.commands.invocation import Session
 from frameworkcontroller.commands.progress import ending
-from frameworkcontroller.commands.session import Session
 
 
 async def run(session: Session, options: argparse.Namespace) -> int:

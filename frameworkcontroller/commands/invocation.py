@@ -17,7 +17,7 @@ from rich.table import Table
 from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.terminal import console, print_whole
+from frameworkcontroller.commands.output import console, print_whole
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import connect
 from frameworkcontroller.kube.errors import Gone, NotFound

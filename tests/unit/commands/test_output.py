@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from frameworkcontroller.commands.output import console, print_whole
 from frameworkcontroller.commands.printing import encode
 from frameworkcontroller.commands.program import CommandError
-from frameworkcontroller.commands.terminal import console, print_whole
 
 HOSTILE = [
     "a\x1b[31mb", "a\x1b]0;title\x07b", "a\x9b31mb", "a\x7fb", "a\x00b", "a\x85b", "a\rb", "a\x0bb", "a\u2028b",

@@ -11,7 +11,7 @@ from frameworkcontroller.api.completion import (
     PodCompletion,
     Trigger,
 )
-from frameworkcontroller.commands.words import by_policy, counted, duration, tame, why
+from frameworkcontroller.commands.humanize import by_policy, counted, duration, tame, why
 
 
 @pytest.mark.parametrize(
