@@ -18,18 +18,18 @@ from frameworkcontroller.manager.app import Controller
 HEAD: Final = """\
 # Metrics
 
-This page is for those who write queries and alerts. It lists what `/metrics` serves; [monitoring](monitoring.md) says
-how to scrape it, and which dashboard and alerts there are already.
+This page is for authors of queries and alerts. It lists the metrics that `/metrics` serves. [Monitoring](monitoring.md)
+describes how to scrape them, and the dashboard and alerts that the project provides.
 
-A counter or a gauge is one time series for each combination of its labels; a histogram has `_bucket`, `_sum` and
-`_count`. All time series but those of some HTTP codes are there from the start, at zero.
+A counter or a gauge has one time series for each combination of label values; a histogram has `_bucket`, `_sum` and
+`_count`. All time series exist from the start, at zero, except those of some HTTP status codes.
 
-No label holds a name of a namespace, a Framework, a role or a Pod, or a text of a user: however much runs, a controller
-has some hundreds of time series. To learn which Framework it is, read the log, the Events, or the conditions of the
-Frameworks.
+No label holds the name of a namespace, Framework, role or Pod, or any other text of a user. A controller has some
+hundreds of time series, no matter how many Frameworks there are. To find out which Framework is concerned, read the
+log, the Events, or the conditions of the Frameworks.
 
-`workqueue_*` and `leader_election_master_status` are named as every controller made with client-go names them, so that
-dashboards made for those show this one too.
+`workqueue_*` and `leader_election_master_status` have the names that controllers built with client-go use, so
+dashboards for those controllers work here too.
 """
 
 SECTIONS: Final = {

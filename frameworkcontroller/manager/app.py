@@ -29,8 +29,9 @@ from frameworkcontroller.controller.executor import Executor
 from frameworkcontroller.controller.ledger import Ledger
 from frameworkcontroller.controller.recorder import EventRecorder
 from frameworkcontroller.controller.snapshots import SnapshotLogger
+from frameworkcontroller.controller.statecounts import StateCounts
 from frameworkcontroller.controller.sync import BY_FRAMEWORK, Syncer
-from frameworkcontroller.controller.workers import Workers
+from frameworkcontroller.controller.workers import SyncResult, Workers
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.crd import ensure_crd
@@ -44,7 +45,7 @@ from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
 from frameworkcontroller.kube.workqueue import WorkQueue
 from frameworkcontroller.machine.model import Kind, Record
 from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.manager.metrics import Metrics, Sources
+from frameworkcontroller.manager.metrics import ControllerCollector, Metrics
 
 Ts = TypeVarTuple("Ts")
 
@@ -135,11 +136,11 @@ class Controller:
                 instant=instant,
                 wall=wall,
             )
-            self.metrics.leading = lambda: self.leading
         self._acting = self.election is None
         self._client = client(limiter=limiter, fence=self.election)
         self.queue: WorkQueue[str] = WorkQueue(rng=self._rng)
         self.ledger = Ledger(compress=config.large_framework_compression)
+        self.state_counts = StateCounts()
         snapshot_logger = SnapshotLogger(config.snapshot_triggers())
         handlers = EventHandlers(self.queue, self.ledger, snapshot_logger)
         ours = names.FRAMEWORK_NAME
@@ -195,7 +196,6 @@ class Controller:
             restored=self._statuses_taken,
             rng=self._rng,
         )
-        self.metrics.status_lost = lambda: self.crd_guard.problem is not None
         self._events_client = client(
             limiter=RateLimiter(eventbroadcaster.QPS, eventbroadcaster.BURST), max_connections=2
         )
@@ -222,17 +222,22 @@ class Controller:
             status_absent=self.crd_guard.refused,
         )
         self.workers = Workers(
-            self.queue, self._syncer, number=config.worker_number, synced=self.metrics.synced, clock=loop.time
+            self.queue, self._syncer, number=config.worker_number, synced=self._synced, clock=loop.time
         )
-        self.metrics.attach(
-            Sources(
+        self.queue.core.on_get, self.queue.core.on_done = self.metrics.queue_waited, self.metrics.queue_worked
+        limiter.waited = self.metrics.limiter_waited
+        self.metrics.registry.register(
+            ControllerCollector(
                 queue=self.queue.core,
-                ledger=self.ledger,
-                limiter=limiter,
                 workers=self.workers,
-                informers=self.informers,
                 worker_number=config.worker_number,
+                informers=self.informers,
+                state_counts=self.state_counts,
+                ledger=self.ledger,
                 events=self.events.counters,
+                limiter=limiter,
+                leading=lambda: self.leading,
+                status_lost=lambda: self.crd_guard.problem is not None,
             )
         )
 
@@ -325,6 +330,10 @@ class Controller:
     def _framework_unreadable(self, key: str, error: Exception, obj: dict[str, Any]) -> None:
         self._recorder.record_unreadable(key, error, obj)
 
+    def _synced(self, key: str, result: SyncResult, seconds: float) -> None:
+        self.metrics.synced(result, seconds)
+        self.state_counts.update(key, self.ledger.get(key))
+
     def _statuses_refused(self, problem: str, keys: Set[str]) -> None:
         for key in keys:
             record = self.frameworks.lister.get(key)
@@ -374,7 +383,7 @@ class Controller:
             self._acting = False
             self.frameworks.reset()
             self.ledger.clear()
-            self.metrics.state_counts.clear()
+            self.state_counts.clear()
 
     async def _act(self) -> None:
         async with asyncio.TaskGroup() as group:

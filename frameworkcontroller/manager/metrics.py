@@ -1,15 +1,16 @@
 """Metrics of one controller, for Prometheus.
 
-Each controller has a registry of its own, so that several may run in one process. The parts that are measured know
-nothing of it: they keep plain figures, which are read when somebody scrapes, or call plain functions, which are bound
-to their time series once. No label holds anything that users name, so the number of series does not grow with what
-runs. docs/metrics.md, which is made from here, lists all of them.
+The parts of a controller know nothing of metrics. They keep plain figures, which ``ControllerCollector`` reads at each
+scrape, or call a plain function of ``Metrics``. Each controller has its own registry, so several can run in one
+process. No label holds a name that a user chose, so the number of time series does not grow with the workload.
+
+docs/metrics.md is generated from this module.
 """
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, get_args
 
@@ -31,19 +32,17 @@ from frameworkcontroller.kube.transport import Exchange
 from frameworkcontroller.kube.workqueue import QueueCore
 from frameworkcontroller.machine.model import AttemptCounters, Level
 
-PREFIX: Final = "frameworkcontroller"
-
 QUEUE: Final = "framework"
-"""Name of the one work queue, as client-go's label ``name`` has it."""
+"""Value of the label ``name`` of the only work queue, as in client-go."""
 
 OTHER_CODE: Final = "other"
-"""Stands for every completion code that neither the contract nor the configuration knows: exit codes of containers."""
+"""Value of the label ``code`` for exit codes of containers that have no time series of their own."""
 
 NO_ANSWER: Final = "none"
-"""The code of a request that nobody answered."""
+"""Value of the label ``code`` for requests without a response."""
 
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-_BYTES: Final = tuple(float(4**power * 1024) for power in range(6))  # 1 KiB to 1 MiB, and what is above
+_BYTES: Final = tuple(float(4**power * 1024) for power in range(6))  # 1 KiB to 1 MiB
 _LAG: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
 _SENT: Final = (
@@ -63,376 +62,316 @@ _SENT: Final = (
     ("watch", "frameworks"),
     ("watch", "pods"),
 )
-"""The requests that every controller sends sooner or later: their series are there from the start."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """The parts of a controller whose figures are read at each scrape."""
-
-    queue: QueueCore[str]
-    ledger: Ledger
-    limiter: RateLimiter
-    workers: Workers
-    informers: tuple[Informer[Any], ...]
-    worker_number: int
-    events: EventCounters
-
-
-class Metrics:
-    """The metrics of one controller.
-
-    Hooks are for whoever has something to say that is not read off the ``Sources``:
-
-    - ``leading`` is called at each scrape: whether this replica is the one that acts (gauge
-      ``leader_election_master_status``). A controller without leader election always is.
-    - ``status_lost`` is called at each scrape, too: whether the CRD has no status subresource.
-    - A Framework whose ledger entry has a ``quarantine`` when one of its syncs ends counts as quarantined, until a
-      sync ends with none or finds the Framework gone. Nothing has to be called for that.
-    """
-
-    def __init__(self, known_codes: Iterable[int] = ()) -> None:
-        """``known_codes``: completion codes of the configuration, which get time series of their own."""
-        self.registry = Registry()
-        self.state_counts = StateCounts()
-        self.leading: Callable[[], bool] = lambda: True
-        self.status_lost: Callable[[], bool] = lambda: False
-        self._ledger: Ledger | None = None
-        registry = self.registry
-        ProcessCollector(registry=registry)
-        GCCollector(registry=registry)
-        waited = Histogram(
-            "workqueue_queue_duration_seconds",
-            "How long a key stays in the work queue before it is worked on.",
-            ["name"],
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self._queue_waited = waited.labels(QUEUE).observe
-        worked = Histogram(
-            "workqueue_work_duration_seconds",
-            "How long a key that was taken from the work queue is worked on.",
-            ["name"],
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self._queue_worked = worked.labels(QUEUE).observe
-        reconciles = Histogram(
-            f"{PREFIX}_reconcile_duration_seconds",
-            "How long syncs of Frameworks take, by result: done; retry, something transient is in the way; failed, by "
-            "an error that nobody foresaw; cancelled, as the controller stops.",
-            ["result"],
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self._reconciles = {result: reconciles.labels(result).observe for result in get_args(SyncResult)}
-        self._requests = Counter(
-            f"{PREFIX}_api_requests",
-            "Requests sent to the API server, by verb and resource as in RBAC rules, and by the HTTP status of the "
-            f"answer ({NO_ANSWER}: there was none).",
-            ["verb", "resource", "code"],
-            registry=registry,
-        )
-        self._request_seconds = Histogram(
-            f"{PREFIX}_api_request_duration_seconds",
-            "How long requests to the API server take, without waiting for the client's own rate limit; no watches.",
-            ["verb", "resource"],
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        moved = Counter(
-            f"{PREFIX}_api_transferred_bytes",
-            "Bytes of bodies sent to the API server, and received from it.",
-            ["direction"],
-            registry=registry,
-        )
-        self._sent_bytes = moved.labels("sent").inc
-        self._received_bytes = moved.labels("received").inc
-        self._exchanges: dict[tuple[str, str, int], tuple[Callable[[], None], Callable[[float], None] | None]] = {}
-        self._limiter_waited = Histogram(
-            f"{PREFIX}_api_rate_limiter_wait_seconds",
-            "How long requests wait for the client's own rate limit (kubeClientQps, kubeClientBurst).",
-            buckets=_SECONDS,
-            registry=registry,
-        ).observe
-        attempts = Counter(
-            f"{PREFIX}_attempts_completed",
-            "Attempts that came to their end, by level and completion code. Codes that neither the contract nor "
-            f"podFailureSpec knows are {OTHER_CODE}.",
-            ["level", "code"],
-            registry=registry,
-        )
-        disruptions = [code.code for code in DISRUPTIONS.values()]
-        codes = dict.fromkeys([*PREDEFINED, *disruptions, *known_codes])
-        self._completed = {(level, code): attempts.labels(level, str(code)).inc for level in Level for code in codes}
-        self._completed_otherwise = {level: attempts.labels(level, OTHER_CODE).inc for level in Level}
-        retries = Counter(
-            f"{PREFIX}_retries",
-            "Attempts that were followed by another one, by level and by what the retry policy saw in their end.",
-            ["level", "type"],
-            registry=registry,
-        )
-        self._retried = {
-            (level, category): retries.labels(level, category).inc for level in Level for category in CATEGORIES
-        }
-        writes = Counter(
-            f"{PREFIX}_status_writes",
-            "Writes of the status of a Framework, by result: accepted; landed, accepted though its answer was lost; "
-            "conflict, a guard failed; not_found; too_large, for the API server to store; error.",
-            ["result"],
-            registry=registry,
-        )
-        self._writes = {result: writes.labels(result).inc for result in get_args(WriteResult)}
-        self._write_bytes = Histogram(
-            f"{PREFIX}_status_write_bytes",
-            "Size of the statuses sent to the API server, as they are stored (compressed, if they are).",
-            buckets=_BYTES,
-            registry=registry,
-        ).observe
-        self.observe_lag = Histogram(
-            f"{PREFIX}_event_loop_lag_seconds",
-            "How late the event loop gets to what is due: the time for which one piece of work keeps all others "
-            "waiting. Sampled once a second while the web server runs.",
-            buckets=_LAG,
-            registry=registry,
-        ).observe
-        """Told, now and then, how many seconds late the event loop is."""
-        for verb, resource in _SENT:
-            code = {"create": 201}.get(verb, 200)
-            self._exchanges[verb, resource, code] = self._bind(verb, resource, code)
-
-    def attach(self, sources: Sources) -> None:
-        """Measure these parts. Once only."""
-        self._ledger = sources.ledger
-        sources.queue.on_get = self._queue_waited
-        sources.queue.on_done = self._queue_worked
-        sources.limiter.waited = self._limiter_waited
-        self.registry.register(_Figures(self, sources))
-
-    # --- what the parts call ---
-
-    def exchanged(self, exchange: Exchange) -> None:
-        """A request to the API server has ended (``KubeClient(observe=...)``)."""
-        key = exchange[:3]
-        bound = self._exchanges.get(key)
-        if bound is None:
-            bound = self._exchanges[key] = self._bind(*key)
-        count, time = bound
-        count()
-        if time is not None:
-            time(exchange.seconds)
-        if exchange.sent_bytes:
-            self._sent_bytes(exchange.sent_bytes)
-        if exchange.received_bytes:
-            self._received_bytes(exchange.received_bytes)
-
-    def synced(self, key: str, result: SyncResult, seconds: float) -> None:
-        """A sync of that Framework has ended (``Workers(synced=...)``)."""
-        self._reconciles[result](seconds)
-        if self._ledger is not None:
-            self.state_counts.update(key, self._ledger.get(key))
-
-    def wrote_status(self, result: WriteResult, size: int) -> None:
-        """A status of so many bytes was sent (``Syncer(wrote=...)``)."""
-        self._writes[result]()
-        self._write_bytes(size)
-
-    def count_attempts(self, attempt_counters: AttemptCounters) -> None:
-        """This was persisted (``Syncer(count_attempts=...)``)."""
-        for (level, code), number in attempt_counters.completed.items():
-            (self._completed.get((level, code)) or self._completed_otherwise[level])(number)
-        for retried, number in attempt_counters.retried.items():
-            self._retried[retried](number)
-
-    def _bind(self, verb: str, resource: str, code: int) -> tuple[Callable[[], None], Callable[[float], None] | None]:
-        plural, slash, subresource = resource.partition("/")
-        name = f"{plural.partition('.')[0]}{slash}{subresource}"
-        count = self._requests.labels(verb, name, str(code) if code else NO_ANSWER).inc
-        return count, None if verb == "watch" else self._request_seconds.labels(verb, name).observe
+"""The requests that every controller sends: their time series exist from the start."""
 
 
 class Registry(CollectorRegistry):
-    """A registry without the ``_created`` series, which double what is stored and tell nothing that we need."""
+    """A registry without ``_created`` series, which would double the number of series for no use."""
 
     def collect(self) -> Iterator[Metric]:
-        """Everything there is, as it is now."""
+        """All families with their current values."""
         for metric in super().collect():
             metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
             yield metric
 
 
-class _Figures(Collector):
-    """What is read off the parts at each scrape."""
+class Metrics:
+    """The registry of one controller, and the functions by which its parts report what happens.
 
-    def __init__(self, metrics: Metrics, sources: Sources) -> None:
-        self._metrics = metrics
-        self._sources = sources
+    These run on hot paths, so each binds its time series once.
+    """
+
+    def __init__(self, known_codes: Iterable[int] = ()) -> None:
+        """``known_codes``: completion codes of the configuration, which get time series of their own."""
+        self.registry = Registry()
+        ProcessCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+        waited = self._histogram(
+            "workqueue_queue_duration_seconds",
+            "Time that a key waits in the work queue before a worker gets it.",
+            ("name",),
+        )
+        self.queue_waited = waited.labels(QUEUE).observe
+        worked = self._histogram(
+            "workqueue_work_duration_seconds", "Time that a worker holds a key of the work queue.", ("name",)
+        )
+        self.queue_worked = worked.labels(QUEUE).observe
+        reconciles = self._histogram(
+            "frameworkcontroller_reconcile_duration_seconds",
+            "Duration of syncs of Frameworks, by result: done; retry, after a transient failure; failed, by an "
+            "unexpected error; cancelled, because the controller stops.",
+            ("result",),
+        )
+        self._reconciles = {result: reconciles.labels(result).observe for result in get_args(SyncResult)}
+        self._requests = self._counter(
+            "frameworkcontroller_api_requests",
+            "Requests to the API server, by RBAC verb and resource, and by the HTTP status code of the response "
+            f"({NO_ANSWER}: no response).",
+            ("verb", "resource", "code"),
+        )
+        self._request_seconds = self._histogram(
+            "frameworkcontroller_api_request_duration_seconds",
+            "Latency of requests to the API server, without the wait for the client's rate limit; not of watches.",
+            ("verb", "resource"),
+        )
+        transferred = self._counter(
+            "frameworkcontroller_api_transferred_bytes",
+            "Bytes of request bodies sent to the API server, and of response bodies received from it.",
+            ("direction",),
+        )
+        self._sent_bytes = transferred.labels("sent").inc
+        self._received_bytes = transferred.labels("received").inc
+        self.limiter_waited = self._histogram(
+            "frameworkcontroller_api_rate_limiter_wait_seconds",
+            "Time that requests wait for the client's rate limit (kubeClientQps, kubeClientBurst).",
+        ).observe
+        attempts = self._counter(
+            "frameworkcontroller_attempts_completed",
+            "Completed attempts, by level and completion code. Codes that are neither predefined nor in podFailureSpec "
+            f"count as {OTHER_CODE}.",
+            ("level", "code"),
+        )
+        codes = dict.fromkeys([*PREDEFINED, *(code.code for code in DISRUPTIONS.values()), *known_codes])
+        self._completed = {(level, code): attempts.labels(level, str(code)).inc for level in Level for code in codes}
+        self._completed_otherwise = {level: attempts.labels(level, OTHER_CODE).inc for level in Level}
+        retries = self._counter(
+            "frameworkcontroller_retries",
+            "Retries, by level and by the type that the retry policy gave to the completed attempt.",
+            ("level", "type"),
+        )
+        self._retried = {
+            (level, category): retries.labels(level, category).inc for level in Level for category in CATEGORIES
+        }
+        writes = self._counter(
+            "frameworkcontroller_status_writes",
+            "Writes of the status of a Framework, by result: accepted; landed, accepted although the response was "
+            "lost; conflict, a precondition failed; not_found; too_large for the API server; error.",
+            ("result",),
+        )
+        self._writes = {result: writes.labels(result).inc for result in get_args(WriteResult)}
+        self._write_bytes = self._histogram(
+            "frameworkcontroller_status_write_bytes",
+            "Size of the statuses sent to the API server, as stored (after compression, if it is on).",
+            buckets=_BYTES,
+        ).observe
+        self.loop_lagged = self._histogram(
+            "frameworkcontroller_event_loop_lag_seconds",
+            "Delay of the event loop: the time by which a timer fires late because other work keeps the loop busy. "
+            "Sampled once a second while the web server runs.",
+            buckets=_LAG,
+        ).observe
+        self._exchanges: dict[tuple[str, str, int], tuple[Callable[[], None], Callable[[float], None] | None]] = {}
+        for verb, resource in _SENT:
+            self._bind(verb, resource, 201 if verb == "create" else 200)
+
+    def exchanged(self, exchange: Exchange) -> None:
+        """A request to the API server has ended."""
+        count, observe_seconds = self._exchanges.get(exchange[:3]) or self._bind(*exchange[:3])
+        count()
+        if observe_seconds is not None:
+            observe_seconds(exchange.seconds)
+        if exchange.sent_bytes:
+            self._sent_bytes(exchange.sent_bytes)
+        if exchange.received_bytes:
+            self._received_bytes(exchange.received_bytes)
+
+    def synced(self, result: SyncResult, seconds: float) -> None:
+        """A sync has ended."""
+        self._reconciles[result](seconds)
+
+    def wrote_status(self, result: WriteResult, size: int) -> None:
+        """A status of ``size`` bytes was sent."""
+        self._writes[result]()
+        self._write_bytes(size)
+
+    def count_attempts(self, counters: AttemptCounters) -> None:
+        """These completions and retries were persisted."""
+        for (level, code), number in counters.completed.items():
+            (self._completed.get((level, code)) or self._completed_otherwise[level])(number)
+        for retried, number in counters.retried.items():
+            self._retried[retried](number)
+
+    def _counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _histogram(
+        self, name: str, text: str, labels: Sequence[str] = (), *, buckets: tuple[float, ...] = _SECONDS
+    ) -> Histogram:
+        return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
+
+    def _bind(self, verb: str, resource: str, code: int) -> tuple[Callable[[], None], Callable[[float], None] | None]:
+        plural, slash, subresource = resource.partition("/")
+        name = f"{plural.partition('.')[0]}{slash}{subresource}"
+        count = self._requests.labels(verb, name, str(code) if code else NO_ANSWER).inc
+        bound = count, None if verb == "watch" else self._request_seconds.labels(verb, name).observe
+        self._exchanges[verb, resource, code] = bound
+        return bound
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ControllerCollector(Collector):
+    """Reads the figures of a controller's parts at each scrape: some dozens of numbers, whatever the workload."""
+
+    queue: QueueCore[str]
+    workers: Workers
+    worker_number: int
+    informers: tuple[Informer[Any], ...]
+    state_counts: StateCounts
+    ledger: Ledger
+    events: EventCounters
+    limiter: RateLimiter
+    leading: Callable[[], bool]
+    """Whether this replica is the leader, or runs without leader election."""
+    status_lost: Callable[[], bool]
+    """Whether the CRD has no status subresource."""
 
     def collect(self) -> Iterator[Metric]:
-        """All of it: some dozens of numbers, however much runs."""
+        """All families with their current values."""
         yield from self._queue()
-        yield from self._workers()
         yield from self._caches()
         yield from self._frameworks()
-        yield _family(
-            CounterMetricFamily,
-            f"{PREFIX}_events",
-            "Kubernetes Events of Frameworks: created; patched, told again with a higher count; rationed, not told as "
-            "too much was told of the Framework; overflowed, as too many others waited; refused; unsent, as the API "
-            "server could not be reached for long.",
-            (({"result": name}, number) for name, number in asdict(self._sources.events).items()),
+        yield _counter(
+            "frameworkcontroller_events",
+            "Kubernetes Events of Frameworks, by result: created; patched, to raise the count of a repeated one; "
+            "rationed, dropped because its Framework had too many; overflowed, dropped because too many were waiting; "
+            "refused by the API server; unsent, dropped because the API server was unavailable for too long.",
+            asdict(self.events),
+            ("result",),
         )
-        yield GaugeMetricFamily(
-            f"{PREFIX}_api_rate_limiter_waiting",
-            "Requests that wait for the client's own rate limit now.",
-            value=self._sources.limiter.waiting,
+        yield _gauge(
+            "frameworkcontroller_api_rate_limiter_waiting",
+            "Requests that wait for the client's rate limit.",
+            self.limiter.waiting,
         )
-        yield _one(
-            GaugeMetricFamily,
+        yield _gauge(
             "leader_election_master_status",
-            "Whether this replica is the one that acts: 1 if it is.",
-            {"name": PREFIX},
-            self._metrics.leading(),
+            "1 if this replica is the leader, or runs without leader election.",
+            {"frameworkcontroller": self.leading()},
+            ("name",),
         )
-        yield GaugeMetricFamily(
-            f"{PREFIX}_status_subresource_lost",
-            "Whether the CRD has lost its status subresource, so that no status can be written: 1 if it has.",
-            value=self._metrics.status_lost(),
+        yield _gauge(
+            "frameworkcontroller_status_subresource_lost",
+            "1 if the CRD has lost its status subresource, without which no status can be written.",
+            self.status_lost(),
         )
-        yield _one(
-            GaugeMetricFamily,
-            f"{PREFIX}_build_info",
-            "Always 1; the labels say which program this is.",
-            {"version": __version__, "python": platform.python_version()},
-            1,
+        yield _gauge(
+            "frameworkcontroller_build_info",
+            "Always 1; the labels hold the versions of the controller and of Python.",
+            {(__version__, platform.python_version()): 1},
+            ("version", "python"),
         )
 
     def _queue(self) -> Iterator[Metric]:
-        queue, name = self._sources.queue, {"name": QUEUE}
-        yield _one(
-            GaugeMetricFamily,
-            "workqueue_depth",
-            "Keys in the work queue that are ready to be worked on.",
-            name,
-            len(queue),
+        queue = self.queue
+        yield _gauge("workqueue_depth", "Keys that are ready in the work queue.", {QUEUE: len(queue)}, ("name",))
+        yield _counter("workqueue_adds", "Additions of a key to the work queue.", {QUEUE: queue.adds}, ("name",))
+        yield _counter(
+            "workqueue_retries",
+            "Additions of a key to the work queue after a failure.",
+            {QUEUE: queue.retries},
+            ("name",),
         )
-        yield _one(
-            CounterMetricFamily, "workqueue_adds", "How often a key was added to the work queue.", name, queue.adds
-        )
-        yield _one(
-            CounterMetricFamily, "workqueue_retries", "How often a key was added after a failure.", name, queue.retries
-        )
-        yield _one(
-            GaugeMetricFamily,
+        yield _gauge(
             "workqueue_unfinished_work_seconds",
-            "For how long the keys that are worked on now have been, added up: it grows while something hangs.",
-            name,
-            queue.unfinished_seconds,
+            "Sum of the times for which workers have held their current keys. It grows while a sync hangs.",
+            {QUEUE: queue.unfinished_seconds},
+            ("name",),
         )
-        yield _one(
-            GaugeMetricFamily,
+        yield _gauge(
             "workqueue_longest_running_processor_seconds",
-            "For how long the key that has been worked on longest has been.",
-            name,
-            queue.longest_running_seconds,
+            "Longest time for which a worker has held its current key.",
+            {QUEUE: queue.longest_running_seconds},
+            ("name",),
         )
-        yield GaugeMetricFamily(
-            f"{PREFIX}_workqueue_delayed",
-            "Keys that wait for their time: a retry, a timeout, the end of a retention.",
-            value=queue.delayed,
+        yield _gauge(
+            "frameworkcontroller_workqueue_delayed",
+            "Keys that are due later: for a retry, a timeout, or the end of a retention.",
+            queue.delayed,
         )
-
-    def _workers(self) -> Iterator[Metric]:
-        yield GaugeMetricFamily(f"{PREFIX}_workers_busy", "Syncs under way.", value=self._sources.workers.busy)
-        yield GaugeMetricFamily(
-            f"{PREFIX}_workers", "Most syncs at once (workerNumber).", value=self._sources.worker_number
+        yield _gauge("frameworkcontroller_workers_busy", "Syncs in progress.", self.workers.busy)
+        yield _gauge(
+            "frameworkcontroller_workers", "Maximum number of concurrent syncs (workerNumber).", self.worker_number
         )
 
     def _caches(self) -> Iterator[Metric]:
-        informers = {informer.resource.plural: informer for informer in self._sources.informers}
-        yield _family(
-            GaugeMetricFamily,
-            f"{PREFIX}_cache_objects",
+        def each(read: Callable[[Informer[Any]], float]) -> dict[str, float]:
+            return {informer.resource.plural: read(informer) for informer in self.informers}
+
+        yield _gauge(
+            "frameworkcontroller_cache_objects",
             "Objects in the cache.",
-            (({"resource": name}, len(one.lister)) for name, one in informers.items()),
+            each(lambda one: len(one.lister)),
+            ("resource",),
         )
-        yield _family(
-            GaugeMetricFamily,
-            f"{PREFIX}_cache_synced",
-            "Whether the cache has been filled: 1 if it has.",
-            (({"resource": name}, one.synced) for name, one in informers.items()),
+        yield _gauge(
+            "frameworkcontroller_cache_synced", "1 if the cache is filled.", each(lambda one: one.synced), ("resource",)
         )
-        yield _family(
-            CounterMetricFamily,
-            f"{PREFIX}_lists",
-            "Whole lists taken into the cache.",
-            (({"resource": name}, one.counters.lists) for name, one in informers.items()),
+        yield _counter(
+            "frameworkcontroller_lists",
+            "Complete lists stored in the cache.",
+            each(lambda one: one.counters.lists),
+            ("resource",),
         )
-        yield _family(
-            CounterMetricFamily,
-            f"{PREFIX}_watch_events",
-            "Events that watches brought.",
-            (({"resource": name}, one.counters.events) for name, one in informers.items()),
+        yield _counter(
+            "frameworkcontroller_watch_events",
+            "Events received from watches.",
+            each(lambda one: one.counters.events),
+            ("resource",),
         )
-        yield _family(
-            CounterMetricFamily,
-            f"{PREFIX}_watch_restarts",
-            "Lists and watches that did not go on, by reason. The server closes each watch every few minutes (closed).",
-            (
-                ({"resource": name, "reason": failure.value}, one.counters.failures[failure])
-                for name, one in informers.items()
+        yield _counter(
+            "frameworkcontroller_watch_restarts",
+            "Ends of lists and watches, by reason. The API server closes each watch every few minutes (closed).",
+            {
+                (informer.resource.plural, failure.value): informer.counters.failures[failure]
+                for informer in self.informers
                 for failure in Failure
-            ),
+            },
+            ("resource", "reason"),
         )
-        yield _family(
-            CounterMetricFamily,
-            f"{PREFIX}_unreadable_objects",
-            "States of objects that could not be read.",
-            (({"resource": name}, one.counters.unreadable) for name, one in informers.items()),
+        yield _counter(
+            "frameworkcontroller_unreadable_objects",
+            "Objects received from lists and watches that could not be decoded.",
+            each(lambda one: one.counters.unreadable),
+            ("resource",),
         )
 
     def _frameworks(self) -> Iterator[Metric]:
-        counts = self._metrics.state_counts
-        yield _family(
-            GaugeMetricFamily,
-            f"{PREFIX}_frameworks",
-            "Frameworks by state.",
-            (({"state": state}, number) for state, number in counts.frameworks.items()),
+        counts = self.state_counts
+        yield _gauge("frameworkcontroller_frameworks", "Frameworks, by state.", counts.frameworks, ("state",))
+        yield _gauge(
+            "frameworkcontroller_tasks",
+            "Tasks, by state. Those of completed Frameworks count too.",
+            counts.tasks,
+            ("state",),
         )
-        yield _family(
-            GaugeMetricFamily,
-            f"{PREFIX}_tasks",
-            "Tasks of all Frameworks by state; those of completed Frameworks included.",
-            (({"state": state}, number) for state, number in counts.tasks.items()),
+        yield _gauge(
+            "frameworkcontroller_frameworks_stalled",
+            "Frameworks that make no progress until a user or another component acts.",
+            counts.stalled,
         )
-        yield GaugeMetricFamily(
-            f"{PREFIX}_frameworks_stalled",
-            "Frameworks that wait for something that only a person or another component can change.",
-            value=counts.stalled,
+        yield _gauge(
+            "frameworkcontroller_frameworks_quarantined",
+            "Frameworks in quarantine, which the controller does not work on: their status is inconsistent, or a sync "
+            "failed unexpectedly.",
+            counts.quarantined,
         )
-        yield GaugeMetricFamily(
-            f"{PREFIX}_frameworks_quarantined",
-            "Frameworks that nothing is done for, as something in them can never be.",
-            value=counts.quarantined,
-        )
-        yield GaugeMetricFamily(
-            f"{PREFIX}_ledger_entries",
-            "Frameworks whose status is kept in memory.",
-            value=len(self._sources.ledger),
+        yield _gauge(
+            "frameworkcontroller_ledger_entries", "Frameworks whose status is held in memory.", len(self.ledger)
         )
 
 
-_Family = type[GaugeMetricFamily] | type[CounterMetricFamily]
+def _gauge(name: str, text: str, values: float | Mapping[Any, float], labels: Sequence[str] = ()) -> Metric:
+    return _filled(GaugeMetricFamily(name, text, labels=labels), values)
 
 
-def _one(kind: _Family, name: str, text: str, labels: dict[str, str], value: float) -> Metric:
-    return _family(kind, name, text, [(labels, value)])
+def _counter(name: str, text: str, values: float | Mapping[Any, float], labels: Sequence[str] = ()) -> Metric:
+    return _filled(CounterMetricFamily(name, text, labels=labels), values)
 
 
-def _family(kind: _Family, name: str, text: str, samples: Iterable[tuple[dict[str, str], float]]) -> Metric:
-    """A family of which every sample has the same labels."""
-    rows = list(samples)
-    family = kind(name, text, labels=list(rows[0][0]))
-    for labels, value in rows:
-        family.add_metric(list(labels.values()), value)
+def _filled(
+    family: GaugeMetricFamily | CounterMetricFamily, values: float | Mapping[Any, float]
+) -> GaugeMetricFamily | CounterMetricFamily:
+    """``values``: one number, or numbers by the value of the label, by a tuple if there are several labels."""
+    for key, value in values.items() if isinstance(values, Mapping) else [((), values)]:
+        family.add_metric(key if isinstance(key, tuple) else (key,), value)
     return family

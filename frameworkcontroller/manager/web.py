@@ -162,7 +162,7 @@ class WebServer:
         while True:
             due = self._loop.time() + _LAG_EVERY_SEC
             await asyncio.sleep(_LAG_EVERY_SEC)
-            self._controller.metrics.observe_lag(max(0.0, self._loop.time() - due))
+            self._controller.metrics.loop_lagged(max(0.0, self._loop.time() - due))
 
     # --- what it serves ---
 

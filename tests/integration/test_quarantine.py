@@ -100,7 +100,7 @@ async def test_it_is_told_everywhere_and_harms_nobody(
     (line,) = [one for one in caplog.records if ": Quarantined: " in one.getMessage()]
     assert line.exc_info is not None
     assert line.exc_info[1] is error
-    assert controller.metrics.state_counts.quarantined == 1
+    assert controller.state_counts.quarantined == 1
     # It rests, whatever happens to its Pods; others do not.
     plans, looked = trap.plans, looks.count
     await frameworks.delete_pod("f-a-0")
@@ -114,7 +114,7 @@ async def test_it_is_told_everywhere_and_harms_nobody(
     assert pod_uids(status)[0] == pod_uids(before)[0]
     over = await Story(frameworks).until(lambda event: event["reason"] == "Progressing")
     assert over["message"] == "No longer stalled by Quarantined"
-    assert controller.metrics.state_counts.quarantined == 0
+    assert controller.state_counts.quarantined == 0
 
 
 async def test_it_is_tried_again_by_and_by_and_told_once(
@@ -179,7 +179,7 @@ async def test_a_status_that_cannot_be_read_is_kept_and_gets_the_condition(
         message = condition(status, "Stalled")["message"]
         assert "status.attemptStatus.taskRoleStatusesCompressed: Not a gzipped file (b'fo')" in message
         assert without_conditions(status) == without_conditions(kept)
-        assert controller.metrics.state_counts.quarantined == 1
+        assert controller.state_counts.quarantined == 1
         await Story(frameworks).until(lambda event: event["reason"] == "Quarantined")
         # Once somebody mends it, a change of the spec brings it back.
         bad["attemptStatus"] = {**attempt, "taskRoleStatuses": []}
