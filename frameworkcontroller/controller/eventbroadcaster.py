@@ -23,7 +23,7 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.backoff import Backoff
-from frameworkcontroller.controller.eventcorrelator import MAX_KNOWN, Draft, EventCorrelator, LRUCache, Subject, Telling
+from frameworkcontroller.controller.eventcorrelator import CACHE_CAPACITY, Draft, EventCorrelator, Subject, Telling
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import (
     AlreadyExists,
@@ -35,6 +35,7 @@ from frameworkcontroller.kube.errors import (
     TransportError,
 )
 from frameworkcontroller.kube.resources import EVENTS
+from frameworkcontroller.lru import LRUCache
 from frameworkcontroller.machine.model import Record
 from frameworkcontroller.machine.reasons import ABOUT, EventPolicy, Reason
 from frameworkcontroller.machine.wording import brief
@@ -139,19 +140,19 @@ class EventBroadcaster:
         self._instance = instance
         self.counters = EventCounters()
         self._correlator = EventCorrelator(self._new_name)
-        self._held: LRUCache[Subject, _Held] = LRUCache(MAX_KNOWN)
+        self._held: LRUCache[Subject, _Held] = LRUCache(CACHE_CAPACITY)
         self._queue: OrderedDict[str, _Letter] = OrderedDict()
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
         self._latest = 0
         self._overflowing = False
-        self._muted: LRUCache[str, float] = LRUCache(MAX_KNOWN)
-        self._silent: LRUCache[str, bool] = LRUCache(MAX_KNOWN)
+        self._muted: LRUCache[str, float] = LRUCache(CACHE_CAPACITY)
+        self._silent: LRUCache[str, bool] = LRUCache(CACHE_CAPACITY)
 
     @property
     def is_full(self) -> bool:
-        """Whether it remembers as many Events, and objects of Events, as it ever will (`MAX_KNOWN`)."""
+        """Whether it remembers as many Events, and objects of Events, as it ever will (`CACHE_CAPACITY`)."""
         return self._correlator.is_full
 
     # --- what is to be told ---

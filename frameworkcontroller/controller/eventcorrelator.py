@@ -8,12 +8,13 @@ their message, the rest become one; and of one object there are 25 at once, and 
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from typing import Final
 
-MAX_KNOWN: Final = 4096
+from frameworkcontroller.lru import LRUCache
+
+CACHE_CAPACITY: Final = 4096
 """Of so many Events, and objects, it is remembered what was told; longest unheard of, first forgotten."""
 
 SIMILAR: Final = 10
@@ -25,9 +26,6 @@ REFILL_SEC: Final = 300.0
 
 RESERVE: Final = 10
 """Of the burst, so much is not for Events about single Tasks: what becomes of the Framework can always be told."""
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,42 +66,6 @@ class Telling:
         return self.count == 1
 
 
-class LRUCache(Generic[K, V]):
-    """A mapping that forgets what was not asked for longest, once it holds too much."""
-
-    __slots__ = ("_items", "_most")
-
-    def __init__(self, most: int) -> None:
-        self._items: OrderedDict[K, V] = OrderedDict()
-        self._most = most
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def items(self) -> list[tuple[K, V]]:
-        """All of it, as it is now."""
-        return list(self._items.items())
-
-    def get(self, key: K) -> V | None:
-        """What is kept under the key, which is the most recent one by that."""
-        item = self._items.get(key)
-        if item is not None:
-            self._items.move_to_end(key)
-        return item
-
-    def put(self, key: K, value: V) -> V:
-        """Keep it."""
-        self._items[key] = value
-        self._items.move_to_end(key)
-        if len(self._items) > self._most:
-            self._items.popitem(last=False)
-        return value
-
-    def pop(self, key: K) -> V | None:
-        """Forget the key."""
-        return self._items.pop(key, None)
-
-
 @dataclass(slots=True)
 class _Similar:
     messages: set[str] = field(default_factory=set)
@@ -119,10 +81,9 @@ class _Ration:
 class EventCorrelator:
     """Decides what becomes of each thing to be told. Pure but for what it remembers."""
 
-    def __init__(self, new_name: Callable[[Subject], str], *, most: int = MAX_KNOWN) -> None:
+    def __init__(self, new_name: Callable[[Subject], str], *, most: int = CACHE_CAPACITY) -> None:
         """``new_name``: a name for a new Event about that object."""
         self._new_name = new_name
-        self._most = most
         self._told: LRUCache[tuple[Subject, str, bool, str], Telling] = LRUCache(most)
         self._similar: LRUCache[tuple[Subject, str, bool], _Similar] = LRUCache(most)
         self._rations: LRUCache[Subject, _Ration] = LRUCache(most)
@@ -130,7 +91,7 @@ class EventCorrelator:
     @property
     def is_full(self) -> bool:
         """Whether it remembers as much as it ever will."""
-        return all(len(memory) == self._most for memory in (self._told, self._similar, self._rations))
+        return all(cache.is_full for cache in (self._told, self._similar, self._rations))
 
     def correlate(self, draft: Draft, now: float) -> Telling | None:
         """The Event that tells it, to be created or (if it is not ``fresh``) to be changed; None: there were too many.

@@ -24,12 +24,13 @@ from frameworkcontroller.api.codec import StatusError, encode_condition, encode_
 from frameworkcontroller.api.objects import Framework, FrameworkRecord
 from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.api.status import Condition
-from frameworkcontroller.controller.eventcorrelator import MAX_KNOWN, LRUCache
+from frameworkcontroller.controller.eventcorrelator import CACHE_CAPACITY
 from frameworkcontroller.controller.ledger import Entry, Ledger
 from frameworkcontroller.controller.recorder import EventRecorder
 from frameworkcontroller.controller.requeue import RequeueError
 from frameworkcontroller.controller.statuswriter import StatusWriter
 from frameworkcontroller.kube.errors import Conflict, Invalid, KubeError, NotFound, is_too_large
+from frameworkcontroller.lru import LRUCache
 from frameworkcontroller.machine.conditions import MAX_MESSAGE
 from frameworkcontroller.machine.model import Env, Record
 from frameworkcontroller.machine.plan import reject
@@ -67,7 +68,7 @@ class Quarantine:
         self._env = env
         self._clock = clock
         self._rng = rng
-        self._told: LRUCache[str, str] = LRUCache(MAX_KNOWN)
+        self._told: LRUCache[str, str] = LRUCache(CACHE_CAPACITY)
         """What the log has said of each Framework, by its UID."""
 
     async def admit(self, record: FrameworkRecord, error: Exception) -> float:

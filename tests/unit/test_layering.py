@@ -24,7 +24,7 @@ LAYERS = {
 }
 """The packages and modules that each package may import. Modules at the top may import all but `local`."""
 
-FOUNDATIONS = {"backoff.py"}
+FOUNDATIONS = {"backoff.py", "lru.py"}
 """Pure modules at the top that every package may import; they import nothing of ours."""
 
 STANDALONE = {"barrier.py"}

@@ -11,7 +11,6 @@ from frameworkcontroller.controller.eventcorrelator import (
     SIMILAR_SEC,
     Draft,
     EventCorrelator,
-    LRUCache,
     Subject,
     Telling,
 )
@@ -122,14 +121,3 @@ def test_what_is_remembered_is_bounded() -> None:
         desk.told(subject=Subject("ns", f"f{number}", "uid"))
     assert desk.told(subject=Subject("ns", "f99", "uid")).count == 2
     assert desk.told(subject=Subject("ns", "f0", "uid")).count == 1
-
-
-def test_what_was_not_asked_for_longest_is_forgotten_first() -> None:
-    recent: LRUCache[str, int] = LRUCache(2)
-    recent.put("a", 1)
-    recent.put("b", 2)
-    assert recent.get("a") == 1
-    recent.put("c", 3)
-    assert (recent.get("a"), recent.get("b"), recent.get("c")) == (1, None, 3)
-    assert recent.pop("a") == 1
-    assert len(recent) == 1
