@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from frameworkcontroller.controller.eventbroadcaster import HOLD_MAX_SEC, HOLD_SEC, MAX_MESSAGE_BYTES, QPS
+from frameworkcontroller.controller.eventbroadcaster import MAX_MESSAGE_BYTES, QPS
 from frameworkcontroller.controller.eventcorrelator import BURST, COMBINED, REFILL_SEC, RESERVE, SIMILAR, SIMILAR_SEC
+from frameworkcontroller.controller.taskevents import DELAY_SEC, MAX_DELAY_SEC
 from frameworkcontroller.machine.reasons import ABOUT, EventPolicy
 
 HEAD: Final = f"""\
@@ -27,7 +28,7 @@ What must be known is in the status, and the whole history is in the [log](logs.
 
 - They are about Frameworks alone, never about Pods, which tell their own story.
 - What several Tasks of a TaskRole did in the same way is one Event: "37 Tasks of TaskRole worker failed with 137".
-  It is held back for {HOLD_SEC:g} s, and for twice as long each time (up to {HOLD_MAX_SEC / 60:g} min)
+  It is held back for {DELAY_SEC:g} s, and for twice as long each time (up to {MAX_DELAY_SEC / 60:g} min)
   while more comes, but never beyond what is told of the Framework as a whole.
 - The same Event again raises its count. Of more than {SIMILAR - 1} within {SIMILAR_SEC / 60:g}
   min that differ only in their message, the rest become one, "{COMBINED.strip()}".

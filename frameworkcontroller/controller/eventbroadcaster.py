@@ -1,10 +1,7 @@
-"""Kubernetes Events of Frameworks: the story that `kubectl describe` tells, out of the same records as the log lines.
+"""Sends records of Frameworks to the API server as Kubernetes Events.
 
-Events are news, not records: one that cannot be told is counted and dropped, and nothing ever waits for one. They are
-about Frameworks alone: clients keep the Events of Pods that are named like a Task's for their own story of it.
-
-What single Tasks do is told for many at once: such records are held for a second, for twice as long each time while
-they keep coming, and until something is told of the Framework as a whole, so that the order is that of what happened.
+Best effort, as in client-go: nothing waits for an Event, and one that cannot be sent is counted and dropped. All
+Events are about Frameworks; clients show those of a Task's Pod as the Pod's own.
 """
 
 from __future__ import annotations
@@ -12,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -23,7 +19,14 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.backoff import Backoff
-from frameworkcontroller.controller.eventcorrelator import CACHE_CAPACITY, Draft, EventCorrelator, Subject, Telling
+from frameworkcontroller.controller.eventcorrelator import (
+    CACHE_CAPACITY,
+    Event,
+    EventCorrelator,
+    InvolvedObject,
+    Priority,
+)
+from frameworkcontroller.controller.taskevents import TaskEventBatcher
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import (
     AlreadyExists,
@@ -35,322 +38,239 @@ from frameworkcontroller.kube.errors import (
     TransportError,
 )
 from frameworkcontroller.kube.resources import EVENTS
+from frameworkcontroller.kube.workqueue import WorkQueue
 from frameworkcontroller.lru import LRUCache
 from frameworkcontroller.machine.model import Record
 from frameworkcontroller.machine.reasons import ABOUT, EventPolicy, Reason
-from frameworkcontroller.machine.wording import brief
 
 _log: Final = logging.getLogger(__name__)
 
 COMPONENT: Final = "frameworkcontroller"
-"""Who tells: what `kubectl describe` shows as From."""
+"""The source of the Events, which `kubectl describe` shows in the column From."""
 
 QPS: Final = 20.0
 BURST: Final = 100
-"""A budget of their own, so that Events take nothing from what Frameworks are run with."""
+"""Events have a rate limit of their own and do not delay other requests."""
 
 MAX_QUEUED: Final = 1000
-"""Events that wait to be sent; a controller that starts with thousands of stuck Frameworks has more to tell."""
 
 MAX_MESSAGE_BYTES: Final = 1024
-"""As the newer of the two APIs for Events (events.k8s.io) has it."""
-
-HOLD_SEC: Final = 1.0
-HOLD_MAX_SEC: Final = 300.0
-QUIET_SEC: Final = 600.0
-"""What Tasks do is held for so long, for twice as long each time up to the most, and anew after so long a silence."""
+"""The limit of events.k8s.io/v1."""
 
 TRIES: Final = 12
 RETRY: Final = Backoff(1.0, 10.0)
-"""An Event that cannot be sent is tried so often, while those behind it wait, as client-go does."""
+"""As in client-go, an Event is retried while the Events behind it wait."""
 
 MUTE_SEC: Final = 60.0
-"""A namespace that takes no Events (it is terminating, or RBAC forbids them) is not tried again for so long."""
+"""Events are dropped for this time after a namespace refused one: it is terminating, or RBAC forbids them."""
 
-_VITAL: Final = frozenset({Reason.FRAMEWORK_SUCCEEDED, Reason.FRAMEWORK_FAILED})
-_TASKS_NAMED: Final = 5
+_FINAL: Final = frozenset({Reason.FRAMEWORK_SUCCEEDED, Reason.FRAMEWORK_FAILED})
 
 
 @dataclass(slots=True)
 class EventCounters:
-    """What became of what was to be told. To be read at any time, e.g. when metrics are collected."""
+    """Counts Events by outcome."""
 
     created: int = 0
     patched: int = 0
     rationed: int = 0
-    """Not told, as too much was told of the Framework."""
+    """Dropped by the spam filter."""
     overflowed: int = 0
-    """Not told, as too many others waited."""
+    """Dropped because the queue was full."""
     refused: int = 0
-    """Not told, as the API server does not take it."""
+    """Refused by the API server, or dropped because the namespace refused the one before."""
     unsent: int = 0
-    """Not told, as the API server could not be reached for long."""
+    """Dropped after ``TRIES`` failures."""
 
 
 @dataclass(slots=True)
-class _Group:
-    """What Tasks of one role did in the same way: the first record of the first few, and the indexes of the others."""
+class _Pending:
+    """A queued Event."""
 
-    first: dict[int | None, Record] = field(default_factory=dict)
-    others: set[int | None] = field(default_factory=set)
-    times: int = 0
-
-    @property
-    def warning(self) -> bool:
-        return next(iter(self.first.values())).warning
-
-    def add(self, record: Record) -> None:
-        self.times += 1
-        if record.index in self.first:
-            return
-        if len(self.first) < _TASKS_NAMED:
-            self.first[record.index] = record
-        else:
-            self.others.add(record.index)
-
-
-@dataclass(slots=True)
-class _Held:
-    """What the Tasks of one Framework did, still to be told."""
-
-    groups: dict[tuple[Reason, str, str], _Group] = field(default_factory=dict)
-    timer: asyncio.TimerHandle | None = None
-    hold: float = HOLD_SEC
-    last: float = float("-inf")
-
-
-@dataclass(slots=True)
-class _Letter:
-    """An Event that waits to be sent. ``known``: the API server has one of its name."""
-
-    telling: Telling
-    known: bool
+    event: Event
+    exists: bool
+    """Whether the API server is expected to have it, in an earlier version."""
 
 
 class EventBroadcaster:
-    """Tells of Frameworks by Events. ``tell`` never waits and never fails; ``run`` sends."""
+    """Takes records with ``broadcast``, which never blocks or raises; ``run`` sends the Events."""
 
     def __init__(
         self, client: KubeClient, *, wall: Callable[[], float], rng: random.Random, instance: str = COMPONENT
     ) -> None:
-        """``wall``: seconds since the epoch. ``instance``: which of several controllers tells."""
+        """``wall`` returns seconds since the epoch. ``instance`` identifies this replica. Create it on its loop."""
         self._client = client
         self._wall = wall
         self._rng = rng
         self._instance = instance
         self.counters = EventCounters()
         self._correlator = EventCorrelator(self._new_name)
-        self._held: LRUCache[Subject, _Held] = LRUCache(CACHE_CAPACITY)
-        self._queue: OrderedDict[str, _Letter] = OrderedDict()
-        self._wake = asyncio.Event()
+        self._batcher = TaskEventBatcher(lambda event: self._post(event, Priority.TASK), wall=wall)
+        self._queue: WorkQueue[str] = WorkQueue()
+        self._pending: dict[str, _Pending] = {}
         self._idle = asyncio.Event()
         self._idle.set()
-        self._latest = 0
+        self._last_name = 0
         self._overflowing = False
-        self._muted: LRUCache[str, float] = LRUCache(CACHE_CAPACITY)
-        self._silent: LRUCache[str, bool] = LRUCache(CACHE_CAPACITY)
+        self._muted_until: LRUCache[str, float] = LRUCache(CACHE_CAPACITY)
+        self._warned: LRUCache[str, bool] = LRUCache(CACHE_CAPACITY)
 
     @property
     def is_full(self) -> bool:
-        """Whether it remembers as many Events, and objects of Events, as it ever will (`CACHE_CAPACITY`)."""
+        """True once the caches of the correlator are full."""
         return self._correlator.is_full
 
-    # --- what is to be told ---
+    # --- posting ---
 
-    def tell(self, namespace: str, name: str, uid: str, records: Iterable[Record]) -> None:
-        """Take in what happened to that Framework, in its order."""
-        subject = Subject(namespace, name, uid)
+    def broadcast(self, namespace: str, name: str, uid: str, records: Iterable[Record]) -> None:
+        """Post records of a Framework, in the order in which they happened."""
+        involved_object = InvolvedObject(namespace, name, uid)
         for record in records:
-            told = ABOUT[record.reason].event
-            if told is EventPolicy.NEVER or (told is EventPolicy.IF_WARNING and not record.warning):
+            policy = ABOUT[record.reason].event
+            if policy is EventPolicy.NEVER or (policy is EventPolicy.IF_WARNING and not record.warning):
                 continue
-            if record.role is None:
-                held = self._held.get(subject)
-                if held is not None:
-                    self._flush(subject, held)
-                vital = record.reason in _VITAL
-                self._post(Draft(subject, record.reason, record.message, record.warning, vital=vital))
-            else:
-                self._hold(subject, record)
+            if record.role is not None:
+                self._batcher.add(involved_object, record)
+                continue
+            self._batcher.flush(involved_object)
+            priority = Priority.FINAL if record.reason in _FINAL else Priority.FRAMEWORK
+            self._post(Event(involved_object, record.reason, record.message, record.warning), priority)
 
-    def _hold(self, subject: Subject, record: Record) -> None:
-        held = self._held.get(subject)
-        if held is None:
-            held = self._held.put(subject, _Held())
+    def _post(self, event: Event, priority: Priority) -> None:
         now = self._wall()
-        if now - held.last > QUIET_SEC:
-            held.hold = HOLD_SEC
-        held.last = now
-        how = "" if record.completion is None else brief(record.completion)
-        held.groups.setdefault((record.reason, record.role or "", how), _Group()).add(record)
-        if held.timer is None:
-            held.timer = asyncio.get_running_loop().call_later(held.hold, self._flush, subject, held)
-            held.hold = min(HOLD_MAX_SEC, 2 * held.hold)
-
-    def _flush(self, subject: Subject, held: _Held) -> None:
-        if held.timer is not None:
-            held.timer.cancel()
-            held.timer = None
-        groups, held.groups = held.groups, {}
-        for (reason, role, how), group in groups.items():
-            self._post(Draft(subject, reason, _words(reason, role, how, group), group.warning, minor=True))
-
-    def _post(self, draft: Draft) -> None:
-        now = self._wall()
-        if (self._muted.get(draft.subject.namespace) or 0.0) > now:
+        if (self._muted_until.get(event.involved_object.namespace) or 0.0) > now:
             self.counters.refused += 1
             return
-        telling = self._correlator.correlate(draft, now)
-        if telling is None:
+        correlated = self._correlator.correlate(event, now, priority)
+        if correlated is None:
             self.counters.rationed += 1
-            return
-        waiting = self._queue.get(telling.name)
-        if waiting is not None:
-            waiting.telling = telling
-        elif len(self._queue) >= MAX_QUEUED:
+        elif (pending := self._pending.get(correlated.name)) is not None:
+            pending.event = correlated
+        elif len(self._pending) >= MAX_QUEUED:
             self.counters.overflowed += 1
             if not self._overflowing:
                 self._overflowing = True
-                _log.warning("More than %d Events wait to be sent: more are dropped until there are fewer", MAX_QUEUED)
+                _log.warning("%d Events are queued: dropping new ones until the queue is empty", MAX_QUEUED)
         else:
-            self._queue[telling.name] = _Letter(telling, known=not telling.fresh)
-            self._wake.set()
+            self._pending[correlated.name] = _Pending(correlated, exists=correlated.count > 1)
+            self._queue.add(correlated.name)
             self._idle.clear()
 
     # --- sending ---
 
     async def run(self) -> None:
-        """Send what is to be told, one at a time, until cancelled."""
+        """Send queued Events one at a time, until cancelled."""
         while True:
-            while self._queue:
-                _, letter = self._queue.popitem(last=False)
-                await self._deliver(letter)
-            self._overflowing = False
-            self._idle.set()
-            self._wake.clear()
-            await self._wake.wait()
+            name = await self._queue.get()
+            await self._deliver(self._pending.pop(name))
+            self._queue.done(name)
+            if not self._pending:
+                self._overflowing = False
+                self._idle.set()
 
     async def drain(self, seconds: float) -> None:
-        """Wait until all that is to be told is sent (``run`` does that), but no longer than so many seconds."""
-        for subject, held in self._held.items():
-            self._flush(subject, held)
+        """Post all batches, and wait up to ``seconds`` until ``run`` has sent everything."""
+        self._batcher.flush_all()
         try:
             await asyncio.wait_for(self._idle.wait(), seconds)
         except TimeoutError:
-            _log.warning("%d Events were not sent in time", len(self._queue))
+            _log.warning("%d Events were not sent in time", len(self._pending))
 
-    async def _deliver(self, letter: _Letter) -> None:
+    async def _deliver(self, pending: _Pending) -> None:
+        namespace = pending.event.involved_object.namespace
         for tries in range(1, TRIES + 1):
             try:
-                await self._send(letter)
+                await self._send(pending)
             except (TransportError, ServerError, TooManyRequests) as error:
                 if tries == TRIES:
                     self.counters.unsent += 1
-                    self._say_once(letter, "Events cannot be sent", error)
+                    self._warn_once(namespace, "Cannot send Events", error)
                     return
-                asked = error.retry_after if isinstance(error, ApiError) else None
-                await asyncio.sleep(max(asked or 0.0, RETRY.delay(tries, self._rng)))
+                retry_after = error.retry_after if isinstance(error, ApiError) else None
+                await asyncio.sleep(max(retry_after or 0.0, RETRY.delay(tries, self._rng)))
             except ApiError as error:
                 self.counters.refused += 1
-                self._refused(letter, error)
+                self._on_refusal(namespace, error)
                 return
-            except Exception:  # noqa: BLE001 - whatever it is, it must not end the telling of all others
+            except Exception:  # noqa: BLE001 - one bad Event must not end the sending of all others
                 self.counters.unsent += 1
-                _log.exception("An Event cannot be sent")
+                _log.exception("Cannot send an Event")
                 return
             else:
-                self._silent.pop(letter.telling.draft.subject.namespace)
+                self._warned.pop(namespace)
                 return
 
-    async def _send(self, letter: _Letter) -> None:
-        telling = letter.telling
-        namespace = telling.draft.subject.namespace
-        if letter.known:
-            change = {"count": telling.count, "message": _cut(telling.message), "lastTimestamp": _time(telling.last)}
+    async def _send(self, pending: _Pending) -> None:
+        event = pending.event
+        namespace = event.involved_object.namespace
+        if pending.exists:
+            patch = {
+                "count": event.count,
+                "message": _truncate(event.message),
+                "lastTimestamp": _time(event.last_timestamp),
+            }
             try:
                 await self._client.patch(
-                    EVENTS,
-                    telling.name,
-                    orjson.dumps(change),
-                    namespace,
-                    content_type=MERGE_PATCH,
-                    metadata_only=True,
+                    EVENTS, event.name, orjson.dumps(patch), namespace, content_type=MERGE_PATCH, metadata_only=True
                 )
             except NotFound:
                 # API servers keep an Event for an hour.
-                letter.known = False
+                pending.exists = False
             else:
                 self.counters.patched += 1
                 return
-        # It may be there by an earlier request, whose answer was lost.
+        # A try whose response was lost may have created it.
         with suppress(AlreadyExists):
-            await self._client.create(EVENTS, orjson.dumps(self._body(telling)), namespace, metadata_only=True)
+            await self._client.create(EVENTS, orjson.dumps(self._manifest(event)), namespace, metadata_only=True)
         self.counters.created += 1
 
-    def _refused(self, letter: _Letter, error: ApiError) -> None:
-        namespace = letter.telling.draft.subject.namespace
+    def _on_refusal(self, namespace: str, error: ApiError) -> None:
+        what = "The API server refuses an Event"
         if isinstance(error, Forbidden | NotFound):
-            self._muted.put(namespace, self._wall() + MUTE_SEC)
+            self._muted_until.put(namespace, self._wall() + MUTE_SEC)
             if error.has_cause("NamespaceTerminating") or isinstance(error, NotFound):
-                what = "Events are not taken any more, as the namespace is being deleted"
+                what = "Cannot create Events, the namespace is being deleted"
             else:
-                what = "Events may not be created or patched by this controller"
-        else:
-            what = "An Event is not taken"
-        self._say_once(letter, what, error)
+                what = "Not permitted to create or patch Events"
+        self._warn_once(namespace, what, error)
 
-    def _say_once(self, letter: _Letter, what: str, error: Exception) -> None:
-        """Until Events of that namespace can be sent again."""
-        namespace = letter.telling.draft.subject.namespace
-        if self._silent.get(namespace) is None:
-            self._silent.put(namespace, True)
+    def _warn_once(self, namespace: str, what: str, error: Exception) -> None:
+        """Warn, unless a warning about the namespace was logged since it last accepted an Event."""
+        if self._warned.get(namespace) is None:
+            self._warned.put(namespace, True)
             _log.warning("[%s]: %s: %s", namespace, what, error)
 
-    def _body(self, telling: Telling) -> dict[str, Any]:
-        subject = telling.draft.subject
+    def _manifest(self, event: Event) -> dict[str, Any]:
+        involved_object = event.involved_object
         return {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
-            "metadata": {"name": telling.name, "namespace": subject.namespace},
+            "metadata": {"name": event.name, "namespace": involved_object.namespace},
             "involvedObject": {
                 "apiVersion": names.API_VERSION,
                 "kind": names.KIND,
-                "namespace": subject.namespace,
-                "name": subject.name,
-                "uid": subject.uid,
+                "namespace": involved_object.namespace,
+                "name": involved_object.name,
+                "uid": involved_object.uid,
             },
-            "type": "Warning" if telling.draft.warning else "Normal",
-            "reason": telling.draft.reason,
-            "message": _cut(telling.message),
-            "count": telling.count,
-            "firstTimestamp": _time(telling.first),
-            "lastTimestamp": _time(telling.last),
+            "type": "Warning" if event.warning else "Normal",
+            "reason": event.reason,
+            "message": _truncate(event.message),
+            "count": event.count,
+            "firstTimestamp": _time(event.first_timestamp),
+            "lastTimestamp": _time(event.last_timestamp),
             "source": {"component": COMPONENT},
             "reportingComponent": COMPONENT,
             "reportingInstance": self._instance,
         }
 
-    def _new_name(self, subject: Subject) -> str:
-        """A name by which Events stand in the order in which they began, as lists of them do."""
-        self._latest = max(self._latest + 1, int(self._wall() * 1e9))
-        return f"{subject.name}.{self._latest:016x}"
+    def _new_name(self, involved_object: InvolvedObject) -> str:
+        """Return a name that lists sort in the order of creation."""
+        self._last_name = max(self._last_name + 1, int(self._wall() * 1e9))
+        return f"{involved_object.name}.{self._last_name:016x}"
 
 
-def _words(reason: Reason, role: str, how: str, group: _Group) -> str:
-    first = next(iter(group.first.values()))
-    count = len(group.first) + len(group.others)
-    if count == 1:
-        often = f" ({group.times} times)" if group.times > 1 else ""
-        return f"Task {role}[{first.index}]{often}: {first.message}"
-    # In the order of their names, which is seldom that of what happened.
-    named = sorted(group.first.values(), key=lambda record: record.index or 0)
-    who = ", ".join(f"{role}[{record.index}]" for record in named)
-    more = f" and {len(group.others)} more" if group.others else ""
-    what = f"{count} Tasks of TaskRole {role} {ABOUT[reason].many} {how}"
-    return f"{what}: {who}{more}; {role}[{first.index}]: {first.message}"
-
-
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     encoded = text.encode("utf-8", "backslashreplace")
     if len(encoded) <= MAX_MESSAGE_BYTES:
         return encoded.decode()

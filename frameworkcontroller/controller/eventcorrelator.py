@@ -1,21 +1,21 @@
-"""What keeps Events from becoming a flood: the same ones are counted, similar ones combined, and those about one
-Framework rationed.
+"""The event correlator: deduplicates Events, aggregates similar ones and limits their rate.
 
-The rules and figures are those of client-go's event correlator (tools/record), which users know from every other
-controller: an Event that only repeats another raises its count; of more than ten in ten minutes that differ only in
-their message, the rest become one; and of one object there are 25 at once, and then one in five minutes.
+Rules and figures are those of client-go (tools/record), which users know from other controllers. A repeated Event
+raises the count of the first. Of Events that differ only in their message, the tenth and later ones within ten minutes
+become one. A Framework has a token bucket of 25 Events, which gets one token every five minutes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import Final
 
 from frameworkcontroller.lru import LRUCache
 
 CACHE_CAPACITY: Final = 4096
-"""Of so many Events, and objects, it is remembered what was told; longest unheard of, first forgotten."""
+"""The number of Events, and of objects of Events, to remember."""
 
 SIMILAR: Final = 10
 SIMILAR_SEC: Final = 600.0
@@ -25,11 +25,21 @@ BURST: Final = 25
 REFILL_SEC: Final = 300.0
 
 RESERVE: Final = 10
-"""Of the burst, so much is not for Events about single Tasks: what becomes of the Framework can always be told."""
+"""Tokens that Events about single Tasks cannot take, so that those about the whole Framework still can."""
+
+
+class Priority(IntEnum):
+    """Which Events the spam filter drops first."""
+
+    TASK = 0
+    """Leaves ``RESERVE`` tokens."""
+    FRAMEWORK = 1
+    FINAL = 2
+    """Never dropped: there is one in the life of a Framework."""
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class InvolvedObject:
     """The Framework that an Event is about."""
 
     namespace: str
@@ -38,93 +48,88 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """Something to be told of a Framework. ``minor``: it is about single Tasks. ``vital``: it happens but once."""
+class Event:
+    """A Kubernetes Event. Timestamps are in seconds since the epoch; with ``name``, the correlator sets them."""
 
-    subject: Subject
+    involved_object: InvolvedObject
     reason: str
     message: str
     warning: bool
-    minor: bool = False
-    vital: bool = False
+    name: str = ""
+    count: int = 1
+    first_timestamp: float = 0.0
+    last_timestamp: float = 0.0
 
 
-@dataclass(slots=True)
-class Telling:
-    """An Event as it is to be on the API server. ``first`` and ``last``: seconds since the epoch."""
-
-    draft: Draft
-    name: str
-    message: str
-    count: int
-    first: float
-    last: float
-
-    @property
-    def fresh(self) -> bool:
-        """Whether it is told for the first time."""
-        return self.count == 1
+_Kind = tuple[InvolvedObject, str, bool]
 
 
 @dataclass(slots=True)
 class _Similar:
+    """The messages of Events that differ in nothing else."""
+
     messages: set[str] = field(default_factory=set)
     last: float = float("-inf")
 
 
 @dataclass(slots=True)
-class _Ration:
+class _TokenBucket:
     tokens: float
-    counted: float
+    refilled_at: float
 
 
 class EventCorrelator:
-    """Decides what becomes of each thing to be told. Pure but for what it remembers."""
+    """Decides which Events are created, updated and dropped."""
 
-    def __init__(self, new_name: Callable[[Subject], str], *, most: int = CACHE_CAPACITY) -> None:
-        """``new_name``: a name for a new Event about that object."""
+    def __init__(self, new_name: Callable[[InvolvedObject], str], *, capacity: int = CACHE_CAPACITY) -> None:
+        """``new_name`` returns the name of a new Event about an object."""
         self._new_name = new_name
-        self._told: LRUCache[tuple[Subject, str, bool, str], Telling] = LRUCache(most)
-        self._similar: LRUCache[tuple[Subject, str, bool], _Similar] = LRUCache(most)
-        self._rations: LRUCache[Subject, _Ration] = LRUCache(most)
+        self._events: LRUCache[tuple[_Kind, str], Event] = LRUCache(capacity)
+        self._similar: LRUCache[_Kind, _Similar] = LRUCache(capacity)
+        self._buckets: LRUCache[InvolvedObject, _TokenBucket] = LRUCache(capacity)
 
     @property
     def is_full(self) -> bool:
-        """Whether it remembers as much as it ever will."""
-        return all(cache.is_full for cache in (self._told, self._similar, self._rations))
+        """True once all caches are full."""
+        return all(cache.is_full for cache in (self._events, self._similar, self._buckets))
 
-    def correlate(self, draft: Draft, now: float) -> Telling | None:
-        """The Event that tells it, to be created or (if it is not ``fresh``) to be changed; None: there were too many.
+    def correlate(self, event: Event, now: float, priority: Priority = Priority.FRAMEWORK) -> Event | None:
+        """Return the Event to create or, with a ``count`` above 1, to update; None if the spam filter drops it.
 
-        ``now``: seconds since the epoch.
+        ``now`` is in seconds since the epoch.
         """
-        key, message = self._combine(draft, now)
-        if not self._accept(draft, now):
+        kind = (event.involved_object, event.reason, event.warning)
+        combined = self._is_combined(kind, event.message, now)
+        if not self._allows(event.involved_object, now, priority):
             return None
-        known = self._told.get(key)
+        key = (kind, COMBINED if combined else event.message)
+        message = COMBINED + event.message if combined else event.message
+        known = self._events.get(key)
         if known is None:
-            return self._told.put(key, Telling(draft, self._new_name(draft.subject), message, 1, now, now))
-        told = Telling(draft, known.name, message, known.count + 1, known.first, now)
-        return self._told.put(key, told)
+            name = self._new_name(event.involved_object)
+            new = replace(event, message=message, name=name, first_timestamp=now, last_timestamp=now)
+        else:
+            new = replace(known, message=message, count=known.count + 1, last_timestamp=now)
+        return self._events.put(key, new)
 
-    def _combine(self, draft: Draft, now: float) -> tuple[tuple[Subject, str, bool, str], str]:
-        kind = (draft.subject, draft.reason, draft.warning)
+    def _is_combined(self, kind: _Kind, message: str, now: float) -> bool:
         similar = self._similar.get(kind)
         if similar is None or now - similar.last > SIMILAR_SEC:
             similar = self._similar.put(kind, _Similar())
         similar.last = now
-        if draft.message in similar.messages or len(similar.messages) < SIMILAR - 1:
-            similar.messages.add(draft.message)
-            return (*kind, draft.message), draft.message
-        return (*kind, COMBINED), COMBINED + draft.message
-
-    def _accept(self, draft: Draft, now: float) -> bool:
-        ration = self._rations.get(draft.subject) or self._rations.put(draft.subject, _Ration(BURST, now))
-        ration.tokens = min(float(BURST), ration.tokens + max(0.0, now - ration.counted) / REFILL_SEC)
-        ration.counted = now
-        if draft.vital:
+        if message not in similar.messages and len(similar.messages) >= SIMILAR - 1:
             return True
-        if ration.tokens < 1 + (RESERVE if draft.minor else 0):
+        similar.messages.add(message)
+        return False
+
+    def _allows(self, involved_object: InvolvedObject, now: float, priority: Priority) -> bool:
+        bucket = self._buckets.get(involved_object) or self._buckets.put(involved_object, _TokenBucket(BURST, now))
+        # The wall clock may go back.
+        bucket.tokens = min(float(BURST), bucket.tokens + max(0.0, now - bucket.refilled_at) / REFILL_SEC)
+        bucket.refilled_at = now
+        if priority is Priority.FINAL:
+            return True
+        if bucket.tokens < (1 + RESERVE if priority is Priority.TASK else 1):
             return False
-        ration.tokens -= 1
+        bucket.tokens -= 1
         return True

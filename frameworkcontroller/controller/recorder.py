@@ -50,7 +50,7 @@ class EventRecorder:
         """What the log has told before, by Events alone."""
         if self._events is not None:
             namespace, _, name = key.partition("/")
-            self._events.tell(namespace, name, uid, records)
+            self._events.broadcast(namespace, name, uid, records)
 
     def log_snapshots(self, key: str, uid: str, resource_version: str, snapshots: Iterable[Snapshot]) -> None:
         """Log snapshots of that Framework. ``resource_version``: of the object that held what they show."""

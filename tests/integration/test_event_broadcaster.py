@@ -10,15 +10,13 @@ from aiohttp import web
 
 from frameworkcontroller.api.completion import CONTAINER_PERMANENT_FAILED, POD_EXTERNAL_DELETED, Code, CompletionStatus
 from frameworkcontroller.controller.eventbroadcaster import (
-    HOLD_MAX_SEC,
-    HOLD_SEC,
     MAX_MESSAGE_BYTES,
     MAX_QUEUED,
     MUTE_SEC,
-    QUIET_SEC,
     TRIES,
     EventBroadcaster,
 )
+from frameworkcontroller.controller.taskevents import DELAY_SEC, MAX_DELAY_SEC, RESET_SEC
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.machine.model import Record
@@ -85,7 +83,7 @@ def failed(index: int, code: Code = CONTAINER_PERMANENT_FAILED, role: str = "a")
 
 
 def tell(broadcaster: EventBroadcaster, *records: Record, name: str = "f", namespace: str = "ns") -> None:
-    broadcaster.tell(namespace, name, f"uid of {name}", records)
+    broadcaster.broadcast(namespace, name, f"uid of {name}", records)
 
 
 async def test_the_same_again_is_patched_and_made_anew_once_it_is_forgotten(
@@ -115,7 +113,7 @@ async def test_tasks_that_do_the_same_are_told_of_together(board: Board, broadca
     tell(broadcaster, *(failed(index) for index in range(36, -1, -1)))
     tell(broadcaster, failed(0, POD_EXTERNAL_DELETED), failed(3, role="b"))
     assert board.told == []
-    await asyncio.sleep(HOLD_SEC + 1)
+    await asyncio.sleep(DELAY_SEC + 1)
     assert board.told == [
         (
             "TaskFailed",
@@ -132,10 +130,10 @@ async def test_one_task_that_does_the_same_again_is_not_told_of_as_several(
     board: Board, broadcaster: EventBroadcaster
 ) -> None:
     tell(broadcaster, failed(0), failed(0))
-    await asyncio.sleep(HOLD_SEC + 1)
+    await asyncio.sleep(DELAY_SEC + 1)
     assert board.told == [("TaskFailed", "Task a[0] (2 times): TaskAttempt 0 failed: it broke 0", 1)]
     tell(broadcaster, failed(1), failed(0), failed(1))
-    await asyncio.sleep(2 * HOLD_SEC + 1)
+    await asyncio.sleep(2 * DELAY_SEC + 1)
     words = "2 Tasks of TaskRole a failed with 210 ContainerPermanentFailed: a[0], a[1]; a[1]: "
     assert board.told[1:] == [("TaskFailed", f"{words}TaskAttempt 0 failed: it broke 1", 1)]
 
@@ -154,12 +152,12 @@ async def test_a_storm_of_tasks_is_told_of_less_and_less_often_and_whole(
     for index in range(10_000):
         tell(broadcaster, failed(index))
         await asyncio.sleep(0.05)
-    await asyncio.sleep(HOLD_MAX_SEC)
+    await asyncio.sleep(MAX_DELAY_SEC)
     assert sum(int(message.split()[0]) for _, message, _ in board.told) == 10_000
     assert len(board.requests) <= 11
-    await asyncio.sleep(QUIET_SEC)
+    await asyncio.sleep(RESET_SEC)
     tell(broadcaster, failed(7))
-    await asyncio.sleep(HOLD_SEC + 1)
+    await asyncio.sleep(DELAY_SEC + 1)
     assert board.told[-1][1] == "Task a[7]: TaskAttempt 0 failed: it broke 7"
 
 
@@ -203,8 +201,8 @@ async def test_a_server_that_is_away_for_long_costs_events_and_nothing_else(
     assert broadcaster.counters.overflowed == 50
     await asyncio.sleep(TRIES * 10 * 5)
     assert broadcaster.counters.unsent >= 4
-    assert len([line for line in caplog.messages if "more are dropped" in line]) == 1
-    assert len([line for line in caplog.messages if "cannot be sent" in line]) == 1
+    assert len([line for line in caplog.messages if "dropping new ones" in line]) == 1
+    assert len([line for line in caplog.messages if "Cannot send Events" in line]) == 1
     board.server.otherwise = board.handle
     await asyncio.sleep(60)
     assert broadcaster.counters.created == MAX_QUEUED - broadcaster.counters.unsent
@@ -213,7 +211,7 @@ async def test_a_server_that_is_away_for_long_costs_events_and_nothing_else(
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (status(403, "Forbidden", 'events is forbidden: User "x" cannot create resource'), "may not be created"),
+        (status(403, "Forbidden", 'events is forbidden: User "x" cannot create resource'), "Not permitted to create"),
         (
             status(
                 403,
@@ -224,7 +222,7 @@ async def test_a_server_that_is_away_for_long_costs_events_and_nothing_else(
             "the namespace is being deleted",
         ),
         (status(404, "NotFound", 'namespaces "ns" not found'), "the namespace is being deleted"),
-        (status(422, "Invalid", "Event is invalid"), "is not taken"),
+        (status(422, "Invalid", "Event is invalid"), "refuses an Event"),
     ],
 )
 async def test_a_namespace_that_takes_none_is_named_once(
@@ -277,7 +275,7 @@ async def test_drain_sends_what_is_held_and_gives_up_in_time(
     tell(broadcaster, failed(0))
     before = loop.time()
     await broadcaster.drain(5)
-    assert loop.time() - before < HOLD_SEC
+    assert loop.time() - before < DELAY_SEC
     assert len(board.told) == 1
     board.server.otherwise = silence()
     tell(broadcaster, failed(1))

@@ -75,9 +75,9 @@ async def test_a_token_is_in_no_error_and_no_line(
                 except KubeError as error:
                     logging.getLogger("frameworkcontroller").exception("Trouble: %r", error)
                     said += [str(error), repr(error)]
-            recorder = EventBroadcaster(client, wall=wall, rng=random.Random(1))
-            running = asyncio.create_task(recorder.run())
-            recorder.tell("ns", "f", "u", [Record(Reason.FRAMEWORK_FAILED, "it failed", warning=True)])
+            broadcaster = EventBroadcaster(client, wall=wall, rng=random.Random(1))
+            running = asyncio.create_task(broadcaster.run())
+            broadcaster.broadcast("ns", "f", "u", [Record(Reason.FRAMEWORK_FAILED, "it failed", warning=True)])
             await asyncio.sleep(600)
             running.cancel()
         # It was sent, so that it could have appeared.

@@ -1,4 +1,4 @@
-"""What becomes of many Events about one Framework, and about many."""
+"""Deduplication, aggregation and rate limit of Events."""
 
 import itertools
 
@@ -9,115 +9,115 @@ from frameworkcontroller.controller.eventcorrelator import (
     RESERVE,
     SIMILAR,
     SIMILAR_SEC,
-    Draft,
+    Event,
     EventCorrelator,
-    Subject,
-    Telling,
+    InvolvedObject,
+    Priority,
 )
 
-F = Subject("ns", "f", "uid")
+FRAMEWORK = InvolvedObject("ns", "f", "uid")
 NOW = 1_700_000_000.0
 
 
-class Desk:
+class Bench:
     """A correlator, and the time."""
 
-    def __init__(self, most: int = 100) -> None:
+    def __init__(self, capacity: int = 100) -> None:
         numbers = itertools.count(1)
-        self.correlator = EventCorrelator(lambda subject: f"{subject.name}.{next(numbers)}", most=most)
+        self.correlator = EventCorrelator(lambda involved: f"{involved.name}.{next(numbers)}", capacity=capacity)
         self.now = NOW
 
-    def tell(
+    def correlate(
         self,
         message: str = "it happened",
         reason: str = "It",
-        subject: Subject = F,
-        *,
-        minor: bool = False,
-        vital: bool = False,
-    ) -> Telling | None:
-        draft = Draft(subject, reason, message, warning=False, minor=minor, vital=vital)
-        return self.correlator.correlate(draft, self.now)
+        involved_object: InvolvedObject = FRAMEWORK,
+        priority: Priority = Priority.FRAMEWORK,
+    ) -> Event | None:
+        event = Event(involved_object, reason, message, warning=False)
+        return self.correlator.correlate(event, self.now, priority)
 
-    def told(self, message: str = "it happened", reason: str = "It", subject: Subject = F) -> Telling:
-        telling = self.tell(message, reason, subject)
-        assert telling is not None
-        return telling
-
-
-def test_the_same_again_is_counted() -> None:
-    desk = Desk()
-    first = desk.told()
-    desk.now += 5
-    second = desk.told()
-    assert (first.name, first.count, first.fresh) == ("f.1", 1, True)
-    assert (second.name, second.count, second.fresh) == ("f.1", 2, False)
-    assert (second.first, second.last) == (NOW, NOW + 5)
+    def accept(
+        self, message: str = "it happened", reason: str = "It", involved_object: InvolvedObject = FRAMEWORK
+    ) -> Event:
+        event = self.correlate(message, reason, involved_object)
+        assert event is not None
+        return event
 
 
-def test_another_message_reason_or_framework_is_another_event() -> None:
-    desk = Desk()
-    told = [
-        desk.told(),
-        desk.told("more"),
-        desk.told(reason="Other"),
-        desk.told(subject=Subject("ns", "f", "namesake")),
+def test_a_repeated_event_raises_the_count() -> None:
+    bench = Bench()
+    first = bench.accept()
+    bench.now += 5
+    second = bench.accept()
+    assert (first.name, first.count, first.last_timestamp) == ("f.1", 1, NOW)
+    assert (second.name, second.count) == ("f.1", 2)
+    assert (second.first_timestamp, second.last_timestamp) == (NOW, NOW + 5)
+
+
+def test_an_event_with_another_message_reason_or_framework_is_new() -> None:
+    bench = Bench()
+    events = [
+        bench.accept(),
+        bench.accept("more"),
+        bench.accept(reason="Other"),
+        bench.accept(involved_object=InvolvedObject("ns", "f", "namesake")),
     ]
-    assert [telling.count for telling in told] == [1] * 4
-    assert len({telling.name for telling in told}) == 4
+    assert [event.count for event in events] == [1] * 4
+    assert len({event.name for event in events}) == 4
 
 
-def test_similar_ones_become_one() -> None:
-    desk = Desk()
-    told = [desk.told(f"number {number}") for number in range(SIMILAR + 4)]
-    assert [telling.count for telling in told] == [1] * SIMILAR + [2, 3, 4, 5]
-    assert len({telling.name for telling in told}) == SIMILAR
-    assert told[-1].message == f"{COMBINED}number {SIMILAR + 3}"
-    assert told[SIMILAR - 2].message == f"number {SIMILAR - 2}"
+def test_similar_events_are_combined() -> None:
+    bench = Bench()
+    events = [bench.accept(f"number {number}") for number in range(SIMILAR + 4)]
+    assert [event.count for event in events] == [1] * SIMILAR + [2, 3, 4, 5]
+    assert len({event.name for event in events}) == SIMILAR
+    assert events[-1].message == f"{COMBINED}number {SIMILAR + 3}"
+    assert events[SIMILAR - 2].message == f"number {SIMILAR - 2}"
 
 
-def test_after_a_silence_similar_ones_are_told_one_by_one_again() -> None:
-    desk = Desk()
+def test_after_a_pause_similar_events_are_not_combined() -> None:
+    bench = Bench()
     for number in range(SIMILAR + 1):
-        desk.told(f"number {number}")
-    desk.now += SIMILAR_SEC + 1
-    assert desk.told("another").message == "another"
+        bench.accept(f"number {number}")
+    bench.now += SIMILAR_SEC + 1
+    assert bench.accept("another").message == "another"
 
 
-def test_of_one_framework_there_are_so_many_at_once_and_then_few() -> None:
-    desk = Desk()
+def test_each_framework_has_a_burst_and_a_refill_rate() -> None:
+    bench = Bench()
     reasons = [f"Reason{number}" for number in range(BURST + 5)]
-    assert [desk.tell(reason=reason) is not None for reason in reasons] == [True] * BURST + [False] * 5
-    # Others are told of all the same.
-    assert desk.tell(subject=Subject("ns", "g", "other")) is not None
-    desk.now += REFILL_SEC
-    assert desk.tell(reason="Later") is not None
-    assert desk.tell(reason="Too") is None
+    assert [bench.correlate(reason=reason) is not None for reason in reasons] == [True] * BURST + [False] * 5
+    # Other Frameworks have their own.
+    assert bench.correlate(involved_object=InvolvedObject("ns", "g", "other")) is not None
+    bench.now += REFILL_SEC
+    assert bench.correlate(reason="Later") is not None
+    assert bench.correlate(reason="Too") is None
 
 
-def test_single_tasks_leave_something_for_their_framework() -> None:
-    desk = Desk()
-    minor = [desk.tell(reason=f"Task{number}", minor=True) is not None for number in range(BURST)]
+def test_events_about_tasks_leave_a_reserve_for_their_framework() -> None:
+    bench = Bench()
+    minor = [bench.correlate(reason=f"Task{number}", priority=Priority.TASK) is not None for number in range(BURST)]
     assert minor == [True] * (BURST - RESERVE) + [False] * RESERVE
-    assert [desk.tell(reason=f"Framework{number}") is not None for number in range(RESERVE)] == [True] * RESERVE
-    assert desk.tell(reason="Framework") is None
-    assert desk.tell(reason="Completed", vital=True) is not None
+    assert [bench.correlate(reason=f"Framework{number}") is not None for number in range(RESERVE)] == [True] * RESERVE
+    assert bench.correlate(reason="Framework") is None
+    assert bench.correlate(reason="Completed", priority=Priority.FINAL) is not None
 
 
-def test_a_clock_that_goes_back_gives_nothing_away_and_keeps_nobody_silent() -> None:
-    desk = Desk()
+def test_a_clock_set_back_neither_refills_nor_blocks_the_bucket() -> None:
+    bench = Bench()
     for number in range(BURST):
-        desk.tell(reason=f"Reason{number}")
-    desk.now -= 10 * REFILL_SEC
-    assert desk.tell(reason="Back") is None
-    desk.now += REFILL_SEC
-    assert desk.tell(reason="Later") is not None
+        bench.correlate(reason=f"Reason{number}")
+    bench.now -= 10 * REFILL_SEC
+    assert bench.correlate(reason="Back") is None
+    bench.now += REFILL_SEC
+    assert bench.correlate(reason="Later") is not None
 
 
-def test_what_is_remembered_is_bounded() -> None:
-    desk = Desk(most=10)
+def test_the_caches_are_bounded() -> None:
+    bench = Bench(capacity=10)
     for number in range(100):
-        assert desk.correlator.is_full == (number >= 10)
-        desk.told(subject=Subject("ns", f"f{number}", "uid"))
-    assert desk.told(subject=Subject("ns", "f99", "uid")).count == 2
-    assert desk.told(subject=Subject("ns", "f0", "uid")).count == 1
+        assert bench.correlator.is_full == (number >= 10)
+        bench.accept(involved_object=InvolvedObject("ns", f"f{number}", "uid"))
+    assert bench.accept(involved_object=InvolvedObject("ns", "f99", "uid")).count == 2
+    assert bench.accept(involved_object=InvolvedObject("ns", "f0", "uid")).count == 1

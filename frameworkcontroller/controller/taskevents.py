@@ -1,0 +1,109 @@
+"""Batches records of Tasks into Events, one for all Tasks of a TaskRole to which the same happened.
+
+A batch is delayed by a second, and by twice as long each time while more records come. An Event about the Framework
+as a whole flushes the batch first, which keeps Events in the order of what happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from frameworkcontroller.controller.eventcorrelator import CACHE_CAPACITY, Event, InvolvedObject
+from frameworkcontroller.lru import LRUCache
+from frameworkcontroller.machine.model import Record
+from frameworkcontroller.machine.reasons import ABOUT, Reason
+from frameworkcontroller.machine.wording import brief
+
+DELAY_SEC: Final = 1.0
+MAX_DELAY_SEC: Final = 300.0
+RESET_SEC: Final = 600.0
+"""After this time without records of a Framework the delay starts at ``DELAY_SEC`` again."""
+
+_TASKS_NAMED: Final = 5
+
+
+@dataclass(slots=True)
+class _Group:
+    """Records of Tasks of one role with the same reason and completion code."""
+
+    first: dict[int | None, Record] = field(default_factory=dict)
+    """By Task index: the first record of each of the first few Tasks."""
+    others: set[int | None] = field(default_factory=set)
+    count: int = 0
+
+    def add(self, record: Record) -> None:
+        self.count += 1
+        if record.index in self.first:
+            return
+        if len(self.first) < _TASKS_NAMED:
+            self.first[record.index] = record
+        else:
+            self.others.add(record.index)
+
+    def event(self, involved_object: InvolvedObject, reason: Reason, role: str, completion: str) -> Event:
+        first = next(iter(self.first.values()))
+        tasks = len(self.first) + len(self.others)
+        if tasks == 1:
+            times = f" ({self.count} times)" if self.count > 1 else ""
+            message = f"Task {role}[{first.index}]{times}: {first.message}"
+        else:
+            named = ", ".join(f"{role}[{index}]" for index in sorted(index or 0 for index in self.first))
+            more = f" and {len(self.others)} more" if self.others else ""
+            what = f"{tasks} Tasks of TaskRole {role} {ABOUT[reason].many} {completion}"
+            message = f"{what}: {named}{more}; {role}[{first.index}]: {first.message}"
+        return Event(involved_object, reason, message, first.warning)
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The records of one Framework's Tasks since the last flush."""
+
+    groups: dict[tuple[Reason, str, str], _Group] = field(default_factory=dict)
+    timer: asyncio.TimerHandle | None = None
+    delay: float = DELAY_SEC
+    last: float = float("-inf")
+
+
+class TaskEventBatcher:
+    """Holds the batches of all Frameworks."""
+
+    def __init__(self, post: Callable[[Event], None], *, wall: Callable[[], float]) -> None:
+        """``post`` takes the Events of a batch. ``wall`` returns seconds since the epoch."""
+        self._post = post
+        self._wall = wall
+        self._batches: LRUCache[InvolvedObject, _Batch] = LRUCache(CACHE_CAPACITY)
+
+    def add(self, involved_object: InvolvedObject, record: Record) -> None:
+        """Add a record of a Task to its Framework's batch."""
+        batch = self._batches.get(involved_object) or self._batches.put(involved_object, _Batch())
+        now = self._wall()
+        if now - batch.last > RESET_SEC:
+            batch.delay = DELAY_SEC
+        batch.last = now
+        completion = "" if record.completion is None else brief(record.completion)
+        batch.groups.setdefault((record.reason, record.role or "", completion), _Group()).add(record)
+        if batch.timer is None:
+            batch.timer = asyncio.get_running_loop().call_later(batch.delay, self._flush, involved_object, batch)
+            batch.delay = min(MAX_DELAY_SEC, 2 * batch.delay)
+
+    def flush(self, involved_object: InvolvedObject) -> None:
+        """Post the Framework's batch now."""
+        batch = self._batches.get(involved_object)
+        if batch is not None:
+            self._flush(involved_object, batch)
+
+    def flush_all(self) -> None:
+        """Post all batches now."""
+        for involved_object, batch in self._batches.items():
+            self._flush(involved_object, batch)
+
+    def _flush(self, involved_object: InvolvedObject, batch: _Batch) -> None:
+        if batch.timer is not None:
+            batch.timer.cancel()
+            batch.timer = None
+        groups, batch.groups = batch.groups, {}
+        for (reason, role, completion), group in groups.items():
+            self._post(group.event(involved_object, reason, role, completion))
