@@ -20,6 +20,7 @@ from tests.support.api import pod as pod_of
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, role, states, tasks
+from tests.support.requests import Requests, Send
 
 MAIN: Final[Json] = {"name": "main", "image": "none"}
 GOOD: Final[Json] = {"containers": [MAIN]}
@@ -258,6 +259,33 @@ async def test_a_spec_of_an_older_crd_says_what_is_wrong_until_it_is_mended(clus
             )
         for name in OLD_SPECS:
             await frameworks.until_running(name, 1)
+
+
+async def test_an_event_says_what_is_wrong_where_the_status_is_refused(
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, loose: Api
+) -> None:
+    """Kubernetes before 1.30 refuses the status of an object whose spec it would not accept now: an Event says it."""
+    requests = Requests(monkeypatch, cluster.namespace)
+
+    async def refuse(_: Send) -> bytes:
+        raise Invalid('Framework "f" is invalid', code=422)
+
+    requests.always(lambda request: request.writes_status, refuse)
+    spec, field, value = OLD_SPECS["text"]
+    (await loose.post(original.frameworks(loose), original.framework("f", **spec))).ok()
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
+        message = await told(frameworks, "f", "InvalidSpec")
+        assert f"spec.{field}: " in message
+        assert value in message
+
+        async def is_retried() -> None:
+            assert len(requests.status_writes) > 3
+
+        await eventually(is_retried)
+        # Once is enough.
+        assert await told(frameworks, "f", "InvalidSpec") == message
+    assert await frameworks.status("f") == {}
 
 
 async def test_an_execution_type_that_goes_back_changes_nothing(cluster: Cluster, frameworks: Frameworks) -> None:

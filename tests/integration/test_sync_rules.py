@@ -4,18 +4,20 @@ import asyncio
 import itertools
 import logging
 import uuid
+from collections.abc import Callable
 
 import orjson
 import pytest
 
 from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.errors import TransportError
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks, Json, role, states, tasks
-from tests.support.requests import Request, Requests, Send
+from tests.support.requests import Hook, Request, Requests, Send
 from tests.support.virtual_clock import VirtualClockLoop
 
 
@@ -166,3 +168,104 @@ async def test_an_accepted_write_ends_a_row_of_failed_guards(
         if not refused.accepted:
             assert refused.answered is not None
             assert following.sent - refused.answered < 0.001
+
+
+# --- actions under way ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def alone(cluster: Cluster, requests: Requests, controller: Controller) -> Frameworks:
+    """Frameworks on a cluster without a node: their Pods stay as they were created."""
+    return Frameworks(await cluster.client(), cluster.namespace)
+
+
+def creates(name: str) -> Callable[[Request], bool]:
+    """Whether a request creates the object of that name."""
+    return lambda request: request.verb == "create" and request.name == name
+
+
+def late(before: float, after: float = 0.0) -> Hook:
+    """Send a request after so many seconds, and have it answered so many seconds later."""
+
+    async def send_late(send: Send) -> bytes:
+        await asyncio.sleep(before)
+        answer = await send()
+        await asyncio.sleep(after)
+        return answer
+
+    return send_late
+
+
+async def test_what_is_answered_while_a_status_is_written_is_in_the_next_write(
+    clock: VirtualClockLoop, alone: Frameworks, requests: Requests
+) -> None:
+    """Nothing is folded between encoding a status and its acceptance: it would pass for persisted."""
+    requests.once(creates("f-a-1"), late(0, 10))
+    requests.once(creates("f-a-2"), late(0, 100))
+    requests.once(records_a_pod, late(10))
+    requests.hold_watches("Pod")
+    await alone.create("f", role("a", 3))
+
+    def records_both(status: Json) -> bool:
+        return [uid is not None for uid in pod_uids(status)] == [True, True, False]
+
+    await alone.until("f", records_both)
+    first, second = [request for request in requests.status_writes if records_a_pod(request)]
+    (answered,) = [request.answered for request in requests.creations("f-a-1")]
+    assert answered is not None
+    assert first.answered is not None
+    assert first.sent < answered < first.answered < second.sent
+    requests.let_watches_go("Pod")
+
+
+async def test_a_controller_that_stops_writes_what_it_knows_and_begins_nothing(
+    clock: VirtualClockLoop, cluster: Cluster, requests: Requests
+) -> None:
+    """A stopping controller writes at once what it would gather otherwise, and starts no action."""
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    requests.always(lambda request: request.verb == "create" and request.kind == "Pod", late(0, 0.5))
+    async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
+        await frameworks.create("f", role("a", 3))
+        # In the middle of the first creation.
+        await asyncio.sleep(0.25)
+        stopped = clock.time()
+    (created,) = requests.creations("f-a-")
+    assert created.sent < stopped
+    assert [uid is not None for uid in pod_uids(await frameworks.status("f"))] == [True, False, False]
+    assert requests.status_writes[-1].sent == created.answered
+
+
+async def test_a_namesake_ends_what_is_done_for_the_framework_before(
+    clock: VirtualClockLoop, alone: Frameworks, requests: Requests
+) -> None:
+    """A Framework that was deleted and created again under its name interrupts the actions of the one before."""
+    requests.always(lambda request: request.name.startswith("f-a-"), late(0, 2))
+    await alone.create("f", role("a", 200))
+    await asyncio.sleep(5)
+    await alone.delete("f", "Background")
+    await alone.create("f", role("b", 2))
+    replaced = clock.time()
+    await asyncio.sleep(60)
+    assert len(requests.creations("f-b-")) == 2
+    begun = [request.sent for request in requests.creations("f-a-")]
+    assert 1 < len(begun) < 200
+    assert max(begun) <= replaced
+
+
+async def test_what_a_framework_asked_for_is_not_recorded_in_its_namesake(
+    clock: VirtualClockLoop, frameworks: Frameworks, requests: Requests
+) -> None:
+    """An outcome belongs to the Framework that asked for it, not to the one that bears its name by then."""
+    requests.once(creates("f-attempt"), late(0, 5))
+    await frameworks.create("f", role("a", 1))
+    await asyncio.sleep(1)
+    (old,) = requests.creations("f-attempt")
+    await frameworks.delete("f", "Background")
+    await frameworks.create("f", role("a", 1))
+    status = await frameworks.until_running("f", 1)
+    assert old.answered is not None
+    recorded = {
+        request.status["attemptStatus"]["configMapUID"] for request in requests.status_writes if request.accepted
+    }
+    assert recorded == {None, status["attemptStatus"]["configMapUID"]}
+    assert len(requests.creations("f-attempt")) > 1
