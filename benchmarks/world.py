@@ -194,10 +194,10 @@ class World:
         """Remove everything from a namespace, and wait until it is gone."""
         # An API server gives up on a deletion of thousands after 34 s, and goes on with it all the same.
         with suppress(ServerError):
-            await self.client.delete_collection(FRAMEWORKS, namespace, propagation="Background")
+            await self.client.raw("DELETE", FRAMEWORKS.path(namespace), query={"propagationPolicy": "Background"})
         while True:
             with suppress(ServerError):
-                await self.client.delete_collection(PODS, namespace, grace_period_seconds=0)
+                await self.client.raw("DELETE", PODS.path(namespace), query={"gracePeriodSeconds": "0"})
             if not orjson.loads(await self.client.list(PODS, namespace, limit=1, metadata_only=True))["items"]:
                 break
             await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Requests to an API server: every verb of the Kubernetes API, as bytes in and bytes out."""
+"""A client for the Kubernetes API: one method per verb, bytes in and bytes out."""
 
 from __future__ import annotations
 
@@ -20,40 +20,48 @@ from frameworkcontroller.kube.transport import (
     Transport,
 )
 
-__all__ = ["APPLY", "JSON_PATCH", "MERGE_PATCH", "STRATEGIC_PATCH", "Exchange", "KubeClient"]
+__all__ = ["JSON_PATCH", "MERGE_PATCH", "STRATEGIC_PATCH", "Exchange", "KubeClient"]
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
-APPLY: Final = "application/apply-patch+yaml"
 
 _JSON: Final = "application/json"
 _ACCEPT: Final = "application/json, */*"
-# A server that does not know the short form (there is none any more) may answer in full: callers read only metadata.
+# The fallback to plain JSON is safe: callers read only the metadata.
 _ACCEPT_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json"
 _ACCEPT_METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, application/json"
 
+_METHODS: Final = {
+    "get": "GET",
+    "list": "GET",
+    "create": "POST",
+    "update": "PUT",
+    "patch": "PATCH",
+    "delete": "DELETE",
+}
+
 
 class Fence(Protocol):
-    """Says when requests may be sent, such as while this process leads."""
+    """Decides when requests may be sent, for example only while this process is the leader."""
 
     async def wait_leading(self) -> None:
-        """Wait until they may."""
+        """Wait until requests may be sent."""
 
     def check(self) -> None:
-        """Raise a KubeError, which the request then fails with, unless they may at this moment."""
+        """Raise a KubeError, with which the request then fails, unless requests may be sent now."""
 
 
 class KubeClient:
-    """Talks to one API server. Use it as an async context manager, or call `close`. Belongs to one event loop.
+    """A client for one API server, used as an async context manager or closed with `close`. Belongs to one event loop.
 
-    Every method sends one request and returns the answer's body, or raises one of `frameworkcontroller.kube.errors`:
-    ApiError if the server refused, TransportError if no whole answer came. Nothing is retried, so that the caller
-    decides what a request that may have been executed means; a 401 alone is answered with renewed credentials, once.
+    Each method sends one request and returns the body of the answer, or raises an error of
+    `frameworkcontroller.kube.errors`: ApiError if the server refused, TransportError if the answer is missing or
+    incomplete. Requests are not retried, because only the caller knows whether a lost request may be repeated; the
+    exception is a 401, after which the credentials are renewed and the request is sent once more.
 
-    ``flow`` is on whose behalf a request is sent; the ``limiter`` is fair between flows. ``observe`` is called after
-    each request, successful or not, and must not raise. Requests wait at a ``fence``, and are held up to it once more
-    when they have a connection to be written to.
+    The ``limiter`` is fair between the flows of requests. ``observe`` is called after each request, successful or not,
+    and must not raise. Requests wait for the ``fence``, which is checked again once they have a connection.
     """
 
     def __init__(
@@ -68,9 +76,10 @@ class KubeClient:
         read_timeout: float = READ_TIMEOUT_SECONDS,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """``max_connections``: more than there are requests at once, or those that wait long would hold up the others.
+        """``max_connections`` must exceed the number of concurrent requests, or slow requests delay the others.
 
-        ``read_timeout``: for how many seconds a server may leave a request without an answer."""
+        ``read_timeout`` is in seconds, ``wall`` returns seconds since the epoch.
+        """
         self._limiter = limiter
         self._fence = fence
         self._transport = Transport(
@@ -90,7 +99,7 @@ class KubeClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections. Requests under way fail with TransportError, and so does every later one."""
+        """Close all connections. Pending and later requests fail with TransportError."""
         await self._transport.close()
 
     async def get(
@@ -99,19 +108,12 @@ class KubeClient:
         name: str,
         namespace: str | None = None,
         *,
-        subresource: str | None = None,
         metadata_only: bool = False,
         flow: str = "",
     ) -> bytes:
-        """One object, as it is now (a consistent read)."""
-        return await self._send(
-            "GET",
-            resource.path(namespace, name, subresource),
-            "get",
-            _label(resource, subresource),
-            flow,
-            headers={"Accept": _ACCEPT_METADATA if metadata_only else _ACCEPT},
-        )
+        """Return the current object (a consistent read)."""
+        accept = _ACCEPT_METADATA if metadata_only else _ACCEPT
+        return await self._request("get", resource, namespace, name, flow=flow, headers={"Accept": accept})
 
     async def list(
         self,
@@ -122,33 +124,17 @@ class KubeClient:
         field_selector: str | None = None,
         limit: int | None = None,
         continue_token: str | None = None,
-        resource_version: str | None = None,
-        resource_version_match: str | None = None,
         metadata_only: bool = False,
-        flow: str = "",
     ) -> bytes:
-        """A list, or a page of at most ``limit`` objects of it. ``namespace=None`` is all namespaces.
-
-        Without ``resource_version`` it is a consistent read; with ``"0"`` it may be arbitrarily old.
-        """
-        return await self._send(
-            "GET",
-            resource.path(namespace),
-            "list",
-            _label(resource, None),
-            flow,
-            query=_query(
-                labelSelector=label_selector,
-                fieldSelector=field_selector,
-                limit=limit,
-                **{"continue": continue_token},
-                resourceVersion=resource_version,
-                resourceVersionMatch=resource_version_match,
-            ),
-            headers={"Accept": _ACCEPT_METADATA_LIST if metadata_only else _ACCEPT},
+        """Return a consistent list of a namespace or (None) all namespaces, or a page of at most ``limit`` objects."""
+        query = _query(
+            labelSelector=label_selector, fieldSelector=field_selector, limit=limit, **{"continue": continue_token}
         )
+        accept = _ACCEPT_METADATA_LIST if metadata_only else _ACCEPT
+        return await self._request("list", resource, namespace, query=query, headers={"Accept": accept})
 
-    def watch(
+    @asynccontextmanager
+    async def watch(
         self,
         resource: Resource,
         namespace: str | None = None,
@@ -157,49 +143,35 @@ class KubeClient:
         label_selector: str | None = None,
         field_selector: str | None = None,
         timeout_seconds: int | None = None,
-        bookmarks: bool = True,
-        metadata_only: bool = False,
         silence: float = WATCH_SILENCE_SECONDS,
-        flow: str = "",
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """What happens after ``resource_version``: a JSON line for each event, of any length, until the server ends it.
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Yield the events and bookmarks after ``resource_version``, a JSON line each, until the server ends the watch.
 
-        Entering raises ApiError if the server refuses (410 among others); reading raises TransportError if the stream
-        breaks, and SilenceError, one of those, if nothing came for ``silence`` seconds. An error in mid-stream is an
+        Entering raises ApiError if the server refuses (for example 410). Reading raises TransportError if the stream
+        breaks, and its subclass SilenceError if nothing arrives for ``silence`` seconds. An error in mid-stream is an
         event of type ``ERROR``.
         """
-        return self._watch(
-            resource,
-            resource.path(namespace),
-            _query(
-                watch="true",
-                resourceVersion=resource_version,
-                labelSelector=label_selector,
-                fieldSelector=field_selector,
-                timeoutSeconds=timeout_seconds,
-                allowWatchBookmarks="true" if bookmarks else None,
-            ),
-            _ACCEPT_METADATA if metadata_only else _ACCEPT,
-            silence,
-            flow,
+        path = resource.path(namespace)
+        query = _query(
+            watch="true",
+            resourceVersion=resource_version,
+            labelSelector=label_selector,
+            fieldSelector=field_selector,
+            timeoutSeconds=timeout_seconds,
+            allowWatchBookmarks="true",
         )
-
-    @asynccontextmanager
-    async def _watch(
-        self, resource: Resource, path: str, query: Mapping[str, str], accept: str, silence: float, flow: str
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
-        await self._admit(flow)
+        await self._admit()
         async with self._transport.stream(
-            path, resource=_label(resource, None), query=query, headers={"Accept": accept}, silence=silence
+            path, resource=resource.qualified, query=query, headers={"Accept": _ACCEPT}, silence=silence
         ) as lines:
             yield lines
 
     def log(
         self, pod: str, namespace: str, container: str, **options: str | int
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """What a container has written, in chunks as they come. ``options`` are the API's: ``follow="true"`` etc.
+        """Yield the log of a container in chunks. ``options`` are those of the API, such as ``follow="true"``.
 
-        Raises as `watch` does.
+        Raises the errors of `watch`.
         """
         return self._transport.chunks(
             PODS.path(namespace, pod, "log"),
@@ -217,47 +189,19 @@ class KubeClient:
         *,
         name: str | None = None,
         subresource: str | None = None,
-        dry_run: bool = False,
-        field_manager: str | None = None,
         metadata_only: bool = False,
         flow: str = "",
     ) -> bytes:
-        """POST an object, or (with ``name`` and ``subresource``, such as ``binding``) something to an object."""
-        return await self._send(
-            "POST",
-            resource.path(namespace, name, subresource),
-            "create",
-            _label(resource, subresource),
-            flow,
-            query=_write_query(dry_run, field_manager),
-            headers=_write_headers(_JSON, metadata_only),
-            body=body,
+        """POST an object or, with ``name`` and ``subresource``, a subresource such as ``binding``."""
+        headers = _write_headers(_JSON, metadata_only)
+        return await self._request(
+            "create", resource, namespace, name, subresource, flow=flow, headers=headers, body=body
         )
 
-    async def replace(
-        self,
-        resource: Resource,
-        name: str,
-        body: bytes,
-        namespace: str | None = None,
-        *,
-        subresource: str | None = None,
-        dry_run: bool = False,
-        field_manager: str | None = None,
-        metadata_only: bool = False,
-        flow: str = "",
-    ) -> bytes:
-        """PUT a whole object. A ``metadata.resourceVersion`` or ``metadata.uid`` in it is a precondition (409)."""
-        return await self._send(
-            "PUT",
-            resource.path(namespace, name, subresource),
-            "update",
-            _label(resource, subresource),
-            flow,
-            query=_write_query(dry_run, field_manager),
-            headers=_write_headers(_JSON, metadata_only),
-            body=body,
-        )
+    async def replace(self, resource: Resource, name: str, body: bytes, namespace: str | None = None) -> bytes:
+        """PUT an object; raises Conflict if it carries another resourceVersion or UID than the stored one."""
+        headers = _write_headers(_JSON, metadata_only=False)
+        return await self._request("update", resource, namespace, name, headers=headers, body=body)
 
     async def patch(
         self,
@@ -268,26 +212,19 @@ class KubeClient:
         *,
         content_type: str,
         subresource: str | None = None,
-        dry_run: bool = False,
         field_manager: str | None = None,
-        force: bool | None = None,
         metadata_only: bool = False,
         flow: str = "",
     ) -> bytes:
-        """PATCH an object; ``content_type`` is one of JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH and APPLY.
-
-        APPLY needs a ``field_manager``, and takes fields over from other managers only with ``force``.
-        """
-        query = _write_query(dry_run, field_manager)
-        if force is not None:
-            query["force"] = "true" if force else "false"
-        return await self._send(
-            "PATCH",
-            resource.path(namespace, name, subresource),
+        """PATCH an object; ``content_type`` is JSON_PATCH, MERGE_PATCH or STRATEGIC_PATCH."""
+        return await self._request(
             "patch",
-            _label(resource, subresource),
-            flow,
-            query=query,
+            resource,
+            namespace,
+            name,
+            subresource,
+            flow=flow,
+            query=_query(fieldManager=field_manager),
             headers=_write_headers(content_type, metadata_only),
             body=body,
         )
@@ -299,50 +236,25 @@ class KubeClient:
         namespace: str | None = None,
         *,
         uid: str | None = None,
-        resource_version: str | None = None,
         grace_period_seconds: int | None = None,
         propagation: str | None = None,
-        dry_run: bool = False,
         flow: str = "",
     ) -> bytes:
-        """DELETE an object, only if it still has this ``uid`` and ``resource_version`` (else Conflict), if given.
+        """DELETE an object; raises Conflict if its UID is not ``uid``.
 
-        ``propagation`` is ``Foreground``, ``Background`` or ``Orphan``. The answer is the object as it was left, or a
-        ``Status`` if it is gone already.
+        ``propagation`` is ``Foreground``, ``Background`` or ``Orphan``. Returns the object, or a ``Status`` if it is
+        already gone.
         """
-        preconditions = _query(uid=uid, resourceVersion=resource_version)
-        return await self._send(
-            "DELETE",
-            resource.path(namespace, name),
-            "delete",
-            _label(resource, None),
-            flow,
-            headers=_write_headers(_JSON, metadata_only=False),
-            body=_delete_options(preconditions, grace_period_seconds, propagation, dry_run=dry_run),
-        )
-
-    async def delete_collection(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        label_selector: str | None = None,
-        field_selector: str | None = None,
-        grace_period_seconds: int | None = None,
-        propagation: str | None = None,
-        dry_run: bool = False,
-        flow: str = "",
-    ) -> bytes:
-        """DELETE all objects that the selectors select."""
-        return await self._send(
-            "DELETE",
-            resource.path(namespace),
-            "deletecollection",
-            _label(resource, None),
-            flow,
-            query=_query(labelSelector=label_selector, fieldSelector=field_selector),
-            headers=_write_headers(_JSON, metadata_only=False),
-            body=_delete_options({}, grace_period_seconds, propagation, dry_run=dry_run),
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        if grace_period_seconds is not None:
+            options["gracePeriodSeconds"] = grace_period_seconds
+        if propagation is not None:
+            options["propagationPolicy"] = propagation
+        headers = _write_headers(_JSON, metadata_only=False)
+        return await self._request(
+            "delete", resource, namespace, name, flow=flow, headers=headers, body=orjson.dumps(options)
         )
 
     async def raw(
@@ -353,34 +265,44 @@ class KubeClient:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         query: Mapping[str, str] | None = None,
-        flow: str = "",
     ) -> bytes:
-        """Any request. ``path`` starts with ``/`` and is percent-encoded already; ``query`` is not."""
+        """Send any request. ``path`` starts with ``/`` and is percent-encoded; ``query`` is not encoded."""
         merged = {"Accept": _ACCEPT}
         if body is not None:
             merged["Content-Type"] = _JSON
         if headers:
             merged.update(headers)
-        return await self._send(method, path, method.lower(), "", flow, query=query, headers=merged, body=body)
+        await self._admit()
+        return await self._transport.exchange(
+            method, path, verb=method.lower(), resource="", query=query, headers=merged, body=body
+        )
 
-    async def _send(
+    async def _request(
         self,
-        method: str,
-        path: str,
         verb: str,
-        resource: str,
-        flow: str,
+        resource: Resource,
+        namespace: str | None,
+        name: str | None = None,
+        subresource: str | None = None,
         *,
+        flow: str = "",
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str],
         body: bytes | None = None,
     ) -> bytes:
+        path = resource.path(namespace, name, subresource)
         await self._admit(flow)
         return await self._transport.exchange(
-            method, path, verb=verb, resource=resource, query=query, headers=headers, body=body
+            _METHODS[verb],
+            path,
+            verb=verb,
+            resource=_label(resource, subresource),
+            query=query,
+            headers=headers,
+            body=body,
         )
 
-    async def _admit(self, flow: str) -> None:
+    async def _admit(self, flow: str = "") -> None:
         if self._limiter is not None:
             await self._limiter.acquire(flow)
         if self._fence is not None:
@@ -395,24 +317,5 @@ def _query(**values: str | int | None) -> dict[str, str]:
     return {name: str(value) for name, value in values.items() if value is not None}
 
 
-def _write_query(dry_run: bool, field_manager: str | None) -> dict[str, str]:
-    return _query(dryRun="All" if dry_run else None, fieldManager=field_manager)
-
-
 def _write_headers(content_type: str, metadata_only: bool) -> dict[str, str]:
     return {"Content-Type": content_type, "Accept": _ACCEPT_METADATA if metadata_only else _ACCEPT}
-
-
-def _delete_options(
-    preconditions: Mapping[str, str], grace_period_seconds: int | None, propagation: str | None, *, dry_run: bool
-) -> bytes:
-    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-    if preconditions:
-        options["preconditions"] = preconditions
-    if grace_period_seconds is not None:
-        options["gracePeriodSeconds"] = grace_period_seconds
-    if propagation is not None:
-        options["propagationPolicy"] = propagation
-    if dry_run:
-        options["dryRun"] = ["All"]
-    return orjson.dumps(options)

@@ -42,7 +42,7 @@ class Frameworks:
 
     async def put_status(self, status: Any, name: str = "f") -> Any:
         body = orjson.loads(await self.client.get(FRAMEWORKS, name, self.namespace)) | {"status": status}
-        await self.client.replace(FRAMEWORKS, name, orjson.dumps(body), self.namespace, subresource="status")
+        await self.client.raw("PUT", FRAMEWORKS.path(self.namespace, name, "status"), body=orjson.dumps(body))
         return orjson.loads(await self.client.get(FRAMEWORKS, name, self.namespace))["status"]
 
 

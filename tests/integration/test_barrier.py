@@ -44,7 +44,8 @@ async def with_status(cluster: Cluster, client: KubeClient, wanted: Json) -> Jso
     """Write the status as it is wanted, with what the API server requires of one."""
     current: Json = orjson.loads(await client.get(FRAMEWORKS, NAME, cluster.namespace))
     body = orjson.dumps({**current, "status": wanted["status"]})
-    answer: Json = orjson.loads(await client.replace(FRAMEWORKS, NAME, body, cluster.namespace, subresource="status"))
+    path = FRAMEWORKS.path(cluster.namespace, NAME, "status")
+    answer: Json = orjson.loads(await client.raw("PUT", path, body=body))
     return answer
 
 

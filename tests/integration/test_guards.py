@@ -144,7 +144,7 @@ async def test_the_status_of_somebody_else_is_not_overwritten(frameworks: Framew
         status["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"][0]["retryPolicyStatus"]["totalRetriedCount"] = 7
         status["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"][0]["attemptStatus"]["id"] = 7
         body = orjson.dumps({**await frameworks.get("f"), "status": status})
-        await frameworks.client.replace(FRAMEWORKS, "f", body, frameworks.namespace, subresource="status")
+        await frameworks.client.raw("PUT", FRAMEWORKS.path(frameworks.namespace, "f", "status"), body=body)
         return await send()
 
     # The first write after the initial one: what is stored then still waits for its ConfigMap.
@@ -181,7 +181,7 @@ async def test_a_pod_that_another_controller_has_recorded_meanwhile_is_no_stray(
                 "runTime": None,
             }
             body = orjson.dumps({**await frameworks.get("f"), "status": status})
-            await frameworks.client.replace(FRAMEWORKS, "f", body, frameworks.namespace, subresource="status")
+            await frameworks.client.raw("PUT", FRAMEWORKS.path(frameworks.namespace, "f", "status"), body=body)
         return await original(client, resource, name, *args, **kwargs)
 
     monkeypatch.setattr(KubeClient, "get", record_first)

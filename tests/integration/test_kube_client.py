@@ -9,7 +9,7 @@ import pytest
 
 from frameworkcontroller import __version__
 from frameworkcontroller.kube import errors
-from frameworkcontroller.kube.client import APPLY, JSON_PATCH, Exchange, KubeClient
+from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, Exchange, KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.kubeconfig import Access
 from frameworkcontroller.kube.ratelimiter import RateLimiter
@@ -54,16 +54,13 @@ async def test_every_verb_as_the_api_wants_it(server: FaultyServer, client: Kube
     await client.list(
         PODS, label_selector="FC_FRAMEWORK_NAME,x in (a,b)", limit=5, continue_token="t=/+", field_selector="f"
     )
-    await client.create(PODS, pod, "ns", dry_run=True)
+    await client.create(PODS, pod, "ns")
     await client.create(PODS, b"{}", "ns", name="a", subresource="binding")
-    await client.replace(PODS, "a", pod, "ns", subresource="status", metadata_only=True)
-    await client.patch(PODS, "a", b"[]", "ns", content_type=JSON_PATCH)
-    await client.patch(NODES, "n", b"{}", content_type=APPLY, field_manager="me", force=True)
-    await client.delete(
-        PODS, "a", "ns", uid="u", resource_version="5", grace_period_seconds=0, propagation="Foreground"
-    )
+    await client.replace(PODS, "a", pod, "ns")
+    await client.patch(PODS, "a", b"[]", "ns", content_type=JSON_PATCH, subresource="status", metadata_only=True)
+    await client.patch(NODES, "n", b"{}", content_type=MERGE_PATCH, field_manager="me")
+    await client.delete(PODS, "a", "ns", uid="u", grace_period_seconds=0, propagation="Foreground")
     await client.delete(PODS, "a", "ns")
-    await client.delete_collection(CONFIGMAPS, "ns", label_selector="a=b", propagation="Background")
     await client.raw("GET", "/readyz", query={"verbose": ""})
 
     seen = [(request.method, request.path, request.query) for request in server.seen]
@@ -72,28 +69,26 @@ async def test_every_verb_as_the_api_wants_it(server: FaultyServer, client: Kube
     assert seen == [
         ("GET", pod_path, {}),
         ("GET", "/api/v1/pods", {**selectors, "limit": "5", "continue": "t=/+"}),
-        ("POST", "/api/v1/namespaces/ns/pods", {"dryRun": "All"}),
+        ("POST", "/api/v1/namespaces/ns/pods", {}),
         ("POST", f"{pod_path}/binding", {}),
-        ("PUT", f"{pod_path}/status", {}),
-        ("PATCH", pod_path, {}),
-        ("PATCH", "/api/v1/nodes/n", {"fieldManager": "me", "force": "true"}),
+        ("PUT", pod_path, {}),
+        ("PATCH", f"{pod_path}/status", {}),
+        ("PATCH", "/api/v1/nodes/n", {"fieldManager": "me"}),
         ("DELETE", pod_path, {}),
         ("DELETE", pod_path, {}),
-        ("DELETE", "/api/v1/namespaces/ns/configmaps", {"labelSelector": "a=b"}),
         ("GET", "/readyz", {"verbose": ""}),
     ]
     options = {"apiVersion": "v1", "kind": "DeleteOptions"}
     assert server.seen[7].json() == {
         **options,
-        "preconditions": {"uid": "u", "resourceVersion": "5"},
+        "preconditions": {"uid": "u"},
         "gracePeriodSeconds": 0,
         "propagationPolicy": "Foreground",
     }
     assert server.seen[8].json() == options
-    assert server.seen[9].json() == {**options, "propagationPolicy": "Background"}
     types = [request.headers.get("Content-Type") for request in server.seen]
-    assert types[2:7] == ["application/json"] * 3 + [JSON_PATCH, APPLY]
-    assert "as=PartialObjectMetadata;" in server.seen[4].headers["Accept"]
+    assert types[2:7] == ["application/json"] * 3 + [JSON_PATCH, MERGE_PATCH]
+    assert "as=PartialObjectMetadata;" in server.seen[5].headers["Accept"]
     assert {request.headers["User-Agent"] for request in server.seen} == {f"frameworkcontroller/{__version__}"}
     assert all("Authorization" not in request.headers for request in server.seen)
 
@@ -104,12 +99,12 @@ async def test_connections_are_kept_and_measured(
     server.then(answer(b"12345"), status(404, "NotFound"), silence(3.0))
     await client.get(PODS, "a", "ns")
     with pytest.raises(errors.NotFound):
-        await client.get(PODS, "a", "ns", subresource="log")
+        await client.patch(PODS, "a", b"", "ns", content_type=JSON_PATCH, subresource="status")
     await client.create(CONFIGMAPS, b"123", "ns")
     assert server.connections == 1
     assert [exchange[:3] for exchange in exchanges] == [
         ("get", "pods", 200),
-        ("get", "pods/log", 404),
+        ("patch", "pods/status", 404),
         ("create", "configmaps", 200),
     ]
     assert [exchange.seconds for exchange in exchanges] == pytest.approx([0.0, 0.0, 3.0])

@@ -58,7 +58,7 @@ def told(caplog: pytest.LogCaptureFixture, reason: str) -> int:
 async def store(frameworks: Frameworks, name: str, status: Json) -> None:
     """Write the status, as another controller would."""
     body = orjson.dumps({**await frameworks.get(name), "status": status})
-    await frameworks.client.replace(FRAMEWORKS, name, body, frameworks.namespace, subresource="status")
+    await frameworks.client.raw("PUT", FRAMEWORKS.path(frameworks.namespace, name, "status"), body=body)
 
 
 async def annotate(frameworks: Frameworks, name: str) -> None:

@@ -35,9 +35,11 @@ class Exposure:
         version = page["metadata"]["resourceVersion"]
         for item in page["items"]:
             see(item)
-        async with self._client.watch(resource, self._namespace, resource_version=version, bookmarks=False) as lines:
+        async with self._client.watch(resource, self._namespace, resource_version=version) as lines:
             async for line in lines:
-                see(orjson.loads(line)["object"])
+                event = orjson.loads(line)
+                if event["type"] != "BOOKMARK":
+                    see(event["object"])
 
     def _see_framework(self, framework: Json) -> None:
         if framework.get("status"):

@@ -56,7 +56,7 @@ async def _is_asked(hook: Webhook, client: KubeClient, namespace: str) -> None:
     hook.denies = {"code": 418}
     body = orjson.dumps(pod_manifest(name="nobody", namespace=namespace))
     try:
-        await client.create(PODS, body, namespace, dry_run=True)
+        await client.raw("POST", PODS.path(namespace), body=body, query={"dryRun": "All"})
     except ApiError as error:
         if error.code != 418:
             raise
