@@ -3,9 +3,9 @@
 #   docker build --target frameworkcontroller --tag frameworkcontroller:0.1.0 .
 #   docker build --target frameworkbarrier    --tag frameworkbarrier:0.1.0 .
 #
-# Paths, working directories and start.sh are those of the original's images, which manifests in the world rely on.
-# Every Python package comes from requirements*.lock with its hash, and bytecode carries no time stamps; for an image that is the
-# same byte by byte, name the base by digest as well: --build-arg BASE=debian@sha256:…
+# Paths, working directories and start.sh are those of the original's images, because existing manifests depend on them.
+# Python packages are pinned by hash in requirements*.lock, and bytecode has no time stamps. For a reproducible image, pin
+# the base by digest: --build-arg BASE=debian@sha256:…
 
 ARG BASE=debian:bookworm-slim
 
@@ -26,7 +26,7 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 SOURCE_DATE_EPOCH=315532800
-# What the controller needs, before its source: a change of the source leaves this layer as it is.
+# Dependencies before the source, so that a change of the source keeps this layer cached.
 COPY requirements.lock requirements-build.lock ./
 RUN python3 -m venv /build \
  && /build/bin/pip install --quiet --require-hashes --only-binary :all: --requirement requirements-build.lock \
@@ -43,10 +43,10 @@ RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist
 
 
 FROM runtime AS frameworkbarrier
-# One file that needs Python alone: others copy it out of this image.
+# One file that needs only Python: other images copy it from this one.
 COPY --chmod=755 --from=builder /src/dist/frameworkbarrier /opt/frameworkcontroller/frameworkbarrier/frameworkbarrier
 COPY --chmod=755 image/frameworkbarrier/start.sh /opt/frameworkcontroller/frameworkbarrier/start.sh
-# Where a Pod mounts no volume, the files go here.
+# Output directory for Pods without a volume there.
 RUN install --directory --owner=65532 --group=65532 /mnt/frameworkbarrier
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 WORKDIR /opt/frameworkcontroller/frameworkbarrier
@@ -54,11 +54,11 @@ USER 65532:65532
 ENTRYPOINT ["./start.sh"]
 
 
-# The last one, so that a build without --target makes it.
+# Last, so that it is the default target.
 FROM runtime AS frameworkcontroller
 COPY --from=builder /opt/frameworkcontroller/venv /opt/frameworkcontroller/venv
 COPY --chmod=755 image/frameworkcontroller/start.sh /opt/frameworkcontroller/frameworkcontroller/start.sh
-# A configuration that is there without being mounted; whoever mounts one copies it over this (`cp … . && ./start.sh`), as any user.
+# The default configuration. Any user may overwrite it with a mounted one (`cp … . && ./start.sh`).
 COPY --chmod=666 frameworkcontroller/config/default-config.yaml /opt/frameworkcontroller/frameworkcontroller/frameworkcontroller.yaml
 RUN ln -s /opt/frameworkcontroller/venv/bin/frameworkcontroller /opt/frameworkcontroller/venv/bin/kubectl-framework /usr/local/bin/
 ENV PYTHONDONTWRITEBYTECODE=1

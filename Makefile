@@ -1,22 +1,22 @@
-# `make demo` shows it running, `make test` checks everything; both set up what they need first. `make help` lists the rest.
+# `make demo` runs the examples, `make test` checks everything; both install what they need. `make help` lists the rest.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 JOBS ?= auto
-# The PyTorch that PyPI has for Linux brings CUDA with it, several GB: name one for CPUs here if your index has it.
+# PyPI's PyTorch for Linux includes several GB of CUDA; name a CPU build here if your index has one.
 TORCH ?= torch==2.13.0 numpy
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo example-torch test lint types unit e2e chaos soak format docs images audit lock clean
 
 help: ## Show this list
-	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
+	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
 
-venv: $(VENV)/.project ## Make .venv: the locked dependencies and .venv/bin/frameworkcontroller
+venv: $(VENV)/.project ## Create .venv with the locked dependencies and .venv/bin/frameworkcontroller
 
-# Two stamps, so that a change of pyproject.toml does not fetch every dependency anew.
+# Two stamps: a change of pyproject.toml must not fetch every dependency again.
 $(VENV)/.locked: requirements-dev.lock
 	scripts/make-venv $(PYTHON) $(VENV) requirements-dev.lock
 	@touch $@
@@ -28,45 +28,45 @@ $(VENV)/.project: $(VENV)/.locked pyproject.toml
 demo: venv ## Run the example Frameworks on a cluster in one process
 	$(BIN)/frameworkcontroller local run examples/batch/batchsucceeded.yaml examples/batch/batchretried.yaml examples/batch/serverworkers.yaml
 
-example-torch: venv ## Elastic training with PyTorch, through rescale and deaths; fetches PyTorch once
+example-torch: venv ## Run elastic PyTorch training through rescales and failures; downloads PyTorch once
 	test -x $(VENV)/torch/bin/python || $(PYTHON) -m venv $(VENV)/torch
 	$(VENV)/torch/bin/python -m pip --disable-pip-version-check install --quiet $(TORCH)
 	$(BIN)/python examples/training/elastic/walkthrough.py $(VENV)/torch/bin/python
 
-test: lint types unit ## Lint, types and every test
+test: lint types unit ## Run lint, types and every test
 
-lint: venv ## Lint and formatting, of the Dockerfile and of prose too
+lint: venv ## Check code, formatting, the Dockerfile and prose
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --quiet --check .
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/codespell
 	$(BIN)/python scripts/prose.py
 
-types: venv ## Types
+types: venv ## Check types
 	$(BIN)/mypy
 
-# Bytecode is kept even where that is switched off: many tests start the product as a process.
-unit: venv ## Every test; PYTEST_ARGS="tests/unit -k plan" picks some, JOBS=0 runs them one by one
+# Bytecode is kept even where it is disabled: many tests start the product as a process.
+unit: venv ## Run every test; PYTEST_ARGS="tests/unit -k plan" selects some, JOBS=0 uses one process
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses=$(JOBS) $(PYTEST_ARGS)
 
-e2e: venv ## Real containers on real nodes, by the shipped images and manifests; takes root; E2E_ARGS="-k drain" picks some
+e2e: venv ## Test images and manifests on real nodes; needs root; E2E_ARGS="-k drain" selects some
 	$(BIN)/python -m pytest tests/e2e $(E2E_ARGS)
 
 HISTORIES ?= 500
 CHAOS_ARGS ?=
 E2E_ARGS ?=
 
-chaos: venv ## Random histories under faults: HISTORIES=2000, or CHAOS_ARGS="--minutes 30 --seed 5000 --cluster 1.36"
+chaos: venv ## Play random histories under faults: HISTORIES=2000, or CHAOS_ARGS="--minutes 30 --seed 5000 --cluster 1.36"
 	$(BIN)/python -m tests.chaos $(or $(CHAOS_ARGS),--histories $(HISTORIES))
 
-soak: venv ## An hour of Frameworks that come and go; SOAK_ARGS="--minutes 10 --rate 5"
+soak: venv ## Create and delete Frameworks for an hour; SOAK_ARGS="--minutes 10 --rate 5"
 	$(BIN)/python -m benchmarks.soak $(SOAK_ARGS)
 
-format: venv ## Format the code and mend what lint can mend
+format: venv ## Format the code and apply lint's fixes
 	$(BIN)/ruff check --quiet --fix .
 	$(BIN)/ruff format .
 
-docs: venv ## Write the generated pages of docs/ anew
+docs: venv ## Regenerate the generated pages of docs/
 	$(BIN)/python scripts/failure_codes.py > docs/failure-codes.md
 	$(BIN)/python scripts/states.py > docs/states.md
 	$(BIN)/python scripts/reference.py > docs/reference.md
@@ -78,12 +78,12 @@ docs: venv ## Write the generated pages of docs/ anew
 images: ## Build both images with docker, podman or buildah
 	scripts/build-images
 
-audit: venv ## Look the locked dependencies up among the known vulnerabilities
+audit: venv ## Check the locked dependencies for known vulnerabilities
 	scripts/audit $(PYTHON) $(VENV)
 
-lock: ## Bring the lock files up to the newest versions that pyproject.toml allows
+lock: ## Update the lock files within the bounds of pyproject.toml
 	scripts/lock $(PYTHON)
 
-clean: ## Remove everything that was made
+clean: ## Remove everything generated
 	rm -rf $(VENV) .tools build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,6 +1,6 @@
-"""Prints manifests/monitoring/dashboard.json: the Grafana dashboard.
+"""Print manifests/monitoring/dashboard.json, the Grafana dashboard.
 
-Run as `.venv/bin/python scripts/dashboard.py > manifests/monitoring/dashboard.json`; a test says when that is due.
+`make docs` runs it; a test compares the result.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PLAIN: Final = {"mode": "absolute", "steps": [{"color": "blue", "value": None}]}
 
 
 class Panel(NamedTuple):
-    """One picture. ``queries``: each PromQL, and what the legend calls its series."""
+    """A panel of the dashboard. ``queries``: pairs of PromQL and legend."""
 
     title: str
     queries: tuple[tuple[str, str], ...]
@@ -42,17 +42,17 @@ NOT_DONE: Final = 'code!~"2.."'
 
 
 def of(metric: str, matchers: str = "") -> str:
-    """The time series of the controllers that the dashboard shows."""
+    """Select the time series of the dashboard's jobs."""
     return f'{metric}{{job=~"$job"{", " if matchers else ""}{matchers}}}'
 
 
 def sums(metric: str, matchers: str = "", by: str = "") -> str:
-    """Added up over all replicas."""
+    """Sum over all replicas."""
     return f"sum{f' by ({by})' if by else ''} ({of(metric, matchers)})"
 
 
 def rates(metric: str, matchers: str = "", by: str = "") -> str:
-    """How often a second, added up over all replicas."""
+    """Rate per second, summed over all replicas."""
     return f"sum{f' by ({by})' if by else ''} (rate({of(metric, matchers)}[$__rate_interval]))"
 
 
@@ -62,7 +62,7 @@ def quantile(value: str, histogram: str, matchers: str = "", by: str = "le") -> 
 
 
 def quantiles(histogram: str, matchers: str = "") -> tuple[tuple[str, str], ...]:
-    """Its median and its 99th percentile."""
+    """Median and 99th percentile of a histogram."""
     return ((quantile("0.5", histogram, matchers), "median"), (quantile("0.99", histogram, matchers), "p99"))
 
 
@@ -75,21 +75,21 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
         Panel(
             "Frameworks stalled",
             ((sums(f"{FC}_frameworks_stalled"), ""),),
-            text="Wait for something that only a person or another component can change.",
+            text="Waiting for something that only a person or another component can change.",
             stat=True,
             thresholds=RED,
         ),
         Panel(
             "Frameworks quarantined",
             ((sums(f"{FC}_frameworks_quarantined"), ""),),
-            text="Nothing is done for them, as something in them can never be.",
+            text="Left alone because of a state that must not occur.",
             stat=True,
             thresholds=RED,
         ),
         Panel(
             "Leaders",
             ((sums("leader_election_master_status", LEADER), ""),),
-            text="Replicas that act: exactly one for each installation.",
+            text="Replicas that act: exactly one per installation.",
             stat=True,
         ),
         Panel("Replicas", ((f"count({of(f'{FC}_build_info')})", ""),), stat=True),
@@ -111,7 +111,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "Ends of attempts by code",
             ((f"{rates(f'{FC}_attempts_completed_total', by='level, code')} > 0", "{{level}} {{code}}"),),
             unit="ops",
-            text="The completion codes are explained in docs/failure-codes.md.",
+            text="docs/failure-codes.md explains the completion codes.",
         ),
         Panel(
             "Retries by type",
@@ -164,7 +164,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
                 ),
             ),
             unit="reqps",
-            text="404 and 409 are everyday answers; code none: there was no answer.",
+            text="404 and 409 are normal; code none: no answer.",
         ),
         Panel(
             "Time of a request (p99)",
@@ -192,7 +192,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "Kubernetes Events by result",
             ((rates(f"{FC}_events_total", by="result"), "{{result}}"),),
             unit="ops",
-            text="Nobody gets to see those that are rationed, overflowed, refused or unsent.",
+            text="Events that are rationed, overflowed, refused or unsent are lost.",
         ),
     ),
     "Caches": (
@@ -202,7 +202,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "Watches that did not go on",
             ((f"{rates(f'{FC}_watch_restarts_total', by='resource, reason')} > 0", "{{resource}} {{reason}}"),),
             unit="ops",
-            text="closed is what API servers do every few minutes.",
+            text="closed is normal: API servers close watches every few minutes.",
         ),
     ),
     "Process": (
@@ -216,14 +216,14 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "Lag of the event loop",
             quantiles(f"{FC}_event_loop_lag_seconds"),
             unit="s",
-            text="For how long one piece of work keeps all others waiting.",
+            text="How long one computation blocks all others.",
         ),
     ),
 }
 
 
 def panel_json(number: int, panel: Panel, grid: Json) -> Json:
-    """What Grafana calls a panel."""
+    """Render a panel as Grafana's JSON."""
     made: Json = {
         "id": number,
         "type": "stat" if panel.stat else "timeseries",
@@ -260,7 +260,7 @@ def panel_json(number: int, panel: Panel, grid: Json) -> Json:
 
 
 def panels() -> Iterator[Json]:
-    """All of them, each row under its heading."""
+    """Lay out all panels, each row under its heading."""
     number = top = 0
     for title, members in ROWS.items():
         number += 1
@@ -279,7 +279,7 @@ def panels() -> Iterator[Json]:
 
 
 def dashboard() -> Json:
-    """The whole of it, as Grafana takes it by provisioning or by import."""
+    """Build the dashboard for Grafana's provisioning or import."""
     return {
         "uid": "frameworkcontroller",
         "title": "FrameworkController",

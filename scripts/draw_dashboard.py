@@ -1,9 +1,8 @@
-"""Draws the panels of a Grafana dashboard as a picture, from a Prometheus, without Grafana.
+"""Draw the panels of a Grafana dashboard from a Prometheus, without Grafana.
 
     python scripts/draw_dashboard.py http://127.0.0.1:9090 dashboard.png --minutes 5
 
-It sends the very queries of manifests/monitoring/dashboard.json. It needs matplotlib, which nothing else here does:
-`pip install matplotlib`.
+It sends the queries of manifests/monitoring/dashboard.json. It needs matplotlib: `pip install matplotlib`.
 """
 
 from __future__ import annotations
@@ -47,13 +46,13 @@ def ask(url: str, path: str, **query: object) -> list[Json]:
 
 
 def expression(target: Json, interval: str) -> str:
-    """What Grafana would send for it, with all jobs chosen."""
+    """Expand Grafana's variables, with all jobs selected."""
     text: str = target["expr"]
     return text.replace("$__rate_interval", interval).replace("$job", ".+")
 
 
 def legend(target: Json, labels: dict[str, str]) -> str:
-    """What a series is called."""
+    """Name a series in the legend."""
     text: str = target["legendFormat"]
     if text == "__auto":
         return ""
@@ -61,7 +60,7 @@ def legend(target: Json, labels: dict[str, str]) -> str:
 
 
 def said(value: float, unit: str) -> str:
-    """A number with its unit, as short as Grafana says it."""
+    """Format a number with its unit, as Grafana does."""
     if unit == "percentunit":
         return f"{value * 100:g}%"
     if unit == "s":
@@ -74,7 +73,7 @@ def said(value: float, unit: str) -> str:
 
 
 def draw_stat(axes: Any, panel: Json, url: str, end: float) -> None:
-    """One number."""
+    """Draw a single number."""
     found = ask(url, "query", query=expression(panel["targets"][0], "1m"), time=end)
     defaults = panel["fieldConfig"]["defaults"]
     value = float(found[0]["value"][1]) if found else math.nan
@@ -87,7 +86,7 @@ def draw_stat(axes: Any, panel: Json, url: str, end: float) -> None:
 
 
 def draw_series(axes: Any, panel: Json, url: str, start: float, end: float, interval: str) -> None:
-    """Lines over time, stacked if the panel has them so."""
+    """Draw lines over time, stacked if the panel is."""
     defaults = panel["fieldConfig"]["defaults"]
     step = max(1.0, (end - start) / _POINTS)
     count = int((end - start) / step) + 1
@@ -131,7 +130,7 @@ def draw_series(axes: Any, panel: Json, url: str, start: float, end: float, inte
 
 
 def draw(url: str, output: Path, *, minutes: float, interval: str, panels: Sequence[Json]) -> None:
-    """The whole dashboard, as it is now."""
+    """Draw the whole dashboard at the current time."""
     end = time.time()
     bottom = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in panels)
     mpl.rcParams["font.family"] = "DejaVu Sans"
@@ -149,7 +148,7 @@ def draw(url: str, output: Path, *, minutes: float, interval: str, panels: Seque
             transform=figure.transFigure, facecolor="white", edgecolor="#e5e7eb", linewidth=0.8, zorder=-1,
         )  # fmt: skip
         figure.add_artist(card)
-        # Room for the numbers on the left, the title above and the legend below.
+        # Leave room for the numbers on the left, the title above and the legend below.
         room = [left + 0.034, top - height * 0.7, width - 0.045, height * 0.57]
         if panel["type"] == "stat":
             room = [left, top - height, width, height]
@@ -162,12 +161,12 @@ def draw(url: str, output: Path, *, minutes: float, interval: str, panels: Seque
 
 
 def main() -> None:
-    """Draw what the command line asks for."""
+    """Parse the command line and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("url", help="the Prometheus")
     parser.add_argument("output", type=Path, help="the picture, a PNG or SVG file")
-    parser.add_argument("--minutes", type=float, default=60.0, help="how far back it goes (default: 60)")
-    parser.add_argument("--interval", default="1m", help="of rates: four times that of scrapes (default: 1m)")
+    parser.add_argument("--minutes", type=float, default=60.0, help="time range (default: 60)")
+    parser.add_argument("--interval", default="1m", help="of rates: four times the scrape interval (default: 1m)")
     options = parser.parse_args()
     panels = json.loads(DASHBOARD.read_text())["panels"]
     draw(options.url, options.output, minutes=options.minutes, interval=options.interval, panels=panels)

@@ -1,6 +1,6 @@
-"""Prints docs/events.md: what is told of Frameworks by Kubernetes Events, from the table of reasons.
+"""Print docs/events.md: the Kubernetes Events about Frameworks, from the table of reasons.
 
-Run as `.venv/bin/python scripts/events.py > docs/events.md`; a test says when that is due.
+`make docs` runs it; a test compares the result.
 """
 
 from __future__ import annotations
@@ -16,32 +16,30 @@ from frameworkcontroller.machine.reasons import ABOUT, EventPolicy
 HEAD: Final = f"""\
 # Events
 
-This page is for people who follow a Framework by its Events, and to look up a reason, which is also the word that log
-lines and the condition `Stalled` use.
+Every reason of the controller's Events. Log lines and the condition `Stalled` use the same reasons.
 
-`kubectl describe framework NAME` tells a Framework's story by Kubernetes Events, and `kubectl get events
---field-selector involvedObject.kind=Framework,involvedObject.name=NAME` lists them. Events tell only what the
-API server has accepted.
+`kubectl describe framework NAME` shows a Framework's Events, and `kubectl get events
+--field-selector involvedObject.kind=Framework,involvedObject.name=NAME` lists them. An Event is sent only after the API
+server has accepted the status that it describes.
 
-Events are news and not records: the API server forgets them after an hour, and there is a bound on how many there are.
-What must be known is in the status, and the whole history is in the [log](logs.md).
+The API server deletes Events after an hour, and their number is limited. The current state is in the status, the
+complete history in the [log](logs.md).
 
-- They are about Frameworks alone, never about Pods, which tell their own story.
-- What several Tasks of a TaskRole did in the same way is one Event: "37 Tasks of TaskRole worker failed with 137".
-  It is held back for {DELAY_SEC:g} s, and for twice as long each time (up to {MAX_DELAY_SEC / 60:g} min)
-  while more comes, but never beyond what is told of the Framework as a whole.
-- The same Event again raises its count. Of more than {SIMILAR - 1} within {SIMILAR_SEC / 60:g}
-  min that differ only in their message, the rest become one, "{COMBINED.strip()}".
-- Of one Framework there are at most {BURST} at once, and then one in {REFILL_SEC / 60:g} min;
-  {RESERVE} of them are kept for what is not about single Tasks, and that it is completed is always told.
-  The figures are those of client-go, as all other controllers have them.
-- Messages are cut to {MAX_MESSAGE_BYTES} bytes. They quote the status, and with it what containers said last:
-  whoever may read Events of the namespace can read that.
-- They have a rate limit of their own ({QPS:g} a second), take nothing from `kubeClientQps`, and nothing waits
-  for them. What cannot be sent is dropped and counted. A namespace that takes none (it is being deleted, or RBAC does
-  not allow `create` and `patch` of `events`) is named in the log once.
+- All Events are about Frameworks, none about Pods.
+- Equal changes of several Tasks of a TaskRole are one Event: "37 Tasks of TaskRole worker failed with 137". It is
+  delayed by {DELAY_SEC:g} s, doubling (up to {MAX_DELAY_SEC / 60:g} min) while more Tasks follow, but never beyond the
+  next Event about the whole Framework.
+- A repeated Event increments its count. If more than {SIMILAR - 1} Events within {SIMILAR_SEC / 60:g} min differ only
+  in their message, the rest become one, "{COMBINED.strip()}".
+- A Framework gets at most {BURST} Events at once, then one in {REFILL_SEC / 60:g} min. {RESERVE} of them are reserved
+  for Events that are not about single Tasks, and its completion is always sent. The limits are client-go's.
+- Messages are cut to {MAX_MESSAGE_BYTES} bytes. They quote the status, including the last output of containers, for
+  everyone who may read Events of the namespace.
+- Events have their own rate limit ({QPS:g} a second) beside `kubeClientQps`, and nothing waits for them. Events that
+  cannot be sent are dropped and counted. The log names a namespace that rejects them (it is being deleted, or RBAC
+  does not allow `create` and `patch` of `events`) once.
 
-`recordEvents: false` in the [configuration](configuration.md) switches them off.
+`recordEvents: false` in the [configuration](configuration.md) disables them.
 """
 
 
@@ -55,7 +53,7 @@ def page() -> Iterator[str]:
             only = "" if about.event is EventPolicy.ALWAYS else " (only when it is a failure)"
             yield f"| `{reason}` | {about.meaning}{only} | {'yes' if about.stall else ''} |"
     yield ""
-    yield "These are in log lines alone:"
+    yield "These appear only in the log:"
     yield ""
     yield "| reason | tells |"
     yield "|---|---|"

@@ -1,7 +1,7 @@
-"""Writes the programs of the examples anew into the ConfigMaps that hold copies of them. `make docs` runs it.
+"""Update the copies of example programs in ConfigMaps. `make docs` runs it.
 
-A ConfigMap of an example may hold a program that lies beside the manifest, or in the folder above, as a file of its
-own, where it can be read, run and checked. A literal block `NAME: |` whose NAME is such a file is replaced by the file.
+A literal block `NAME: |` in a manifest is replaced by the file NAME in the manifest's folder or the one above, if there
+is one. The file can be read, run and linted on its own.
 """
 
 import re
@@ -12,7 +12,7 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
 def renewed(manifest: Path) -> str:
-    """The text of the manifest, with each program as it is now."""
+    """The manifest's text with the current programs."""
     lines: list[str] = []
     skipped: int | None = None
     for line in manifest.read_text().splitlines():
@@ -30,7 +30,7 @@ def renewed(manifest: Path) -> str:
 
 
 def main() -> None:
-    """Renew those that differ."""
+    """Update outdated manifests."""
     for manifest in EXAMPLES.rglob("*.yaml"):
         text = renewed(manifest)
         if text != manifest.read_text():

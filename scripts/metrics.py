@@ -1,6 +1,6 @@
-"""Prints docs/metrics.md: every metric of a controller, as one that has just started serves it.
+"""Print docs/metrics.md: every metric of a controller, read from a newly created one.
 
-Run as `.venv/bin/python scripts/metrics.py > docs/metrics.md`; a test says when that is due.
+`make docs` runs it; a test compares the result.
 """
 
 from __future__ import annotations
@@ -18,18 +18,16 @@ from frameworkcontroller.manager.app import Controller
 HEAD: Final = """\
 # Metrics
 
-This page is for authors of queries and alerts. It lists the metrics that `/metrics` serves. [Monitoring](monitoring.md)
-describes how to scrape them, and the dashboard and alerts that the project provides.
+Every metric that `/metrics` serves, for queries and alerts. [Monitoring](monitoring.md) describes scraping, the
+dashboard and the alerts.
 
-A counter or a gauge has one time series for each combination of label values; a histogram has `_bucket`, `_sum` and
-`_count`. All time series exist from the start, at zero, except those of some HTTP status codes.
+A counter or a gauge is one time series per combination of its labels; a histogram has `_bucket`, `_sum` and `_count`.
+All time series, except those of some HTTP codes, exist from the start, at zero.
 
-No label holds the name of a namespace, Framework, role or Pod, or any other text of a user. A controller has some
-hundreds of time series, no matter how many Frameworks there are. To find out which Framework is concerned, read the
-log, the Events, or the conditions of the Frameworks.
+No label holds the name of a namespace, Framework, role or Pod, or user input: a controller has a few hundred time
+series at any load. To identify a Framework, read the log, the Events, or the conditions of the Frameworks.
 
-`workqueue_*` and `leader_election_master_status` have the names that controllers built with client-go use, so
-dashboards for those controllers work here too.
+`workqueue_*` and `leader_election_master_status` have client-go's names, so existing dashboards for controllers work.
 """
 
 SECTIONS: Final = {
@@ -49,13 +47,13 @@ SECTIONS: Final = {
     "frameworkcontroller_retries": "Frameworks and Tasks",
     "": "Process",
 }
-"""Where a metric stands, by the beginning of its name; the first that fits."""
+"""The section of a metric, by prefix of its name; the first match wins."""
 
 ORDER: Final = ("Frameworks and Tasks", "Work queue and syncs", "API server", "Caches", "Process")
 
 
 def families() -> list[Metric]:
-    """Every metric there is."""
+    """Collect every metric."""
 
     async def collect() -> list[Metric]:
         controller = Controller(shipped_config(), Connection.to_address("http://127.0.0.1:1"))
@@ -65,12 +63,12 @@ def families() -> list[Metric]:
 
 
 def name_of(family: Metric) -> str:
-    """The name that one asks Prometheus for."""
+    """The name in PromQL."""
     return f"{family.name}_total" if family.type == "counter" else family.name
 
 
 def labels_of(family: Metric) -> list[str]:
-    """Its labels, without the one that a histogram has anyway."""
+    """The labels, without a histogram's ``le``."""
     found = dict.fromkeys(label for sample in family.samples for label in sample.labels)
     return [label for label in found if label != "le"]
 

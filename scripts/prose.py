@@ -45,7 +45,6 @@ UNEDITED: Final = (
     "docs/migration.md",
     "docs/reference.md",
     "examples",
-    "manifests",
     "frameworkcontroller/api",
     "frameworkcontroller/barrier",
     "frameworkcontroller/barrier.py",

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the barrier where the Pod's other containers look for its files: /mnt/frameworkbarrier, be it a volume or not.
+# Runs the barrier in /mnt/frameworkbarrier (a volume or not), where the Pod's other containers look for its files.
 set -eu
 barrier=$(cd "$(dirname "$0")" && pwd)/frameworkbarrier
 mkdir -p /mnt/frameworkbarrier
