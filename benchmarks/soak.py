@@ -88,9 +88,9 @@ async def _control(url: str, every: float) -> None:
                 fds=sum(1 for _ in Path("/proc/self/fd").iterdir()),
                 queued=len(controller.queue),
                 ledger=len(controller.ledger),
-                frameworks=len(controller.frameworks.lister),
-                configmaps=len(controller.configmaps.lister),
-                pods=len(controller.pods.lister),
+                frameworks=len(controller.informers.frameworks.lister),
+                configmaps=len(controller.informers.configmaps.lister),
+                pods=len(controller.informers.pods.lister),
                 garbage=sum(generation["collected"] for generation in gc.get_stats()),
                 full=controller.events.is_full,
             )

@@ -1,6 +1,6 @@
-"""One controller: everything from the connection to the syncs, put together, started, and stopped.
+"""One controller: its parts, and how they start and stop.
 
-It may run by itself (``cli``), inside another program, several in one process, and on an event loop of virtual time.
+It runs by itself (``cli``) or inside another program. Several can run in one process, also on a loop of virtual time.
 """
 
 from __future__ import annotations
@@ -13,24 +13,21 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Set
-from typing import Any, Final, Self, TypeVarTuple
+from typing import Any, Final, Self
 
 import yaml
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random
 
-from frameworkcontroller.api import names
-from frameworkcontroller.api.objects import configmap_record, framework_record, pod_record
-from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.controller import eventbroadcaster
 from frameworkcontroller.controller.eventbroadcaster import EventBroadcaster
-from frameworkcontroller.controller.eventhandlers import EventHandlers, framework_key
+from frameworkcontroller.controller.eventhandlers import EventHandlers
 from frameworkcontroller.controller.executor import Executor
 from frameworkcontroller.controller.ledger import Ledger
 from frameworkcontroller.controller.recorder import EventRecorder
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.controller.statecounts import StateCounts
-from frameworkcontroller.controller.sync import BY_FRAMEWORK, Syncer
+from frameworkcontroller.controller.sync import Syncer
 from frameworkcontroller.controller.workers import SyncResult, Workers
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
@@ -41,46 +38,32 @@ from frameworkcontroller.kube.errors import may_pass
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.leaderelection import Election
 from frameworkcontroller.kube.ratelimiter import RateLimiter
-from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
 from frameworkcontroller.kube.workqueue import WorkQueue
-from frameworkcontroller.machine.model import Kind, Record
+from frameworkcontroller.machine.model import Record
 from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.manager.informers import Informers
 from frameworkcontroller.manager.metrics import ControllerCollector, Metrics
-
-Ts = TypeVarTuple("Ts")
 
 _log: Final = logging.getLogger(__name__)
 
 DRAIN_SEC: Final = 10.0
-"""For so long a stopping controller waits for the syncs under way: well within the 30 s that Pods get by default."""
+"""A stopping controller waits at most this long for its syncs: well below the default grace period of Pods, 30 s."""
 
 EVENTS_DRAIN_SEC: Final = 2.0
-"""And for so long then until the Events of what they did are sent."""
+"""After that it waits at most this long until the Events of these syncs are sent."""
 
 RESYNC_SEC: Final = 600.0
-"""How often every Framework that is not completed is looked at whole, whatever events said."""
+"""Every Framework that is not completed is synced as a whole this often, with or without events."""
 
 STANDBY_RELIST_SEC: Final = 60.0
-"""A new leader compares its warm caches with a list if they are older than this: their watches may have lost events."""
-
-RELIST_SEC: Final = 600.0
-RELIST_MAX_SEC: Final = 3600.0
-RELIST_SEC_PER_OBJECT: Final = 0.3
-"""How often the caches are compared with a list: the way back from a watch that has lost an event, which no later one
-need make up for (a Pod's last, say). A Pod costs 11 us here then, and 7 KB of the API server: three a second at
-most, up to the hour."""
-
-
-def relist_sec(objects: int) -> float:
-    """After how many seconds so many objects are listed anew."""
-    return min(RELIST_MAX_SEC, max(RELIST_SEC, objects * RELIST_SEC_PER_OBJECT))
+"""A new leader compares warm caches older than this with a list, because their watches may have lost events."""
 
 
 class Controller:
-    """A controller of all Frameworks that one API server holds.
+    """Controls all Frameworks of one API server.
 
-    ``async with Controller(config, connection) as controller`` has it running, and ready, within; ``run`` runs it until
-    ``stop``.
+    ``run`` runs it until ``stop``. ``async with Controller(config, connection) as controller`` runs it in the
+    background, and enters when it is ready.
     """
 
     def __init__(
@@ -94,129 +77,97 @@ class Controller:
         drain_sec: float = DRAIN_SEC,
         resync_sec: float = RESYNC_SEC,
     ) -> None:
-        """``wall`` gives seconds since the epoch, ``instant`` those by which a leader's lease runs out.
+        """``wall``: seconds since the epoch. ``instant``: the clocks by which a leader's lease expires.
 
-        Create it on the loop it is to run on.
+        It must be created on the loop that runs it.
 
         Raises:
-            ConfigError: there is to be a leader election, and nothing says in which namespace.
+            ConfigError: leader election is on, and no namespace is known for the Lease.
         """
-        loop = asyncio.get_running_loop()
         self._config = config
-        self._origin = connection.origin
-        self._server = connection.server
-        self._rng = random.Random() if rng is None else rng
+        self._rng = rng = random.Random() if rng is None else rng
+        self._api_server = f"{connection.server} ({connection.origin})"
         self._drain_sec = drain_sec
         self._resync_sec = resync_sec
-        manifest = importlib.resources.files("frameworkcontroller").joinpath("crd", "frameworks.yaml").read_bytes()
-        # The loader in C takes 5 ms for it, the other one 40.
-        self._crd_manifest = yaml.load(manifest, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - safe
+        self._crd_manifest = _crd_manifest()
         self._stop = asyncio.Event()
         self._ready = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
+        loop = asyncio.get_running_loop()
         self.metrics = Metrics(failure.code for failure in config.pod_failure_spec)
+
+        # Clients and leader election.
+        self._clients: list[KubeClient] = []
+
+        def client(**options: Any) -> KubeClient:
+            created = KubeClient(connection, observe=self.metrics.exchanged, wall=wall, **options)
+            self._clients.append(created)
+            return created
+
         limiter = RateLimiter(config.kube_client_qps, config.kube_client_burst)
-
-        def client(**more: Any) -> KubeClient:
-            return KubeClient(connection, observe=self.metrics.exchanged, wall=wall, **more)
-
-        self._watcher = client(limiter=limiter)
         self.election: Election | None = None
-        self._elector: KubeClient | None = None
         if config.leader_election.enabled:
-            # Its requests must not wait behind those that they permit.
-            self._elector = client()
             self.election = Election(
-                self._elector,
+                # Without a rate limit: renewals must not wait behind the requests that depend on them.
+                client(),
                 namespace=config.lease_namespace(connection.access.namespace),
                 name=config.leader_election.lease_name,
                 identity=f"{socket.gethostname()}_{uuid.uuid4()}",
                 timing=config.leader_election.timing(),
-                rng=self._rng,
+                rng=rng,
                 instant=instant,
                 wall=wall,
             )
         self._acting = self.election is None
-        self._client = client(limiter=limiter, fence=self.election)
-        self.queue: WorkQueue[str] = WorkQueue(rng=self._rng)
+        self._reading_client = client(limiter=limiter)
+        acting_client = client(limiter=limiter, fence=self.election)
+
+        # From events to keys.
+        self.queue: WorkQueue[str] = WorkQueue(rng=rng)
         self.ledger = Ledger(compress=config.large_framework_compression)
         self.state_counts = StateCounts()
         snapshot_logger = SnapshotLogger(config.snapshot_triggers())
-        handlers = EventHandlers(self.queue, self.ledger, snapshot_logger)
-        ours = names.FRAMEWORK_NAME
-        where = config.namespace
-        self.frameworks = Informer(
-            self._watcher,
-            FRAMEWORKS,
-            framework_record,
-            namespace=where,
-            rng=self._rng,
-            relist_seconds=relist_sec,
-            on_undecodable=self._framework_unreadable,
-        )
-        self.configmaps = Informer(
-            self._watcher,
-            CONFIGMAPS,
-            configmap_record,
-            namespace=where,
-            label_selector=ours,
-            rng=self._rng,
-            relist_seconds=relist_sec,
-        )
-        self.pods = Informer(
-            self._watcher,
-            PODS,
-            pod_record,
-            namespace=where,
-            label_selector=ours,
-            indexers={BY_FRAMEWORK: lambda pod: (framework_key(pod),)},
-            rng=self._rng,
-            relist_seconds=relist_sec,
-            on_deleted_object=self._if_acting(handlers.pod_object_deleted),
-        )
-        self._followed: dict[Kind, Informer[Any]] = {Kind.CONFIGMAP: self.configmaps, Kind.POD: self.pods}
-        self.frameworks.add_handler(
-            on_add=handlers.framework_added, on_update=handlers.framework_updated, on_delete=handlers.framework_deleted
-        )
-        self.configmaps.add_handler(
-            on_add=self._if_acting(handlers.configmap_added),
-            on_update=self._if_acting(handlers.configmap_updated),
-            on_delete=self._if_acting(handlers.configmap_deleted),
-        )
-        self.pods.add_handler(
-            on_add=self._if_acting(handlers.pod_added),
-            on_update=self._if_acting(handlers.pod_updated),
-            on_delete=self._if_acting(handlers.pod_deleted),
+        self.informers = Informers(
+            self._reading_client,
+            EventHandlers(self.queue, self.ledger, snapshot_logger),
+            namespace=config.namespace,
+            rng=rng,
+            acting=lambda: self._acting,
+            on_undecodable=lambda *found: self._recorder.record_unreadable(*found),  # noqa: PLW0108 - created below
         )
         self.crd_guard = CrdGuard(
-            self._watcher,
+            self._reading_client,
             self._crd_manifest,
-            exists=lambda key: self.frameworks.lister.get(key) is not None,
-            lost=self._statuses_refused,
-            restored=self._statuses_taken,
-            rng=self._rng,
+            exists=lambda key: self.informers.frameworks.lister.get(key) is not None,
+            lost=self._status_lost,
+            restored=self._status_restored,
+            rng=rng,
         )
-        self._events_client = client(
-            limiter=RateLimiter(eventbroadcaster.QPS, eventbroadcaster.BURST), max_connections=2
+
+        # From keys to requests.
+        self.events = EventBroadcaster(
+            client(limiter=RateLimiter(eventbroadcaster.QPS, eventbroadcaster.BURST), max_connections=2),
+            wall=wall,
+            rng=rng,
+            instance=socket.gethostname(),
         )
-        self.events = EventBroadcaster(self._events_client, wall=wall, rng=self._rng, instance=socket.gethostname())
         self._recorder = EventRecorder(
-            self.frameworks.lister, snapshot_logger, events=self.events if config.record_events else None
+            self.informers.frameworks.lister, snapshot_logger, events=self.events if config.record_events else None
         )
         self._syncer = Syncer(
-            self._client,
-            Executor(self._client),
+            acting_client,
+            Executor(acting_client),
             self.ledger,
-            frameworks=self.frameworks.lister,
-            configmaps=self.configmaps.lister,
-            pods=self.pods.lister,
+            frameworks=self.informers.frameworks.lister,
+            configmaps=self.informers.configmaps.lister,
+            pods=self.informers.pods.lister,
             limits=config.plan_limits(),
             wall=wall,
             clock=loop.time,
-            rng=self._rng,
+            rng=rng,
             recorder=self._recorder,
-            relist=lambda kind: self._followed[kind].relist(),
-            listed=lambda kind: self._followed[kind].listed_since,
+            relist=lambda kind: self.informers.of(kind).relist(),
+            listed=lambda kind: self.informers.of(kind).listed_since,
             wrote=self.metrics.wrote_status,
             count_attempts=self.metrics.count_attempts,
             status_absent=self.crd_guard.refused,
@@ -224,8 +175,11 @@ class Controller:
         self.workers = Workers(
             self.queue, self._syncer, number=config.worker_number, synced=self._synced, clock=loop.time
         )
-        self.queue.core.on_get, self.queue.core.on_done = self.metrics.queue_waited, self.metrics.queue_worked
+
+        # What is measured.
         limiter.waited = self.metrics.limiter_waited
+        self.queue.core.on_get = self.metrics.queue_waited
+        self.queue.core.on_done = self.metrics.queue_worked
         self.metrics.registry.register(
             ControllerCollector(
                 queue=self.queue.core,
@@ -244,23 +198,18 @@ class Controller:
     # --- use ---
 
     @property
-    def informers(self) -> tuple[Informer[Any], ...]:
-        """Of everything that it watches."""
-        return self.frameworks, self.configmaps, self.pods
-
-    @property
-    def warm_informers(self) -> tuple[Informer[Any], ...]:
-        """Those whose caches it fills in any case. Frameworks are listed by a leader only (see ``_lead``)."""
-        return self.informers if self.election is None else (self.configmaps, self.pods)
+    def required_informers(self) -> tuple[Informer[Any], ...]:
+        """The informers that must sync before this replica is ready: a standby does not watch Frameworks."""
+        return tuple(self.informers) if self.election is None else (self.informers.configmaps, self.informers.pods)
 
     @property
     def ready(self) -> bool:
-        """Whether its caches are filled and syncs run, or will as soon as it leads: a standby is ready, too."""
+        """Whether its caches are filled and it runs syncs, or would as soon as it leads."""
         return self._ready.is_set()
 
     @property
     def leading(self) -> bool:
-        """Whether it is the one to act at this moment. Without leader election it always is."""
+        """Whether it may act now. Without leader election it always may."""
         return self.election is None or self.election.leading
 
     async def wait_ready(self) -> None:
@@ -268,16 +217,16 @@ class Controller:
         await self._ready.wait()
 
     async def wait_stopped(self) -> None:
-        """Wait until what ``async with`` runs has ended, and raise what it ended with."""
+        """Wait until the background run of ``async with`` has ended; raise its error."""
         if self._running is not None:
             await asyncio.shield(self._running)
 
     def stop(self) -> None:
-        """Have ``run`` end: no sync starts any more, those under way may finish within ``drain_sec``."""
+        """Let ``run`` return: no sync starts, and those in progress may finish within ``drain_sec``."""
         self._stop.set()
 
     async def __aenter__(self) -> Self:
-        """Run in the background; return once ready, or raise what kept it from that."""
+        """Run in the background. Returns when ready; raises the error that prevents it."""
         self._running = asyncio.create_task(self.run(), name="controller")
         ready = asyncio.create_task(self.wait_ready(), name="controller is ready")
         try:
@@ -298,128 +247,64 @@ class Controller:
             await self._running
 
     async def run(self) -> None:
-        """Run until ``stop``; once only. An API server that cannot be reached is waited for.
+        """Run until ``stop``; once only. Waits for an API server that is unavailable.
 
         Raises:
-            KubeError: the API server will not have us: bad credentials, not permitted, not able to serve Frameworks.
+            KubeError: the API server refuses the credentials, denies a permission, or cannot serve Frameworks.
         """
-        _log.info("Starting for the API server %s (%s)", self._server, self._origin)
-        serving = asyncio.create_task(self._serve(), name="controller at work")
+        _log.info("Starting for the API server %s", self._api_server)
+        working = asyncio.create_task(self._work(), name="controller at work")
         stopping = asyncio.create_task(self._stop.wait(), name="controller is stopped")
         try:
-            await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
-            if not serving.done():
+            await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
                 self._syncer.stop()
                 await self.workers.stop(self._drain_sec)
                 await self.events.drain(EVENTS_DRAIN_SEC)
         finally:
             self._ready.clear()
             stopping.cancel()
-            serving.cancel()
-            await asyncio.wait([serving, stopping])
-            for client in (self._client, self._watcher, self._elector, self._events_client):
-                if client is not None:
-                    await client.close()
-        if not serving.cancelled():
-            # Nothing of it ends by itself, so what it ended with is an error.
-            serving.result()
+            working.cancel()
+            await asyncio.wait([working, stopping])
+            for client in self._clients:
+                await client.close()
+        if not working.cancelled():
+            # It never returns, so it has raised.
+            working.result()
         _log.info("Stopped")
 
-    # --- inside ---
+    # --- start ---
 
-    def _framework_unreadable(self, key: str, error: Exception, obj: dict[str, Any]) -> None:
-        self._recorder.record_unreadable(key, error, obj)
-
-    def _synced(self, key: str, result: SyncResult, seconds: float) -> None:
-        self.metrics.synced(result, seconds)
-        self.state_counts.update(key, self.ledger.get(key))
-
-    def _statuses_refused(self, problem: str, keys: Set[str]) -> None:
-        for key in keys:
-            record = self.frameworks.lister.get(key)
-            if record is not None:
-                told = Record(Reason.STATUS_NOT_SERVED, problem, warning=True)
-                self._recorder.record(key, record.uid, [told])
-
-    def _statuses_taken(self, keys: Set[str]) -> None:
-        for key in keys:
-            # At once, and not after the back-off of all that time; API servers take a moment to serve it.
-            self.queue.forget(key)
-            self.queue.add_after(key, self._rng.uniform(1.0, 2.0))
-
-    async def _serve(self) -> None:
+    async def _work(self) -> None:
+        """Everything that runs while the controller does; never returns."""
         await self._install_crd()
         try:
             async with asyncio.TaskGroup() as group:
-                for informer in (self.configmaps, self.pods):
+                for informer in (self.informers.configmaps, self.informers.pods):
                     group.create_task(informer.run(), name=f"informer of {informer.resource.qualified}")
                 group.create_task(self.events.run(), name="events")
                 group.create_task(self.crd_guard.run(), name="guard of the CRD")
                 if self.election is None:
                     await self._act()
-                    return
-                # Whoever would have to wait for its caches is no use as a leader yet.
-                for informer in self.warm_informers:
-                    await informer.wait_synced()
-                self._ready.set()
-                await self.election.run(self._lead)
+                else:
+                    # A replica whose caches are still empty would delay all work if it led.
+                    for informer in self.required_informers:
+                        await informer.wait_synced()
+                    self._ready.set()
+                    await self.election.run(self._lead)
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from errors
-
-    async def _lead(self) -> None:
-        """One leadership: from the statuses that the leader before left behind, to being cancelled.
-
-        They are read from the API server now, by consistent lists: a cache that was kept until now may be older than
-        what that leader did last, and to act on an older status is to do things twice (docs/high-availability.md).
-        """
-        self._acting = True
-        now = asyncio.get_running_loop().time()
-        for informer in self.warm_informers:
-            if now - informer.listed_since > STANDBY_RELIST_SEC:
-                informer.relist()
-        try:
-            await self._act()
-        finally:
-            self._acting = False
-            self.frameworks.reset()
-            self.ledger.clear()
-            self.state_counts.clear()
-
-    async def _act(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.frameworks.run(), name=f"informer of {self.frameworks.resource.qualified}")
-            # Before all three are there, what exists would look as if it did not.
-            for informer in self.informers:
-                await informer.wait_synced()
-            group.create_task(self.workers.run(), name="workers")
-            group.create_task(self._resync(), name="resync")
-            self._ready.set()
-            _log.info(
-                "Ready: %d Frameworks, %d ConfigMaps and %d Pods are known",
-                *(len(informer.lister) for informer in self.informers),
-            )
-
-    def _if_acting(self, handler: Callable[[*Ts], None]) -> Callable[[*Ts], None]:
-        """What a standby sees is not its business: whoever leads next looks at everything anyway."""
-        if self.election is None:
-            return handler
-
-        def handle(*event: *Ts) -> None:
-            if self._acting:
-                handler(*event)
-
-        return handle
 
     async def _install_crd(self) -> None:
         async for attempt in AsyncRetrying(
             retry=retry_if_exception(may_pass),
             wait=wait_random(0.5, 1.5),
-            before_sleep=_say_that_it_waits,
+            before_sleep=_log_unavailable,
             sleep=asyncio.sleep,
         ):
             with attempt:
                 crd = await ensure_crd(
-                    self._watcher,
+                    self._reading_client,
                     self._crd_manifest,
                     namespace=self._config.namespace,
                     check_interval=self._config.crd_established_check_interval_sec,
@@ -427,17 +312,75 @@ class Controller:
                 )
                 self.crd_guard.start_with(crd)
 
+    async def _lead(self) -> None:
+        """One term as the leader; ends by cancellation.
+
+        The statuses come from a consistent list, because a cache may be older than the last writes of the previous
+        leader, and acting on an older status repeats its work (docs/high-availability.md).
+        """
+        self._acting = True
+        now = asyncio.get_running_loop().time()
+        for informer in self.required_informers:
+            if now - informer.listed_since > STANDBY_RELIST_SEC:
+                informer.relist()
+        try:
+            await self._act()
+        finally:
+            self._acting = False
+            self.informers.frameworks.reset()
+            self.ledger.clear()
+            self.state_counts.clear()
+
+    async def _act(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            frameworks = self.informers.frameworks
+            group.create_task(frameworks.run(), name=f"informer of {frameworks.resource.qualified}")
+            # With a cache that is not filled, objects that exist would seem absent.
+            for informer in self.informers:
+                await informer.wait_synced()
+            group.create_task(self.workers.run(), name="workers")
+            group.create_task(self._resync(), name="resync")
+            self._ready.set()
+            _log.info(
+                "Ready: the caches hold %d Frameworks, %d ConfigMaps and %d Pods",
+                *(len(informer.lister) for informer in self.informers),
+            )
+
     async def _resync(self) -> None:
         while True:
             await asyncio.sleep(self._resync_sec * self._rng.uniform(0.9, 1.1))
             for key in self.ledger.resync():
-                # Not all at once: it is not urgent, and there may be tens of thousands.
+                # Spread, because it is not urgent and there may be tens of thousands.
                 self.queue.add_after(key, self._rng.uniform(0.0, self._resync_sec / 10))
 
+    # --- what the parts report ---
 
-def _say_that_it_waits(state: RetryCallState) -> None:
+    def _status_lost(self, problem: str, keys: Set[str]) -> None:
+        for key in keys:
+            record = self.informers.frameworks.lister.get(key)
+            if record is not None:
+                self._recorder.record(key, record.uid, [Record(Reason.STATUS_NOT_SERVED, problem, warning=True)])
+
+    def _status_restored(self, keys: Set[str]) -> None:
+        for key in keys:
+            # Soon, without the back-off of all that time; API servers take a moment to serve the subresource.
+            self.queue.forget(key)
+            self.queue.add_after(key, self._rng.uniform(1.0, 2.0))
+
+    def _synced(self, key: str, result: SyncResult, seconds: float) -> None:
+        self.metrics.synced(result, seconds)
+        self.state_counts.update(key, self.ledger.get(key))
+
+
+def _crd_manifest() -> Any:
+    text = importlib.resources.files("frameworkcontroller").joinpath("crd", "frameworks.yaml").read_bytes()
+    # The loader in C takes 5 ms for it, the one in Python 40.
+    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - safe
+
+
+def _log_unavailable(state: RetryCallState) -> None:
     _log.warning(
-        "The API server cannot be used since %.0f s; waiting for it: %s",
+        "API server unavailable for %.0f s; retrying: %s",
         state.seconds_since_start or 0.0,
         state.outcome.exception() if state.outcome is not None else None,
     )

@@ -6,7 +6,7 @@ that kind counts. Ready: its caches are filled, so that it acts, or (a replica t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from frameworkcontroller.kube.informer import Informer
@@ -31,18 +31,18 @@ class Health:
 
     def __init__(
         self,
-        informers: Sequence[Informer[Any]],
+        informers: Iterable[Informer[Any]],
         queue: QueueCore[str],
         *,
         clock: Callable[[], float],
-        needed: Sequence[Informer[Any]] | None = None,
+        required: Iterable[Informer[Any]] | None = None,
         may_act: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``clock``: monotonic seconds. ``needed``: the informers whose caches a replica fills before it leads; all.
+        """``clock``: monotonic seconds. ``required``: the informers whose caches a replica fills before it leads; all.
         ``may_act``: whether syncs may go on; those of a leader wait for as long as its lease cannot be renewed.
         """
         self._informers = tuple(informers)
-        self._needed = self._informers if needed is None else tuple(needed)
+        self._required = self._informers if required is None else tuple(required)
         self._queue = queue
         self._clock = clock
         self._may_act = may_act
@@ -61,7 +61,7 @@ class Health:
     def ready(self) -> list[Check]:
         """Whether the caches are filled, and the controller has not been told to stop."""
         checks = [
-            Check(f"cache-{one.resource.plural}", None if one.synced else "is not filled yet") for one in self._needed
+            Check(f"cache-{one.resource.plural}", None if one.synced else "is not filled yet") for one in self._required
         ]
         return [*checks, Check("running", "is stopping" if self._queue.is_shut_down else None)]
 

@@ -31,6 +31,7 @@ from frameworkcontroller.kube.reflector import Failure
 from frameworkcontroller.kube.transport import Exchange
 from frameworkcontroller.kube.workqueue import QueueCore
 from frameworkcontroller.machine.model import AttemptCounters, Level
+from frameworkcontroller.manager.informers import Informers
 
 QUEUE: Final = "framework"
 """Value of the label ``name`` of the only work queue, as in client-go."""
@@ -215,7 +216,7 @@ class ControllerCollector(Collector):
     queue: QueueCore[str]
     workers: Workers
     worker_number: int
-    informers: tuple[Informer[Any], ...]
+    informers: Informers
     state_counts: StateCounts
     ledger: Ledger
     events: EventCounters

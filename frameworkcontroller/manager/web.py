@@ -75,7 +75,7 @@ class WebServer:
             controller.informers,
             controller.queue.core,
             clock=self._loop.time,
-            needed=controller.warm_informers,
+            required=controller.required_informers,
             may_act=lambda: controller.leading,
         )
         app = web.Application(client_max_size=_MAX_LINE_BYTES, middlewares=[_plainly])

@@ -29,7 +29,7 @@ from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.model import Action, Delete, Kind
 from frameworkcontroller.machine.policy import RetryDecision, decide_retry
 from frameworkcontroller.machine.tracker import TrackedRole, Tracker
-from frameworkcontroller.manager import app
+from frameworkcontroller.manager import app, informers
 from tests.chaos.embedded import EmbeddedPlayer, play
 from tests.chaos.player import Outcome
 from tests.chaos.proxy import Fault
@@ -347,7 +347,7 @@ MUTANTS: Final = {
     ),
     "no-second-list": Mutant(
         "believes its watches for ever",
-        lambda: patch.object(app, "relist_sec", None),
+        lambda: patch.object(informers, "relist_sec", None),
         _story(_create(_role(run_seconds="2")), _fault(0.5, Faults.SKIPPED, "", "pods", times=3)),
         "f0: a[0] is AttemptRunning",
     ),

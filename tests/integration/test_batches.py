@@ -236,7 +236,7 @@ async def test_a_stop_of_the_controller_does_not_wait_for_all(cluster: Cluster, 
     frameworks = Frameworks(await cluster.client(), cluster.namespace)
     async with Controller(Config(), await cluster.connection(), wall=cluster.wall) as controller:
         await frameworks.create("f", role("a", TASKS))
-        await frameworks.until("f", lambda _: len(controller.pods.lister) >= 20)
+        await frameworks.until("f", lambda _: len(controller.informers.pods.lister) >= 20)
     # What it did is persisted, and it created no more than were under way.
     status = await frameworks.status("f")
     created = await frameworks.pods()

@@ -59,7 +59,7 @@ async def test_what_is_there_already_is_synced(clock: VirtualClockLoop) -> None:
             for name in "abc":
                 await client.create(FRAMEWORKS, framework(name), "default")
         async with controller_of(server) as controller:
-            assert len(controller.frameworks.lister) == 3
+            assert len(controller.informers.frameworks.lister) == 3
             for name in "abc":
                 await eventually(partial(state_is, client, name, "AttemptPreparing"))
 
@@ -76,7 +76,7 @@ async def test_several_in_one_process_do_not_disturb_each_other(clock: VirtualCl
                 await client.create(FRAMEWORKS, framework(name), "default")
             for name in "abcdef":
                 await eventually(partial(state_is, client, name, "AttemptPreparing"))
-            assert len(elsewhere.frameworks.lister) == 0
+            assert len(elsewhere.informers.frameworks.lister) == 0
         found = orjson.loads(await client.list(CONFIGMAPS, "default"))["items"]
         assert sorted(one["metadata"]["name"] for one in found if "attempt" in one["metadata"]["name"]) == [
             f"{name}-attempt" for name in "abcdef"
@@ -93,7 +93,7 @@ async def test_it_waits_for_an_api_server_that_comes_later(
     running = asyncio.create_task(controller.run())
     await asyncio.sleep(300)
     assert not controller.ready
-    assert "The API server cannot be used since" in caplog.text
+    assert "API server unavailable for" in caplog.text
     port = int(first.url.rpartition(":")[2])
     async with ApiServer(wall=wall, port=port, storage=first.storage):
         await controller.wait_ready()
