@@ -15,7 +15,7 @@ from frameworkcontroller.local.apiserver.records import Change, Json, Record
 from frameworkcontroller.local.apiserver.registry import Registry
 from frameworkcontroller.local.apiserver.served import ServedType, served_by_crd
 from frameworkcontroller.local.apiserver.strategy import CustomStrategy, Strategy
-from frameworkcontroller.local.apiserver.workqueue import WorkQueue
+from frameworkcontroller.local.apiserver.worker import Worker
 
 _CRDS: Final = kinds.CRDS.resource
 _FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
@@ -100,7 +100,7 @@ class Definitions:
         """By definition."""
         self._ending: set[str] = set()
         """Definitions whose objects are being deleted. A definition has the name of the resource that it defines."""
-        self._queue: WorkQueue[str] = WorkQueue(self._clean_up)
+        self._worker: Worker[str] = Worker(self._clean_up)
         registry.reactions[_CRDS] = self._written
         for record in registry.storage.records(_CRDS):
             self._written(record, gone=False)
@@ -108,16 +108,16 @@ class Definitions:
 
     def start(self) -> None:
         """Begins to delete the objects of deleted definitions, on the running event loop."""
-        self._queue.start()
+        self._worker.start()
 
     def stop(self) -> None:
         """Deletes no more."""
-        self._queue.stop()
+        self._worker.stop()
         self._unobserve()
 
     def drain(self) -> bool:
         """Does now what there is to do; whether there was anything."""
-        return self._queue.drain()
+        return self._worker.drain()
 
     def before_create(self, endpoint: Endpoint, namespace: str, obj: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Admission: no object of a type that is going."""
@@ -147,7 +147,7 @@ class Definitions:
         obj = endpoint.document(record)
         if record.deleting:
             self._ending.add(record.name)
-            self._queue.add(record.name)
+            self._worker.add(record.name)
         elif self._advance(obj):
             call = Call("update", "crd-controller")
             self._registry.store(endpoint, record, obj, call, subresource="status")
@@ -221,7 +221,7 @@ class Definitions:
 
     def _observe(self, change: Change) -> None:
         if change.new is None and change.record.resource in self._ending:
-            self._queue.add(change.record.resource)
+            self._worker.add(change.record.resource)
 
     def _clean_up(self, name: str) -> None:
         registry = self._registry

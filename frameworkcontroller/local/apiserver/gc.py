@@ -15,7 +15,7 @@ from frameworkcontroller.local.apiserver.deletion import FOREGROUND, ORPHAN, Del
 from frameworkcontroller.local.apiserver.options import Call
 from frameworkcontroller.local.apiserver.records import Change, Json, Owner, Record
 from frameworkcontroller.local.apiserver.registry import Registry
-from frameworkcontroller.local.apiserver.workqueue import WorkQueue
+from frameworkcontroller.local.apiserver.worker import Worker
 
 _Place = tuple[str, str]
 """Resource and key."""
@@ -33,7 +33,7 @@ class GarbageCollector:
         self._dependents: dict[str, dict[_Place, None]] = {}
         self._gone: OrderedDict[str, frozenset[tuple[str, str]]] = OrderedDict()
         """By uid, the apiVersions and kinds of objects that were deleted."""
-        self._queue: WorkQueue[_Place] = WorkQueue(self._process, delay=delay)
+        self._worker: Worker[_Place] = Worker(self._process, delay=delay)
         for resource in registry.storage.resources():
             for record in registry.storage.records(resource):
                 self._link(None, record)
@@ -42,16 +42,16 @@ class GarbageCollector:
 
     def start(self) -> None:
         """Begins to act, on the running event loop."""
-        self._queue.start()
+        self._worker.start()
 
     def stop(self) -> None:
         """Acts no more."""
-        self._queue.stop()
+        self._worker.stop()
         self._unobserve()
 
     def drain(self, limit: int | None = None) -> bool:
         """Does up to ``limit`` of its tasks now, all there are if it is None; whether there were any."""
-        return self._queue.drain(limit)
+        return self._worker.drain(limit)
 
     def _observe(self, change: Change) -> None:
         record = change.record
@@ -64,7 +64,7 @@ class GarbageCollector:
         if len(self._gone) > _REMEMBERED:
             self._gone.popitem(last=False)
         for place in self._dependents.get(record.uid, ()):
-            self._queue.add(place)
+            self._worker.add(place)
         for owner in record.owners:
             self._note_owner(record, owner)
 
@@ -86,17 +86,17 @@ class GarbageCollector:
     def _note(self, old: Record | None, record: Record) -> None:
         """Puts on the list what a write of ``record`` makes worth a look."""
         if record.deleting and (ORPHAN in record.finalizers or FOREGROUND in record.finalizers):
-            self._queue.add((record.resource, record.key))
+            self._worker.add((record.resource, record.key))
         if old is None or old.owners != record.owners:
             if record.owners:
-                self._queue.add((record.resource, record.key))
+                self._worker.add((record.resource, record.key))
             for owner in old.owners if old is not None else ():
                 self._note_owner(record, owner)
 
     def _note_owner(self, dependent: Record, owner: Owner) -> None:
         found = self._owner(dependent, owner)
         if isinstance(found, Record) and found.deleting and FOREGROUND in found.finalizers:
-            self._queue.add((found.resource, found.key))
+            self._worker.add((found.resource, found.key))
 
     def _process(self, place: _Place) -> None:
         record = self._registry.storage.get(*place)
@@ -126,7 +126,7 @@ class GarbageCollector:
             self._drop_finalizer(endpoint, record, FOREGROUND)
         for dependent in blocking:
             if not dependent.deleting:
-                self._queue.add((dependent.resource, dependent.key))
+                self._worker.add((dependent.resource, dependent.key))
 
     def _judge(self, endpoint: Endpoint, record: Record) -> None:
         solid, waiting, dangling = 0, set[str](), set[str]()

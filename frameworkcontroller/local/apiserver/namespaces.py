@@ -14,7 +14,7 @@ from frameworkcontroller.local.apiserver.records import Change, Record
 from frameworkcontroller.local.apiserver.registry import Registry
 from frameworkcontroller.local.apiserver.served import ServedType
 from frameworkcontroller.local.apiserver.strategy import Strategy
-from frameworkcontroller.local.apiserver.workqueue import WorkQueue
+from frameworkcontroller.local.apiserver.worker import Worker
 
 INITIAL_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 
@@ -94,7 +94,7 @@ class NamespaceController:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._queue: WorkQueue[str] = WorkQueue(self._sync)
+        self._worker: Worker[str] = Worker(self._sync)
         self._terminating: set[str] = set()
         for record in registry.storage.records(_NAMESPACES):
             self._note(record)
@@ -102,16 +102,16 @@ class NamespaceController:
 
     def start(self) -> None:
         """Begins to act, on the running event loop."""
-        self._queue.start()
+        self._worker.start()
 
     def stop(self) -> None:
         """Acts no more."""
-        self._queue.stop()
+        self._worker.stop()
         self._unobserve()
 
     def drain(self) -> bool:
         """Does now what there is to do; whether there was anything."""
-        return self._queue.drain()
+        return self._worker.drain()
 
     def _observe(self, change: Change) -> None:
         record = change.record
@@ -123,12 +123,12 @@ class NamespaceController:
         elif change.new is None:
             namespace = record.namespace
             if namespace in self._terminating or (record.resource == _ACCOUNTS and record.name == _DEFAULT_ACCOUNT):
-                self._queue.add(namespace)
+                self._worker.add(namespace)
 
     def _note(self, record: Record) -> None:
         if record.deleting:
             self._terminating.add(record.key)
-        self._queue.add(record.key)
+        self._worker.add(record.key)
 
     def _sync(self, namespace: str) -> None:
         record = self._registry.storage.get(_NAMESPACES, namespace)

@@ -16,7 +16,7 @@ from frameworkcontroller.local.apiserver.options import Call
 from frameworkcontroller.local.apiserver.quantities import format_quantity, parse_quantity
 from frameworkcontroller.local.apiserver.records import Change, Record
 from frameworkcontroller.local.apiserver.registry import Registry
-from frameworkcontroller.local.apiserver.workqueue import WorkQueue
+from frameworkcontroller.local.apiserver.worker import Worker
 
 _QUOTAS: Final = kinds.RESOURCEQUOTAS.resource
 _PODS: Final = kinds.PODS.resource
@@ -76,23 +76,23 @@ class Quotas:
         self._registry = registry
         self._usages: dict[str, dict[str, _Usage]] = {}
         """By namespace and quota."""
-        self._queue: WorkQueue[tuple[str, str]] = WorkQueue(self._publish)
+        self._worker: Worker[tuple[str, str]] = Worker(self._publish)
         for record in registry.storage.records(_QUOTAS):
             self._track(record)
         self._unobserve = registry.storage.observe(self._observe)
 
     def start(self) -> None:
         """Begins to write the status of quotas, on the running event loop."""
-        self._queue.start()
+        self._worker.start()
 
     def stop(self) -> None:
         """Writes no more, and enforces no more."""
-        self._queue.stop()
+        self._worker.stop()
         self._unobserve()
 
     def drain(self) -> bool:
         """Does now what there is to do; whether there was anything."""
-        return self._queue.drain()
+        return self._worker.drain()
 
     def before_create(self, endpoint: Endpoint, namespace: str, obj: Mapping[str, Any]) -> None:
         """Nothing yet: only an object that is valid is counted."""
@@ -140,13 +140,13 @@ class Quotas:
             if change.new is not None:
                 usage.add(change.new, 1)
             if usage.used != before:
-                self._queue.add((record.namespace, name))
+                self._worker.add((record.namespace, name))
 
     def _track(self, record: Record) -> None:
         storage, prefix = self._registry.storage, f"{record.namespace}/"
         existing = [each for resource in storage.resources() for each in storage.records(resource, prefix)]
         self._usages.setdefault(record.namespace, {})[record.name] = _Usage(record, _hard(record), existing)
-        self._queue.add((record.namespace, record.name))
+        self._worker.add((record.namespace, record.name))
 
     def _untrack(self, record: Record) -> None:
         usages = self._usages.get(record.namespace, {})

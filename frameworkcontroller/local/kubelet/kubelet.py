@@ -18,8 +18,8 @@ from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import PODS
 from frameworkcontroller.local.kubelet.host import HostedPod, PodHost
 from frameworkcontroller.local.kubelet.pod import TERMINAL, PodRecord
-from frameworkcontroller.local.kubelet.pump import Pump
 from frameworkcontroller.local.kubelet.runtime import Runtime
+from frameworkcontroller.local.kubelet.workers import Workers
 
 
 class Kubelet:
@@ -46,20 +46,15 @@ class Kubelet:
         self._runtime = runtime
         self._on_reachable = on_reachable
         self._reachable = True
-        self._pump = Pump("kubelet", self._sync, concurrency=concurrency)
-        self.host = PodHost(runtime, on_change=self._pump.mark, on_reachable=self._set_reachable, wall=wall)
+        self._workers = Workers("kubelet", self._sync, concurrency=concurrency)
+        self.host = PodHost(runtime, on_change=self._workers.add, on_reachable=self._set_reachable, wall=wall)
         # Pods of this node that need nothing to run: terminal when first seen, or released for deletion.
         self._over: dict[str, PodRecord] = {}
         pods.add_handler(on_add=self._seen, on_update=self._updated, on_delete=lambda old, _: self._gone(old.uid))
 
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is waiting to be reported."""
-        return self._pump.idle
-
     async def run(self) -> None:
         """Report and end deletions, until cancelled. The runtime must be open before the informer runs."""
-        await self._pump.run()
+        await self._workers.run()
 
     async def close(self) -> None:
         """End every container."""
@@ -83,7 +78,7 @@ class Kubelet:
             self.host.admit(record)
             return
         if record.deletion_grace is not None:
-            self._pump.mark(uid)
+            self._workers.add(uid)
 
     def _updated(self, old: PodRecord, new: PodRecord) -> None:
         if old.uid != new.uid:
@@ -103,7 +98,7 @@ class Kubelet:
             for uid in [*self._over, *(pod.record.uid for pod in self.host)]:
                 if uid not in here:
                     self._gone(uid)
-                self._pump.mark(uid)
+                self._workers.add(uid)
             for record in here.values():
                 self._seen(record)
         self._reachable = reachable

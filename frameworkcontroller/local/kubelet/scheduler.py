@@ -13,7 +13,7 @@ from frameworkcontroller.kube.errors import Conflict, NotFound
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import PODS
 from frameworkcontroller.local.kubelet.pod import PENDING, PodRecord
-from frameworkcontroller.local.kubelet.pump import Pump
+from frameworkcontroller.local.kubelet.workers import Workers
 
 NAME = "default-scheduler"
 
@@ -26,7 +26,7 @@ class Scheduler:
         self._pods = pods
         self._node_name = node_name
         self._open = True
-        self._pump = Pump("scheduler", self._bind, concurrency=concurrency)
+        self._workers = Workers("scheduler", self._bind, concurrency=concurrency)
         pods.add_handler(on_add=self._seen, on_update=lambda _, new: self._seen(new))
 
     def set_open(self, is_open: bool) -> None:
@@ -36,18 +36,13 @@ class Scheduler:
             for record in self._pods.lister.values():
                 self._seen(record)
 
-    @property
-    def idle(self) -> bool:
-        """Whether no binding is under way."""
-        return self._pump.idle
-
     async def run(self) -> None:
         """Run until cancelled."""
-        await self._pump.run()
+        await self._workers.run()
 
     def _seen(self, record: PodRecord) -> None:
         if self._open and _waits(record):
-            self._pump.mark(record.key)
+            self._workers.add(record.key)
 
     async def _bind(self, key: str) -> None:
         record = self._pods.lister.get(key)

@@ -1,4 +1,4 @@
-"""The small parts that kubelets are made of: timers, the pump, addresses, and what Pods are told of the API server."""
+"""The small parts that kubelets are made of: timers, workers, addresses, and what Pods are told of the API server."""
 
 import asyncio
 import random
@@ -11,8 +11,8 @@ import pytest
 from frameworkcontroller.kube.errors import ServerError, TooManyRequests
 from frameworkcontroller.local.kubelet.access import ApiAccess
 from frameworkcontroller.local.kubelet.addresses import AddressPool
-from frameworkcontroller.local.kubelet.pump import Pump
 from frameworkcontroller.local.kubelet.timers import Timers
+from frameworkcontroller.local.kubelet.workers import Workers
 from tests.support.virtual_clock import VirtualClockLoop
 
 
@@ -55,7 +55,7 @@ async def test_a_timer_may_set_another_when_it_fires(clock: VirtualClockLoop) ->
 
 
 class Work:
-    """Records what a pump does at the same time."""
+    """Records which keys are processed at the same time."""
 
     def __init__(self) -> None:
         self.busy: list[str] = []
@@ -71,18 +71,17 @@ class Work:
         self.done.append(key)
 
 
-async def test_the_pump_bounds_what_is_under_way_and_never_works_a_key_twice_at_a_time(clock: VirtualClockLoop) -> None:
+async def test_workers_bound_the_keys_at_once_and_process_no_key_twice_at_once(clock: VirtualClockLoop) -> None:
     work = Work()
-    pump = Pump("test", work, concurrency=3)
-    task = asyncio.create_task(pump.run())
+    workers = Workers("test", work, concurrency=3)
+    task = asyncio.create_task(workers.run())
     for key in "abcdefgh":
-        pump.mark(key)
-        pump.mark(key)
+        workers.add(key)
+        workers.add(key)
     await asyncio.sleep(0.5)
-    pump.mark("a")
-    pump.mark("a")
+    workers.add("a")
+    workers.add("a")
     await asyncio.sleep(10)
-    assert pump.idle
     assert work.most == 3
     assert sorted(work.done) == sorted("abcdefgha")
     task.cancel()
@@ -90,7 +89,7 @@ async def test_the_pump_bounds_what_is_under_way_and_never_works_a_key_twice_at_
         await task
 
 
-async def test_the_pump_tries_again_later_and_later(clock: VirtualClockLoop) -> None:
+async def test_workers_retry_a_failed_key_after_a_growing_delay(clock: VirtualClockLoop) -> None:
     tries: list[float] = []
 
     async def work(_key: str) -> None:
@@ -102,12 +101,11 @@ async def test_the_pump_tries_again_later_and_later(clock: VirtualClockLoop) -> 
         if len(tries) == 6:
             raise ZeroDivisionError
 
-    pump = Pump("test", work, concurrency=1)
-    task = asyncio.create_task(pump.run())
-    pump.mark("a")
+    workers = Workers("test", work, concurrency=1)
+    task = asyncio.create_task(workers.run())
+    workers.add("a")
     await asyncio.sleep(1000)
     assert [round(b - a, 3) for a, b in pairwise(tries)] == [0.2, 0.4, 0.8, 1.6, 60, 6.4]
-    assert pump.idle
     task.cancel()
 
 
