@@ -40,7 +40,6 @@ UNEDITED: Final = (
     "docs/events.md",
     "docs/failure-codes.md",
     "docs/guarantees.md",
-    "docs/manual.md",
     "docs/metrics.md",
     "docs/migration.md",
     "docs/reference.md",
