@@ -1,7 +1,7 @@
-"""Whether a controller is alive, and whether it is ready: what the probes of its Pod ask.
+"""Liveness and readiness of a controller, for the probes of its Pod.
 
-Alive: a restart would not help. That an API server is away, refuses or throttles is no reason for one, so nothing of
-that kind counts. Ready: its caches are filled, so that it acts, or (a replica that stands by) could act at once.
+It is live unless a restart would help. An API server that is unavailable, denies or throttles requests is no reason for
+a restart, so it does not count. A controller is ready when its caches are filled; a standby too, as it could lead then.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.workqueue import QueueCore
 
 INFORMER_STUCK_SEC: Final = 600.0
-"""An informer that did nothing for so long hangs: every watch is closed, and every request given up, long before."""
+"""An informer without activity for this time hangs: watches end and requests time out much earlier."""
 
 SYNC_STUCK_SEC: Final = 1800.0
-"""A sync that takes so long hangs: it starts no more actions after minutes, and so does each request end."""
+"""A sync that takes this long hangs: it stops starting actions after minutes, and requests time out earlier."""
 
 
 class Check(NamedTuple):
-    """One thing looked at. ``problem``: what is wrong, in words; None if nothing is."""
+    """The result of one check. ``problem`` None: passed."""
 
     name: str
     problem: str | None
 
 
 class Health:
-    """Looks at the parts of one controller when it is asked."""
+    """Checks the parts of one controller on request."""
 
     def __init__(
         self,
@@ -38,8 +38,9 @@ class Health:
         required: Iterable[Informer[Any]] | None = None,
         may_act: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``clock``: monotonic seconds. ``required``: the informers whose caches a replica fills before it leads; all.
-        ``may_act``: whether syncs may go on; those of a leader wait for as long as its lease cannot be renewed.
+        """``clock``: monotonic seconds. ``required``: the informers that must sync first; default all.
+
+        ``may_act``: whether syncs can proceed. Those of a leader wait while its lease cannot be renewed.
         """
         self._informers = tuple(informers)
         self._required = self._informers if required is None else tuple(required)
@@ -50,20 +51,20 @@ class Health:
         self._active: dict[str, tuple[int, float]] = {}
 
     def live(self) -> list[Check]:
-        """Whether anything hangs that a restart would free. Who gets an answer knows that the event loop runs."""
+        """Checks for hangs that a restart would end. The response itself shows that the event loop runs."""
         checks = [Check(f"informer-{one.resource.plural}", self._stuck(one)) for one in self._informers]
         if not self._may_act():
             self._waited_until = self._clock()
         longest = min(self._queue.longest_running_seconds, self._clock() - self._waited_until)
-        hangs = f"a sync has been under way for {longest:.0f} s" if longest > SYNC_STUCK_SEC else None
+        hangs = f"a sync has been running for {longest:.0f} s" if longest > SYNC_STUCK_SEC else None
         return [*checks, Check("workers", hangs)]
 
     def ready(self) -> list[Check]:
-        """Whether the caches are filled, and the controller has not been told to stop."""
+        """Checks that the caches are filled and the controller is not stopping."""
         checks = [
-            Check(f"cache-{one.resource.plural}", None if one.synced else "is not filled yet") for one in self._required
+            Check(f"cache-{one.resource.plural}", None if one.synced else "not filled yet") for one in self._required
         ]
-        return [*checks, Check("running", "is stopping" if self._queue.is_shut_down else None)]
+        return [*checks, Check("running", "stopping" if self._queue.is_shut_down else None)]
 
     def _stuck(self, informer: Informer[Any]) -> str | None:
         name, now = informer.resource.plural, self._clock()
@@ -73,4 +74,4 @@ class Health:
             self._active[name] = (activity, now)
             return None
         idle = now - since
-        return f"has done nothing for {idle:.0f} s" if idle > INFORMER_STUCK_SEC else None
+        return f"no activity for {idle:.0f} s" if idle > INFORMER_STUCK_SEC else None

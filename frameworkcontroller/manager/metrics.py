@@ -211,7 +211,7 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ControllerCollector(Collector):
-    """Reads the figures of a controller's parts at each scrape: some dozens of numbers, whatever the workload."""
+    """Reads the figures of a controller's parts at each scrape: some dozens of numbers, for any workload."""
 
     queue: QueueCore[str]
     workers: Workers

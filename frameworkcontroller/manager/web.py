@@ -1,20 +1,19 @@
-"""The controller's own web server: metrics, health, and (only if asked for) a look inside.
+"""The controller's web server: metrics, health and debugging.
 
-It serves these paths, to GET and HEAD, and nothing else:
+It answers GET and HEAD on these paths only:
 
-- ``/metrics``: for Prometheus, as OpenMetrics or as its text format, whichever is asked for;
-- ``/healthz`` and ``/readyz``: 200 or 503, and one line for each thing looked at (see ``health``);
-- ``/debug/tasks``, ``/debug/queue`` and ``/debug/frameworks/NAMESPACE/NAME``: only with webDebug, as they name what
-  users run.
+- ``/metrics``: for Prometheus, in OpenMetrics or the text format, as the client accepts;
+- ``/healthz`` and ``/readyz``: 200 or 503, with one line for each check (see ``health``);
+- ``/debug/tasks``, ``/debug/queue`` and ``/debug/frameworks/NAMESPACE/NAME``: only with webDebug, because they show the
+  names of users' objects.
 
-It does not ask who asks, so nothing that it serves is a secret: no specs, no environment, no credentials. It needs no
-API server to answer.
+Clients are not authenticated, so no response holds secrets: no specs, environments or credentials. Responses do not
+depend on the API server.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import io
 import logging
 import os
@@ -34,25 +33,24 @@ from frameworkcontroller.manager.health import Check, Health
 
 _log: Final = logging.getLogger(__name__)
 
-# Anybody may send what is no HTTP: that must neither fill the log nor write into it.
+# Any client may send bytes that are not HTTP. They must neither fill the log nor forge lines in it.
 _peers_log: Final = logging.getLogger(f"{__name__}.peers")
 _peers_log.setLevel(logging.CRITICAL + 1)
 
 MAX_CONNECTIONS: Final = 64
-"""Beyond so many the oldest is cut, so that no number of idle ones keeps the kubelet's probe out."""
+"""With more, the oldest is closed: idle connections must not keep out the probes of the kubelet."""
 
 CONNECTION_SEC: Final = 10.0
-"""No connection lasts longer, whatever it does or leaves undone. Each is for one request: a scrape or a probe comes too
-seldom to be worth keeping one."""
+"""Maximum life of a connection. Each serves one request: scrapes and probes are too rare to keep one open."""
 
 _MAX_LINE_BYTES: Final = 4096
-_LAG_EVERY_SEC: Final = 1.0
-_MOST_KEYS: Final = 1000
+_LAG_SAMPLE_SEC: Final = 1.0
+_MAX_KEYS: Final = 1000
 
 _HEADERS: Final = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
-    # In place of the versions of Python and aiohttp.
+    # The default names the versions of Python and aiohttp.
     "Server": "frameworkcontroller",
 }
 
@@ -60,14 +58,14 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class WebError(Exception):
-    """The server cannot listen where it is to; the text says where and why."""
+    """The server cannot listen on its address. The text names the address and the reason."""
 
 
 class WebServer:
-    """Serves one controller, for as long as ``async with`` is within; independent of whether that one runs."""
+    """Serves one controller within ``async with``, whether or not the controller runs."""
 
     def __init__(self, controller: Controller, address: BindAddress, *, debug: bool = False) -> None:
-        """``debug``: serve the paths below ``/debug`` too."""
+        """``debug``: also serve the paths below ``/debug``."""
         self._controller = controller
         self._address = address
         self._loop = asyncio.get_running_loop()
@@ -78,7 +76,7 @@ class WebServer:
             required=controller.required_informers,
             may_act=lambda: controller.leading,
         )
-        app = web.Application(client_max_size=_MAX_LINE_BYTES, middlewares=[_plainly])
+        app = web.Application(client_max_size=_MAX_LINE_BYTES, middlewares=[_plain_responses])
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
@@ -100,7 +98,11 @@ class WebServer:
 
     @property
     def port(self) -> int:
-        """The port it listens on, once it does."""
+        """The port that it listens on.
+
+        Raises:
+            RuntimeError: it does not listen.
+        """
         if self._server is None:
             raise RuntimeError("the web server does not run")
         port: int = self._server.sockets[0].getsockname()[1]
@@ -108,14 +110,14 @@ class WebServer:
 
     @property
     def url(self) -> str:
-        """Where it can be asked on this machine, without a path."""
+        """Its URL on this machine, without a path."""
         return f"http://{BindAddress(self._address.host or '127.0.0.1', self.port)}"
 
     async def __aenter__(self) -> Self:
-        """Begin to serve.
+        """Start serving.
 
         Raises:
-            WebError: another program has that port, or the address is not one of this machine.
+            WebError: the port is in use, or the address does not belong to this machine.
         """
         await self._runner.setup()
         try:
@@ -130,14 +132,14 @@ class WebServer:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Stop serving; what is being answered may be for a second more."""
+        """Stop serving. Requests in progress have one more second."""
         if self._sampling is not None:
             self._sampling.cancel()
         if self._server is not None:
             self._server.close()
         await self._runner.cleanup()
         for handler in list(self._connections):
-            self._cut(handler)
+            self._abort(handler)
 
     # --- connections ---
 
@@ -147,24 +149,24 @@ class WebServer:
             raise RuntimeError("the web server does not run")
         handler = server()
         for closed in [other for other in self._connections if other.transport is None]:
-            self._cut(closed)
-        self._connections[handler] = self._loop.call_later(CONNECTION_SEC, self._cut, handler)
+            self._abort(closed)
+        self._connections[handler] = self._loop.call_later(CONNECTION_SEC, self._abort, handler)
         while len(self._connections) > MAX_CONNECTIONS:
-            self._cut(next(iter(self._connections)))
+            self._abort(next(iter(self._connections)))
         return handler
 
-    def _cut(self, handler: web.RequestHandler) -> None:
+    def _abort(self, handler: web.RequestHandler) -> None:
         self._connections.pop(handler).cancel()
         if handler.transport is not None:
             handler.transport.abort()
 
     async def _sample_lag(self) -> None:
         while True:
-            due = self._loop.time() + _LAG_EVERY_SEC
-            await asyncio.sleep(_LAG_EVERY_SEC)
+            due = self._loop.time() + _LAG_SAMPLE_SEC
+            await asyncio.sleep(_LAG_SAMPLE_SEC)
             self._controller.metrics.loop_lagged(max(0.0, self._loop.time() - due))
 
-    # --- what it serves ---
+    # --- paths ---
 
     async def _metrics(self, request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
@@ -177,25 +179,25 @@ class WebServer:
         return _verdict(self._health.ready())
 
     async def _tasks(self, _request: web.Request) -> web.Response:
-        said = io.StringIO()
-        for task in sorted(asyncio.all_tasks(self._loop), key=lambda one: one.get_name()):
-            task.print_stack(file=said)
-            said.write("\n")
-        return web.Response(text=said.getvalue())
+        text = io.StringIO()
+        for task in sorted(asyncio.all_tasks(self._loop), key=lambda task: task.get_name()):
+            task.print_stack(file=text)
+            text.write("\n")
+        return web.Response(text=text.getvalue())
 
     async def _queue(self, _request: web.Request) -> web.Response:
-        return _json(self._controller.queue.core.snapshot(_MOST_KEYS))
+        return _json(self._controller.queue.core.snapshot(_MAX_KEYS))
 
     async def _framework(self, request: web.Request) -> web.Response:
         key = f"{request.match_info['namespace']}/{request.match_info['name']}"
         entry = self._controller.ledger.get(key)
         if entry is None:
-            raise web.HTTPNotFound(text=f"no Framework {key} is known here\n")
-        return _json({"key": key, **_told(entry, self._loop.time())})
+            raise web.HTTPNotFound(text=f"Framework {key} not found\n")
+        return _json({"key": key, **_debug_view(entry, self._loop.time())})
 
 
-def _told(entry: Entry, now: float) -> dict[str, Any]:
-    """What the ledger says of a Framework beyond its status, which its users can read anyway."""
+def _debug_view(entry: Entry, now: float) -> dict[str, Any]:
+    """The ledger's entry of a Framework, without the status, which users can read from the API server."""
     tracker = entry.tracker
     status = tracker.status
     alarm = tracker.next_alarm()
@@ -209,10 +211,10 @@ def _told(entry: Entry, now: float) -> dict[str, Any]:
         "persisted": tracker.is_clean,
         "persistFirst": entry.persist_first,
         "urgency": tracker.urgency.name,
-        "agenda": sorted(tracker.agenda)[:_MOST_KEYS],
+        "agenda": sorted(tracker.agenda)[:_MAX_KEYS],
         "stalls": [
             {"task": task, "reason": stall.reason, "message": stall.message} for task, stall in tracker.stalls.items()
-        ][:_MOST_KEYS],
+        ][:_MAX_KEYS],
         "nextAlarmInSeconds": None if alarm is None else max(0.0, alarm - now),
         "nextWriteInSeconds": max(0.0, entry.next_write - now),
         "guardsFailed": entry.guards_failed,
@@ -222,7 +224,7 @@ def _told(entry: Entry, now: float) -> dict[str, Any]:
 
 
 def _verdict(checks: Sequence[Check]) -> web.Response:
-    """In the manner of Kubernetes' own components, so that people know how to read it."""
+    """The format is that of Kubernetes' own components."""
     lines = [f"[+]{name} ok" if problem is None else f"[-]{name} {problem}" for name, problem in checks]
     failed = any(problem is not None for _, problem in checks)
     text = "\n".join([*lines, "failed" if failed else "ok", ""])
@@ -235,22 +237,20 @@ def _json(value: dict[str, Any]) -> web.Response:
 
 
 def _reason(error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return "another program listens there already"
     return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror or error)
 
 
 @web.middleware
-async def _plainly(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    """Every answer with our headers, and as the last one of its connection; refusals as short plain text."""
+async def _plain_responses(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    """Add the headers, close the connection after the response, and send errors as short plain text."""
     try:
         response = await handler(request)
-    except web.HTTPException as refusal:
-        response = web.Response(text=refusal.text, status=refusal.status)
-        if isinstance(refusal, web.HTTPMethodNotAllowed):
-            response.headers["Allow"] = ", ".join(sorted(refusal.allowed_methods))
-    except Exception:  # noqa: BLE001 - whatever it is, it is this one request's trouble
-        _log.exception("Cannot answer %s", request.path)
+    except web.HTTPException as error:
+        response = web.Response(text=error.text, status=error.status)
+        if isinstance(error, web.HTTPMethodNotAllowed):
+            response.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
+    except Exception:  # noqa: BLE001 - an error concerns this request only
+        _log.exception("Cannot serve %s", request.path)
         response = web.Response(text="internal error\n", status=500)
     response.headers.update(_HEADERS)
     response.force_close()

@@ -169,7 +169,7 @@ async def test_a_port_in_use_is_said_with_its_address() -> None:
     async with serving() as web:
         taken = BindAddress("127.0.0.1", web.port)
         controller = Controller(Config(), Connection.to_address(NOBODY))
-        with pytest.raises(WebError, match=f"^{taken}: another program listens there already$"):
+        with pytest.raises(WebError, match=f"^{taken}: Address already in use$"):
             async with WebServer(controller, taken):
                 raise AssertionError("it listens")
 
@@ -197,7 +197,7 @@ async def test_probes_and_metrics_while_the_api_server_comes_and_goes() -> None:
     controller = Controller(Config(), Connection.to_address(server.url))
     async with WebServer(controller, LOOPBACK) as web:
         code, text, _ = await ask(web, "/readyz")
-        assert (code, text.splitlines()[0]) == (503, "[-]cache-frameworks is not filled yet")
+        assert (code, text.splitlines()[0]) == (503, "[-]cache-frameworks not filled yet")
         assert text.endswith("\nfailed\n")
         assert (await ask(web, "/healthz"))[0] == 200
         async with controller:
@@ -249,7 +249,7 @@ async def test_debug_tells_of_tasks_queue_and_a_framework_but_no_secret() -> Non
             for text in (tasks, queue, framework, metrics):
                 assert SECRET not in text
             code, text, _ = await ask(web, "/debug/frameworks/default/other")
-            assert (code, text) == (404, "no Framework default/other is known here\n")
+            assert (code, text) == (404, "Framework default/other not found\n")
 
 
 # --- the command ----------------------------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ def test_the_command_does_not_start_where_its_address_is_taken(tmp_path: Path) -
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with command(write_config(tmp_path, webAddress=address)) as process:
             line = said(process, "webAddress")
-            assert line == f"frameworkcontroller: webAddress: {address}: another program listens there already\n"
+            assert line == f"frameworkcontroller: webAddress: {address}: Address already in use\n"
             assert process.wait(timeout=30) == 2
 
 
@@ -336,4 +336,4 @@ async def test_the_default_address_being_taken_keeps_nobody_from_working(
         monkeypatch.setattr(Config, "web", BindAddress("127.0.0.1", web.port))
         async with web_of(Controller(config, Connection.to_address(NOBODY)), config):
             pass
-    assert "another program listens there already; set webAddress to have them elsewhere" in caplog.text
+    assert "Address already in use; set webAddress to have them elsewhere" in caplog.text

@@ -95,7 +95,7 @@ async def test_an_informer_that_hangs_is_one(clock: VirtualClockLoop) -> None:
         await asyncio.sleep(INFORMER_STUCK_SEC)
         assert problems(health) == []
         await asyncio.sleep(5)
-        assert problems(health) == ["informer-pods has done nothing for 605 s"]
+        assert problems(health) == ["informer-pods no activity for 605 s"]
 
 
 async def test_an_informer_that_does_not_run_does_not_hang(clock: VirtualClockLoop) -> None:
@@ -104,7 +104,7 @@ async def test_an_informer_that_does_not_run_does_not_hang(clock: VirtualClockLo
     for _ in range(10):
         assert problems(health) == []
         await asyncio.sleep(INFORMER_STUCK_SEC)
-    assert [check.problem for check in health.ready()] == ["is not filled yet", None]
+    assert [check.problem for check in health.ready()] == ["not filled yet", None]
 
 
 async def test_a_sync_that_hangs_is_one(clock: VirtualClockLoop) -> None:
@@ -117,7 +117,7 @@ async def test_a_sync_that_hangs_is_one(clock: VirtualClockLoop) -> None:
     await asyncio.sleep(SYNC_STUCK_SEC - 1)
     assert problems(health) == []
     await asyncio.sleep(2)
-    assert problems(health) == ["workers a sync has been under way for 1801 s"]
+    assert problems(health) == ["workers a sync has been running for 1801 s"]
     queue.done("default/a")
     assert problems(health) == []
 
@@ -134,7 +134,7 @@ async def test_a_leader_that_waits_for_its_lease_for_hours_is_none(clock: Virtua
     leading = True
     assert problems(health) == []
     await asyncio.sleep(SYNC_STUCK_SEC + 1)
-    assert problems(health) == ["workers a sync has been under way for 1801 s"]
+    assert problems(health) == ["workers a sync has been running for 1801 s"]
 
 
 async def test_ready_is_who_has_its_caches_and_is_not_stopping(clock: VirtualClockLoop) -> None:
@@ -144,10 +144,10 @@ async def test_ready_is_who_has_its_caches_and_is_not_stopping(clock: VirtualClo
         informing(KubeClient(Connection.to_address(server.url))) as informer,
     ):
         health = Health([informer], queue.core, clock=clock.time)
-        assert [check.problem for check in health.ready()] == ["is not filled yet", None]
+        assert [check.problem for check in health.ready()] == ["not filled yet", None]
         await informer.wait_synced()
         assert [check.problem for check in health.ready()] == [None, None]
     # Who has caches can act as soon as the API server is back.
     assert [check.problem for check in health.ready()] == [None, None]
     queue.shut_down()
-    assert [check.problem for check in health.ready()] == [None, "is stopping"]
+    assert [check.problem for check in health.ready()] == [None, "stopping"]
