@@ -1,4 +1,4 @@
-"""Turns listed objects and watch events into changes of a store, and tells handlers what changed. Synchronous."""
+"""Applies listed objects and watch events to an indexer, and calls event handlers. Synchronous."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _log: Final = logging.getLogger(__name__)
 
 
 class MalformedObject(ValueError):
-    """What should be a Kubernetes object has no name or no resourceVersion: not an answer of an API server."""
+    """A supposed Kubernetes object has no name or no resourceVersion: not an answer of an API server."""
 
 
 class Identity(NamedTuple):
-    """Which object, and which state of it. ``key`` is ``namespace/name``, or ``name`` if cluster-scoped."""
+    """One state of one object. ``key`` is ``namespace/name``, or ``name`` if cluster-scoped."""
 
     key: str
     uid: str
@@ -28,7 +28,7 @@ class Identity(NamedTuple):
 
 
 def identify(obj: Any) -> Identity:
-    """Who a parsed object is. Raises MalformedObject."""
+    """Return the identity of a parsed object. Raises MalformedObject."""
     try:
         metadata = obj["metadata"]
         name = metadata["name"]
@@ -42,16 +42,15 @@ def identify(obj: Any) -> Identity:
     return Identity(f"{namespace}/{name}" if namespace else name, uid, version)
 
 
-class Replica(Generic[T]):
-    """A store, and the rules by which it follows the API server.
+class DeltaProcessor(Generic[T]):
+    """Keeps an indexer equal to the collection of an API server.
 
-    * One object's trouble is its own: if ``decode`` or an indexer cannot take it, that is reported to
-      ``on_unreadable(key, error, object)``, what was known of it before stays, and the rest goes on. When it can be
-      read again, or is gone, ``on_unreadable_over(key)`` follows.
-    * A name that is found with another uid is another object: the former is deleted, then the new one added.
-    * An object in exactly the state that is known already is no news, and not even decoded.
-    * Handlers are told after the store has changed. They run within the change, so they must be quick; one that raises
-      is logged and does not keep the others from it.
+    * A failure of ``decode`` or of an index function concerns one object: ``on_undecodable(key, error, object)`` is
+      called, the indexer keeps the last decodable state, and processing continues. ``on_undecodable_over(key)`` follows
+      when the object is decodable again or deleted.
+    * A known name with another UID is another object: first the old one is deleted, then the new one added.
+    * An object in a known state is neither decoded again nor passed to handlers.
+    * Handlers run after the change of the indexer, and must be quick. Their exceptions are logged.
     """
 
     def __init__(
@@ -59,32 +58,32 @@ class Replica(Generic[T]):
         decode: Callable[[dict[str, Any]], T],
         indexer: Indexer[T],
         *,
-        on_unreadable: Callable[[str, Exception, dict[str, Any]], None] | None = None,
-        on_unreadable_over: Callable[[str], None] | None = None,
+        on_undecodable: Callable[[str, Exception, dict[str, Any]], None] | None = None,
+        on_undecodable_over: Callable[[str], None] | None = None,
     ) -> None:
         self.indexer = indexer
         self.on_add: list[Callable[[T], None]] = []
         self.on_update: list[Callable[[T, T], None]] = []
         self.on_delete: list[Callable[[T, T | None], None]] = []
         self._decode = decode
-        self._on_unreadable = on_unreadable or _log_unreadable
-        self._on_unreadable_over = on_unreadable_over
-        self._unreadable: dict[str, Identity] = {}
+        self._on_undecodable = on_undecodable or _log_undecodable
+        self._on_undecodable_over = on_undecodable_over
+        self._undecodable: dict[str, Identity] = {}
 
     @property
-    def unreadable(self) -> Collection[str]:
-        """The keys of the objects that exist and cannot be read in their present state."""
-        return self._unreadable.keys()
+    def undecodable(self) -> Collection[str]:
+        """The keys of the objects whose current state cannot be decoded."""
+        return self._undecodable.keys()
 
-    def observe(self, identity: Identity, obj: dict[str, Any]) -> None:
-        """The object exists, in this state."""
+    def upsert(self, identity: Identity, obj: dict[str, Any]) -> None:
+        """Add or update the object."""
         key, uid, version = identity
         known = self.indexer.get(key)
-        if self._unreadable and self._unreadable.get(key) == identity:
+        if self._undecodable and self._undecodable.get(key) == identity:
             return
         if known is not None and known.resource_version == version and known.uid == uid:
-            # Unreadable in between, and then back in this very state: the server was restored from a backup.
-            self._readable_or_gone(key)
+            # Undecodable in between, and now in this state again: the server was restored from a backup.
+            self._clear_undecodable(key)
             return
         known = self._same(key, uid)
         try:
@@ -92,11 +91,11 @@ class Replica(Generic[T]):
             if item.key != key:
                 raise ValueError(f"decoded to another key: {item.key!r}")
             self.indexer.put(item)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this one object's trouble
+        except Exception as error:  # noqa: BLE001 - must not affect other objects
             self._reject(identity, error, obj)
             return
-        if self._unreadable:
-            self._readable_or_gone(key)
+        if self._undecodable:
+            self._clear_undecodable(key)
         if known is None:
             for added in self.on_add:
                 self._call(added, item)
@@ -105,39 +104,37 @@ class Replica(Generic[T]):
                 self._call(updated, known, item)
 
     def reject(self, identity: Identity, error: Exception, obj: dict[str, Any]) -> None:
-        """The object exists in this state, which is known to be unreadable."""
-        if self._unreadable.get(identity.key) != identity:
+        """Record that the object exists in this state, which cannot be decoded."""
+        if self._undecodable.get(identity.key) != identity:
             self._same(identity.key, identity.uid)
             self._reject(identity, error, obj)
 
-    def remove(self, identity: Identity, obj: dict[str, Any]) -> None:
-        """The object is gone; ``obj`` is its last state."""
+    def delete(self, identity: Identity, obj: dict[str, Any]) -> None:
+        """Delete the object; ``obj`` is its final state."""
         key, uid, _ = identity
         known = self.indexer.get(key)
         final: T | None = None
         if known is not None and known.uid == uid:
-            # A last state that cannot be read is as good as none: the object is gone all the same.
+            # The object is deleted even if its final state cannot be decoded.
             with suppress(Exception):
                 final = self._decode(obj)
         self._drop(key, final)
-        self._readable_or_gone(key)
+        self._clear_undecodable(key)
 
-    def retain(self, keys: Collection[str]) -> int:
-        """Whatever is not among these keys is gone, its last state unknown. Returns how many objects those were."""
-        gone = [key for key in self.indexer if key not in keys]
-        for key in gone:
+    def delete_except(self, keys: Collection[str]) -> None:
+        """Delete all objects but these, whose keys a complete list has. Their final state is unknown."""
+        for key in [key for key in self.indexer if key not in keys]:
             self._drop(key, None)
-        for key in [key for key in self._unreadable if key not in keys]:
-            self._readable_or_gone(key)
-        return len(gone)
+        for key in [key for key in self._undecodable if key not in keys]:
+            self._clear_undecodable(key)
 
     def clear(self) -> None:
-        """Forget everything, telling nobody."""
+        """Remove all objects without calling handlers."""
         self.indexer.clear()
-        self._unreadable.clear()
+        self._undecodable.clear()
 
     def _same(self, key: str, uid: str) -> T | None:
-        """What is known of this very object. If another one of its name is known, that one is gone."""
+        """Return the known state of this object. A known object of the same name with another UID is deleted."""
         known = self.indexer.get(key)
         if known is not None and known.uid != uid:
             self._drop(key, None)
@@ -145,8 +142,8 @@ class Replica(Generic[T]):
         return known
 
     def _reject(self, identity: Identity, error: Exception, obj: dict[str, Any]) -> None:
-        self._unreadable[identity.key] = identity
-        self._call(self._on_unreadable, identity.key, error, obj)
+        self._undecodable[identity.key] = identity
+        self._call(self._on_undecodable, identity.key, error, obj)
 
     def _drop(self, key: str, final: T | None) -> None:
         known = self.indexer.remove(key)
@@ -154,16 +151,16 @@ class Replica(Generic[T]):
             for deleted in self.on_delete:
                 self._call(deleted, known, final)
 
-    def _readable_or_gone(self, key: str) -> None:
-        if self._unreadable.pop(key, None) is not None and self._on_unreadable_over is not None:
-            self._call(self._on_unreadable_over, key)
+    def _clear_undecodable(self, key: str) -> None:
+        if self._undecodable.pop(key, None) is not None and self._on_undecodable_over is not None:
+            self._call(self._on_undecodable_over, key)
 
     def _call(self, handler: Callable[[*Ts], None], *args: *Ts) -> None:
         try:
             handler(*args)
-        except Exception:  # noqa: BLE001 - it is logged, and must not stop the informer that all others live on
+        except Exception:  # noqa: BLE001 - must not stop the informer
             _log.exception("Handler failed")
 
 
-def _log_unreadable(key: str, error: Exception, _obj: dict[str, Any]) -> None:
-    _log.warning("Object cannot be read: %s: %s: %s", key, type(error).__name__, error)
+def _log_undecodable(key: str, error: Exception, _obj: dict[str, Any]) -> None:
+    _log.warning("Cannot decode %s: %s: %s", key, type(error).__name__, error)

@@ -1,4 +1,4 @@
-"""An always current local copy of a collection: drives the watch machine over the network, into a store."""
+"""Lists and watches a collection into an indexer: carries out the instructions of a reflector over the network."""
 
 from __future__ import annotations
 
@@ -12,30 +12,27 @@ from typing import Any, Final, Generic, TypeVar
 
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.deepjson import NestedTooDeeply, was_cut, without_depths
-from frameworkcontroller.kube.deltaprocessor import Identity, Replica, identify
+from frameworkcontroller.kube.deltaprocessor import DeltaProcessor, Identity, identify
 from frameworkcontroller.kube.errors import ApiError, KubeError, error_from_status
 from frameworkcontroller.kube.gcpause import gc_paused
 from frameworkcontroller.kube.indexer import Indexer, Item, Lister
 from frameworkcontroller.kube.managedfields import loads_without_managed_fields
-from frameworkcontroller.kube.reflector import Failure, FetchPage, OpenWatch, Pause, Pausing, WatchMachine, classify
+from frameworkcontroller.kube.reflector import Failure, ListPage, OpenWatch, Reflector, Wait, Waiting, classify
 from frameworkcontroller.kube.resources import Resource
 
 T = TypeVar("T", bound=Item)
 
 _log: Final = logging.getLogger(__name__)
 
-# Pages are sized by what the objects turn out to weigh, so that neither the time of parsing one (5 ms) nor the memory
-# it takes meanwhile (ten times its bytes) depends on how large the objects are.
+# Pages are sized in bytes, which bounds the time (5 ms) and the memory (ten times its bytes) to parse one.
 _FIRST_PAGE_ITEMS: Final = 50
 _PAGE_BYTES: Final = 2**20
-# For so long decoding may keep everything else waiting.
+# Decoding yields to the event loop after this long.
 _SLICE_SECONDS: Final = 0.005
-# The server is asked to end each watch after so many seconds, at random between these: connections get spread again
-# over API servers that came back, and not all at once.
+# Watches end at random after so many seconds, which spreads connections over API servers that have come back.
 _WATCH_SECONDS: Final = (180, 300)
-# Most servers send a bookmark every minute, so that silence for longer means a dead connection. Others (such as
-# Kubernetes 1.20) send one only just before they end a watch: all that can be expected of those is that end. Which kind
-# it is shows by the bookmarks, and until one has come by a watch that fell silent.
+# Most servers send a bookmark every minute, and longer silence means a dead connection. Others (Kubernetes 1.20) send
+# one only just before they end a watch. Bookmarks show which kind it is; until one arrives, silence does.
 _HEARTBEAT_SECONDS: Final = 60
 _SILENCE_SECONDS: Final = 90.0
 _LATE_SECONDS: Final = 20.0
@@ -43,34 +40,33 @@ _LATE_SECONDS: Final = 20.0
 
 @dataclass(slots=True)
 class InformerCounters:
-    """What an informer has done since it was made. To be read at any time, e.g. when metrics are collected."""
+    """Totals of an informer, for metrics."""
 
     pages: int = 0
     lists: int = 0
     watches: int = 0
     events: int = 0
     bookmarks: int = 0
-    unreadable: int = 0
+    undecodable: int = 0
     failures: dict[Failure, int] = field(default_factory=lambda: dict.fromkeys(Failure, 0))
-    """Ends of watches and failed requests, by kind; CLOSED and RELIST are no trouble."""
+    """Ends of watches and failed requests; CLOSED and RELIST are not errors."""
 
     @property
     def total(self) -> int:
-        """Grows with whatever happens: one that stays the same tells of an informer that does nothing."""
+        """A count of all activity: an informer whose total stays the same is idle or stuck."""
         return self.pages + self.watches + self.events + self.bookmarks + sum(self.failures.values())
 
 
 class Informer(Generic[T]):
-    """Lists and watches one collection, keeps ``store`` current and tells handlers what changed.
+    """Lists and watches one collection, keeps an indexer current and calls event handlers.
 
-    ``decode`` gets one object as a parsed dict, its ``managedFields`` cut out. (Bytes would have to be parsed twice:
-    the event's type and the object's version are needed first, and a page of a list is parsed in one go.) It must not
-    keep the dict, which is some thirty times larger than a slotted record. What it raises concerns that object alone
-    and goes to ``on_undecodable(key, error, object)``; ``on_undecodable_over(key)`` follows when that object can be
-    read again or is gone.
+    ``decode`` gets one object as a parsed dict without its ``managedFields``. It must not keep the dict, which is some
+    thirty times larger than a slotted record. Its exceptions concern that object alone and go to
+    ``on_undecodable(key, error, object)``; ``on_undecodable_over(key)`` follows when the object is decodable again or
+    deleted.
 
-    Handlers are plain functions that run right after the store has changed, in the order of the changes; see `Replica`.
-    Before the first sync they are told of each object as added; later lists tell only what differs.
+    Handlers are plain functions that run right after each change of the indexer, in the order of the changes; see
+    `DeltaProcessor`. The first list is a series of additions; later lists call handlers only for differences.
     """
 
     def __init__(
@@ -90,10 +86,9 @@ class Informer(Generic[T]):
         relist_seconds: Callable[[int], float] | None = None,
         on_deleted_object: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
-        """``page_size`` is the most objects per page. ``relist_seconds``: list anew after so long, given how many
-        objects there are, against a server whose watches lose events; None never does. ``on_deleted_object`` gets each
-        object that the watch reports as deleted, whole, before the handlers do (what vanished while nobody watched is
-        not among them).
+        """``page_size`` is the maximum number of objects per page. ``relist_seconds`` returns, for a number of objects,
+        the interval of full lists, a guard against servers whose watches lose events (None: no such lists).
+        ``on_deleted_object`` gets the final state of each object whose deletion the watch reports, before the handlers.
         """
         self.resource = resource
         self._on_deleted_object = on_deleted_object
@@ -106,10 +101,10 @@ class Informer(Generic[T]):
         self._rng = rng if rng is not None else random.Random()
         self._relist_seconds = relist_seconds
         indexer: Indexer[T] = Indexer(indexers)
-        self._replica = Replica(
-            decode, indexer, on_unreadable=self._counted(on_undecodable), on_unreadable_over=on_undecodable_over
+        self._processor = DeltaProcessor(
+            decode, indexer, on_undecodable=self._counted(on_undecodable), on_undecodable_over=on_undecodable_over
         )
-        self._machine = WatchMachine(self._rng)
+        self._reflector = Reflector(self._rng)
         self._synced = asyncio.Event()
         self._page_items = min(_FIRST_PAGE_ITEMS, page_size)
         self._relist_wanted = False
@@ -119,33 +114,33 @@ class Informer(Generic[T]):
         self._watching: asyncio.Timeout | None = None
         self._heartbeats = True
         self._heartbeats_until = 0.0
-        self._trouble: Failure | None = None
-        self._trouble_since = 0.0
+        self._failure: Failure | None = None
+        self._failed_since = 0.0
         self._running = False
 
     @property
     def lister(self) -> Lister[T]:
-        """The copy, to be read only."""
-        return self._replica.indexer
+        """The read-only cache."""
+        return self._processor.indexer
 
     @property
     def synced(self) -> bool:
-        """Whether a whole list has been in the store, and handlers been told of it, at least once."""
+        """True after the first complete list was passed to the handlers."""
         return self._synced.is_set()
 
     @property
     def running(self) -> bool:
-        """Whether `run` is under way."""
+        """True while `run` runs."""
         return self._running
 
     @property
-    def pausing(self) -> bool:
-        """Whether it waits, on purpose, before it asks the server again."""
-        return isinstance(self._machine.state, Pausing)
+    def backing_off(self) -> bool:
+        """True during a back-off."""
+        return isinstance(self._reflector.state, Waiting)
 
     @property
     def listed_since(self) -> float:
-        """When (the loop's time) the last whole list was asked for: the copy shows all that was there then."""
+        """The loop's time at which the last complete list was requested: the cache is at least that new."""
         return self._listed_since
 
     async def wait_synced(self) -> None:
@@ -159,53 +154,53 @@ class Informer(Generic[T]):
         on_update: Callable[[T, T], None] | None = None,
         on_delete: Callable[[T, T | None], None] | None = None,
     ) -> None:
-        """Have ``on_add(new)``, ``on_update(old, new)`` and ``on_delete(old, final)`` called at each change.
+        """Register ``on_add(new)``, ``on_update(old, new)`` and ``on_delete(old, final)``.
 
-        ``final`` is the last state, from the event that told of the deletion; None if that was missed (a list without
-        the object told). What is in the store already is told as added at once.
+        ``final`` is the object in the deletion event, or None if that event was missed (client-go's
+        DeletedFinalStateUnknown). For each cached object, ``on_add`` is called at once.
         """
         if on_add is not None:
-            self._replica.on_add.append(on_add)
+            self._processor.on_add.append(on_add)
             for item in list(self.lister.values()):
                 on_add(item)
         if on_update is not None:
-            self._replica.on_update.append(on_update)
+            self._processor.on_update.append(on_update)
         if on_delete is not None:
-            self._replica.on_delete.append(on_delete)
+            self._processor.on_delete.append(on_delete)
 
     def relist(self) -> None:
-        """Compare with the server soon: for somebody who has seen that the copy is wrong. Repeated wishes are one."""
+        """List again soon, because the cache was found to be wrong. Requests before that list count as one."""
         self._relist_wanted = True
         if self._watching is not None and not self._watching.expired():
             self._watching.reschedule(asyncio.get_running_loop().time())
 
     def reset(self) -> None:
-        """Forget everything, telling no handler: the next ``run`` starts as if it were the first.
+        """Clear the cache without calling handlers; the next ``run`` starts like the first.
 
         Raises RuntimeError if it is running.
         """
         if self._running:
             raise RuntimeError(f"the informer of {self.resource.qualified} is running")
-        self._replica.clear()
+        self._processor.clear()
         self._synced.clear()
 
     async def run(self) -> None:
-        """Keep the store current until cancelled. Trouble with the server is logged and waited out, never raised.
+        """Keep the cache current until cancelled. Errors of the server are logged and retried, never raised.
 
-        May be run again after it was cancelled; it then lists anew. Raises RuntimeError if it is running already.
+        May be run again after it was cancelled, and lists again then. Raises RuntimeError if it is running already.
         """
         if self._running:
             raise RuntimeError(f"the informer of {self.resource.qualified} is running already")
         self._running = True
-        # A page that was being taken over when the last run was cancelled is lost: begin from the beginning.
-        self._machine = WatchMachine(self._rng)
+        # A page that the last run was cancelled in is lost: start from the beginning.
+        self._reflector = Reflector(self._rng)
         try:
             while True:
-                match self._machine.instruction:
-                    case Pause(seconds=seconds):
+                match self._reflector.instruction:
+                    case Wait(seconds=seconds):
                         await asyncio.sleep(seconds)
-                        self._machine.on_pause_over()
-                    case FetchPage(token=token, paged=paged):
+                        self._reflector.on_wait_over()
+                    case ListPage(token=token, paged=paged):
                         await self._fetch(token, paged=paged)
                     case OpenWatch(resource_version=version):
                         await self._watch(version)
@@ -230,9 +225,9 @@ class Informer(Generic[T]):
             return
         self.counters.pages += 1
         with gc_paused():
-            await self._take_page(body)
+            await self._apply_page(body)
 
-    async def _take_page(self, body: bytes) -> None:
+    async def _apply_page(self, body: bytes) -> None:
         try:
             page, whole = _parse(body)
             version, token = page["metadata"]["resourceVersion"], page["metadata"].get("continue")
@@ -246,9 +241,9 @@ class Informer(Generic[T]):
         if objects:
             fitting = _PAGE_BYTES * len(objects) // len(body)
             self._page_items = max(1, min(self._page_size, fitting))
-        verdict = self._machine.on_page([identity.key for identity in identities], version, token)
+        verdict = self._reflector.on_page([identity.key for identity in identities], version, token)
         if not verdict.accept:
-            self._report(self._machine.last_failure or Failure.STALE, f"resourceVersion {version}")
+            self._report(self._reflector.last_failure or Failure.STALE, f"resourceVersion {version}")
             return
         clock = asyncio.get_running_loop().time
         slice_ends = 0.0  # parsing has taken as long as a slice
@@ -256,10 +251,10 @@ class Informer(Generic[T]):
             if number % 16 == 0 and clock() >= slice_ends:
                 await asyncio.sleep(0)
                 slice_ends = clock() + _SLICE_SECONDS
-            self._observe(identity, objects[number], whole=whole)
-            objects[number] = None  # freed little by little, not with the page all at once
+            self._upsert(identity, objects[number], whole=whole)
+            objects[number] = None  # freed bit by bit, not with the page at once
         if verdict.complete is not None:
-            self._replica.retain(verdict.complete)
+            self._processor.delete_except(verdict.complete)
             self.counters.lists += 1
             self._listed_since = self._listing_since
             if self._relist_seconds is not None:
@@ -292,7 +287,7 @@ class Informer(Generic[T]):
                     self._recovered()
                     async for line in lines:
                         try:
-                            self._take_line(line)
+                            self._apply_line(line)
                         except _WatchEnded as ended:
                             failure, cause = ended.failure, ended.cause
                             break
@@ -306,7 +301,7 @@ class Informer(Generic[T]):
             self._heartbeats = False
         self._failed(failure, cause, lived=0.0 if opened is None else clock() - opened)
 
-    def _take_line(self, line: bytes) -> None:
+    def _apply_line(self, line: bytes) -> None:
         """Raises _WatchEnded if the watch cannot go on after this line."""
         try:
             event, whole = _parse(line)
@@ -320,7 +315,7 @@ class Informer(Generic[T]):
                 self.counters.bookmarks += 1
                 if asyncio.get_running_loop().time() < self._heartbeats_until:
                     self._heartbeats = True
-                if not self._machine.on_event(version):
+                if not self._reflector.on_event(version):
                     raise _WatchEnded(Failure.REPLAYED, None)
                 return
             if kind not in ("ADDED", "MODIFIED", "DELETED"):
@@ -329,72 +324,76 @@ class Informer(Generic[T]):
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise _WatchEnded(Failure.MALFORMED, error) from error
         self.counters.events += 1
-        if not self._machine.on_event(identity.resource_version):
+        if not self._reflector.on_event(identity.resource_version):
             raise _WatchEnded(Failure.REPLAYED, None)
         if kind == "DELETED":
             if self._on_deleted_object is not None:
                 try:
                     self._on_deleted_object(obj)
-                except Exception:  # noqa: BLE001 - it is logged, and must not stop what all others live on
+                except Exception:  # noqa: BLE001 - must not stop the informer
                     _log.exception("Handler failed")
-            self._replica.remove(identity, obj)
+            self._processor.delete(identity, obj)
         else:
-            self._observe(identity, obj, whole=whole)
+            self._upsert(identity, obj, whole=whole)
 
-    def _observe(self, identity: Identity, obj: dict[str, Any], *, whole: bool) -> None:
+    def _upsert(self, identity: Identity, obj: dict[str, Any], *, whole: bool) -> None:
         if not whole and was_cut(obj):
-            self._replica.reject(identity, NestedTooDeeply(), obj)
+            self._processor.reject(identity, NestedTooDeeply(), obj)
         else:
-            self._replica.observe(identity, obj)
+            self._processor.upsert(identity, obj)
 
     def _failed(self, failure: Failure, cause: Exception | None, *, lived: float = 0.0) -> None:
         retry_after = cause.retry_after if isinstance(cause, ApiError) else None
-        self._machine.on_failure(failure, retry_after=retry_after, lived=lived)
+        self._reflector.on_failure(failure, retry_after=retry_after, lived=lived)
         self._report(failure, cause)
 
     def _report(self, failure: Failure, cause: object) -> None:
         self.counters.failures[failure] += 1
-        state = self._machine.state
-        if not isinstance(state, Pausing) or failure is self._trouble:
+        state = self._reflector.state
+        if not isinstance(state, Waiting) or failure is self._failure:
             return
-        # One line when trouble begins or becomes another, however long it lasts; see also _recovered.
-        if self._trouble is None:
-            self._trouble_since = asyncio.get_running_loop().time()
-        self._trouble = failure
+        # Logged once per outage and kind of failure.
+        if self._failure is None:
+            self._failed_since = asyncio.get_running_loop().time()
+        self._failure = failure
         _log.warning(
-            "Cannot follow %s (%s), the last known state stays in use; trying again in %.1f s and from then on: %s",
+            "Cannot list or watch %s (%s), using the last known state; retrying in %.1f s: %s",
             self.resource.qualified,
             failure.value,
             state.seconds,
-            cause if cause is not None else "no more is known",
+            cause if cause is not None else "no details",
         )
 
     def _recovered(self) -> None:
-        if self._trouble is not None:
-            self._trouble = None
+        if self._failure is not None:
+            self._failure = None
             _log.info(
-                "Following %s again after %.1f s",
+                "Listing and watching %s again after %.1f s",
                 self.resource.qualified,
-                asyncio.get_running_loop().time() - self._trouble_since,
+                asyncio.get_running_loop().time() - self._failed_since,
             )
 
     def _counted(
         self, on_undecodable: Callable[[str, Exception, dict[str, Any]], None] | None
     ) -> Callable[[str, Exception, dict[str, Any]], None]:
         def counted(key: str, error: Exception, obj: dict[str, Any]) -> None:
-            self.counters.unreadable += 1
+            self.counters.undecodable += 1
             if on_undecodable is not None:
                 on_undecodable(key, error, obj)
             else:
                 _log.warning(
-                    "Cannot read an object of %s: %s: %s: %s", self.resource.qualified, key, type(error).__name__, error
+                    "Cannot decode an object of %s: %s: %s: %s",
+                    self.resource.qualified,
+                    key,
+                    type(error).__name__,
+                    error,
                 )
 
         return counted
 
 
 def _parse(data: bytes) -> tuple[Any, bool]:
-    """What the server sent, and whether that is all of it; see `deepjson`. Raises ValueError if it is not JSON."""
+    """Return the parsed JSON and whether it is whole; see `deepjson`. Raises ValueError if it is not JSON."""
     try:
         return loads_without_managed_fields(data), True
     except ValueError:
@@ -405,7 +404,7 @@ def _parse(data: bytes) -> tuple[Any, bool]:
 
 
 class _WatchEnded(Exception):
-    """A line after which the watch is of no use."""
+    """The watch must be ended after this line."""
 
     def __init__(self, failure: Failure, cause: Exception | None) -> None:
         super().__init__(failure.value)

@@ -1,29 +1,30 @@
-"""List-and-watch as a state machine: what happened goes in, what to do next comes out. Pure; no clock, no I/O.
+"""List and watch as a state machine: it is asked for the next request, and told the result. Pure; no clock, no I/O.
 
     Listing
        ├─ page, more to come ──▶ Listing (the next page)
-       ├─ last page ──▶ Watching (from the list's version); what was not listed has vanished
-       ├─ token expired ──▶ Listing from the start, in one page; Pausing first if it keeps happening
-       ├─ page of another version ──▶ Pausing ▶ Listing from the start, in one page
-       ├─ list older than what is known, request refused as wrong ──▶ Pausing ▶ Listing from the start
-       └─ any other failure ──▶ Pausing ▶ Listing (the same page)
+       ├─ last page ──▶ Watching (from the version of the list); objects that were not listed are deleted
+       ├─ token expired ──▶ Listing from the start, in one page; after a wait if it recurs
+       ├─ page of another version ──▶ Waiting ▶ Listing from the start, in one page
+       ├─ list older than the known version, request rejected ──▶ Waiting ▶ Listing from the start
+       └─ any other failure ──▶ Waiting ▶ Listing (the same page)
     Watching
        ├─ event, bookmark ──▶ Watching (from its version)
-       ├─ closed, gone silent ──▶ Watching (same version); Pausing first if it keeps happening
-       ├─ version expired ──▶ Listing; Pausing first if it keeps happening
-       ├─ event older than what is known, line unreadable, version from the future, request refused as wrong,
-       │  resource type gone, 5xx as an event ──▶ Pausing ▶ Listing
-       └─ any other failure ──▶ Pausing ▶ Watching (same version)
+       ├─ closed, silent ──▶ Watching (same version); after a wait if it recurs
+       ├─ version expired ──▶ Listing; after a wait if it recurs
+       ├─ event older than the known version, unreadable line, version from the future, request rejected,
+       │  resource type not served, 5xx as an event ──▶ Waiting ▶ Listing
+       └─ any other failure ──▶ Waiting ▶ Watching (same version)
 
-Three rules hold everywhere. In a row of failures, which only a watch that lasts can end, each kind is followed by a
-request at once at most one time, and the pauses double; but a server that closes a watch which brought something new
-(as it does with one that is slower than what happens) is asked for the rest at once, every time. The version only
-moves forward, unless the server insists (it was restored from a backup). A throttling server's ``Retry-After`` is
-obeyed; a failing one's (such as "starting, come back in 10 s") no longer than the longest pause.
+Three rules hold everywhere:
 
-Lists are always consistent reads (no resourceVersion is asked for), also the first one: with ``resourceVersion=0`` the
-server may answer from a cache that is older than what this controller wrote, or acted on, before it was restarted, and
-a fresh process has no memory to tell that from the present.
+- Consecutive failures back off. Only a watch that lasts ends the sequence. Each ordinary kind of failure is retried
+  without a wait once in a sequence. A watch that the server closes after it brought news (as a server does with slow
+  watchers) is always reopened at once.
+- The version only moves forward, unless the server insists (it was restored from a backup).
+- ``Retry-After`` of a throttling server is obeyed; that of a failing server only up to the maximum back-off.
+
+Every list is a consistent read, without a resourceVersion. With ``resourceVersion=0`` the server may answer from a
+cache that is older than the writes of this controller before its restart, and a new process could not tell.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.kube.errors import ApiError, Gone, KubeError, SilenceError, TransportError
 
 BACKOFF: Final = Backoff(base=0.5, maximum=5.0)
-# A watch that lasted this long ends a row of failures. Anything shorter, a successful list included, does not: else a
-# server that closes each watch, or expires each version, at once would be asked in a tight circle.
+# A watch that lasted this long ends a sequence of failures. A successful list does not: otherwise a server that closes
+# every watch, or expires every version, at once would be asked in a tight loop.
 STEADY_SECONDS: Final = 10.0
-# So many lists in a row that are older than what was seen before are believed: then it is the world that went back.
+# After this many consecutive lists that are older than the known version, the server is assumed to have been restored.
 STALE_LISTS_BELIEVED: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class FetchPage:
-    """Ask for a page of the list: the first one if ``token`` is None, and all of the list if not ``paged``."""
+class ListPage:
+    """Get a page of the list: the first if ``token`` is None; the whole list unless ``paged``."""
 
     token: str | None
     paged: bool
@@ -55,24 +56,24 @@ class FetchPage:
 
 @dataclass(frozen=True, slots=True)
 class OpenWatch:
-    """Watch for what happened after ``resource_version``."""
+    """Watch for events after ``resource_version``."""
 
     resource_version: str
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
-    """Do nothing for so many seconds."""
+class Wait:
+    """Send nothing for ``seconds``."""
 
     seconds: float
 
 
-Instruction = FetchPage | OpenWatch | Pause
+Instruction = ListPage | OpenWatch | Wait
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A page is wanted: the first one if ``token`` is None. ``resource_version`` is that of the pages before it."""
+    """The next request is for a page: the first if ``token`` is None. ``resource_version`` is that of earlier pages."""
 
     token: str | None = None
     resource_version: str | None = None
@@ -81,45 +82,45 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """A watch is wanted, or open, and everything up to ``resource_version`` is known."""
+    """A watch is open or is opened next. All changes up to ``resource_version`` are known."""
 
     resource_version: str
 
 
 @dataclass(frozen=True, slots=True)
-class Pausing:
-    """Waiting before ``then``."""
+class Waiting:
+    """Back-off before ``then``."""
 
     seconds: float
     then: Listing | Watching
 
 
-State = Listing | Watching | Pausing
+State = Listing | Watching | Waiting
 
 
 class Failure(Enum):
-    """Why a list or a watch did not go on; each has its place in the transitions above."""
+    """Why a list or a watch ended. The values are labels of metrics."""
 
     CLOSED = "closed"  # the server ended the watch, as it does every few minutes
-    SILENT = "silent"  # a watch said nothing for longer than it may: probably a dead connection
+    SILENT = "silent"  # a watch was silent for too long: probably a dead connection
     EXPIRED = "expired"  # 410: the version or the token is older than the server's history
-    AHEAD = "ahead"  # the server has not reached this version, and does not soon: it lost some of its history
-    STALE = "stale"  # a list is older than what is known
-    REPLAYED = "replayed"  # an event is older than what is known
-    INCONSISTENT = "inconsistent"  # the pages of a list are of different versions
-    MALFORMED = "malformed"  # not the JSON that it must be: what it would have said is lost
-    REJECTED = "rejected"  # 4xx: the request is wrong as it is, such as a version that the server cannot read
-    DENIED = "denied"  # 401, 403: may be granted (again) later
-    ABSENT = "absent"  # 404: the resource type is not served (yet, or any more)
+    AHEAD = "ahead"  # the server has not reached this version: it lost part of its history
+    STALE = "stale"  # a list is older than the known version
+    REPLAYED = "replayed"  # an event is older than the known version
+    INCONSISTENT = "inconsistent"  # the pages of a list have different versions
+    MALFORMED = "malformed"  # not the expected JSON: its content is lost
+    REJECTED = "rejected"  # 4xx: the same request would fail again, for example with an unreadable version
+    DENIED = "denied"  # 401, 403: may be granted later
+    ABSENT = "absent"  # 404: the resource type is not served
     THROTTLED = "throttled"  # 429
     FAILED = "failed"  # 5xx
-    UNTOLD = "untold"  # 5xx said within a watch: what there was to tell cannot be told, nor if it is asked for again
+    UNTOLD = "untold"  # 5xx as an event of a watch: the event is lost, and a new watch would fail at it again
     BROKEN = "broken"  # connection refused, reset or cut
-    RELIST = "relist"  # not a failure: somebody asked for a fresh list
+    RELIST = "relist"  # not a failure: a fresh list was requested
 
 
 def classify(error: KubeError) -> Failure:
-    """What an error of the client means for a list or a watch."""
+    """Return the kind of failure that an error of the client is."""
     if isinstance(error, SilenceError):
         return Failure.SILENT
     if isinstance(error, TransportError) or not isinstance(error, ApiError):
@@ -138,9 +139,10 @@ def classify(error: KubeError) -> Failure:
 
 
 class PageVerdict(NamedTuple):
-    """What to do with a page: whether to take over its objects, and whether the list is complete with it.
+    """How to handle a page.
 
-    If ``complete`` is not None, whatever is cached and not among these keys has vanished.
+    ``accept``: apply its objects. ``complete``: if not None, the list is complete, and these are the keys of all
+    existing objects.
     """
 
     accept: bool
@@ -149,9 +151,9 @@ class PageVerdict(NamedTuple):
 
 _DISCARD: Final = PageVerdict(accept=False, complete=None)
 _ACCEPT: Final = PageVerdict(accept=True, complete=None)
-# Ordinary ends, each of which is excused once in a row of failures: then the next request follows at once.
+# Ordinary ends. Each is retried without a wait once in a sequence of failures.
 _ORDINARY: Final = frozenset({Failure.CLOSED, Failure.SILENT, Failure.EXPIRED, Failure.RELIST})
-# After these a watch from the same version would fail again, or would not bring what was missed.
+# After these, a watch from the same version would fail again, or would not bring the missed events.
 _NEEDS_LIST: Final = frozenset(
     {
         Failure.EXPIRED,
@@ -164,12 +166,12 @@ _NEEDS_LIST: Final = frozenset(
         Failure.RELIST,
     }
 )
-# After these, asking for the next page by the same token would fail again.
+# After these, a request with the same token would fail again.
 _NEEDS_FIRST_PAGE: Final = frozenset({Failure.AHEAD, Failure.REJECTED, Failure.RELIST})
 
 
-class WatchMachine:
-    """Follow ``instruction``, and report what came of it by exactly one of the ``on_`` methods."""
+class Reflector:
+    """The state of one list-and-watch. Carry out ``instruction``, then call exactly one of the ``on_`` methods."""
 
     def __init__(
         self, rng: random.Random, *, backoff: Backoff = BACKOFF, steady_seconds: float = STEADY_SECONDS
@@ -177,47 +179,47 @@ class WatchMachine:
         self._rng = rng
         self._backoff = backoff
         self._steady_seconds = steady_seconds
-        self._newest: str | None = None
+        self._last_version: str | None = None
         self._seen: set[str] = set()
         self._stale_lists = 0
         self._excused: set[Failure] = set()
         self._brought_news = False
         self.state: State = Listing()
         self.synced = False
-        """Whether a list has ever been completed."""
+        """True after the first complete list."""
         self.failures = 0
-        """Failures in a row that were not excused, since a watch last stayed for long."""
+        """Consecutive failures that were not excused."""
         self.last_failure: Failure | None = None
 
     @property
-    def newest(self) -> str | None:
-        """The resourceVersion up to which everything is known, or was before the list that is under way."""
-        return self._newest
+    def last_version(self) -> str | None:
+        """The resourceVersion up to which all changes are known, or were known before the current list."""
+        return self._last_version
 
     @property
     def instruction(self) -> Instruction:
-        """What to do now."""
+        """The next thing to do."""
         match self.state:
             case Listing(token=token, paged=paged):
-                return FetchPage(token, paged)
+                return ListPage(token, paged)
             case Watching(resource_version=version):
                 return OpenWatch(version)
-            case Pausing(seconds=seconds):
-                return Pause(seconds)
+            case Waiting(seconds=seconds):
+                return Wait(seconds)
 
-    def on_pause_over(self) -> None:
-        """The pause has passed."""
-        if not isinstance(self.state, Pausing):
-            raise AssertionError(f"no pause to end in {self.state}")
+    def on_wait_over(self) -> None:
+        """The wait is over."""
+        if not isinstance(self.state, Waiting):
+            raise AssertionError(f"not waiting in {self.state}")
         self.state = self.state.then
 
     def on_page(self, keys: Iterable[str], resource_version: str, token: str | None) -> PageVerdict:
-        """The page that was asked for has come, with these keys. ``token`` leads to the next page, if there is one."""
+        """A page arrived with the objects of these keys. ``token`` is that of the next page, if there is one."""
         state = self.state
         if not isinstance(state, Listing):
-            raise AssertionError(f"a page came unasked in {state}")
+            raise AssertionError(f"unexpected page in {state}")
         if state.resource_version is None:
-            if is_older(resource_version, self._newest):
+            if is_older(resource_version, self._last_version):
                 self._stale_lists += 1
                 if self._stale_lists < STALE_LISTS_BELIEVED:
                     self._fail(Failure.STALE, Listing())
@@ -232,33 +234,33 @@ class WatchMachine:
             return _ACCEPT
         seen, self._seen = self._seen, set()
         self._stale_lists = 0
-        self._newest = resource_version
+        self._last_version = resource_version
         self.synced = True
         self.state = Watching(resource_version)
         return PageVerdict(accept=True, complete=seen)
 
     def on_event(self, resource_version: str) -> bool:
-        """An event or bookmark of this version came. False if it is older than what is known: report it as REPLAYED.
+        """An event or bookmark arrived. Return False if it is older than the known version: report REPLAYED then.
 
-        Such an event must not be applied (it is a replay, from a server that is behind), nor may it be dropped with
-        nothing else done (it may be news from a server that was restored from a backup): a fresh list tells.
+        Such an event is either a replay by a server that lags, and must not be applied, or news from a server that was
+        restored from a backup, and must not be dropped. A fresh list decides.
         """
         state = self.state
         if not isinstance(state, Watching):
-            raise AssertionError(f"an event came unasked in {state}")
+            raise AssertionError(f"unexpected event in {state}")
         if is_older(resource_version, state.resource_version):
             return False
         if resource_version != state.resource_version:
             self.state = Watching(resource_version)
-            self._newest = resource_version
+            self._last_version = resource_version
             self._brought_news = True
         return True
 
     def on_failure(self, failure: Failure, *, retry_after: float | None = None, lived: float = 0.0) -> None:
-        """The request failed, or the watch ended. ``lived`` is for how many seconds a watch was open."""
+        """The request failed, or the watch ended after ``lived`` seconds."""
         state = self.state
-        if isinstance(state, Pausing):
-            raise AssertionError(f"{failure} came unasked in {state}")
+        if isinstance(state, Waiting):
+            raise AssertionError(f"unexpected {failure} in {state}")
         if lived >= self._steady_seconds:
             self.failures = 0
             self._excused.clear()
@@ -270,7 +272,7 @@ class WatchMachine:
         if isinstance(state, Watching):
             then = Listing() if failure in _NEEDS_LIST else state
         elif failure is Failure.EXPIRED:
-            # One page cannot expire between pages: however short the server's history, this list comes to its end.
+            # A list in one page cannot expire, however short the server's history is.
             then = Listing(paged=False)
         elif failure in _NEEDS_FIRST_PAGE:
             then = Listing()
@@ -288,14 +290,13 @@ class WatchMachine:
         else:
             self.failures += 1
             seconds = max(self._backoff.delay(self.failures, self._rng), retry_after or 0.0)
-        self.state = Pausing(seconds, then) if seconds > 0 else then
+        self.state = Waiting(seconds, then) if seconds > 0 else then
 
 
 def is_older(version: str, than: str | None) -> bool:
-    """Whether a resourceVersion is older than another; False if they are not the numbers that can be compared.
+    """Return whether a resourceVersion is older than another; False if they are not comparable.
 
-    They are decimal numbers in order on every API server there is (KEP-5504 makes that a promise); one that does
-    otherwise loses this protection and nothing else.
+    Source: KEP-5504, by which resourceVersions are increasing decimal numbers, as all known API servers have them.
     """
     if than is None or version == than:
         return False

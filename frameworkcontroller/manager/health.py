@@ -70,7 +70,7 @@ class Health:
         name, now = informer.resource.plural, self._clock()
         activity = informer.counters.total
         before, since = self._active.get(name, (-1, now))
-        if activity != before or not informer.running or informer.pausing:
+        if activity != before or not informer.running or informer.backing_off:
             self._active[name] = (activity, now)
             return None
         idle = now - since

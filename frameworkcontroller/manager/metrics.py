@@ -332,7 +332,7 @@ class ControllerCollector(Collector):
         yield _counter(
             "frameworkcontroller_unreadable_objects",
             "Objects received from lists and watches that could not be decoded.",
-            each(lambda one: one.counters.unreadable),
+            each(lambda one: one.counters.undecodable),
             ("resource",),
         )
 

@@ -334,7 +334,7 @@ async def test_refused_connections_for_a_minute(clock: VirtualClockLoop, caplog:
     finally:
         await client.close()
     levels = [(record.levelname, record.message.split(" pods")[0]) for record in caplog.records]
-    assert levels == [("WARNING", "Cannot follow"), ("INFO", "Following")]
+    assert levels == [("WARNING", "Cannot list or watch"), ("INFO", "Listing and watching")]
 
 
 async def test_one_unreadable_object_is_reported_and_harms_no_other() -> None:
@@ -365,7 +365,7 @@ async def test_one_unreadable_object_is_reported_and_harms_no_other() -> None:
         it.server.delete("bad")
         await it.until_right(1.0)
         assert sorted(over) == ["ns/bad", "ns/good"]
-        assert it.informer.counters.unreadable == 2
+        assert it.informer.counters.undecodable == 2
 
 
 async def test_an_object_that_is_nested_too_deeply_to_be_read_harms_no_other() -> None:

@@ -1,4 +1,4 @@
-"""The watch machine and the replica against a model API server that fails in every way it can think of."""
+"""The reflector and the delta processor against a model API server that fails in every way it can think of."""
 
 import random
 from collections import Counter
@@ -9,19 +9,19 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from frameworkcontroller.kube.deltaprocessor import Identity, Replica, identify
+from frameworkcontroller.kube.deltaprocessor import DeltaProcessor, Identity, identify
 from frameworkcontroller.kube.indexer import Indexer
 from frameworkcontroller.kube.reflector import (
     STALE_LISTS_BELIEVED,
     STEADY_SECONDS,
     Failure,
-    FetchPage,
     Listing,
+    ListPage,
     OpenWatch,
-    Pause,
-    Pausing,
+    Reflector,
+    Wait,
+    Waiting,
     Watching,
-    WatchMachine,
     is_older,
 )
 
@@ -104,7 +104,7 @@ class Server:
         return Server(self.version, dict(self.objects), list(self.history), self.oldest, self.uids)
 
 
-class WatchTest(RuleBasedStateMachine):
+class ReflectorTest(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.server = Server()
@@ -112,13 +112,15 @@ class WatchTest(RuleBasedStateMachine):
         self.backup: Server | None = None
         self.snapshots: dict[str, tuple[int, list[dict[str, Any]]]] = {}
         self.sent = 0
-        self.store: Indexer[Thing] = Indexer({"uid": lambda thing: [thing.uid]})
-        self.replica = Replica(decode, self.store, on_unreadable=self.unreadable, on_unreadable_over=self.over)
+        self.indexer: Indexer[Thing] = Indexer({"uid": lambda thing: [thing.uid]})
+        self.processor = DeltaProcessor(
+            decode, self.indexer, on_undecodable=self.unreadable, on_undecodable_over=self.over
+        )
         self.poisoned: set[str] = set()
         self.told: dict[str, Thing] = {}
-        self.replica.on_add.append(self.added)
-        self.replica.on_update.append(self.updated)
-        self.replica.on_delete.append(self.deleted)
+        self.processor.on_add.append(self.added)
+        self.processor.on_update.append(self.updated)
+        self.processor.on_delete.append(self.deleted)
         self.went_back = False
         self.stale_lists = 0
         self.at_once: set[Failure] = set()
@@ -126,13 +128,13 @@ class WatchTest(RuleBasedStateMachine):
 
     @initialize(seed=st.integers(0, 1000))
     def start(self, seed: int) -> None:
-        self.machine = WatchMachine(random.Random(seed))
+        self.reflector = Reflector(random.Random(seed))
 
     # The handlers keep a copy by what they are told alone, and see that each call fits the ones before.
 
     def added(self, new: Thing) -> None:
         assert new.key not in self.told
-        assert self.store.get(new.key) is new
+        assert self.indexer.get(new.key) is new
         self.told[new.key] = new
 
     def updated(self, old: Thing, new: Thing) -> None:
@@ -158,7 +160,7 @@ class WatchTest(RuleBasedStateMachine):
     # before it catches up cannot know (etcd's own advice is to raise its revision), so nothing is written until then.
 
     def noticed(self) -> bool:
-        return self.machine.newest is None or int(self.machine.newest) <= self.server.version
+        return self.reflector.last_version is None or int(self.reflector.last_version) <= self.server.version
 
     @precondition(noticed)
     @rule(name=st.sampled_from(NAMES), poison=st.sampled_from([False, False, False, True]))
@@ -221,11 +223,11 @@ class WatchTest(RuleBasedStateMachine):
         self.go_on(outcome, amount, lived)
 
     def go_on(self, outcome: Failure | None, amount: int, lived: float) -> None:
-        match self.machine.instruction:
-            case Pause(seconds=seconds):
+        match self.reflector.instruction:
+            case Wait(seconds=seconds):
                 assert seconds > 0
-                self.machine.on_pause_over()
-            case FetchPage(token=token, paged=paged):
+                self.reflector.on_wait_over()
+            case ListPage(token=token, paged=paged):
                 if outcome is not None and outcome not in (Failure.SILENT, Failure.CLOSED, Failure.RELIST):
                     self.fail(outcome, 0.0)
                 else:
@@ -238,7 +240,7 @@ class WatchTest(RuleBasedStateMachine):
         self.past = self.server.copy()
 
     @precondition(
-        lambda self: isinstance(self.machine.instruction, FetchPage) and self.machine.instruction.token is None
+        lambda self: isinstance(self.reflector.instruction, ListPage) and self.reflector.instruction.token is None
     )
     @rule()
     def a_server_that_is_behind_answers_the_list(self) -> None:
@@ -246,52 +248,54 @@ class WatchTest(RuleBasedStateMachine):
         self.answer_list(None, paged=False, size=1)
         self.server = present
 
-    @precondition(lambda self: bool(isinstance(self.machine.instruction, FetchPage) and self.machine.instruction.token))
+    @precondition(
+        lambda self: bool(isinstance(self.reflector.instruction, ListPage) and self.reflector.instruction.token)
+    )
     @rule()
     def page_of_another_version(self) -> None:
         told = dict(self.told)
-        assert not self.machine.on_page(["x"], "999999", None).accept
+        assert not self.reflector.on_page(["x"], "999999", None).accept
         pause = self.pause()
         assert pause is not None
         assert pause.then == Listing(paged=False)
         assert self.told == told
 
-    @precondition(lambda self: not isinstance(self.machine.instruction, Pause))
+    @precondition(lambda self: not isinstance(self.reflector.instruction, Wait))
     @rule(retry_after=st.sampled_from([0.5, 30.0, 120.0]))
     def throttled(self, retry_after: float) -> None:
-        self.machine.on_failure(Failure.THROTTLED, retry_after=retry_after)
+        self.reflector.on_failure(Failure.THROTTLED, retry_after=retry_after)
         pause = self.pause()
         assert pause is not None
         assert pause.seconds >= retry_after
 
-    @precondition(lambda self: isinstance(self.machine.instruction, OpenWatch) and bool(self.server.history))
+    @precondition(lambda self: isinstance(self.reflector.instruction, OpenWatch) and bool(self.server.history))
     @rule()
     def replay(self) -> None:
-        instruction = self.machine.instruction
+        instruction = self.reflector.instruction
         assert isinstance(instruction, OpenWatch)
         version = self.server.history[0][0]
         if version < int(instruction.resource_version):
-            assert not self.machine.on_event(str(version))
+            assert not self.reflector.on_event(str(version))
             self.fail(Failure.REPLAYED, 0.0)
             pause = self.pause()
             assert pause is not None
             assert pause.then == Listing()
 
-    def pause(self) -> Pausing | None:
-        state = self.machine.state
-        return state if isinstance(state, Pausing) else None
+    def pause(self) -> Waiting | None:
+        state = self.reflector.state
+        return state if isinstance(state, Waiting) else None
 
     def fail(self, failure: Failure, lived: float) -> None:
-        self.machine.on_failure(failure, lived=lived)
-        assert self.machine.last_failure is failure
+        self.reflector.on_failure(failure, lived=lived)
+        assert self.reflector.last_failure is failure
         if lived >= STEADY_SECONDS:
             self.at_once.clear()
         brought_news, self.brought_news = self.brought_news, False
         if failure is Failure.CLOSED and brought_news:
             # However often: each time there is less that is not known.
-            assert isinstance(self.machine.state, Watching)
-        elif isinstance(self.machine.state, Pausing):
-            assert 0 < self.machine.state.seconds <= 5.0
+            assert isinstance(self.reflector.state, Watching)
+        elif isinstance(self.reflector.state, Waiting):
+            assert 0 < self.reflector.state.seconds <= 5.0
         else:
             # The same way a second time without a pause is how a tight circle begins.
             assert failure not in self.at_once
@@ -312,8 +316,8 @@ class WatchTest(RuleBasedStateMachine):
             following = f"t{self.sent}"
             self.snapshots[following] = (version, rest)
         identities = [identify(obj) for obj in page]
-        stale = token is None and is_older(str(version), self.machine.newest)
-        verdict = self.machine.on_page([identity.key for identity in identities], str(version), following)
+        stale = token is None and is_older(str(version), self.reflector.last_version)
+        verdict = self.reflector.on_page([identity.key for identity in identities], str(version), following)
         if stale:
             self.stale_lists += 1
             assert verdict.accept == (self.stale_lists >= STALE_LISTS_BELIEVED)
@@ -322,9 +326,9 @@ class WatchTest(RuleBasedStateMachine):
             self.stale_lists = 0
         if verdict.accept:
             for identity, obj in zip(identities, page, strict=True):
-                self.replica.observe(identity, obj)
+                self.processor.upsert(identity, obj)
             if verdict.complete is not None:
-                self.replica.retain(verdict.complete)
+                self.processor.delete_except(verdict.complete)
                 self.check_equal_at(version)
 
     def answer_watch(self, version: int, amount: int, end: Failure | None, lived: float) -> None:
@@ -336,15 +340,15 @@ class WatchTest(RuleBasedStateMachine):
             return
         pending = [event for event in self.server.history if event[0] > version]
         for happened_at, kind, obj in pending[:amount]:
-            assert self.machine.on_event(str(happened_at))
+            assert self.reflector.on_event(str(happened_at))
             self.brought_news = True
             identity: Identity = identify(obj)
             if kind == "DELETED":
-                self.replica.remove(identity, obj)
+                self.processor.delete(identity, obj)
             else:
-                self.replica.observe(identity, obj)
+                self.processor.upsert(identity, obj)
         if amount >= len(pending):
-            assert self.machine.on_event(str(self.server.version))  # a bookmark
+            assert self.reflector.on_event(str(self.server.version))  # a bookmark
             self.brought_news |= self.server.version > version
             self.check_equal_at(self.server.version)
         if end is not None:
@@ -363,8 +367,8 @@ class WatchTest(RuleBasedStateMachine):
 
     @invariant()
     def handlers_and_store_agree(self) -> None:
-        assert dict(self.store.items()) == self.told
-        assert set(self.replica.unreadable) == self.poisoned
+        assert dict(self.indexer.items()) == self.told
+        assert set(self.processor.undecodable) == self.poisoned
 
     def teardown(self) -> None:
         """Whatever has happened: once the server behaves, the copy becomes right within a few requests."""
@@ -372,10 +376,10 @@ class WatchTest(RuleBasedStateMachine):
             return
         steps: Counter[str] = Counter()
         for _ in range(100):
-            match self.machine.instruction:
-                case Pause():
-                    self.machine.on_pause_over()
-                case FetchPage(token=token, paged=paged):
+            match self.reflector.instruction:
+                case Wait():
+                    self.reflector.on_wait_over()
+                case ListPage(token=token, paged=paged):
                     steps["page"] += 1
                     self.at_once.clear()
                     self.answer_list(token, paged=paged, size=2)
@@ -383,14 +387,14 @@ class WatchTest(RuleBasedStateMachine):
                     steps["watch"] += 1
                     self.at_once.clear()
                     self.answer_watch(int(version), 1000, None, 0.0)
-                    if version == str(self.server.version) and not isinstance(self.machine.state, Pausing):
+                    if version == str(self.server.version) and not isinstance(self.reflector.state, Waiting):
                         break
         else:
-            raise AssertionError(f"no end: {self.machine.state}")
+            raise AssertionError(f"no end: {self.reflector.state}")
         self.check_equal_at(self.server.version)
-        assert self.machine.synced
+        assert self.reflector.synced
         assert steps["page"] <= 12
 
 
-WatchTest.TestCase.settings = settings(max_examples=300, stateful_step_count=60)
-TestWatch = WatchTest.TestCase
+ReflectorTest.TestCase.settings = settings(max_examples=300, stateful_step_count=60)
+TestWatch = ReflectorTest.TestCase

@@ -5,52 +5,52 @@ import pytest
 from frameworkcontroller.kube import errors
 from frameworkcontroller.kube.reflector import (
     Failure,
-    FetchPage,
     Instruction,
     Listing,
+    ListPage,
     OpenWatch,
-    Pause,
-    Pausing,
+    Reflector,
+    Wait,
+    Waiting,
     Watching,
-    WatchMachine,
     classify,
     is_older,
 )
 
 
-def machine_watching(version: str = "10") -> WatchMachine:
-    machine = WatchMachine(random.Random(1))
-    assert machine.on_page([], version, None).complete == set()
-    return machine
+def watching(version: str = "10") -> Reflector:
+    reflector = Reflector(random.Random(1))
+    assert reflector.on_page([], version, None).complete == set()
+    return reflector
 
 
 def test_from_nothing_to_a_watch_by_pages() -> None:
-    machine = WatchMachine(random.Random(1))
-    assert machine.instruction == FetchPage(None, paged=True)
-    assert machine.on_page(["a", "b"], "7", "t1") == (True, None)
-    assert machine.instruction == FetchPage("t1", paged=True)
-    assert not machine.synced
-    assert machine.on_page(["c"], "7", "") == (True, {"a", "b", "c"})
-    following: Instruction = machine.instruction
+    reflector = Reflector(random.Random(1))
+    assert reflector.instruction == ListPage(None, paged=True)
+    assert reflector.on_page(["a", "b"], "7", "t1") == (True, None)
+    assert reflector.instruction == ListPage("t1", paged=True)
+    assert not reflector.synced
+    assert reflector.on_page(["c"], "7", "") == (True, {"a", "b", "c"})
+    following: Instruction = reflector.instruction
     assert following == OpenWatch("7")
-    assert machine.synced
+    assert reflector.synced
 
 
 def test_a_retried_page_is_not_the_whole_list() -> None:
-    machine = WatchMachine(random.Random(1))
-    machine.on_page(["a"], "7", "t1")
-    machine.on_failure(Failure.BROKEN)
-    machine.on_pause_over()
-    assert machine.instruction == FetchPage("t1", paged=True)
-    assert machine.on_page(["b"], "7", None).complete == {"a", "b"}
+    reflector = Reflector(random.Random(1))
+    reflector.on_page(["a"], "7", "t1")
+    reflector.on_failure(Failure.BROKEN)
+    reflector.on_wait_over()
+    assert reflector.instruction == ListPage("t1", paged=True)
+    assert reflector.on_page(["b"], "7", None).complete == {"a", "b"}
 
 
 def test_an_expired_token_restarts_the_list_in_one_page() -> None:
-    machine = WatchMachine(random.Random(1))
-    machine.on_page(["a"], "7", "t1")
-    machine.on_failure(Failure.EXPIRED)
-    assert machine.instruction == FetchPage(None, paged=False)
-    assert machine.on_page(["b"], "9", None).complete == {"b"}
+    reflector = Reflector(random.Random(1))
+    reflector.on_page(["a"], "7", "t1")
+    reflector.on_failure(Failure.EXPIRED)
+    assert reflector.instruction == ListPage(None, paged=False)
+    assert reflector.on_page(["b"], "9", None).complete == {"b"}
 
 
 @pytest.mark.parametrize(
@@ -73,92 +73,92 @@ def test_an_expired_token_restarts_the_list_in_one_page() -> None:
     ],
 )
 def test_where_each_end_of_a_watch_leads(failure: Failure, *, at_once: bool, then: Listing | Watching) -> None:
-    machine = machine_watching()
-    machine.on_failure(failure, lived=60.0)
+    reflector = watching()
+    reflector.on_failure(failure, lived=60.0)
     if not at_once:
-        assert isinstance(machine.state, Pausing)
-        assert 0.25 <= machine.state.seconds <= 0.5
-        machine.on_pause_over()
-    assert machine.state == then
+        assert isinstance(reflector.state, Waiting)
+        assert 0.25 <= reflector.state.seconds <= 0.5
+        reflector.on_wait_over()
+    assert reflector.state == then
     if isinstance(then, Listing):
-        machine.on_page([], "11", None)
+        reflector.on_page([], "11", None)
     # A second time in a row, soon after, nothing happens at once.
-    machine.on_failure(failure, lived=1.0)
-    assert isinstance(machine.instruction, Pause)
+    reflector.on_failure(failure, lived=1.0)
+    assert isinstance(reflector.instruction, Wait)
 
 
 def test_pauses_grow_to_five_seconds_and_a_lasting_watch_ends_the_row() -> None:
-    machine = machine_watching()
+    reflector = watching()
     pauses = []
     for _ in range(10):
-        machine.on_failure(Failure.BROKEN)
-        assert isinstance(machine.state, Pausing)
-        pauses.append(machine.state.seconds)
-        machine.on_pause_over()
+        reflector.on_failure(Failure.BROKEN)
+        assert isinstance(reflector.state, Waiting)
+        pauses.append(reflector.state.seconds)
+        reflector.on_wait_over()
     for pause, whole in zip(pauses, [0.5, 1, 2, 4, 5, 5, 5, 5, 5, 5], strict=True):
         assert whole / 2 <= pause <= whole
-    machine.on_failure(Failure.CLOSED, lived=10.0)
-    assert machine.state == Watching("10")
+    reflector.on_failure(Failure.CLOSED, lived=10.0)
+    assert reflector.state == Watching("10")
 
 
 def test_a_watch_that_was_closed_but_brought_news_goes_on_at_once() -> None:
     """A server closes watches that are slower than what happens; to wait then makes them slower still."""
-    machine = machine_watching()
+    reflector = watching()
     for version in range(11, 20):
-        assert machine.on_event(str(version))
-        machine.on_failure(Failure.CLOSED, lived=0.1)
-        assert machine.state == Watching(str(version))
+        assert reflector.on_event(str(version))
+        reflector.on_failure(Failure.CLOSED, lived=0.1)
+        assert reflector.state == Watching(str(version))
     next_ones = []
     for _ in range(2):
-        machine.on_failure(Failure.CLOSED, lived=0.1)
-        next_ones.append(type(machine.instruction))
-    assert next_ones == [OpenWatch, Pause]
+        reflector.on_failure(Failure.CLOSED, lived=0.1)
+        next_ones.append(type(reflector.instruction))
+    assert next_ones == [OpenWatch, Wait]
 
 
 def test_a_list_that_works_does_not_end_the_row() -> None:
     """A server that expires each version at once must not be listed in a tight circle."""
-    machine = machine_watching()
+    reflector = watching()
     pauses = []
     for version in range(11, 20):
-        machine.on_failure(Failure.EXPIRED, lived=0.1)
-        if isinstance(machine.state, Pausing):
-            pauses.append(machine.state.seconds)
-            machine.on_pause_over()
-        machine.on_page([], str(version), None)
+        reflector.on_failure(Failure.EXPIRED, lived=0.1)
+        if isinstance(reflector.state, Waiting):
+            pauses.append(reflector.state.seconds)
+            reflector.on_wait_over()
+        reflector.on_page([], str(version), None)
     assert len(pauses) == 8
     assert sum(pauses) > 15
 
 
 def test_a_version_that_expired_while_the_server_was_away_is_listed_at_once() -> None:
-    machine = machine_watching()
-    machine.on_failure(Failure.CLOSED, lived=1.0)
+    reflector = watching()
+    reflector.on_failure(Failure.CLOSED, lived=1.0)
     for _ in range(5):
-        machine.on_failure(Failure.BROKEN)
-        machine.on_pause_over()
-    machine.on_failure(Failure.EXPIRED)
-    assert machine.instruction == FetchPage(None, paged=True)
+        reflector.on_failure(Failure.BROKEN)
+        reflector.on_wait_over()
+    reflector.on_failure(Failure.EXPIRED)
+    assert reflector.instruction == ListPage(None, paged=True)
 
 
 def test_retry_after_is_obeyed_beyond_the_own_backoff() -> None:
-    machine = machine_watching()
-    machine.on_failure(Failure.THROTTLED, retry_after=45.0)
-    assert machine.instruction == Pause(45.0)
-    machine.on_pause_over()
-    machine.on_failure(Failure.FAILED, retry_after=45.0)
-    assert machine.instruction == Pause(5.0)
+    reflector = watching()
+    reflector.on_failure(Failure.THROTTLED, retry_after=45.0)
+    assert reflector.instruction == Wait(45.0)
+    reflector.on_wait_over()
+    reflector.on_failure(Failure.FAILED, retry_after=45.0)
+    assert reflector.instruction == Wait(5.0)
 
 
 def test_inputs_that_were_not_asked_for_are_bugs() -> None:
-    machine = WatchMachine(random.Random(1))
+    reflector = Reflector(random.Random(1))
     with pytest.raises(AssertionError):
-        machine.on_event("1")
+        reflector.on_event("1")
     with pytest.raises(AssertionError):
-        machine.on_pause_over()
-    machine.on_failure(Failure.BROKEN)
+        reflector.on_wait_over()
+    reflector.on_failure(Failure.BROKEN)
     with pytest.raises(AssertionError):
-        machine.on_page([], "1", None)
+        reflector.on_page([], "1", None)
     with pytest.raises(AssertionError):
-        machine.on_failure(Failure.BROKEN)
+        reflector.on_failure(Failure.BROKEN)
 
 
 @pytest.mark.parametrize(
