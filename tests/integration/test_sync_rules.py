@@ -269,3 +269,99 @@ async def test_what_a_framework_asked_for_is_not_recorded_in_its_namesake(
     }
     assert recorded == {None, status["attemptStatus"]["configMapUID"]}
     assert len(requests.creations("f-attempt")) > 1
+
+
+# --- when a status is written ---------------------------------------------------------------------------------------
+
+
+async def test_steps_that_follow_from_each_other_are_written_together(
+    clock: VirtualClockLoop, frameworks: Frameworks, requests: Requests
+) -> None:
+    """A sync plans again what follows from its own plan, before it writes."""
+    await frameworks.create("f", role("a", 2))
+    await frameworks.until_running("f", 2)
+    await frameworks.delete_pod("f-a-0", grace=0)
+    await frameworks.until("f", lambda status: "Completed" in states(status))
+    shown = {states(request.status)[0] for request in requests.status_writes}
+    assert "AttemptCompleted" not in shown
+
+
+async def test_what_happens_while_a_write_waits_for_its_turn_goes_with_it(
+    clock: VirtualClockLoop, frameworks: Frameworks, pods: SimulatedRuntime, requests: Requests
+) -> None:
+    """A status is planned once more when its write gets a slot: the busier the API server, the fewer the writes."""
+    await frameworks.create("f", role("a", 3))
+    await frameworks.until_running("f", 3)
+    # All requests that a namespace may have under way.
+    requests.always(lambda request: request.name.startswith("busy-a-"), late(0, 10))
+    await frameworks.create("busy", role("a", 200))
+    await asyncio.sleep(15)
+    began = len(requests.status_writes)
+    assert sum(request.answered is None for request in requests.creations("busy-a-")) == 50
+    pods.fail(f"{frameworks.namespace}/f-a-0")
+    await asyncio.sleep(2)
+    pods.fail(f"{frameworks.namespace}/f-a-1")
+    finished = clock.time()
+    await frameworks.until("f", lambda status: states(status).count("AttemptRunning") == 1)
+    writes = [request for request in requests.status_writes[began:] if request.name == "f"]
+    assert writes[0].sent > finished
+    assert states(writes[0].status).count("AttemptRunning") == 1
+
+
+@pytest.mark.parametrize(("write_sec", "wait_sec"), [(0.0, 1.0), (0.3, 3.0), (3.0, 10.0)])
+async def test_a_step_waits_for_the_next_one(
+    clock: VirtualClockLoop, alone: Frameworks, requests: Requests, write_sec: float, wait_sec: float
+) -> None:
+    """What is only requested is written with what follows from it; after a second, or later where writes are slow."""
+    requests.hold_watches("Pod")
+    requests.always(is_status_write, late(write_sec))
+    await alone.create("f", role("a", 1))
+    await alone.until("f", lambda status: all(pod_uids(status)))
+    _, second = requests.status_writes
+    (created,) = requests.creations("f-a-0")
+    assert created.answered is not None
+    assert second.sent - created.answered == pytest.approx(wait_sec, abs=0.01)
+    requests.let_watches_go("Pod")
+
+
+async def test_changes_of_tasks_are_gathered_and_those_of_the_framework_are_not(
+    clock: VirtualClockLoop, frameworks: Frameworks, requests: Requests
+) -> None:
+    """After a quiet, a change is written at once; then changes are gathered, unless the whole Framework waits."""
+    requests.always(is_status_write, late(1))
+    number = 20
+    roles = [role(f"r{index}", 1, simulate={"prepare-seconds": 5 + 0.3 * index}) for index in range(number)]
+    await frameworks.create("f", *roles)
+    await frameworks.until_running("f", number)
+    (created,) = requests.creations("f-r0-0")
+    assert created.answered is not None
+    first, *others, last = [one for one in requests.status_writes if "AttemptRunning" in states(one.status)]
+    assert first.sent - created.answered == pytest.approx(5, abs=0.01)
+    for previous, following in itertools.pairwise([first, *others]):
+        assert previous.answered is not None
+        assert following.sent - previous.answered >= 1
+    assert len(others) >= 2
+    began = clock.time()
+    await frameworks.set("f", executionType="Stop")
+    await frameworks.until_state("f", "AttemptDeletionPending")
+    urgent = next(one for one in requests.status_writes if one.status["state"] == "AttemptDeletionPending")
+    assert last.answered is not None
+    assert began - last.answered < 0.1
+    assert urgent.sent == began
+
+
+async def test_what_follows_soon_after_a_write_is_gathered_for_as_long_as_that_took(
+    clock: VirtualClockLoop, frameworks: Frameworks, requests: Requests
+) -> None:
+    """The first of several changes after a write waits for the others; after a quiet it does not."""
+    requests.always(is_status_write, late(1))
+    # Written from 5 to 6, and not before 7 again.
+    prepare = [5, 7.3, 8, 20, 100]
+    roles = [role(f"r{index}", 1, simulate={"prepare-seconds": seconds}) for index, seconds in enumerate(prepare)]
+    await frameworks.create("f", *roles)
+    await frameworks.until_running("f", 4)
+    (created,) = requests.creations("f-r0-0")
+    assert created.answered is not None
+    began = created.answered
+    shown = [(round(one.sent - began, 2), states(one.status).count("AttemptRunning")) for one in requests.status_writes]
+    assert shown[-3:] == [(5, 1), (8.3, 3), (20, 4)]
