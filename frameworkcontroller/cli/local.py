@@ -31,7 +31,7 @@ from frameworkcontroller.local.apiserver.records import Change
 from frameworkcontroller.local.cluster import ClusterError, LocalCluster
 from frameworkcontroller.local.kubelet.pod import PodRecord
 from frameworkcontroller.local.kubelet.process import Printed
-from frameworkcontroller.local.manifests import (
+from frameworkcontroller.local.manifest_files import (
     DEFAULT_NAMESPACE,
     Manifest,
     ManifestError,

@@ -13,7 +13,7 @@ from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.errors import Unauthorized
 from frameworkcontroller.kube.resources import CONFIGMAPS
-from frameworkcontroller.local.apiserver.callers import Callers
+from frameworkcontroller.local.apiserver.authentication import Callers
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.manager.app import Controller
 from tests.support.eventually import eventually

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from frameworkcontroller.local.apiserver import apply, managers, schema_types, typed
+from frameworkcontroller.local.apiserver import apply, managed_fields, schema_types, typed
+from frameworkcontroller.local.apiserver.api_errors import StatusError
 from frameworkcontroller.local.apiserver.fieldsets import FieldSet
-from frameworkcontroller.local.apiserver.status import StatusError
 
 Json = dict[str, Any]
 
@@ -80,7 +80,7 @@ def histories(draw: st.DrawFn) -> Json:
 
 
 def owned(obj: Json, manager: str, operation: str = "Apply") -> FieldSet:
-    for owner, share in managers.read(obj["metadata"].get("managedFields") or ()).items():
+    for owner, share in managed_fields.read(obj["metadata"].get("managedFields") or ()).items():
         if (owner.manager, owner.operation) == (manager, operation):
             return share.fields
     return FieldSet()
@@ -116,7 +116,7 @@ def test_what_is_applied_is_what_stands_and_is_owned(live: Json, spec: Json) -> 
     for path, value in leaves(configuration(spec), OF):
         if value not in ({}, []):
             assert standing[path] == value
-    mine = managers.ownable(typed.owned(configuration(spec), OF))
+    mine = managed_fields.ownable(typed.owned(configuration(spec), OF))
     assert owned(after, "m1") == mine
     assert (live, spec) == (before, given_spec)
 
@@ -126,10 +126,10 @@ def test_what_is_applied_is_what_stands_and_is_owned(live: Json, spec: Json) -> 
 def test_an_apply_conflicts_just_where_another_owns_what_it_changes(live: Json, spec: Json) -> None:
     assume(live["metadata"].get("managedFields"))
     forced = applied(live, spec, "m1", force=True)
-    changed = managers.ownable(typed.compare(without_ledger(live), without_ledger(forced), OF).written)
+    changed = managed_fields.ownable(typed.compare(without_ledger(live), without_ledger(forced), OF).written)
     others = [
         share.fields.intersection(changed)
-        for owner, share in managers.read(live["metadata"]["managedFields"]).items()
+        for owner, share in managed_fields.read(live["metadata"]["managedFields"]).items()
         if (owner.manager, owner.operation) != ("m1", "Apply")
     ]
     paths = sorted(path for fields in others for path in fields.paths())
@@ -146,8 +146,8 @@ def test_an_apply_conflicts_just_where_another_owns_what_it_changes(live: Json, 
 @given(live=histories(), spec=SPEC)
 def test_force_takes_what_it_changes_from_all_others(live: Json, spec: Json) -> None:
     after = applied(live, spec, "m1", force=True)
-    changed = managers.ownable(typed.compare(without_ledger(live), without_ledger(after), OF).written)
-    for owner, share in managers.read(after["metadata"].get("managedFields") or ()).items():
+    changed = managed_fields.ownable(typed.compare(without_ledger(live), without_ledger(after), OF).written)
+    for owner, share in managed_fields.read(after["metadata"].get("managedFields") or ()).items():
         if (owner.manager, owner.operation) != ("m1", "Apply"):
             assert not share.fields.intersection(changed)
 
@@ -156,7 +156,7 @@ def test_force_takes_what_it_changes_from_all_others(live: Json, spec: Json) -> 
 @given(live=histories(), spec=SPEC)
 def test_what_only_its_manager_applied_goes_when_it_is_applied_no_longer(live: Json, spec: Json) -> None:
     with_it = applied(live, spec, "m1", force=True)
-    held = managers.read(with_it["metadata"].get("managedFields") or ())
+    held = managed_fields.read(with_it["metadata"].get("managedFields") or ())
     elsewhere = FieldSet()
     for owner, share in held.items():
         if (owner.manager, owner.operation) != ("m1", "Apply"):
@@ -181,18 +181,18 @@ def test_a_plain_write_owns_what_it_changes(live: Json, spec: Json) -> None:
     after = written(live, spec, "w")
     assert spec_of(after) == spec
     difference = typed.compare(without_ledger(live), without_ledger(after), OF)
-    changed = managers.ownable(difference.written)
+    changed = managed_fields.ownable(difference.written)
     assert not changed.difference(owned(after, "w", "Update"))
-    for owner, share in managers.read(after["metadata"].get("managedFields") or ()).items():
+    for owner, share in managed_fields.read(after["metadata"].get("managedFields") or ()).items():
         if owner.manager != "w":
-            assert not share.fields.intersection(changed.union(managers.ownable(difference.removed)))
+            assert not share.fields.intersection(changed.union(managed_fields.ownable(difference.removed)))
 
 
 @settings(max_examples=60)
 @given(live=histories())
 def test_a_ledger_reads_back_as_it_was_written(live: Json) -> None:
     entries = live["metadata"].get("managedFields") or []
-    assert managers.write(managers.read(entries)) == entries
+    assert managed_fields.write(managed_fields.read(entries)) == entries
 
 
 def without_ledger(obj: Json) -> Json:

@@ -6,9 +6,9 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from frameworkcontroller.local.apiserver import kinds
-from frameworkcontroller.local.apiserver.catalogue import Catalogue, Endpoint
+from frameworkcontroller.local.apiserver import builtin_resources
 from frameworkcontroller.local.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions, Propagation
+from frameworkcontroller.local.apiserver.endpoints import Endpoint, Endpoints
 from frameworkcontroller.local.apiserver.gc import GarbageCollector
 from frameworkcontroller.local.apiserver.metadata import Identities
 from frameworkcontroller.local.apiserver.options import Call
@@ -34,11 +34,11 @@ class CollectorMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.storage = Storage()
         self.endpoints = {
-            "ConfigMap": Endpoint(kinds.CONFIGMAPS, Strategy()),
-            "Pod": Endpoint(kinds.PODS, PodStrategy()),
+            "ConfigMap": Endpoint(builtin_resources.CONFIGMAPS, Strategy()),
+            "Pod": Endpoint(builtin_resources.PODS, PodStrategy()),
         }
-        catalogue = Catalogue(self.endpoints.values())
-        self.registry = Registry(self.storage, catalogue, lambda: 1_700_000_000.0, Identities(random.Random(1)))
+        endpoints = Endpoints(self.endpoints.values())
+        self.registry = Registry(self.storage, endpoints, lambda: 1_700_000_000.0, Identities(random.Random(1)))
         self.dead = 0
         self.wrongs: list[str] = []
         """What the collector did without being justified: it goes on whatever an observer says, so this is kept."""
@@ -134,7 +134,7 @@ class CollectorMachine(RuleBasedStateMachine):
 
     def living(self, record: Record, owner: Owner) -> bool:
         """Whether the owner exists and its deletion does not wait for its dependents."""
-        endpoint = self.registry.catalogue.of_kind(owner.api_version, owner.kind)
+        endpoint = self.registry.endpoints.of_kind(owner.api_version, owner.kind)
         assert endpoint is not None
         found = self.storage.get(endpoint.resource, endpoint.key(record.namespace, owner.name))
         return found is not None and found.uid == owner.uid and not (found.deleting and FOREGROUND in found.finalizers)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frameworkcontroller.local.apiserver import builtin, kinds
+from frameworkcontroller.local.apiserver import builtin, builtin_resources
+from frameworkcontroller.local.apiserver.api_errors import StatusError
 from frameworkcontroller.local.apiserver.patch import json_patch, merge_patch, same
-from frameworkcontroller.local.apiserver.status import StatusError
 from frameworkcontroller.local.apiserver.strategic import strategic_merge_patch
 
 Path = tuple[str | int, ...]
@@ -189,7 +189,7 @@ def test_a_merge_patch_can_make_any_object_of_any_other(old: dict[str, Any], new
     assert same(merge_patch(old, difference(old, new)), new)
 
 
-POD_TYPE = builtin.type_of(kinds.PODS)
+POD_TYPE = builtin.type_of(builtin_resources.PODS)
 CONTAINERS = st.lists(
     st.fixed_dictionaries({"name": st.sampled_from("abcd"), "image": st.sampled_from("xyz")}),
     max_size=4,

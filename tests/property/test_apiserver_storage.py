@@ -6,9 +6,9 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from frameworkcontroller.local.apiserver.history import CompactedError, Cursor
 from frameworkcontroller.local.apiserver.records import Origin, Record
 from frameworkcontroller.local.apiserver.storage import Storage
+from frameworkcontroller.local.apiserver.watch_cache import CompactedError, Cursor
 
 RESOURCE = "configmaps"
 KEYS = [f"{namespace}/{name}" for namespace in ("a", "a-b", "b") for name in ("x", "x-y", "y")]

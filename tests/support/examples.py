@@ -11,7 +11,7 @@ from frameworkcontroller.api.names import KIND
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.api.status import FrameworkAttemptStatus, State, TaskAttemptStatus, TaskStatus
-from frameworkcontroller.local.manifests import Manifest, read_manifests
+from frameworkcontroller.local.manifest_files import Manifest, read_manifests
 from frameworkcontroller.machine.manifests import PodTemplate
 
 Json = dict[str, Any]

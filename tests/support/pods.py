@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from frameworkcontroller.local.kubelet.host import HostedPod, PodHost
 from frameworkcontroller.local.kubelet.pod import PodRecord, decode_pod
+from frameworkcontroller.local.kubelet.pod_workers import PodWorker, PodWorkers
 from frameworkcontroller.local.kubelet.podstatus import Json
 from frameworkcontroller.local.kubelet.runtime import Runtime
 
@@ -68,7 +68,7 @@ class Hosting:
 
     def __init__(self, runtime: Runtime, *, wall: Callable[[], float]) -> None:
         self.changes: list[str] = []
-        self.host = PodHost(runtime, on_change=self.changes.append, wall=wall)
+        self.host = PodWorkers(runtime, on_change=self.changes.append, wall=wall)
 
     def admit(self, manifest: dict[str, Any], **kwargs: Any) -> str:
         """Bind the Pod here; its uid."""
@@ -76,7 +76,7 @@ class Hosting:
         self.host.admit(pod)
         return pod.uid
 
-    def pod(self, uid: str) -> HostedPod:
+    def pod(self, uid: str) -> PodWorker:
         pod = self.host.get(uid)
         assert pod is not None
         return pod

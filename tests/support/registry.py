@@ -6,8 +6,8 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from frameworkcontroller.local.apiserver.catalogue import Endpoint
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions, Propagation
+from frameworkcontroller.local.apiserver.endpoints import Endpoint
 from frameworkcontroller.local.apiserver.options import Call
 from frameworkcontroller.local.apiserver.pods import bind
 from frameworkcontroller.local.apiserver.records import Change, Record
@@ -27,7 +27,7 @@ class Inside:
         self.server.settle()
 
     def endpoint(self, kind: str) -> Endpoint:
-        found = next(one for one in self.registry.catalogue.resources() if one.type.kind == kind)
+        found = next(one for one in self.registry.endpoints.resources() if one.type.kind == kind)
         assert isinstance(found, Endpoint)
         return found
 

@@ -13,14 +13,13 @@ from typing import Any
 
 import orjson
 
-from frameworkcontroller.local.apiserver import managers as ledger
-from frameworkcontroller.local.apiserver import status, typed
-from frameworkcontroller.local.apiserver.causes import Cause, quote
+from frameworkcontroller.local.apiserver import api_errors, managed_fields, typed
+from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.fieldsets import FIELD, NOTHING, FieldSet
-from frameworkcontroller.local.apiserver.managers import Managers, Owner, Share, ownable
+from frameworkcontroller.local.apiserver.managed_fields import Managers, Owner, Share, ownable
 from frameworkcontroller.local.apiserver.patch import json_type
-from frameworkcontroller.local.apiserver.served import ServedType
-from frameworkcontroller.local.apiserver.status import StatusError
+from frameworkcontroller.local.apiserver.status_causes import Cause, quote
 from frameworkcontroller.local.apiserver.typegraph import Type
 
 Json = dict[str, Any]
@@ -31,14 +30,14 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _STATUS = FIELD + "status"
 
 
-def check(t: ServedType, applied: Any, *, of: Type) -> None:
+def check(t: ApiResource, applied: Any, *, of: Type) -> None:
     """Whether a parsed apply configuration is one for ``t``, whose type is ``of``.
 
     Raises StatusError: 400 for another kind; 500, as the real server does, for unknown fields, wrong types and list
     items that cannot be told apart: an apply must know what it owns.
     """
     if applied is not None and not isinstance(applied, Mapping):
-        raise status.bad_request(
+        raise api_errors.bad_request(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
             f"{json_type(applied)} into Go value of type map[string]interface {{}}"
         )
@@ -46,7 +45,7 @@ def check(t: ServedType, applied: Any, *, of: Type) -> None:
     group, _, version = str(configuration.get("apiVersion") or "").rpartition("/")
     called = f"{group}/{version}, Kind={configuration.get('kind') or ''}"
     if configuration.get("kind") != t.kind:
-        raise status.bad_request(f"invalid object type: {called}")
+        raise api_errors.bad_request(f"invalid object type: {called}")
     fault = typed.check(configuration, of)
     if fault:
         metadata = configuration.get("metadata")
@@ -75,7 +74,7 @@ def apply(
     ``force``; 400 for an applied object that carries managedFields.
     """
     if (applied.get("metadata") or {}).get("managedFields"):
-        raise status.bad_request("metadata.managedFields must be nil")
+        raise api_errors.bad_request("metadata.managedFields must be nil")
     before: Json = dict(live) if live is not None else {}
     held = _managers(before)
     if live is not None and not held:
@@ -107,8 +106,8 @@ def apply(
         conflicts = _conflicts(after, owner, contested)
         if conflicts and not force:
             raise _refused(conflicts)
-        after = ledger.give_up(after, written, except_for=owner)
-        after = ledger.give_up(after, ownable(difference.removed))
+        after = managed_fields.give_up(after, written, except_for=owner)
+        after = managed_fields.give_up(after, ownable(difference.removed))
         if not difference and fields == last and owner in held:
             return before
     if fields != last or (difference is not None and difference):
@@ -143,7 +142,7 @@ def update_managers(
         if given is not None and given != live["metadata"]["managedFields"]:
             # A client may rewrite the ledger (kubectl does when it moves an object to server-side apply), or drop it.
             try:
-                held = ledger.read(given) if given != [{}] else {}
+                held = managed_fields.read(given) if given != [{}] else {}
             except ValueError:
                 given = None
             if not held:
@@ -154,22 +153,22 @@ def update_managers(
         return _with_managers(bare, held)
     written, removed = ownable(difference.written), ownable(difference.removed)
     owner = Owner(manager, "Update", str(new.get("apiVersion") or ""), subresource)
-    held = ledger.give_up(held, written, except_for=owner)
+    held = managed_fields.give_up(held, written, except_for=owner)
     mine = held[owner].fields if owner in held else NOTHING
     if mine.union(written) != mine:
         held[owner] = Share(mine.union(written), now)
-    return _with_managers(bare, ledger.give_up(held, removed))
+    return _with_managers(bare, managed_fields.give_up(held, removed))
 
 
 def _managers(obj: Mapping[str, Any]) -> Managers:
     try:
-        return ledger.read((obj.get("metadata") or {}).get("managedFields") or ())
+        return managed_fields.read((obj.get("metadata") or {}).get("managedFields") or ())
     except ValueError:
         return {}
 
 
 def _bare(obj: Mapping[str, Any]) -> Json:
-    """An object without its ledger."""
+    """Copy an object without its ``managedFields``."""
     metadata = obj.get("metadata")
     if not isinstance(metadata, Mapping) or "managedFields" not in metadata:
         return dict(obj)
@@ -206,7 +205,7 @@ def _reach(applied: Mapping[str, Any], subresource: str) -> Mapping[str, Any]:
 
 
 def _with_managers(obj: Json, managers: Managers) -> Json:
-    entries = ledger.write(managers)
+    entries = managed_fields.write(managers)
     metadata = {**(obj.get("metadata") or {})}
     if entries:
         metadata["managedFields"] = entries
@@ -230,11 +229,11 @@ def _refused(conflicts: dict[Owner, list[str]]) -> StatusError:
         for path in paths
     ]
     if len(causes) == 1:
-        return status.apply_conflict(causes, f"{causes[0].message}: {causes[0].field}")
+        return api_errors.apply_conflict(causes, f"{causes[0].message}: {causes[0].field}")
     lines = []
     for owner, paths in conflicts.items():
         lines += [f"conflicts with {_called(owner)}:", *(f"- {path}" for path in paths)]
-    return status.apply_conflict(causes, "\n".join(lines))
+    return api_errors.apply_conflict(causes, "\n".join(lines))
 
 
 def _called(owner: Owner) -> str:

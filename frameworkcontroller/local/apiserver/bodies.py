@@ -12,11 +12,11 @@ import yaml
 from aiohttp import web
 from multidict import CIMultiDict
 
-from frameworkcontroller.local.apiserver import depth, gojson, protobuf, status
+from frameworkcontroller.local.apiserver import api_errors, depth, gojson, protobuf
+from frameworkcontroller.local.apiserver.api_errors import StatusError
 from frameworkcontroller.local.apiserver.options import Query
 from frameworkcontroller.local.apiserver.patch import json_fault
 from frameworkcontroller.local.apiserver.paths import ResourcePath
-from frameworkcontroller.local.apiserver.status import StatusError
 from frameworkcontroller.local.apiserver.views import JSON, YAML
 
 MAX_BODY_BYTES: Final = 3 << 20
@@ -48,7 +48,7 @@ class Request:
             return parse_yaml(self.body), None
         if self.media_type == protobuf.MEDIA_TYPE:
             return protobuf.decode(self.body), None
-        raise status.unsupported_media_type(ACCEPTED)
+        raise api_errors.unsupported_media_type(ACCEPTED)
 
 
 def split_target(target: str) -> tuple[str, dict[str, list[str]]]:
@@ -81,7 +81,7 @@ def parse_yaml(body: bytes) -> Any:
     try:
         document = yaml.load(body, Loader=_Loader)  # noqa: S506 -- a SafeLoader, less its timestamps
     except yaml.YAMLError as error:
-        raise status.bad_request(f"error decoding YAML: error converting YAML to JSON: yaml: {error}") from None
+        raise api_errors.bad_request(f"error decoding YAML: error converting YAML to JSON: yaml: {error}") from None
     except RecursionError:
         raise depth.too_deep() from None
     depth.check(document)

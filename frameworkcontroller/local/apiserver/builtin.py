@@ -9,18 +9,18 @@ from typing import Any, Literal
 
 import orjson
 
-from frameworkcontroller.local.apiserver import builtin_defaults, builtin_types, decoding, object_meta, status
+from frameworkcontroller.local.apiserver import api_errors, builtin_defaults, builtin_types, decoding, object_meta
 from frameworkcontroller.local.apiserver import builtin_validation as validation
-from frameworkcontroller.local.apiserver.causes import Cause, invalid
+from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_resources import ApiResource
+from frameworkcontroller.local.apiserver.builtin_resources import BUILTIN_RESOURCES
 from frameworkcontroller.local.apiserver.decoding import DecodeError
-from frameworkcontroller.local.apiserver.kinds import BUILTIN_TYPES
+from frameworkcontroller.local.apiserver.field_path import FieldPath, show
 from frameworkcontroller.local.apiserver.patch import json_fault, json_type
 from frameworkcontroller.local.apiserver.schema import Structural
 from frameworkcontroller.local.apiserver.schema_types import resource_type
-from frameworkcontroller.local.apiserver.served import ServedType
-from frameworkcontroller.local.apiserver.status import StatusError
+from frameworkcontroller.local.apiserver.status_causes import Cause, invalid
 from frameworkcontroller.local.apiserver.typegraph import Type
-from frameworkcontroller.local.apiserver.where import Where, show
 
 FieldValidation = Literal["Ignore", "Warn", "Strict"]
 """The ``fieldValidation`` of a request (a request without one means Warn)."""
@@ -38,13 +38,13 @@ class Decoded:
     """For ``Warning: 299 - "..."`` headers."""
 
 
-def type_of(t: ServedType) -> Type:
+def type_of(t: ApiResource) -> Type:
     """The shape of a built-in kind, or of a custom resource by its schema."""
     return builtin_types.builtin_type(t) if t.schema is None else resource_type(t.schema)
 
 
 def decode(
-    t: ServedType,
+    t: ApiResource,
     obj: Any,
     *,
     validation: FieldValidation = "Warn",
@@ -87,13 +87,13 @@ def decode(
     return Decoded(decoded, tuple(faults))
 
 
-def _decode_builtin(t: ServedType, body: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def _decode_builtin(t: ApiResource, body: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     kind, version = body.get("kind") or t.kind, body.get("apiVersion") or t.group_version
     if (kind, version) != (t.kind, t.group_version):
-        if any((other.kind, other.group_version) == (kind, version) for other in BUILTIN_TYPES):
+        if any((other.kind, other.group_version) == (kind, version) for other in BUILTIN_RESOURCES):
             raise DecodeError(f"converting (v1.{kind}) to (v1.{t.kind}): unknown conversion")
         raise DecodeError(f'no kind "{kind}" is registered for version "{version}" in scheme "{_SCHEME}"')
-    places: list[Where] = []
+    places: list[FieldPath] = []
     decoded = decoding.decode_object(body, builtin_types.builtin_type(t), places)
     decoded = {"kind": kind, "apiVersion": version, "metadata": {}, **decoded}
     return decoded, [show(place) for place in places]
@@ -104,41 +104,41 @@ def _text(obj: Any, raw: bytes | None) -> bytes:
     return orjson.dumps(obj) if raw is None else raw
 
 
-def _decode_custom(t: ServedType, body: Mapping[str, Any], structural: Structural) -> tuple[dict[str, Any], list[str]]:
+def _decode_custom(t: ApiResource, body: Mapping[str, Any], structural: Structural) -> tuple[dict[str, Any], list[str]]:
     kind, version = body["kind"], body.get("apiVersion") or ""
     metadata = body.get("metadata")
     if metadata is not None and not isinstance(metadata, dict):
         raise DecodeError(_not_unmarshalled(metadata, "Go value of type v1.ObjectMeta"))
-    places: list[Where] = []
+    places: list[FieldPath] = []
     meta = decoding.decode_object(metadata or {}, builtin_types.object_meta(), places)
     pruned, unknown = structural.prune({**body, "metadata": meta})
     if version != t.group_version:
-        raise status.bad_request(
+        raise api_errors.bad_request(
             f"the API version in the data ({version}) does not match the expected API version ({t.group_version})"
         )
     if kind != t.kind:
         cause = invalid("kind", kind, f"must be {t.kind}")
-        raise status.invalid_kind(kind, t.group, meta.get("name") or "", [cause])
+        raise api_errors.invalid_kind(kind, t.group, meta.get("name") or "", [cause])
     decoded = pruned if pruned is not body else dict(body)
     return decoded, [f"metadata.{show(place)}" for place in places] + unknown
 
 
-def cannot_be_handled(t: ServedType, body: Mapping[str, Any], why: str) -> StatusError:
+def cannot_be_handled(t: ApiResource, body: Mapping[str, Any], why: str) -> StatusError:
     """400: the body cannot be read as an object of ``t``."""
     kind, version = body.get("kind") or t.kind, body.get("apiVersion") or t.group_version
-    return status.bad_request(
+    return api_errors.bad_request(
         f'{kind} in version "{version.rpartition("/")[2]}" cannot be handled as a {t.kind}: {why}'
     )
 
 
-def unparsable(t: ServedType, raw: bytes, error: orjson.JSONDecodeError) -> StatusError:
+def unparsable(t: ApiResource, raw: bytes, error: orjson.JSONDecodeError) -> StatusError:
     """400: the body is not even JSON."""
     return _unrecognized(t, raw, json_fault(raw, error))
 
 
-def _unrecognized(t: ServedType, raw: bytes, why: str, *, parsed: bool = False) -> StatusError:
+def _unrecognized(t: ApiResource, raw: bytes, why: str, *, parsed: bool = False) -> StatusError:
     cause = why if parsed else f"couldn't get version/kind; json parse error: {why}"
-    return status.bad_request(
+    return api_errors.bad_request(
         f"the object provided is unrecognized (must be of type {t.kind}): {cause} ({_start(raw)})"
     )
 
@@ -182,7 +182,7 @@ class _Pairs(list[tuple[str, Any]]):
     """A JSON object with all of its members, also those of the same name."""
 
 
-def _collect_duplicates(value: Any, where: Where, paths: list[str]) -> None:
+def _collect_duplicates(value: Any, where: FieldPath, paths: list[str]) -> None:
     if isinstance(value, _Pairs):
         seen: set[str] = set()
         for key, member in value:
@@ -197,16 +197,16 @@ def _collect_duplicates(value: Any, where: Where, paths: list[str]) -> None:
             _collect_duplicates(item, (where, index), paths)
 
 
-def default(t: ServedType, obj: Mapping[str, Any]) -> dict[str, Any]:
+def default(t: ApiResource, obj: Mapping[str, Any]) -> dict[str, Any]:
     """``obj`` with the defaults of a built-in kind (of custom resources: see ``Structural.default``)."""
     return builtin_defaults.default(t, obj)
 
 
-def causes_on_create(t: ServedType, obj: Mapping[str, Any]) -> list[Cause]:
+def causes_on_create(t: ApiResource, obj: Mapping[str, Any]) -> list[Cause]:
     """What is wrong with a new, defaulted object of a built-in kind or with the metadata of a custom resource."""
     return object_meta.causes_on_create(t, obj) + validation.causes_on_create(t, obj)
 
 
-def causes_on_update(t: ServedType, new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:
+def causes_on_update(t: ApiResource, new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:
     """What is wrong with ``new`` in place of ``old``: as on create, and what may not change."""
     return object_meta.causes_on_update(t, new, old) + validation.causes_on_update(t, new, old)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from frameworkcontroller.local.apiserver import crd
-from frameworkcontroller.local.apiserver.served import ServedType
+from frameworkcontroller.local.apiserver.api_resources import ApiResource
 
 Json = dict[str, Any]
 
@@ -23,7 +23,7 @@ _NODE_TOLERATIONS = tuple(
 )
 
 
-def default(t: ServedType, obj: Mapping[str, Any]) -> Json:
+def default(t: ApiResource, obj: Mapping[str, Any]) -> Json:
     """``obj`` of the built-in kind ``t`` with its defaults."""
     defaulter = _DEFAULTERS.get(t.kind)
     return dict(obj) if defaulter is None else defaulter(obj)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from frameworkcontroller.local.apiserver.served import ServedType
+from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.typegraph import ANY, Field, Ownership, Shape, Type
 
 # Lists of objects that are merged and owned item by item, found by these keys. A strategic merge patch knows one key:
@@ -162,7 +162,7 @@ _SCALARS = {
 
 
 @cache
-def builtin_type(t: ServedType) -> Type:
+def builtin_type(t: ApiResource) -> Type:
     """The shape of the built-in kind ``t``."""
     return named_type(t.kind)
 

@@ -6,8 +6,10 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from frameworkcontroller.local.apiserver import crd, names, pod_update, pod_validation
-from frameworkcontroller.local.apiserver.causes import (
+from frameworkcontroller.local.apiserver import crd, name_forms, pod_update, pod_validation
+from frameworkcontroller.local.apiserver.api_resources import ApiResource
+from frameworkcontroller.local.apiserver.quantities import parse_quantity
+from frameworkcontroller.local.apiserver.status_causes import (
     Cause,
     duplicate,
     forbidden,
@@ -16,8 +18,6 @@ from frameworkcontroller.local.apiserver.causes import (
     required,
     too_long,
 )
-from frameworkcontroller.local.apiserver.quantities import parse_quantity
-from frameworkcontroller.local.apiserver.served import ServedType
 
 Json = Mapping[str, Any]
 
@@ -47,13 +47,13 @@ _STANDARD_QUOTA = frozenset(
 )
 
 
-def causes_on_create(t: ServedType, obj: Json) -> list[Cause]:
+def causes_on_create(t: ApiResource, obj: Json) -> list[Cause]:
     """What is wrong with a new, defaulted object; nothing for custom resources, which have their schema."""
     check = None if t.custom else _ON_CREATE.get(t.kind)
     return [] if check is None else check(obj)
 
 
-def causes_on_update(t: ServedType, new: Json, old: Json) -> list[Cause]:
+def causes_on_update(t: ApiResource, new: Json, old: Json) -> list[Cause]:
     """What is wrong with ``new`` in place of ``old``."""
     if t.custom:
         return []
@@ -81,9 +81,9 @@ def _pod_update(new: Json, old: Json) -> list[Cause]:
 
 def _config_map(obj: Json) -> list[Cause]:
     data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
-    found = [invalid(f"data[{key}]", key, text) for key in data for text in names.config_key(key)]
+    found = [invalid(f"data[{key}]", key, text) for key in data for text in name_forms.config_key(key)]
     found += [invalid(f"data[{key}]", key, "duplicate of key present in binaryData") for key in data if key in binary]
-    found += [invalid(f"binaryData[{key}]", key, text) for key in binary for text in names.config_key(key)]
+    found += [invalid(f"binaryData[{key}]", key, text) for key in binary for text in name_forms.config_key(key)]
     size = sum(len(value.encode()) for value in data.values()) + sum(map(_decoded_size, binary.values()))
     return [*found, too_long("[]", _MAX_DATA)] if size > _MAX_DATA else found
 
@@ -94,7 +94,7 @@ def _config_map_update(new: Json, old: Json) -> list[Cause]:
 
 def _secret(obj: Json) -> list[Cause]:
     data = obj.get("data") or {}
-    found = [invalid(f"data[{key}]", key, text) for key in data for text in names.config_key(key)]
+    found = [invalid(f"data[{key}]", key, text) for key in data for text in name_forms.config_key(key)]
     if sum(map(_decoded_size, data.values())) > _MAX_DATA:
         found.append(too_long("data", _MAX_DATA))
     wanted = {
@@ -142,7 +142,7 @@ def _service(obj: Json) -> list[Cause]:
             if len(ports) > 1:
                 found.append(required(f"{path}.name"))
         else:
-            found += [invalid(f"{path}.name", name, text) for text in names.label(name)]
+            found += [invalid(f"{path}.name", name, text) for text in name_forms.label(name)]
             if name in seen_names:
                 found.append(duplicate(f"{path}.name", name))
             seen_names.add(name)
@@ -166,7 +166,9 @@ def _service(obj: Json) -> list[Cause]:
         if not external:
             found.append(required("spec.externalName"))
         else:
-            found += [invalid("spec.externalName", external, text) for text in names.subdomain(external.rstrip("."))]
+            found += [
+                invalid("spec.externalName", external, text) for text in name_forms.subdomain(external.rstrip("."))
+            ]
     return found
 
 
@@ -174,7 +176,7 @@ def _resource_quota(obj: Json) -> list[Cause]:
     found: list[Cause] = []
     for name, amount in ((obj.get("spec") or {}).get("hard") or {}).items():
         path = f"spec.hard[{name}]"
-        complaints = names.qualified(name)
+        complaints = name_forms.qualified(name)
         found += [invalid(path, name, text) for text in complaints]
         if not complaints and "/" not in name and name not in _STANDARD_QUOTA and not name.startswith("requests."):
             found.append(invalid(path, name, "must be a standard resource type or fully qualified"))

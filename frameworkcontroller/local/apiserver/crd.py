@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from frameworkcontroller.local.apiserver import names
-from frameworkcontroller.local.apiserver.causes import Cause, invalid, not_supported, required
+from frameworkcontroller.local.apiserver import name_forms
 from frameworkcontroller.local.apiserver.crd_schema import schema_causes
+from frameworkcontroller.local.apiserver.status_causes import Cause, invalid, not_supported, required
 
 Json = Mapping[str, Any]
 
@@ -79,7 +79,7 @@ def _immutable(spec: Json, before: Json) -> list[Cause]:
 def _group(group: str) -> list[Cause]:
     if not group:
         return [required("spec.group")]
-    complaints = names.subdomain(group)
+    complaints = name_forms.subdomain(group)
     if not complaints and "." not in group:
         complaints = ["should be a domain with at least one dot"]
     return [invalid("spec.group", group, text) for text in complaints]
@@ -94,12 +94,12 @@ def _names(given: Json) -> list[Cause]:
             found.append(required(f"spec.names.{field}"))
             continue
         preface = "may have mixed case, but should otherwise match: " if mixed else ""
-        complaints = names.dns_1035_label(value.lower() if mixed else value)
+        complaints = name_forms.dns_1035_label(value.lower() if mixed else value)
         found += [invalid(f"spec.names.{field}", value, preface + text) for text in complaints]
     for field in ("shortNames", "categories"):
         for index, value in enumerate(given.get(field) or ()):
             place = f"spec.names.{field}[{index}]"
-            found += [invalid(place, value, text) for text in names.dns_1035_label(value)]
+            found += [invalid(place, value, text) for text in name_forms.dns_1035_label(value)]
     if given.get("kind") and given.get("kind") == given.get("listKind"):
         found.append(invalid("spec.names.listKind", given["listKind"], "kind and listKind may not be the same"))
     return found
@@ -112,7 +112,7 @@ def _versions(versions: list[Json]) -> list[Cause]:
     for index, version in enumerate(versions):
         path = f"spec.versions[{index}]"
         name = version.get("name") or ""
-        found += [invalid(f"{path}.name", name, text) for text in names.dns_1035_label(name)]
+        found += [invalid(f"{path}.name", name, text) for text in name_forms.dns_1035_label(name)]
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         if not schema:
             found.append(required(f"{path}.schema.openAPIV3Schema"))

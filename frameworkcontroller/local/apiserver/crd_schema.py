@@ -8,11 +8,11 @@ from typing import Any
 import re2
 
 from frameworkcontroller.local.apiserver import validation
-from frameworkcontroller.local.apiserver.causes import Cause, forbidden, invalid, not_supported, required
 from frameworkcontroller.local.apiserver.defaulting import compile_defaulter
+from frameworkcontroller.local.apiserver.field_path import FieldPath
 from frameworkcontroller.local.apiserver.pruning import compile_pruner
+from frameworkcontroller.local.apiserver.status_causes import Cause, forbidden, invalid, not_supported, required
 from frameworkcontroller.local.apiserver.validation import Fault
-from frameworkcontroller.local.apiserver.where import Where
 
 Json = Mapping[str, Any]
 
@@ -245,7 +245,7 @@ def _constraint(schema: Json, path: str) -> list[Cause]:
 def _default(schema: Json, path: str) -> list[Cause]:
     """A default must be what the schema would let pass, as it stands."""
     default = schema["default"]
-    unknown: list[Where] = []
+    unknown: list[FieldPath] = []
     pruner = compile_pruner(schema)
     if pruner is not None:
         pruner(default, None, unknown)

@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from frameworkcontroller.local.apiserver import formats
+from frameworkcontroller.local.apiserver.field_path import FieldPath, show_fields
 from frameworkcontroller.local.apiserver.patch import json_type
 from frameworkcontroller.local.apiserver.quantities import format_quantity, parse_quantity
 from frameworkcontroller.local.apiserver.typegraph import Shape, Type
-from frameworkcontroller.local.apiserver.where import Where, show_fields
 
 _BARE_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _QUANTITY = re.compile(r"([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)", re.ASCII)
@@ -41,7 +41,9 @@ class DecodeError(Exception):
     """A value that cannot be read as its type; the text is Go's."""
 
 
-def decode_object(value: Mapping[str, Any], of: Type, unknown: list[Where], where: Where = None) -> dict[str, Any]:
+def decode_object(
+    value: Mapping[str, Any], of: Type, unknown: list[FieldPath], where: FieldPath = None
+) -> dict[str, Any]:
     """``value`` as an object of type ``of``: a new object without nulls and unknown fields, scalars in canonical form.
 
     Adds where unknown fields were to ``unknown``. Raises DecodeError for a value of a wrong type.
@@ -60,7 +62,7 @@ def decode_object(value: Mapping[str, Any], of: Type, unknown: list[Where], wher
     return result
 
 
-def _decode(value: Any, of: Type, unknown: list[Where], where: Where, holder: Type) -> Any:
+def _decode(value: Any, of: Type, unknown: list[FieldPath], where: FieldPath, holder: Type) -> Any:
     shape = of.shape
     if shape is Shape.SCALAR:
         return _scalar(value, of, where, holder)
@@ -89,7 +91,7 @@ def _decode(value: Any, of: Type, unknown: list[Where], where: Where, holder: Ty
     return value
 
 
-def _map_item(value: Any, of: Type, unknown: list[Where], place: Where, where: Where, holder: Type) -> Any:
+def _map_item(value: Any, of: Type, unknown: list[FieldPath], place: FieldPath, where: FieldPath, holder: Type) -> Any:
     # Go does not name the key of a map, only the map.
     if of.shape is Shape.SCALAR:
         return _scalar(value, of, where, holder)
@@ -104,7 +106,7 @@ def _zero(of: Type) -> Any:
     return {"string": "", "boolean": False, "integer": 0, "number": 0}.get(of.kind)
 
 
-def _scalar(value: Any, of: Type, where: Where, holder: Type) -> Any:
+def _scalar(value: Any, of: Type, where: FieldPath, holder: Type) -> Any:
     kind = of.kind
     if kind == "string":
         if not of.format:
@@ -123,13 +125,13 @@ def _scalar(value: Any, of: Type, where: Where, holder: Type) -> Any:
     raise _mismatch(value, where, holder, _go_type(of))
 
 
-def _plain(value: Any, of: Type, where: Where, holder: Type) -> str:
+def _plain(value: Any, of: Type, where: FieldPath, holder: Type) -> str:
     if type(value) is not str:
         raise _mismatch(value, where, holder, _go_type(of))
     return value
 
 
-def _bytes(value: Any, of: Type, where: Where, holder: Type) -> str:
+def _bytes(value: Any, of: Type, where: FieldPath, holder: Type) -> str:
     text = _plain(value, of, where, holder)
     try:
         base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True)
@@ -139,13 +141,13 @@ def _bytes(value: Any, of: Type, where: Where, holder: Type) -> str:
     return text
 
 
-def _int_or_string(value: Any, of: Type, where: Where, holder: Type) -> str | int:
+def _int_or_string(value: Any, of: Type, where: FieldPath, holder: Type) -> str | int:
     if type(value) is str or (type(value) is int and formats.fits(value, "int32")):
         return value
     raise _mismatch(value, where, holder, _go_type(of))
 
 
-def _quantity(value: Any, of: Type, where: Where, holder: Type) -> str:
+def _quantity(value: Any, of: Type, where: FieldPath, holder: Type) -> str:
     del of, where, holder
     text = str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
     try:
@@ -159,7 +161,7 @@ def _quantity(value: Any, of: Type, where: Where, holder: Type) -> str:
     return text if _EXPONENT.search(text) else format_quantity(amount, text)
 
 
-def _time(value: Any, of: Type, where: Where, holder: Type) -> str:
+def _time(value: Any, of: Type, where: FieldPath, holder: Type) -> str:
     text = _plain(value, of, where, holder)
     if _BARE_TIME.fullmatch(text) is None:
         return f"{_moment(text).isoformat(timespec='seconds')}Z"
@@ -167,7 +169,7 @@ def _time(value: Any, of: Type, where: Where, holder: Type) -> str:
     return text
 
 
-def _micro_time(value: Any, of: Type, where: Where, holder: Type) -> str:
+def _micro_time(value: Any, of: Type, where: FieldPath, holder: Type) -> str:
     return f"{_moment(_plain(value, of, where, holder)).isoformat(timespec='microseconds')}Z"
 
 
@@ -183,7 +185,7 @@ def _moment(text: str) -> datetime:
     raise DecodeError(f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "2006"')
 
 
-_FORMATS: Mapping[str, Callable[[Any, Type, Where, Type], Any]] = {
+_FORMATS: Mapping[str, Callable[[Any, Type, FieldPath, Type], Any]] = {
     "byte": _bytes,
     "date-time": _time,
     "int-or-string": _int_or_string,
@@ -193,7 +195,7 @@ _FORMATS: Mapping[str, Callable[[Any, Type, Where, Type], Any]] = {
 }
 
 
-def _mismatch(value: Any, where: Where, holder: Type, go_type: str) -> DecodeError:
+def _mismatch(value: Any, where: FieldPath, holder: Type, go_type: str) -> DecodeError:
     found = json_type(value)
     if found == "number" and go_type in ("int32", "int64"):
         # Go says which number it was only where the number is what is wrong.

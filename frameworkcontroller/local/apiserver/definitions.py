@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from frameworkcontroller.local.apiserver import crd, kinds, status
-from frameworkcontroller.local.apiserver.catalogue import Catalogue, Endpoint
-from frameworkcontroller.local.apiserver.causes import Cause
+from frameworkcontroller.local.apiserver import api_errors, builtin_resources, crd
+from frameworkcontroller.local.apiserver.api_resources import ApiResource, crd_resources
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions, Fate, Verdict
+from frameworkcontroller.local.apiserver.endpoints import Endpoint, Endpoints
 from frameworkcontroller.local.apiserver.metadata import rfc3339
 from frameworkcontroller.local.apiserver.options import Call
 from frameworkcontroller.local.apiserver.records import Change, Json, Record
 from frameworkcontroller.local.apiserver.registry import Registry
-from frameworkcontroller.local.apiserver.served import ServedType, served_by_crd
+from frameworkcontroller.local.apiserver.status_causes import Cause
 from frameworkcontroller.local.apiserver.strategy import CustomStrategy, Strategy
 from frameworkcontroller.local.apiserver.worker import Worker
 
-_CRDS: Final = kinds.CRDS.resource
+_CRDS: Final = builtin_resources.CRDS.resource
 _FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 _NAME_FIELDS: Final = ("plural", "singular", "shortNames", "kind", "listKind")
 
@@ -29,11 +29,11 @@ class DefinitionStrategy(Strategy):
     counts_generations = True
     marks_on_delete = True
 
-    def default(self, t: ServedType, obj: dict[str, Any]) -> dict[str, Any]:
+    def default(self, t: ApiResource, obj: dict[str, Any]) -> dict[str, Any]:
         """Names derived from the kind, and the like."""
         return crd.defaulted(super().default(t, obj))
 
-    def prepare_create(self, t: ServedType, obj: dict[str, Any]) -> None:
+    def prepare_create(self, t: ApiResource, obj: dict[str, Any]) -> None:
         """Nothing is accepted yet."""
         super().prepare_create(t, obj)
         obj["status"] = {
@@ -42,7 +42,7 @@ class DefinitionStrategy(Strategy):
             "storedVersions": _storage_versions(obj),
         }
 
-    def prepare_update(self, t: ServedType, new: dict[str, Any], old: Mapping[str, Any], subresource: str) -> None:
+    def prepare_update(self, t: ApiResource, new: dict[str, Any], old: Mapping[str, Any], subresource: str) -> None:
         """Whatever version objects were ever stored in is remembered."""
         super().prepare_update(t, new, old, subresource)
         if not subresource:
@@ -50,12 +50,12 @@ class DefinitionStrategy(Strategy):
             stored = list(state.get("storedVersions") or ())
             state["storedVersions"] = stored + [name for name in _storage_versions(new) if name not in stored]
 
-    def causes_on_create(self, t: ServedType, obj: Mapping[str, Any]) -> list[Cause]:
+    def causes_on_create(self, t: ApiResource, obj: Mapping[str, Any]) -> list[Cause]:
         """As for every kind, and for definitions."""
         return super().causes_on_create(t, obj) + crd.causes(obj)
 
     def causes_on_update(
-        self, t: ServedType, new: Mapping[str, Any], old: Mapping[str, Any], subresource: str
+        self, t: ApiResource, new: Mapping[str, Any], old: Mapping[str, Any], subresource: str
     ) -> list[Cause]:
         """As for every kind, and for definitions."""
         found = super().causes_on_update(t, new, old, subresource)
@@ -96,7 +96,7 @@ class Definitions:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._served: dict[str, list[ServedType]] = {}
+        self._served: dict[str, list[ApiResource]] = {}
         """By definition."""
         self._ending: set[str] = set()
         """Definitions whose objects are being deleted. A definition has the name of the resource that it defines."""
@@ -124,24 +124,24 @@ class Definitions:
         if endpoint.type.custom and endpoint.resource in self._ending:
             name = (obj.get("metadata") or {}).get("name") or ""
             why = "create not allowed while custom resource definition is terminating"
-            raise status.forbidden(endpoint.type, name, why)
+            raise api_errors.forbidden(endpoint.type, name, why)
 
     def before_store(self, endpoint: Endpoint, namespace: str, obj: Mapping[str, Any]) -> None:
         """Nothing more to say."""
 
     @property
-    def _catalogue(self) -> Catalogue:
-        return self._registry.catalogue
+    def _endpoints(self) -> Endpoints:
+        return self._registry.endpoints
 
     def _written(self, record: Record, gone: bool) -> None:
         """Follows a write at once: each step that it takes is another write, which leads back here."""
         if gone:
             self._ending.discard(record.name)
             self._served.pop(record.name, None)
-            self._catalogue.remove(record.name)
+            self._endpoints.remove(record.name)
             self._registry.storage.wake(record.name)
             return
-        endpoint = self._catalogue.of_resource(_CRDS)
+        endpoint = self._endpoints.of_resource(_CRDS)
         if endpoint is None:
             return
         obj = endpoint.document(record)
@@ -204,16 +204,16 @@ class Definitions:
         established = any(
             one["type"] == "Established" and one["status"] == "True" for one in obj["status"].get("conditions") or ()
         )
-        types = served_by_crd(obj) if established else []
+        types = crd_resources(obj) if established else []
         if types == self._served.get(name):
             return
-        self._catalogue.remove(name)
+        self._endpoints.remove(name)
         self._served[name] = types
         strategy = CustomStrategy()
         for t in types:
-            self._catalogue.add(Endpoint(t, strategy))
+            self._endpoints.add(Endpoint(t, strategy))
         # As the real server does: what is stored is read by the new schema, and who watches has to come again.
-        endpoint = self._catalogue.of_resource(name)
+        endpoint = self._endpoints.of_resource(name)
         if endpoint is not None and endpoint.structural is not None:
             structural = endpoint.structural
             self._registry.storage.reread(name, lambda old: structural.default(structural.prune(old)[0]))
@@ -225,12 +225,12 @@ class Definitions:
 
     def _clean_up(self, name: str) -> None:
         registry = self._registry
-        definitions = self._catalogue.of_resource(_CRDS)
+        definitions = self._endpoints.of_resource(_CRDS)
         record = registry.storage.get(_CRDS, name)
         if definitions is None or record is None or not record.deleting or _FINALIZER not in record.finalizers:
             return
         call = Call("delete", "crd-finalizer")
-        endpoint = self._catalogue.of_resource(name)
+        endpoint = self._endpoints.of_resource(name)
         for found in registry.storage.records(name) if endpoint is not None else ():
             if endpoint is not None and not found.deleting:
                 registry.delete_record(endpoint, found, DeleteOptions(), call)

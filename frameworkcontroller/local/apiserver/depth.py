@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import orjson
 
-from frameworkcontroller.local.apiserver import status
-from frameworkcontroller.local.apiserver.status import StatusError
+from frameworkcontroller.local.apiserver import api_errors
+from frameworkcontroller.local.apiserver.api_errors import StatusError
 
 DEEPEST: Final = 200
 _ROOM: Final = 254 - DEEPEST
@@ -23,7 +23,7 @@ _TOO_DEEP_TO_READ: Final = "depth limit exceeded"
 
 def too_deep() -> StatusError:
     """400: what a request brings or makes, an object's ``managedFields`` among it, has more levels than are kept."""
-    return status.bad_request(f"nested more than {DEEPEST} levels deep, which is more than this API server keeps")
+    return api_errors.bad_request(f"nested more than {DEEPEST} levels deep, which is more than this API server keeps")
 
 
 def encode(document: Any) -> bytes:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from frameworkcontroller.local.apiserver.served import ServedType, Subresource
+from frameworkcontroller.local.apiserver.api_resources import ApiResource, Subresource
 
 Json = dict[str, Any]
 
@@ -20,7 +20,7 @@ def api_versions(address: str) -> Json:
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": _addresses(address)}
 
 
-def api_group_list(types: Iterable[ServedType], address: str) -> Json:
+def api_group_list(types: Iterable[ApiResource], address: str) -> Json:
     """``/apis``: APIGroupList."""
     served = list(types)
     found = [_group(served, group) for group in _groups(served)]
@@ -31,7 +31,7 @@ def api_group_list(types: Iterable[ServedType], address: str) -> Json:
     }
 
 
-def api_group(types: Iterable[ServedType], group: str) -> Json | None:
+def api_group(types: Iterable[ApiResource], group: str) -> Json | None:
     """``/apis/GROUP``: APIGroup; None if there is no such group."""
     served = list(types)
     if group not in _groups(served):
@@ -39,7 +39,7 @@ def api_group(types: Iterable[ServedType], group: str) -> Json | None:
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(served, group)}
 
 
-def api_resource_list(types: Iterable[ServedType], group: str, version: str) -> Json | None:
+def api_resource_list(types: Iterable[ApiResource], group: str, version: str) -> Json | None:
     """``/api/v1`` (group "") and ``/apis/GROUP/VERSION``: APIResourceList; None if there is no such version."""
     found = [t for t in types if (t.group, t.version) == (group, version)]
     if not found:
@@ -53,7 +53,7 @@ def api_resource_list(types: Iterable[ServedType], group: str, version: str) -> 
     }
 
 
-def aggregated(types: Iterable[ServedType], *, core: bool, version: str = "v2") -> Json:
+def aggregated(types: Iterable[ApiResource], *, core: bool, version: str = "v2") -> Json:
     """``/api`` (core) or ``/apis`` as APIGroupDiscoveryList of apidiscovery.k8s.io/``version`` (v2 or v2beta1)."""
     served = [t for t in types if (not t.group) == core]
     items = []
@@ -79,7 +79,7 @@ def aggregated(types: Iterable[ServedType], *, core: bool, version: str = "v2") 
     }
 
 
-def root_paths(types: Iterable[ServedType], others: Iterable[str] = ()) -> Json:
+def root_paths(types: Iterable[ApiResource], others: Iterable[str] = ()) -> Json:
     """``/``: the paths that exist, those of ``types`` and ``others``."""
     paths = {"/api", "/api/v1", "/apis", "/apis/", *others}
     for t in types:
@@ -117,21 +117,21 @@ def _addresses(address: str) -> list[Json]:
     return [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
 
 
-def _groups(types: Iterable[ServedType]) -> list[str]:
+def _groups(types: Iterable[ApiResource]) -> list[str]:
     """The named groups, in the order in which they were first met."""
     return list(dict.fromkeys(t.group for t in types if t.group))
 
 
-def _versions(types: Iterable[ServedType], group: str) -> list[str]:
+def _versions(types: Iterable[ApiResource], group: str) -> list[str]:
     return sorted({t.version for t in types if t.group == group}, key=version_rank, reverse=True)
 
 
-def _group(types: list[ServedType], group: str) -> Json:
+def _group(types: list[ApiResource], group: str) -> Json:
     versions = [{"groupVersion": f"{group}/{name}", "version": name} for name in _versions(types, group)]
     return {"name": group, "versions": versions, "preferredVersion": versions[0]}
 
 
-def _resources(t: ServedType) -> Iterable[Json]:
+def _resources(t: ApiResource) -> Iterable[Json]:
     entry: Json = {
         "name": t.plural,
         "singularName": t.singular,
@@ -151,7 +151,7 @@ def _resources(t: ServedType) -> Iterable[Json]:
         yield {**entry, "kind": sub.kind, "verbs": list(sub.verbs)}
 
 
-def _aggregated_resource(t: ServedType) -> Json:
+def _aggregated_resource(t: ApiResource) -> Json:
     entry: Json = {
         "resource": t.plural,
         "responseKind": {"group": t.group, "version": t.version, "kind": t.kind},
@@ -168,7 +168,7 @@ def _aggregated_resource(t: ServedType) -> Json:
     return entry
 
 
-def _aggregated_subresource(t: ServedType, sub: Subresource) -> Json:
+def _aggregated_subresource(t: ApiResource, sub: Subresource) -> Json:
     kind = {
         "group": t.group if sub.group is None else sub.group,
         "version": sub.version or t.version,

@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal
 
-from frameworkcontroller.local.apiserver.catalogue import Endpoint
 from frameworkcontroller.local.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions, Propagation
+from frameworkcontroller.local.apiserver.endpoints import Endpoint
 from frameworkcontroller.local.apiserver.options import Call
 from frameworkcontroller.local.apiserver.records import Change, Json, Owner, Record
 from frameworkcontroller.local.apiserver.registry import Registry
@@ -60,7 +60,7 @@ class GarbageCollector:
             self._note(change.old, record)
             return
         self._link(record, None)
-        self._gone[record.uid] = self._registry.catalogue.kinds_of(record.resource)
+        self._gone[record.uid] = self._registry.endpoints.kinds_of(record.resource)
         if len(self._gone) > _REMEMBERED:
             self._gone.popitem(last=False)
         for place in self._dependents.get(record.uid, ()):
@@ -100,7 +100,7 @@ class GarbageCollector:
 
     def _process(self, place: _Place) -> None:
         record = self._registry.storage.get(*place)
-        endpoint = self._registry.catalogue.of_resource(place[0])
+        endpoint = self._registry.endpoints.of_resource(place[0])
         if record is None or endpoint is None:
             return
         if record.deleting:
@@ -162,7 +162,7 @@ class GarbageCollector:
 
     def _owner(self, dependent: Record, owner: Owner) -> Record | Literal["absent", "unknown"]:
         """The owner; "unknown" if it is of a kind, or in a place, about which nothing can be said."""
-        endpoint = self._registry.catalogue.of_kind(owner.api_version, owner.kind)
+        endpoint = self._registry.endpoints.of_kind(owner.api_version, owner.kind)
         if endpoint is None:
             names = owner.api_version, owner.kind
             return "absent" if names in self._gone.get(owner.uid, ()) else "unknown"
@@ -173,7 +173,7 @@ class GarbageCollector:
 
     def _dependents_of(self, record: Record) -> Iterator[tuple[Endpoint, Record]]:
         for resource, key in list(self._dependents.get(record.uid, ())):
-            endpoint = self._registry.catalogue.of_resource(resource)
+            endpoint = self._registry.endpoints.of_resource(resource)
             dependent = self._registry.storage.get(resource, key)
             if endpoint is not None and dependent is not None:
                 yield endpoint, dependent

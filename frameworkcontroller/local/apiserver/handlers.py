@@ -9,8 +9,9 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
+from frameworkcontroller.local.apiserver import api_errors, builtin, patch, status_causes
 from frameworkcontroller.local.apiserver import apply as server_side_apply
-from frameworkcontroller.local.apiserver import builtin, causes, patch, status
+from frameworkcontroller.local.apiserver.api_errors import StatusError
 from frameworkcontroller.local.apiserver.bodies import (
     InvalidJsonError,
     Request,
@@ -19,8 +20,7 @@ from frameworkcontroller.local.apiserver.bodies import (
     parse_json,
     parse_yaml,
 )
-from frameworkcontroller.local.apiserver.catalogue import Endpoint
-from frameworkcontroller.local.apiserver.history import CompactedError
+from frameworkcontroller.local.apiserver.endpoints import Endpoint
 from frameworkcontroller.local.apiserver.metadata import rfc3339
 from frameworkcontroller.local.apiserver.options import (
     Call,
@@ -36,10 +36,10 @@ from frameworkcontroller.local.apiserver.patch import APPLY_PATCH, JSON_PATCH, M
 from frameworkcontroller.local.apiserver.records import Json, Record
 from frameworkcontroller.local.apiserver.registry import Registry, check_names
 from frameworkcontroller.local.apiserver.selectors import Predicate, predicate
-from frameworkcontroller.local.apiserver.status import StatusError
 from frameworkcontroller.local.apiserver.storage import Page
 from frameworkcontroller.local.apiserver.strategic import strategic_merge_patch
 from frameworkcontroller.local.apiserver.views import JSON, Form, View, negotiate, render_list, render_object
+from frameworkcontroller.local.apiserver.watch_cache import CompactedError
 from frameworkcontroller.local.apiserver.watching import Watch
 
 _WATCH_SECONDS: Final = 1800.0
@@ -114,13 +114,13 @@ class ResourceHandlers:
             return storage.page(endpoint.resource, prefix, after=after, limit=limit, revision=revision, matches=matches)
         except CompactedError:
             if options.resume is None:
-                raise status.expired("The resourceVersion for the provided list is too old.") from None
-            raise status.continue_expired(ContinueToken(-1, options.resume.after).encode()) from None
+                raise api_errors.expired("The resourceVersion for the provided list is too old.") from None
+            raise api_errors.continue_expired(ContinueToken(-1, options.resume.after).encode()) from None
 
     def _refuse_future(self, version: int | None) -> None:
         current = self.registry.storage.revision
         if version is not None and version > current:
-            raise status.too_large_resource_version(version, current)
+            raise api_errors.too_large_resource_version(version, current)
 
     async def watch(self, request: Request, endpoint: Endpoint) -> web.StreamResponse:
         """GET of a collection with ``watch``."""
@@ -129,7 +129,7 @@ class ResourceHandlers:
         matches = _predicate(options, endpoint)
         watch = Watch(
             self.registry.storage,
-            self.registry.catalogue,
+            self.registry.endpoints,
             endpoint,
             _prefix(request),
             matches,
@@ -180,7 +180,7 @@ class ResourceHandlers:
         parsed = parse_yaml(request.body)
         version = (parsed.get("apiVersion") if isinstance(parsed, dict) else "") or ""
         if version != endpoint.type.group_version:
-            raise status.bad_request(
+            raise api_errors.bad_request(
                 f"Incorrect version specified in apply patch. Specified patch version: {version}, "
                 f"expected: {endpoint.type.group_version}"
             )
@@ -189,7 +189,7 @@ class ResourceHandlers:
         check_names(endpoint.type, path.namespace, path.name, applied)
         record = registry.storage.get(endpoint.resource, endpoint.key(path.namespace, path.name))
         if record is None and path.subresource:
-            raise status.not_found(endpoint.type, path.name)
+            raise api_errors.not_found(endpoint.type, path.name)
         merged = server_side_apply.apply(
             endpoint.document(record) if record is not None else None,
             applied,
@@ -204,7 +204,7 @@ class ResourceHandlers:
             uid = applied["metadata"].get("uid")
             if uid:
                 why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-                raise status.conflict(endpoint.type, path.name, why)
+                raise api_errors.conflict(endpoint.type, path.name, why)
             return registry.create_decoded(endpoint, path.namespace, merged, call, applied=True), True
         written = registry.write(endpoint, record, merged, call, subresource=path.subresource, applied=True)
         return written, False
@@ -215,7 +215,7 @@ class ResourceHandlers:
         call = Call("delete", request.agent, dry_run=dry_run)
         done = self.registry.delete(endpoint, request.path.namespace, request.path.name, options, call)
         if done.gone and not endpoint.strategy.returns_deleted:
-            return document_answer(status.success(endpoint.type, done.record.name, done.record.uid))
+            return document_answer(api_errors.success(endpoint.type, done.record.name, done.record.uid))
         accepted = not done.gone and options.orphan_dependents is False
         return self.object_answer(request, endpoint, done.record, code=202 if accepted else 200)
 
@@ -277,12 +277,12 @@ def patch_call(request: Request) -> Call:
     call = write_call("patch", request.agent, request.query, "PatchOptions")
     if request.media_type == APPLY_PATCH:
         if not call.explicit_manager:
-            cause = causes.required("fieldManager", "is required for apply patch")
-            raise status.invalid_options("PatchOptions", [cause])
+            cause = status_causes.required("fieldManager", "is required for apply patch")
+            raise api_errors.invalid_options("PatchOptions", [cause])
         call.verb = "apply"
     elif "force" in request.query:
-        raise status.invalid_options(
-            "PatchOptions", [causes.forbidden("force", "may not be specified for non-apply patch")]
+        raise api_errors.invalid_options(
+            "PatchOptions", [status_causes.forbidden("force", "may not be specified for non-apply patch")]
         )
     return call
 
@@ -291,9 +291,9 @@ def patcher(request: Request, endpoint: Endpoint) -> Callable[[Json], Any]:
     """What a PATCH's body does to a document."""
     kind = request.media_type
     if kind == STRATEGIC_PATCH and endpoint.type.custom:
-        raise status.unsupported_media_type((JSON_PATCH, MERGE_PATCH, APPLY_PATCH))
+        raise api_errors.unsupported_media_type((JSON_PATCH, MERGE_PATCH, APPLY_PATCH))
     if kind not in {JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH}:
-        raise status.unsupported_patch_type()
+        raise api_errors.unsupported_patch_type()
     try:
         given = parse_json(request.body)
     except InvalidJsonError:

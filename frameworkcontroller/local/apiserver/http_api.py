@@ -9,7 +9,9 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from frameworkcontroller.local.apiserver import discovery, gojson, openapi, openapi_protobuf, status, subresources
+from frameworkcontroller.local.apiserver import api_errors, discovery, gojson, openapi, openapi_protobuf, subresources
+from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.authentication import Callers
 from frameworkcontroller.local.apiserver.bodies import (
     MAX_BODY_BYTES,
     Request,
@@ -19,14 +21,12 @@ from frameworkcontroller.local.apiserver.bodies import (
     split_target,
     text_answer,
 )
-from frameworkcontroller.local.apiserver.callers import Callers
-from frameworkcontroller.local.apiserver.catalogue import Endpoint
+from frameworkcontroller.local.apiserver.endpoints import Endpoint
 from frameworkcontroller.local.apiserver.handlers import ResourceHandlers
-from frameworkcontroller.local.apiserver.logs import PodLogs
 from frameworkcontroller.local.apiserver.options import Query, boolean
 from frameworkcontroller.local.apiserver.paths import ResourcePath, parse_resource_path
+from frameworkcontroller.local.apiserver.pod_logs import PodLogs
 from frameworkcontroller.local.apiserver.registry import Registry
-from frameworkcontroller.local.apiserver.status import StatusError
 
 GIT_VERSION: Final = "v1.33.0+frameworkcontroller"
 """The Kubernetes whose API this one resembles most."""
@@ -85,7 +85,7 @@ class HttpApi:
         except StatusError as error:
             response = failure(error)
         except web.HTTPRequestEntityTooLarge:
-            response = failure(status.too_large(MAX_BODY_BYTES))
+            response = failure(api_errors.too_large(MAX_BODY_BYTES))
         except web.HTTPException:
             raise
         except Exception as error:  # noqa: BLE001 -- the server must outlive a fault of its own
@@ -93,7 +93,7 @@ class HttpApi:
                 # Nobody hears what this answers, and nobody need be told that a client went its way.
                 return web.Response()
             _log.exception("%s %s failed", http.method, path)
-            response = failure(status.internal_error(f"{type(error).__name__}: {error}"))
+            response = failure(api_errors.internal_error(f"{type(error).__name__}: {error}"))
         if self._observe is not None:
             self._observe(_served(http, resource, query, response.status))
         return response
@@ -103,15 +103,15 @@ class HttpApi:
     ) -> web.StreamResponse:
         if resource is None:
             if http.method not in {"GET", "HEAD"}:
-                raise status.method_not_allowed()
+                raise api_errors.method_not_allowed()
             return self._document(http, path)
-        endpoint = self._registry.catalogue.find(resource.group, resource.version, resource.plural)
+        endpoint = self._registry.endpoints.find(resource.group, resource.version, resource.plural)
         if endpoint is None:
-            if resource.group and not self._registry.catalogue.has_builtin(resource.group, resource.version):
+            if resource.group and not self._registry.endpoints.has_builtin(resource.group, resource.version):
                 return text_answer("404 page not found\n", 404)
-            raise status.resource_not_found()
+            raise api_errors.resource_not_found()
         if resource.namespace and not endpoint.type.namespaced:
-            raise status.resource_not_found()
+            raise api_errors.resource_not_found()
         if http.headers.get("Expect", "").lower() == "100-continue":
             await http.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             http.writer.output_size = 0
@@ -149,12 +149,12 @@ class HttpApi:
             case "DELETE" if not whole:
                 _require(endpoint, "deletecollection")
                 return handlers.delete_collection(request, endpoint)
-        raise status.method_not_allowed()
+        raise api_errors.method_not_allowed()
 
     def _object(self, request: Request, endpoint: Endpoint) -> web.StreamResponse:
         handlers = self._handlers
         if endpoint.type.namespaced and not request.path.namespace:
-            raise status.resource_not_found()
+            raise api_errors.resource_not_found()
         verb = _VERBS.get(request.method, "")
         _require(endpoint, verb)
         match verb:
@@ -166,16 +166,20 @@ class HttpApi:
                 return handlers.patch(request, endpoint)
             case "delete":
                 return handlers.delete(request, endpoint)
-        raise status.method_not_allowed()
+        raise api_errors.method_not_allowed()
 
     async def _subresource(self, request: Request, endpoint: Endpoint) -> web.StreamResponse:
         path, registry = request.path, self._registry
         declared = endpoint.type.subresource(path.subresource)
         if declared is None:
-            raise (status.not_found(endpoint.type, path.name) if endpoint.type.custom else status.resource_not_found())
+            raise (
+                api_errors.not_found(endpoint.type, path.name)
+                if endpoint.type.custom
+                else api_errors.resource_not_found()
+            )
         verb = _VERBS.get(request.method, "")
         if verb not in declared.verbs:
-            raise status.method_not_allowed()
+            raise api_errors.method_not_allowed()
         match path.subresource:
             case "status" | "finalize":
                 return self._object(request, endpoint)
@@ -189,14 +193,14 @@ class HttpApi:
                 return subresources.create_eviction(registry, request, endpoint)
             case "log":
                 return await subresources.read_log(registry, self.logs, request, endpoint)
-        raise status.resource_not_found()
+        raise api_errors.resource_not_found()
 
     def _document(self, http: web.BaseRequest, path: str) -> web.StreamResponse:
         """What is no resource: health, version, discovery, OpenAPI."""
         if path.startswith(_HEALTH) and path.partition("/")[0] == "":
             return text_answer("ok")
         path = path.rstrip("/") or "/"
-        types = self._registry.catalogue.types
+        types = self._registry.endpoints.types
         accept = http.headers.get("Accept", "")
         address = http.headers.get("Host", "")
         if path == "/version":
@@ -210,7 +214,7 @@ class HttpApi:
         if parts[0] == "api" and len(parts) == 2:
             found = discovery.api_resource_list(types, "", parts[1])
             if found is None:
-                raise status.resource_not_found()
+                raise api_errors.resource_not_found()
         elif parts[0] == "apis" and len(parts) == 2:
             found = discovery.api_group(types, parts[1])
         elif parts[0] == "apis" and len(parts) == 3:
@@ -222,7 +226,7 @@ class HttpApi:
         return document_answer(discovery.root_paths(types), 200 if path == "/" else 404)
 
     def _groups(self, path: str, accept: str, address: str) -> web.Response:
-        types = self._registry.catalogue.types
+        types = self._registry.endpoints.types
         core = path == "/api"
         for clause in accept.split(","):
             if "as=APIGroupDiscoveryList" in clause and "g=apidiscovery.k8s.io" in clause:
@@ -238,7 +242,7 @@ class HttpApi:
         return document_answer(discovery.api_versions(address) if core else discovery.api_group_list(types, address))
 
     def _openapi(self, path: str, accept: str) -> web.Response:
-        types = self._registry.catalogue.types
+        types = self._registry.endpoints.types
         if path == "/openapi/v2" and openapi_protobuf.MEDIA_TYPE in accept:
             body = self._cached(("v2", "protobuf"), lambda: openapi_protobuf.encode(openapi.v2_document(types)))
             return answer(body, media_type=openapi_protobuf.CONTENT_TYPE)
@@ -255,7 +259,7 @@ class HttpApi:
 
     def _cached(self, key: tuple[object, ...], make: Callable[[], Any]) -> bytes:
         """A document about what is served, made once for as long as that does not change."""
-        types = self._registry.catalogue.types
+        types = self._registry.endpoints.types
         if self._documented is not types:
             self._documents.clear()
             self._documented = types
@@ -272,7 +276,7 @@ def _has_left(http: web.BaseRequest) -> bool:
 
 def _require(endpoint: Endpoint, verb: str) -> None:
     if verb not in endpoint.type.verbs:
-        raise status.method_not_allowed()
+        raise api_errors.method_not_allowed()
 
 
 def _served(http: web.BaseRequest, path: ResourcePath | None, query: Query, code: int) -> Served:

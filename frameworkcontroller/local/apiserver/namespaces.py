@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from frameworkcontroller.local.apiserver import kinds, status
-from frameworkcontroller.local.apiserver.catalogue import Endpoint
+from frameworkcontroller.local.apiserver import api_errors, builtin_resources
+from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions, Fate, Verdict
+from frameworkcontroller.local.apiserver.endpoints import Endpoint
 from frameworkcontroller.local.apiserver.metadata import rfc3339
 from frameworkcontroller.local.apiserver.options import Call
 from frameworkcontroller.local.apiserver.records import Change, Record
 from frameworkcontroller.local.apiserver.registry import Registry
-from frameworkcontroller.local.apiserver.served import ServedType
 from frameworkcontroller.local.apiserver.strategy import Strategy
 from frameworkcontroller.local.apiserver.worker import Worker
 
 INITIAL_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 _FINALIZER: Final = "kubernetes"
-_NAMESPACES: Final = kinds.NAMESPACES.resource
-_ACCOUNTS: Final = kinds.SERVICEACCOUNTS.resource
+_NAMESPACES: Final = builtin_resources.NAMESPACES.resource
+_ACCOUNTS: Final = builtin_resources.SERVICEACCOUNTS.resource
 _DEFAULT_ACCOUNT: Final = "default"
 
 
@@ -32,7 +32,7 @@ class NamespaceStrategy(Strategy):
     field_labels = ("status.phase",)
     reserved_names: ClassVar[frozenset[str]] = frozenset({"default", "kube-system", "kube-public"})
 
-    def prepare_create(self, t: ServedType, obj: dict[str, Any]) -> None:
+    def prepare_create(self, t: ApiResource, obj: dict[str, Any]) -> None:
         """A new namespace is active, and held."""
         super().prepare_create(t, obj)
         spec = obj["spec"] = dict(obj.get("spec") or {})
@@ -40,7 +40,7 @@ class NamespaceStrategy(Strategy):
         spec["finalizers"] = held if _FINALIZER in held else [*held, _FINALIZER]
         obj["status"] = {"phase": "Active"}
 
-    def prepare_update(self, t: ServedType, new: dict[str, Any], old: Mapping[str, Any], subresource: str) -> None:
+    def prepare_update(self, t: ApiResource, new: dict[str, Any], old: Mapping[str, Any], subresource: str) -> None:
         """Only ``finalize`` writes the finalizers of the spec."""
         if subresource == "finalize":
             new["status"] = old.get("status") or {}
@@ -80,10 +80,10 @@ class NamespaceLifecycle:
             return
         record = self._registry.storage.get(_NAMESPACES, namespace)
         if record is None:
-            raise status.not_found(kinds.NAMESPACES, namespace)
+            raise api_errors.not_found(builtin_resources.NAMESPACES, namespace)
         if record.deleting:
             metadata = obj.get("metadata") or {}
-            raise status.namespace_terminating(endpoint.type, metadata.get("name") or "", namespace)
+            raise api_errors.namespace_terminating(endpoint.type, metadata.get("name") or "", namespace)
 
     def before_store(self, endpoint: Endpoint, namespace: str, obj: Mapping[str, Any]) -> None:
         """Nothing more to say."""
@@ -141,7 +141,7 @@ class NamespaceController:
 
     def _provide_account(self, namespace: str) -> None:
         if self._registry.storage.get(_ACCOUNTS, f"{namespace}/{_DEFAULT_ACCOUNT}") is None:
-            endpoint = self._registry.catalogue.of_resource(_ACCOUNTS)
+            endpoint = self._registry.endpoints.of_resource(_ACCOUNTS)
             if endpoint is not None:
                 account = {"metadata": {"name": _DEFAULT_ACCOUNT}}
                 call = Call("create", "service-account-controller", "service-account-controller")
@@ -151,7 +151,7 @@ class NamespaceController:
         registry, namespace = self._registry, record.key
         call = Call("delete", "namespace-controller", "namespace-controller")
         left: dict[str, list[Record]] = {}
-        for endpoint in registry.catalogue.resources():
+        for endpoint in registry.endpoints.resources():
             if not endpoint.type.namespaced:
                 continue
             for found in registry.storage.records(endpoint.resource, f"{namespace}/"):
@@ -160,7 +160,7 @@ class NamespaceController:
             remaining = registry.storage.records(endpoint.resource, f"{namespace}/")
             if remaining:
                 left[endpoint.resource] = remaining
-        namespaces = registry.catalogue.of_resource(_NAMESPACES)
+        namespaces = registry.endpoints.of_resource(_NAMESPACES)
         if namespaces is None:
             return
         obj = namespaces.document(record)

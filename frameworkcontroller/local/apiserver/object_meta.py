@@ -6,28 +6,28 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from frameworkcontroller.local.apiserver import names
-from frameworkcontroller.local.apiserver.causes import Cause, forbidden, invalid, required, too_long
-from frameworkcontroller.local.apiserver.served import ServedType
+from frameworkcontroller.local.apiserver import name_forms
+from frameworkcontroller.local.apiserver.api_resources import ApiResource
+from frameworkcontroller.local.apiserver.status_causes import Cause, forbidden, invalid, required, too_long
 
 _MAX_ANNOTATIONS = 256 * 1024
 _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 _STANDARD_FINALIZERS = frozenset({"foregroundDeletion", "kubernetes", "orphan"})
 
 _NAME_FORMS: Mapping[str, Callable[[str], list[str]]] = {
-    "ClusterRole": names.path_segment,
-    "ClusterRoleBinding": names.path_segment,
-    "Namespace": names.label,
-    "Role": names.path_segment,
-    "RoleBinding": names.path_segment,
-    "Service": names.dns_1035_label,
+    "ClusterRole": name_forms.path_segment,
+    "ClusterRoleBinding": name_forms.path_segment,
+    "Namespace": name_forms.label,
+    "Role": name_forms.path_segment,
+    "RoleBinding": name_forms.path_segment,
+    "Service": name_forms.dns_1035_label,
 }
 
 
-def causes_on_create(t: ServedType, obj: Mapping[str, Any]) -> list[Cause]:
+def causes_on_create(t: ApiResource, obj: Mapping[str, Any]) -> list[Cause]:
     """What is wrong with a new object's metadata."""
     metadata = obj.get("metadata") or {}
-    check_name = names.subdomain if t.custom else _NAME_FORMS.get(t.kind, names.subdomain)
+    check_name = name_forms.subdomain if t.custom else _NAME_FORMS.get(t.kind, name_forms.subdomain)
     found: list[Cause] = []
     generate = metadata.get("generateName")
     if generate:
@@ -44,7 +44,7 @@ def causes_on_create(t: ServedType, obj: Mapping[str, Any]) -> list[Cause]:
     return found + _common(metadata, custom=t.custom)
 
 
-def causes_on_update(t: ServedType, new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:
+def causes_on_update(t: ApiResource, new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:
     """What is wrong with the metadata of ``new`` in place of ``old``: also what may not change."""
     metadata, before = new.get("metadata") or {}, old.get("metadata") or {}
     found = [
@@ -72,7 +72,7 @@ def _common(metadata: Mapping[str, Any], *, custom: bool) -> list[Cause]:
     annotations = metadata.get("annotations") or {}
     for key in annotations:
         # Annotation keys may be written in capitals.
-        found += [invalid("metadata.annotations", key, text) for text in names.qualified(key.lower())]
+        found += [invalid("metadata.annotations", key, text) for text in name_forms.qualified(key.lower())]
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _MAX_ANNOTATIONS:
         found.append(too_long("metadata.annotations", _MAX_ANNOTATIONS))
     owners = metadata.get("ownerReferences") or ()
@@ -83,8 +83,8 @@ def label_causes(labels: Mapping[str, str], path: str) -> list[Cause]:
     """What is wrong with labels, or with a selector that has their form."""
     found: list[Cause] = []
     for key, value in labels.items():
-        found += [invalid(path, key, text) for text in names.qualified(key)]
-        found += [invalid(path, value, text) for text in names.label_value(value)]
+        found += [invalid(path, key, text) for text in name_forms.qualified(key)]
+        found += [invalid(path, value, text) for text in name_forms.label_value(value)]
     return found
 
 
@@ -118,7 +118,7 @@ def _finalizer_causes(metadata: Mapping[str, Any], *, custom: bool) -> list[Caus
     path = "metadata.finalizers"
     found: list[Cause] = []
     for finalizer in finalizers:
-        found += [invalid(path, finalizer, text) for text in names.qualified(finalizer)]
+        found += [invalid(path, finalizer, text) for text in name_forms.qualified(finalizer)]
     for index, finalizer in enumerate(finalizers):
         # Custom resources may have finalizers without a domain.
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS and not custom:

@@ -14,8 +14,8 @@ from typing import Any
 import orjson
 
 from frameworkcontroller.local.apiserver import builtin_types, openapi_paths
+from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.openapi_schemas import API_VERSION, KIND, META, Schemas
-from frameworkcontroller.local.apiserver.served import ServedType
 
 Json = dict[str, Any]
 
@@ -23,7 +23,7 @@ _TITLE = "FrameworkController embedded cluster"
 _GVK = "x-kubernetes-group-version-kind"
 
 
-def v3_index(types: Sequence[ServedType]) -> Json:
+def v3_index(types: Sequence[ApiResource]) -> Json:
     """``/openapi/v3``: where the document of each group version is; each URL changes with its document's content."""
     return {
         "paths": {
@@ -33,13 +33,13 @@ def v3_index(types: Sequence[ServedType]) -> Json:
     }
 
 
-def v3_document(types: Sequence[ServedType], path: str) -> Json | None:
+def v3_document(types: Sequence[ApiResource], path: str) -> Json | None:
     """``/openapi/v3/PATH`` with path ``api/v1`` or ``apis/GROUP/VERSION``; None if nothing is served there."""
     served = _by_path(types).get(path)
     return None if served is None else _document(tuple(served))
 
 
-def v2_document(types: Sequence[ServedType]) -> Json:
+def v2_document(types: Sequence[ApiResource]) -> Json:
     """``/openapi/v2`` as JSON."""
     definitions: Json = {}
     paths: Json = {}
@@ -55,22 +55,22 @@ def v2_document(types: Sequence[ServedType]) -> Json:
     }
 
 
-def _by_path(types: Iterable[ServedType]) -> dict[str, list[ServedType]]:
-    found: dict[str, list[ServedType]] = {}
+def _by_path(types: Iterable[ApiResource]) -> dict[str, list[ApiResource]]:
+    found: dict[str, list[ApiResource]] = {}
     for t in types:
         path = f"apis/{t.group_version}" if t.group else f"api/{t.version}"
         found.setdefault(path, []).append(t)
     return found
 
 
-def _hash(types: tuple[ServedType, ...], path: str) -> str:
+def _hash(types: tuple[ApiResource, ...], path: str) -> str:
     if any(t.custom for t in types):
         return _digest(_document(types))
     return _builtin_hash(types, path)
 
 
 @lru_cache(maxsize=32)
-def _builtin_hash(types: tuple[ServedType, ...], path: str) -> str:
+def _builtin_hash(types: tuple[ApiResource, ...], path: str) -> str:
     del path
     return _digest(_document(types))
 
@@ -79,16 +79,16 @@ def _digest(document: Json) -> str:
     return hashlib.sha512(orjson.dumps(document, option=orjson.OPT_SORT_KEYS)).hexdigest().upper()
 
 
-def _document(types: tuple[ServedType, ...]) -> Json:
+def _document(types: tuple[ApiResource, ...]) -> Json:
     return _build(types) if any(t.custom for t in types) else _builtin_document(types)
 
 
 @lru_cache(maxsize=32)
-def _builtin_document(types: tuple[ServedType, ...]) -> Json:
+def _builtin_document(types: tuple[ApiResource, ...]) -> Json:
     return _build(types)
 
 
-def _build(types: tuple[ServedType, ...]) -> Json:
+def _build(types: tuple[ApiResource, ...]) -> Json:
     schemas = Schemas()
     paths: Json = {}
     for t in types:
@@ -110,7 +110,7 @@ def _build(types: tuple[ServedType, ...]) -> Json:
     }
 
 
-def _list_schema(t: ServedType, item: Json, schemas: Schemas) -> Json:
+def _list_schema(t: ApiResource, item: Json, schemas: Schemas) -> Json:
     meta = schemas.add_type(builtin_types.named_type("ListMeta"))
     return {
         "description": f"{t.list_kind} is a list of {t.kind}.",

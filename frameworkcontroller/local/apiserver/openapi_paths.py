@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from frameworkcontroller.local.apiserver.api_resources import ApiResource, Subresource
 from frameworkcontroller.local.apiserver.openapi_schemas import META
-from frameworkcontroller.local.apiserver.served import ServedType, Subresource
 
 Json = dict[str, Any]
 
@@ -67,7 +67,7 @@ _NAME = _parameter("name", "string", "Name of the object.", where="path")
 _NAMESPACE = _parameter("namespace", "string", "Namespace of the object.", where="path")
 
 
-def of(t: ServedType, schema: str, list_schema: str) -> Json:
+def of(t: ApiResource, schema: str, list_schema: str) -> Json:
     """The paths of a resource whose kind and list have the schemas of those names."""
     root = f"/apis/{t.group_version}" if t.group else f"/api/{t.version}"
     base = f"{root}/namespaces/{{namespace}}/{t.plural}" if t.namespaced else f"{root}/{t.plural}"
@@ -97,7 +97,7 @@ def of(t: ServedType, schema: str, list_schema: str) -> Json:
 
 
 def _operation(
-    t: ServedType,
+    t: ApiResource,
     method: str,
     schema: str,
     *,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from frameworkcontroller.local.apiserver import builtin_types
-from frameworkcontroller.local.apiserver.served import ServedType
+from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.typegraph import Field, Ownership, Shape, Type
 
 Json = dict[str, Any]
@@ -106,7 +106,7 @@ class Schemas:
         """A reference to a schema of the document."""
         return {"$ref": _PREFIX + name}
 
-    def add_resource(self, t: ServedType) -> str:
+    def add_resource(self, t: ApiResource) -> str:
         """Adds the schema of a resource's kind; returns its name."""
         kinds = [{"group": t.group, "version": t.version, "kind": t.kind}]
         if t.schema is None:

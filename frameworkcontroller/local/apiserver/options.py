@@ -10,11 +10,11 @@ from typing import Any, Final, Literal, cast, get_args
 
 import orjson
 
-from frameworkcontroller.local.apiserver import causes, depth, protobuf, status
+from frameworkcontroller.local.apiserver import api_errors, depth, protobuf, status_causes
+from frameworkcontroller.local.apiserver.api_errors import StatusError
 from frameworkcontroller.local.apiserver.builtin import FieldValidation
-from frameworkcontroller.local.apiserver.causes import Cause
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions, Propagation
-from frameworkcontroller.local.apiserver.status import StatusError
+from frameworkcontroller.local.apiserver.status_causes import Cause
 
 Query = Mapping[str, Sequence[str]]
 
@@ -45,8 +45,8 @@ def write_call(verb: str, agent: str, query: Query, kind: str) -> Call:
     manager = first(query, "fieldManager")
     validation = first(query, "fieldValidation") or "Warn"
     if validation not in get_args(FieldValidation):
-        cause = causes.not_supported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"])
-        raise status.invalid_options(kind, [cause])
+        cause = status_causes.not_supported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"])
+        raise api_errors.invalid_options(kind, [cause])
     return Call(
         verb=verb,
         agent=agent,
@@ -63,9 +63,9 @@ def dry_run(values: Sequence[str], kind: str) -> bool:
     """Whether a request is to be done without effect; only ``All`` says so."""
     unknown = [value for value in values if value != "All"]
     if unknown:
-        shown = ", ".join(causes.quote(value) for value in values)
+        shown = ", ".join(status_causes.quote(value) for value in values)
         message = f'Unsupported value: []string{{{shown}}}: supported values: "All"'
-        raise status.invalid_options(kind, [Cause("FieldValueNotSupported", message, "dryRun")])
+        raise api_errors.invalid_options(kind, [Cause("FieldValueNotSupported", message, "dryRun")])
     return bool(values)
 
 
@@ -107,7 +107,7 @@ def _just_before(key: str) -> str:
 
 
 def _bad_token(why: str) -> StatusError:
-    return status.bad_request(f"invalid continue token: continue key is not valid: {why}")
+    return api_errors.bad_request(f"invalid continue token: continue key is not valid: {why}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +136,11 @@ def list_options(query: Query) -> ListOptions:
     initial_events = boolean(query, "sendInitialEvents") if "sendInitialEvents" in query else None
     found = _match_causes(version_text, match, watch, initial_events)
     if found:
-        raise status.invalid_options("ListOptions", found)
+        raise api_errors.invalid_options("ListOptions", found)
     resume_text = first(query, "continue")
     resume = ContinueToken.decode(resume_text) if resume_text and not watch else None
     if resume is not None and version_text not in {"", "0"}:
-        raise status.bad_request("specifying resource version is not allowed when using continue")
+        raise api_errors.bad_request("specifying resource version is not allowed when using continue")
     timeout = integer(query, "timeoutSeconds")
     return ListOptions(
         label_selector=first(query, "labelSelector"),
@@ -172,20 +172,20 @@ def _match_causes(version: str, match: str, watch: bool, initial_events: bool | 
         if match == "NotOlderThan":
             return []
         why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        return [causes.forbidden(path, why)]
+        return [status_causes.forbidden(path, why)]
     if initial_events is not None:
-        return [causes.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")]
+        return [status_causes.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")]
     if not match:
         return []
     if watch:
-        return [causes.forbidden(path, "resourceVersionMatch is forbidden for watch")]
+        return [status_causes.forbidden(path, "resourceVersionMatch is forbidden for watch")]
     if not version:
-        return [causes.forbidden(path, "resourceVersionMatch is forbidden unless resourceVersion is provided")]
+        return [status_causes.forbidden(path, "resourceVersionMatch is forbidden unless resourceVersion is provided")]
     if match not in {"Exact", "NotOlderThan"}:
-        return [causes.not_supported(path, match, ["Exact", "NotOlderThan", ""])]
+        return [status_causes.not_supported(path, match, ["Exact", "NotOlderThan", ""])]
     if match == "Exact" and version == "0":
         why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-        return [causes.forbidden(path, why)]
+        return [status_causes.forbidden(path, why)]
     return []
 
 
@@ -197,13 +197,13 @@ def delete_options(query: Query, body: bytes) -> tuple[DeleteOptions, bool]:
     found: list[Cause] = []
     if propagation is not None and orphan is not None:
         why = "orphanDependents and deletionPropagation cannot be both set"
-        found.append(causes.invalid("propagationPolicy", propagation, why))
+        found.append(status_causes.invalid("propagationPolicy", propagation, why))
     elif propagation is not None and propagation not in get_args(Propagation):
         found.append(
-            causes.not_supported("propagationPolicy", propagation, ["Foreground", "Background", "Orphan", "nil"])
+            status_causes.not_supported("propagationPolicy", propagation, ["Foreground", "Background", "Orphan", "nil"])
         )
     if found:
-        raise status.invalid_options("DeleteOptions", found)
+        raise api_errors.invalid_options("DeleteOptions", found)
     if orphan is not None:
         propagation = "Orphan" if orphan else "Background"
     preconditions = given.get("preconditions") or {}
@@ -255,7 +255,7 @@ def _delete_body(body: bytes) -> dict[str, Any]:
     options = {key: value for key, value in given.items() if key in _DELETE_TYPES and value is not None}
     for key, value in options.items():
         if not isinstance(value, _DELETE_TYPES[key]) or (key == "gracePeriodSeconds" and isinstance(value, bool)):
-            raise status.bad_request(f"json: cannot unmarshal into Go struct field DeleteOptions.{key}")
+            raise api_errors.bad_request(f"json: cannot unmarshal into Go struct field DeleteOptions.{key}")
     return options
 
 
@@ -279,4 +279,4 @@ def integer(query: Query, name: str) -> int | None:
     try:
         return int(text)
     except ValueError:
-        raise status.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+        raise api_errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None

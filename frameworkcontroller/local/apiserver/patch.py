@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import orjson
 
-from frameworkcontroller.local.apiserver import depth, status
-from frameworkcontroller.local.apiserver.status import StatusError
+from frameworkcontroller.local.apiserver import api_errors, depth
+from frameworkcontroller.local.apiserver.api_errors import StatusError
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -44,7 +44,7 @@ def json_patch(document: Any, operations: Any) -> Any:
     if operations is None:
         return document
     if not isinstance(operations, list):
-        raise status.bad_request(
+        raise api_errors.bad_request(
             f"error decoding patch: json: cannot unmarshal {json_type(operations)} into Go value of type "
             "[]handlers.jsonPatchOp"
         )
@@ -63,7 +63,7 @@ def json_patch(document: Any, operations: Any) -> Any:
         for operation in operations:
             editor.do(operation)
     except _DoesNotApply:
-        raise status.unpatchable() from None
+        raise api_errors.unpatchable() from None
     except RecursionError:
         raise depth.too_deep() from None
     # It can put one value into another, again and again.
@@ -78,9 +78,9 @@ def merge_patch(document: Any, patch: Any) -> Any:
     400 if the patch is not an object.
     """
     if patch is None:
-        raise status.bad_request("Invalid JSON Patch")
+        raise api_errors.bad_request("Invalid JSON Patch")
     if not isinstance(patch, Mapping):
-        raise status.bad_request(
+        raise api_errors.bad_request(
             f"error decoding patch: json: cannot unmarshal {json_type(patch)} into Go value of type "
             "map[string]interface {}"
         )
@@ -125,13 +125,13 @@ def _without_nulls(value: Any) -> Any:
 def _check_operation(operation: Any) -> None:
     """Whether it has the members that its kind of operation needs; the real server looks before it starts."""
     if not isinstance(operation, Mapping):
-        raise status.bad_request(
+        raise api_errors.bad_request(
             f"error decoding patch: json: cannot unmarshal {json_type(operation)} into Go value of type "
             "handlers.jsonPatchOp"
         )
     for member in ("op", "from", "path"):
         if operation.get(member) is not None and not isinstance(operation[member], str):
-            raise status.bad_request(
+            raise api_errors.bad_request(
                 f"error decoding patch: json: cannot unmarshal {json_type(operation[member])} into Go struct field "
                 f"jsonPatchOp.{member} of type string"
             )
@@ -147,7 +147,7 @@ def _check_operation(operation: Any) -> None:
         case _:
             fault = "unsupported operation"
     if fault:
-        raise status.bad_request(f"invalid operation {orjson.dumps(operation).decode()}: {fault}")
+        raise api_errors.bad_request(f"invalid operation {orjson.dumps(operation).decode()}: {fault}")
 
 
 class _DoesNotApply(Exception):

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from frameworkcontroller.local.apiserver.causes import Cause, forbidden, invalid, required
+from frameworkcontroller.local.apiserver.status_causes import Cause, forbidden, invalid, required
 
 _FIXED = (
     "pod updates may not change fields other than `spec.containers[*].image`, `spec.initContainers[*].image`, "

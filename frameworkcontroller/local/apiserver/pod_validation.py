@@ -9,8 +9,10 @@ import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from frameworkcontroller.local.apiserver import names
-from frameworkcontroller.local.apiserver.causes import (
+from frameworkcontroller.local.apiserver import name_forms
+from frameworkcontroller.local.apiserver.object_meta import label_causes
+from frameworkcontroller.local.apiserver.quantities import parse_quantity
+from frameworkcontroller.local.apiserver.status_causes import (
     Cause,
     duplicate,
     forbidden,
@@ -20,8 +22,6 @@ from frameworkcontroller.local.apiserver.causes import (
     required,
     too_long,
 )
-from frameworkcontroller.local.apiserver.object_meta import label_causes
-from frameworkcontroller.local.apiserver.quantities import parse_quantity
 
 Json = Mapping[str, Any]
 
@@ -64,10 +64,10 @@ def spec_causes(spec: Json, path: str = "spec") -> list[Cause]:
         found.append(required(f"{path}.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None"))
     found += label_causes(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
     for field, check in (
-        ("serviceAccountName", names.subdomain),
-        ("nodeName", names.subdomain),
-        ("hostname", names.label),
-        ("subdomain", names.label),
+        ("serviceAccountName", name_forms.subdomain),
+        ("nodeName", name_forms.subdomain),
+        ("hostname", name_forms.label),
+        ("subdomain", name_forms.label),
     ):
         value = spec.get(field)
         if value:
@@ -119,7 +119,7 @@ def _volumes(volumes: Iterable[Json], path: str) -> tuple[list[Cause], set[str]]
         if not name:
             found.append(required(f"{place}.name"))
         else:
-            found += [invalid(f"{place}.name", name, text) for text in names.label(name)]
+            found += [invalid(f"{place}.name", name, text) for text in name_forms.label(name)]
             if name in seen:
                 found.append(duplicate(f"{place}.name", name))
             seen.add(name)
@@ -168,7 +168,7 @@ def _containers(
         if not name:
             found.append(required(f"{place}.name"))
         else:
-            found += [invalid(f"{place}.name", name, text) for text in names.label(name)]
+            found += [invalid(f"{place}.name", name, text) for text in name_forms.label(name)]
         found += _container(container, place, volumes, host_network, host_ports)
         if name and name in taken:
             found.append(duplicate(f"{place}.name", name))
@@ -211,7 +211,7 @@ def _ports(ports: Iterable[Json], path: str, host_network: bool, host_ports: set
         place = f"{path}[{index}]"
         name, number, host = port.get("name"), port.get("containerPort") or 0, port.get("hostPort") or 0
         if name:
-            complaints = names.port_name(name)
+            complaints = name_forms.port_name(name)
             found += [invalid(f"{place}.name", name, text) for text in complaints]
             if not complaints and name in seen:
                 found.append(duplicate(f"{place}.name", name))
@@ -242,7 +242,7 @@ def _env(variables: Iterable[Json], path: str) -> list[Cause]:
         if not name:
             found.append(required(f"{place}.name"))
         else:
-            found += [invalid(f"{place}.name", name, text) for text in names.env_name(name)]
+            found += [invalid(f"{place}.name", name, text) for text in name_forms.env_name(name)]
         if source is not None:
             found += _env_source(source, variable.get("value") or "", f"{place}.valueFrom")
     return found
@@ -265,11 +265,11 @@ def _env_source(source: Json, value: str, path: str) -> list[Cause]:
         if field in given:
             key = source[field].get("key") or ""
             name = source[field].get("name") or ""
-            found += [invalid(f"{path}.{field}.name", name, text) for text in names.subdomain(name)]
+            found += [invalid(f"{path}.{field}.name", name, text) for text in name_forms.subdomain(name)]
             if not key:
                 found.append(required(f"{path}.{field}.key"))
             else:
-                found += [invalid(f"{path}.{field}.key", key, text) for text in names.config_key(key)]
+                found += [invalid(f"{path}.{field}.key", key, text) for text in name_forms.config_key(key)]
     if value:
         found.append(invalid(path, "", "may not be specified when `value` is not empty"))
     elif len(given) > 1:
@@ -318,7 +318,7 @@ def _resources(resources: Json, path: str) -> list[Cause]:
 
 
 def _resource(name: str, amount: str, path: str) -> list[Cause]:
-    found = [invalid(path, name, text) for text in names.qualified(name)]
+    found = [invalid(path, name, text) for text in name_forms.qualified(name)]
     if not found and "/" not in name and name not in _STANDARD_RESOURCES and not name.startswith("hugepages-"):
         found.append(invalid(path, name, "must be a standard resource type or fully qualified"))
         found.append(invalid(path, name, "must be a standard resource for containers"))
@@ -351,7 +351,7 @@ def _handler(handler: Json, path: str) -> list[Cause]:
         if isinstance(port, int):
             found += _between(port, 1, 65535, f"{path}.{first}.port")
         else:
-            found += [invalid(f"{path}.{first}.port", port, text) for text in names.port_name(port)]
+            found += [invalid(f"{path}.{first}.port", port, text) for text in name_forms.port_name(port)]
     return found
 
 
@@ -361,7 +361,7 @@ def _tolerations(tolerations: Iterable[Json], path: str) -> list[Cause]:
         place = f"{path}[{index}]"
         key, operator = toleration.get("key") or "", toleration.get("operator") or ""
         if key:
-            found += [invalid(f"{place}.key", key, text) for text in names.qualified(key)]
+            found += [invalid(f"{place}.key", key, text) for text in name_forms.qualified(key)]
         elif operator != "Exists":
             detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
             found.append(invalid(f"{place}.operator", operator, detail))
@@ -370,7 +370,7 @@ def _tolerations(tolerations: Iterable[Json], path: str) -> list[Cause]:
             found.append(invalid(f"{place}.effect", toleration.get("effect") or "", detail))
         if operator in ("", "Equal"):
             value = toleration.get("value") or ""
-            found += [invalid(f"{place}.operator", value, text) for text in names.label_value(value)]
+            found += [invalid(f"{place}.operator", value, text) for text in name_forms.label_value(value)]
         elif operator == "Exists":
             if toleration.get("value"):
                 detail = "value must be empty when `operator` is 'Exists'"

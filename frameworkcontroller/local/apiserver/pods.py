@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from frameworkcontroller.local.apiserver import deletion, status
-from frameworkcontroller.local.apiserver.catalogue import Endpoint
+from frameworkcontroller.local.apiserver import api_errors, deletion
+from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions, Verdict
+from frameworkcontroller.local.apiserver.endpoints import Endpoint
 from frameworkcontroller.local.apiserver.metadata import rfc3339
 from frameworkcontroller.local.apiserver.options import Call
 from frameworkcontroller.local.apiserver.quantities import parse_quantity
 from frameworkcontroller.local.apiserver.records import Record
 from frameworkcontroller.local.apiserver.registry import Deleted, Registry
-from frameworkcontroller.local.apiserver.served import ServedType
-from frameworkcontroller.local.apiserver.status import StatusError
 from frameworkcontroller.local.apiserver.strategy import Strategy
 
 _DEFAULT_GRACE: Final = 30
@@ -43,12 +43,12 @@ class PodStrategy(Strategy):
         "status.nominatedNodeName",
     )
 
-    def prepare_create(self, t: ServedType, obj: dict[str, Any]) -> None:
+    def prepare_create(self, t: ApiResource, obj: dict[str, Any]) -> None:
         """A new Pod is pending, whatever it says of itself."""
         super().prepare_create(t, obj)
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(obj.get("spec") or {})}
 
-    def prepare_update(self, t: ServedType, new: dict[str, Any], old: Mapping[str, Any], subresource: str) -> None:
+    def prepare_update(self, t: ApiResource, new: dict[str, Any], old: Mapping[str, Any], subresource: str) -> None:
         """Who writes the status does not write the owners."""
         super().prepare_update(t, new, old, subresource)
         if subresource == "status":
@@ -126,7 +126,7 @@ def bind(registry: Registry, endpoint: Endpoint, namespace: str, binding: Mappin
     metadata = pod["metadata"]
     uid = (binding.get("metadata") or {}).get("uid")
     if uid and uid != record.uid:
-        raise status.uid_mismatch(endpoint.type, name, uid, record.uid)
+        raise api_errors.uid_mismatch(endpoint.type, name, uid, record.uid)
     if record.deleting:
         raise _binding_conflict(name, f"pod {name} is being deleted, cannot be assigned to a host")
     assigned = pod["spec"].get("nodeName")

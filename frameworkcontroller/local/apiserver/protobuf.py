@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from frameworkcontroller.local.apiserver import builtin_types, status
+from frameworkcontroller.local.apiserver import api_errors, builtin_types
+from frameworkcontroller.local.apiserver.api_errors import StatusError
 from frameworkcontroller.local.apiserver.protobuf_numbers import fields_of
-from frameworkcontroller.local.apiserver.status import StatusError
 from frameworkcontroller.local.apiserver.typegraph import Shape, Type
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
@@ -36,7 +36,7 @@ def decode(body: bytes) -> dict[str, Any]:
     Raises StatusError: 400 for bytes that are no object, 415 for a kind that is not read in this encoding.
     """
     if not is_message(body):
-        raise status.bad_request(
+        raise api_errors.bad_request(
             "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
         )
     try:
@@ -47,7 +47,7 @@ def decode(body: bytes) -> dict[str, Any]:
             raise _unreadable(version, kind)
         content = _object(_bytes(envelope.get(2, b"")), builtin_types.named_type(kind))
     except _Malformed as error:
-        raise status.bad_request(f"unable to decode protobuf: {error}") from None
+        raise api_errors.bad_request(f"unable to decode protobuf: {error}") from None
     return {"apiVersion": version, "kind": kind, **content}
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from frameworkcontroller.local.apiserver.where import Where
+from frameworkcontroller.local.apiserver.field_path import FieldPath
 
-Pruner = Callable[[Any, Where, list[Where]], Any]
+Pruner = Callable[[Any, FieldPath, list[FieldPath]], Any]
 """Gives a value without unknown fields (the value itself if there are none), and adds where those were to a list."""
 
 _ROOT_FIELDS = ("apiVersion", "kind", "metadata")
@@ -47,7 +47,7 @@ def _closed_pruner(known: Mapping[str, Pruner | None]) -> Pruner:
     names = frozenset(known)
     nested = [(name, pruner) for name, pruner in known.items() if pruner is not None]
 
-    def prune(value: Any, where: Where, unknown: list[Where]) -> Any:
+    def prune(value: Any, where: FieldPath, unknown: list[FieldPath]) -> Any:
         if not isinstance(value, dict):
             return value
         result = value
@@ -66,7 +66,7 @@ def _closed_pruner(known: Mapping[str, Pruner | None]) -> Pruner:
 def _open_pruner(nested: Mapping[str, Pruner]) -> Pruner:
     pairs = list(nested.items())
 
-    def prune(value: Any, where: Where, unknown: list[Where]) -> Any:
+    def prune(value: Any, where: FieldPath, unknown: list[FieldPath]) -> Any:
         return _prune_members(value, value, pairs, where, unknown) if isinstance(value, dict) else value
 
     return prune
@@ -76,8 +76,8 @@ def _prune_members(
     result: dict[str, Any],
     original: dict[str, Any],
     nested: list[tuple[str, Pruner]],
-    where: Where,
-    unknown: list[Where],
+    where: FieldPath,
+    unknown: list[FieldPath],
 ) -> dict[str, Any]:
     for name, pruner in nested:
         member = result.get(name)
@@ -91,7 +91,7 @@ def _prune_members(
 
 
 def _map_pruner(pruner: Pruner) -> Pruner:
-    def prune(value: Any, where: Where, unknown: list[Where]) -> Any:
+    def prune(value: Any, where: FieldPath, unknown: list[FieldPath]) -> Any:
         if not isinstance(value, dict):
             return value
         result = value
@@ -107,7 +107,7 @@ def _map_pruner(pruner: Pruner) -> Pruner:
 
 
 def _list_pruner(pruner: Pruner) -> Pruner:
-    def prune(value: Any, where: Where, unknown: list[Where]) -> Any:
+    def prune(value: Any, where: FieldPath, unknown: list[FieldPath]) -> Any:
         if not isinstance(value, list):
             return value
         result = value

@@ -10,16 +10,16 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from frameworkcontroller.local.apiserver import kinds, status
-from frameworkcontroller.local.apiserver.catalogue import Endpoint
+from frameworkcontroller.local.apiserver import api_errors, builtin_resources
+from frameworkcontroller.local.apiserver.endpoints import Endpoint
 from frameworkcontroller.local.apiserver.options import Call
 from frameworkcontroller.local.apiserver.quantities import format_quantity, parse_quantity
 from frameworkcontroller.local.apiserver.records import Change, Record
 from frameworkcontroller.local.apiserver.registry import Registry
 from frameworkcontroller.local.apiserver.worker import Worker
 
-_QUOTAS: Final = kinds.RESOURCEQUOTAS.resource
-_PODS: Final = kinds.PODS.resource
+_QUOTAS: Final = builtin_resources.RESOURCEQUOTAS.resource
+_PODS: Final = builtin_resources.PODS.resource
 _TERMINAL: Final = frozenset({"Succeeded", "Failed"})
 _COMPUTE: Final = {
     "cpu": ("requests", "cpu"),
@@ -109,11 +109,11 @@ class Quotas:
                 missing = sorted(kind for kind in usage.hard if kind in _COMPUTE and not _states(obj, *_COMPUTE[kind]))
                 if missing:
                     why = f"failed quota: {quota}: must specify {','.join(missing)}"
-                    raise status.forbidden(endpoint.type, name, why)
+                    raise api_errors.forbidden(endpoint.type, name, why)
             asked = usage.charge(endpoint.resource, obj)
             over = [kind for kind in asked if usage.used[kind] + asked[kind] > parse_quantity(usage.hard[kind])]
             if over:
-                raise status.exceeded_quota(
+                raise api_errors.exceeded_quota(
                     endpoint.type,
                     name,
                     quota,
@@ -156,7 +156,7 @@ class Quotas:
 
     def _publish(self, place: tuple[str, str]) -> None:
         usage = self._usages.get(place[0], {}).get(place[1])
-        endpoint = self._registry.catalogue.of_resource(_QUOTAS)
+        endpoint = self._registry.endpoints.of_resource(_QUOTAS)
         if usage is None or endpoint is None:
             return
         obj = endpoint.document(usage.record)

@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
-from frameworkcontroller.local.apiserver import apply, status
-from frameworkcontroller.local.apiserver.catalogue import Catalogue, Endpoint
-from frameworkcontroller.local.apiserver.causes import Cause
+from frameworkcontroller.local.apiserver import api_errors, apply
+from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions, Fate
+from frameworkcontroller.local.apiserver.endpoints import Endpoint, Endpoints
 from frameworkcontroller.local.apiserver.metadata import Identities, begin, carry_over, rfc3339
 from frameworkcontroller.local.apiserver.options import Call
 from frameworkcontroller.local.apiserver.records import Json, Origin, Record, make_record
-from frameworkcontroller.local.apiserver.served import ServedType
-from frameworkcontroller.local.apiserver.status import StatusError
+from frameworkcontroller.local.apiserver.status_causes import Cause
 from frameworkcontroller.local.apiserver.storage import ObjectTooLargeError, Storage
 
 _NAME_ATTEMPTS: Final = 8
@@ -47,11 +47,11 @@ class Registry:
     """The objects of one cluster, as requests see them."""
 
     def __init__(
-        self, storage: Storage, catalogue: Catalogue, wall: Callable[[], float], identities: Identities
+        self, storage: Storage, endpoints: Endpoints, wall: Callable[[], float], identities: Identities
     ) -> None:
         """``wall`` is the time of day in epoch seconds."""
         self.storage = storage
-        self.catalogue = catalogue
+        self.endpoints = endpoints
         self.wall = wall
         self.identities = identities
         self.admission: list[Admission] = []
@@ -62,7 +62,7 @@ class Registry:
         """The object, or a 404."""
         record = self.storage.get(endpoint.resource, endpoint.key(namespace, name))
         if record is None:
-            raise status.not_found(endpoint.type, name)
+            raise api_errors.not_found(endpoint.type, name)
         return record
 
     def create(
@@ -80,7 +80,7 @@ class Registry:
         t = endpoint.type
         given = obj.setdefault("metadata", {})
         if t.namespaced and given.get("namespace") not in {None, "", namespace}:
-            raise status.bad_request(
+            raise api_errors.bad_request(
                 "the namespace of the provided object does not match the namespace sent on the request"
             )
         for rule in self.admission:
@@ -96,7 +96,7 @@ class Registry:
         name = obj["metadata"].get("name") or ""
         found = endpoint.strategy.causes_on_create(t, obj) + endpoint.schema_causes(obj)
         if found:
-            raise status.invalid(t, name, found)
+            raise api_errors.invalid(t, name, found)
         for rule in self.admission:
             rule.before_store(endpoint, namespace, obj)
         if versioned:
@@ -119,9 +119,9 @@ class Registry:
                 self._react(record, gone=False)
                 return record
             if not generated:
-                raise status.already_exists(t, metadata["name"], deleting=present.deleting)
+                raise api_errors.already_exists(t, metadata["name"], deleting=present.deleting)
             metadata["name"] = self.identities.name(metadata["generateName"])
-        raise status.generate_name_exhausted(t, metadata["name"])
+        raise api_errors.generate_name_exhausted(t, metadata["name"])
 
     def replace(
         self,
@@ -143,7 +143,7 @@ class Registry:
         uid = new["metadata"].get("uid")
         if record is None:
             if not endpoint.strategy.create_on_update or subresource:
-                raise status.not_found(endpoint.type, name)
+                raise api_errors.not_found(endpoint.type, name)
             new["metadata"].pop("resourceVersion", None)
             return self.create_decoded(endpoint, namespace, new, call), True
         if uid and uid != record.uid:
@@ -152,7 +152,7 @@ class Registry:
             # The real server names the resource where other answers name the kind.
             named = replace(endpoint.type, kind=endpoint.type.plural)
             cause = Cause("FieldValueInvalid", "Invalid value: 0: must be specified for an update", _VERSION_PATH)
-            raise status.invalid(named, name, [cause])
+            raise api_errors.invalid(named, name, [cause])
         return self.write(endpoint, record, new, call, subresource=subresource), False
 
     def write(
@@ -165,7 +165,7 @@ class Registry:
         t = endpoint.type
         version = new["metadata"].get("resourceVersion")
         if version and version != str(record.revision):
-            raise status.conflict(t, record.name)
+            raise api_errors.conflict(t, record.name)
         old = endpoint.document(record)
         new = endpoint.default(new)
         carry_over(new, old)
@@ -175,7 +175,7 @@ class Registry:
             new = self._managed(endpoint, old, new, call, subresource)
         found = endpoint.strategy.causes_on_update(t, new, old, subresource) + endpoint.schema_causes(new, old)
         if found:
-            raise status.invalid(t, record.name, found)
+            raise api_errors.invalid(t, record.name, found)
         if new == old:
             return record
         return self.store(endpoint, record, new, call, subresource=subresource)
@@ -203,17 +203,17 @@ class Registry:
         """A DELETE of one object."""
         record = self.get(endpoint, namespace, name)
         if name in endpoint.strategy.reserved_names:
-            raise status.forbidden(endpoint.type, name, f"this {endpoint.type.singular} may not be deleted")
+            raise api_errors.forbidden(endpoint.type, name, f"this {endpoint.type.singular} may not be deleted")
         return self.delete_record(endpoint, record, options, call)
 
     def delete_record(self, endpoint: Endpoint, record: Record, options: DeleteOptions, call: Call) -> Deleted:
         """A DELETE of the object whose current version is ``record``."""
         t = endpoint.type
         if options.uid is not None and options.uid != record.uid:
-            refuse = status.uid_mismatch if endpoint.strategy.marks_on_delete else status.delete_uid_mismatch
+            refuse = api_errors.uid_mismatch if endpoint.strategy.marks_on_delete else api_errors.delete_uid_mismatch
             raise refuse(t, record.name, options.uid, record.uid)
         if options.resource_version is not None and options.resource_version != str(record.revision):
-            raise status.delete_version_mismatch(t, record.name, options.resource_version, str(record.revision))
+            raise api_errors.delete_version_mismatch(t, record.name, options.resource_version, str(record.revision))
         obj = endpoint.document(record)
         verdict = endpoint.strategy.judge(obj, options, self.wall())
         origin = _origin(call)
@@ -255,19 +255,19 @@ class Registry:
 _VERSION_PATH: Final = "metadata.resourceVersion"
 
 
-def check_names(t: ServedType, namespace: str, name: str, obj: Mapping[str, Any]) -> None:
+def check_names(t: ApiResource, namespace: str, name: str, obj: Mapping[str, Any]) -> None:
     """Refuses an object that is not the one its URL names; an absent namespace is taken from there."""
     metadata = obj.get("metadata") or {}
     given = metadata.get("name")
     if not given:
-        raise status.bad_request(
+        raise api_errors.bad_request(
             f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
         )
     if given != name:
-        raise status.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+        raise api_errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
     given = metadata.get("namespace")
     if t.namespaced and given and given != namespace:
-        raise status.bad_request(
+        raise api_errors.bad_request(
             f"the namespace of the object ({given}) does not match the namespace on the request ({namespace})"
         )
 
@@ -275,7 +275,7 @@ def check_names(t: ServedType, namespace: str, name: str, obj: Mapping[str, Any]
 def _other_uid(endpoint: Endpoint, uid: str, record: Record) -> StatusError:
     t = endpoint.type
     where = f"/registry/{t.group}/{t.plural}/" if t.custom else f"/registry/{t.plural}/"
-    return status.conflict(
+    return api_errors.conflict(
         t,
         record.name,
         f"StorageError: invalid object, Code: 4, Key: {where}{record.key}, ResourceVersion: 0, AdditionalErrorMsg: "

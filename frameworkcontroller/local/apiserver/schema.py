@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from frameworkcontroller.local.apiserver import defaulting, pruning, schema_types, validation
-from frameworkcontroller.local.apiserver.causes import Cause
+from frameworkcontroller.local.apiserver.field_path import FieldPath, show
+from frameworkcontroller.local.apiserver.status_causes import Cause
 from frameworkcontroller.local.apiserver.typegraph import Type
 from frameworkcontroller.local.apiserver.validation import Fault
-from frameworkcontroller.local.apiserver.where import Where, show
 
 
 class Structural:
@@ -36,7 +36,7 @@ class Structural:
         """``obj`` without the fields that the schema does not know, and the paths of those (``spec.foo[0].bar``)."""
         if self._pruner is None:
             return obj, []
-        unknown: list[Where] = []
+        unknown: list[FieldPath] = []
         pruned = self._pruner(obj, None, unknown)
         return pruned, sorted(map(show, unknown))
 

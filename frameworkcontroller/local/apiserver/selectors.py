@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from frameworkcontroller.local.apiserver import status
+from frameworkcontroller.local.apiserver import api_errors
 from frameworkcontroller.local.apiserver.records import Record
 
 Predicate = Callable[[Record], bool]
@@ -215,10 +215,10 @@ def predicate(label_selector: str, field_selector: str, fields: Collection[str],
         requirements = parse_labels(label_selector)
         terms = parse_fields(field_selector)
     except SelectorError as error:
-        raise status.bad_request(str(error)) from None
+        raise api_errors.bad_request(str(error)) from None
     for term in terms:
         if term.field not in {"metadata.name", "metadata.namespace"} and term.field not in fields:
-            raise status.bad_request(
+            raise api_errors.bad_request(
                 f'"{term.field}" is not a known field selector: only "metadata.name", "metadata.namespace"'
                 if standard
                 else f"field label not supported: {term.field}"

@@ -15,17 +15,17 @@ from typing import Final, Self
 import yaml
 from aiohttp import web
 
-from frameworkcontroller.local.apiserver import kinds
+from frameworkcontroller.local.apiserver import builtin_resources
+from frameworkcontroller.local.apiserver.api_resources import ApiResource
+from frameworkcontroller.local.apiserver.authentication import Callers
 from frameworkcontroller.local.apiserver.bodies import MAX_BODY_BYTES
-from frameworkcontroller.local.apiserver.callers import Callers
-from frameworkcontroller.local.apiserver.catalogue import Catalogue, Endpoint
 from frameworkcontroller.local.apiserver.definitions import Definitions, DefinitionStrategy
-from frameworkcontroller.local.apiserver.expiry import EventExpiry
+from frameworkcontroller.local.apiserver.endpoints import Endpoint, Endpoints
+from frameworkcontroller.local.apiserver.event_expiry import EventExpiry
 from frameworkcontroller.local.apiserver.gc import GarbageCollector
 from frameworkcontroller.local.apiserver.handlers import ResourceHandlers
 from frameworkcontroller.local.apiserver.http_api import HttpApi, Served
 from frameworkcontroller.local.apiserver.listening import accept_no_more
-from frameworkcontroller.local.apiserver.logs import PodLogs
 from frameworkcontroller.local.apiserver.metadata import Identities
 from frameworkcontroller.local.apiserver.namespaces import (
     INITIAL_NAMESPACES,
@@ -34,10 +34,10 @@ from frameworkcontroller.local.apiserver.namespaces import (
     NamespaceStrategy,
 )
 from frameworkcontroller.local.apiserver.options import Call
+from frameworkcontroller.local.apiserver.pod_logs import PodLogs
 from frameworkcontroller.local.apiserver.pods import PodStrategy
 from frameworkcontroller.local.apiserver.quotas import Quotas
 from frameworkcontroller.local.apiserver.registry import Registry
-from frameworkcontroller.local.apiserver.served import ServedType
 from frameworkcontroller.local.apiserver.services import ServiceStrategy
 from frameworkcontroller.local.apiserver.storage import Storage
 from frameworkcontroller.local.apiserver.strategies import plain_strategy
@@ -97,8 +97,8 @@ class ApiServer:
         self._port = port
         self.callers = callers if callers is not None else Callers()
         source = rng if rng is not None else random.Random()
-        catalogue = Catalogue(Endpoint(t, _strategy(t, self.storage)) for t in kinds.BUILTIN_TYPES)
-        self.registry = Registry(self.storage, catalogue, wall, Identities(source))
+        endpoints = Endpoints(Endpoint(t, _strategy(t, self.storage)) for t in builtin_resources.BUILTIN_RESOURCES)
+        self.registry = Registry(self.storage, endpoints, wall, Identities(source))
         self._definitions = Definitions(self.registry)
         self._quotas = Quotas(self.registry)
         self._namespaces = NamespaceController(self.registry)
@@ -224,7 +224,7 @@ class ApiServer:
         )
 
     def _provide_namespaces(self) -> None:
-        endpoint = self.registry.catalogue.of_resource(kinds.NAMESPACES.resource)
+        endpoint = self.registry.endpoints.of_resource(builtin_resources.NAMESPACES.resource)
         if endpoint is None:
             return
         for name in INITIAL_NAMESPACES:
@@ -232,14 +232,14 @@ class ApiServer:
                 self.registry.create(endpoint, "", {"metadata": {"name": name}}, Call("create", "kube-apiserver"))
 
 
-def _strategy(t: ServedType, storage: Storage) -> Strategy:
+def _strategy(t: ApiResource, storage: Storage) -> Strategy:
     match t.resource:
-        case kinds.PODS.resource:
+        case builtin_resources.PODS.resource:
             return PodStrategy()
-        case kinds.NAMESPACES.resource:
+        case builtin_resources.NAMESPACES.resource:
             return NamespaceStrategy()
-        case kinds.SERVICES.resource:
+        case builtin_resources.SERVICES.resource:
             return ServiceStrategy(storage)
-        case kinds.CRDS.resource:
+        case builtin_resources.CRDS.resource:
             return DefinitionStrategy()
     return plain_strategy(t)

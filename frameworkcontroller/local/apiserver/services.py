@@ -6,8 +6,8 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Any, Final
 
-from frameworkcontroller.local.apiserver import kinds
-from frameworkcontroller.local.apiserver.served import ServedType
+from frameworkcontroller.local.apiserver import builtin_resources
+from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.storage import Storage
 from frameworkcontroller.local.apiserver.strategy import Strategy
 
@@ -23,7 +23,7 @@ class ServiceStrategy(Strategy):
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
-    def prepare_create(self, t: ServedType, obj: dict[str, Any]) -> None:
+    def prepare_create(self, t: ApiResource, obj: dict[str, Any]) -> None:
         """A Service without an address gets one, unless it is headless or only a name for something outside."""
         super().prepare_create(t, obj)
         obj["status"] = {"loadBalancer": {}}
@@ -36,7 +36,7 @@ class ServiceStrategy(Strategy):
         spec.setdefault("ipFamilies", ["IPv4"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
 
-    def prepare_update(self, t: ServedType, new: dict[str, Any], old: Mapping[str, Any], subresource: str) -> None:
+    def prepare_update(self, t: ApiResource, new: dict[str, Any], old: Mapping[str, Any], subresource: str) -> None:
         """An address that is left out stays as it was."""
         super().prepare_update(t, new, old, subresource)
         before, spec = old.get("spec") or {}, new.get("spec") or {}
@@ -50,5 +50,7 @@ class ServiceStrategy(Strategy):
         return {"spec.clusterIP": spec.get("clusterIP") or "", "spec.type": spec.get("type") or ""}
 
     def _free_address(self) -> str:
-        taken = {record.fields.get("spec.clusterIP") for record in self._storage.records(kinds.SERVICES.resource)}
+        taken = {
+            record.fields.get("spec.clusterIP") for record in self._storage.records(builtin_resources.SERVICES.resource)
+        }
         return next(str(address) for address in SERVICE_NETWORK.hosts() if str(address) not in taken)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from frameworkcontroller.local.apiserver.history import Cursor, History
 from frameworkcontroller.local.apiserver.records import Change, ChangeType, Origin, Record, make_record
+from frameworkcontroller.local.apiserver.watch_cache import Cursor, History
 
 _NO_FIELDS: Final[Mapping[str, str]] = {}
 _AFTER_ALL: Final = "\U0010ffff"

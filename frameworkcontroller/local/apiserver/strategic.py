@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from frameworkcontroller.local.apiserver import causes, status
+from frameworkcontroller.local.apiserver import api_errors, status_causes
+from frameworkcontroller.local.apiserver.api_errors import StatusError
 from frameworkcontroller.local.apiserver.patch import json_type
-from frameworkcontroller.local.apiserver.status import StatusError
 from frameworkcontroller.local.apiserver.typegraph import ANY, Field, Shape, Type
 
 _PATCH = "$patch"
@@ -27,7 +27,7 @@ def strategic_merge_patch(document: Mapping[str, Any], patch: Any, of: Type) -> 
     if patch is None:
         return document
     if not isinstance(patch, Mapping):
-        raise status.bad_request(
+        raise api_errors.bad_request(
             f"json: cannot unmarshal {json_type(patch)} into Go value of type map[string]interface {{}}"
         )
     _check_lists(patch, patch, of)
@@ -95,7 +95,7 @@ def _retained(original: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str
         return dict(original)
     set_here = {key for key, value in patch.items() if not key.startswith("$") and value is not None}
     if not isinstance(keys, list) or not set_here <= set(keys):
-        raise status.bad_request("invalid patch format of retainKeys")
+        raise api_errors.bad_request("invalid patch format of retainKeys")
     return {key: value for key, value in original.items() if key in keys}
 
 
@@ -223,7 +223,9 @@ def _check_lists(whole: Mapping[str, Any], patch: Mapping[str, Any], of: Type) -
         if field.type.shape is Shape.LIST:
             if not isinstance(value, list):
                 kind = "map" if isinstance(value, Mapping) else json_type(value)
-                raise status.invalid_patch([causes.invalid("patch", _go(whole), f"cannot restore slice from {kind}")])
+                raise api_errors.invalid_patch(
+                    [status_causes.invalid("patch", _go(whole), f"cannot restore slice from {kind}")]
+                )
             element = field.type.element or ANY
             for item in value:
                 if isinstance(item, Mapping):

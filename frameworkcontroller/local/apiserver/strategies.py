@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from frameworkcontroller.local.apiserver import kinds
-from frameworkcontroller.local.apiserver.served import ServedType
+from frameworkcontroller.local.apiserver import builtin_resources
+from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.strategy import Strategy
 
 
@@ -56,7 +56,7 @@ class NodeStrategy(Strategy):
 
     field_labels = ("spec.unschedulable",)
 
-    def prepare_create(self, t: ServedType, obj: dict[str, Any]) -> None:
+    def prepare_create(self, t: ApiResource, obj: dict[str, Any]) -> None:
         """Unlike others, a node comes with its status."""
         state = obj.get("status")
         super().prepare_create(t, obj)
@@ -97,20 +97,20 @@ class EventStrategy(Strategy):
 
 
 _BY_RESOURCE: Final[Mapping[str, type[Strategy]]] = {
-    kinds.SERVICEACCOUNTS.resource: ReturnedStrategy,
-    kinds.RESOURCEQUOTAS.resource: QuotaStrategy,
-    kinds.LEASES.resource: VersionedStrategy,
-    kinds.ROLES.resource: UpsertStrategy,
-    kinds.ROLEBINDINGS.resource: UpsertStrategy,
-    kinds.CLUSTERROLES.resource: UpsertStrategy,
-    kinds.CLUSTERROLEBINDINGS.resource: UpsertStrategy,
-    kinds.PRIORITYCLASSES.resource: CountedStrategy,
-    kinds.SECRETS.resource: SecretStrategy,
-    kinds.NODES.resource: NodeStrategy,
-    kinds.EVENTS.resource: EventStrategy,
+    builtin_resources.SERVICEACCOUNTS.resource: ReturnedStrategy,
+    builtin_resources.RESOURCEQUOTAS.resource: QuotaStrategy,
+    builtin_resources.LEASES.resource: VersionedStrategy,
+    builtin_resources.ROLES.resource: UpsertStrategy,
+    builtin_resources.ROLEBINDINGS.resource: UpsertStrategy,
+    builtin_resources.CLUSTERROLES.resource: UpsertStrategy,
+    builtin_resources.CLUSTERROLEBINDINGS.resource: UpsertStrategy,
+    builtin_resources.PRIORITYCLASSES.resource: CountedStrategy,
+    builtin_resources.SECRETS.resource: SecretStrategy,
+    builtin_resources.NODES.resource: NodeStrategy,
+    builtin_resources.EVENTS.resource: EventStrategy,
 }
 
 
-def plain_strategy(t: ServedType) -> Strategy:
+def plain_strategy(t: ApiResource) -> Strategy:
     """The strategy of a built-in kind that has no module of its own."""
     return _BY_RESOURCE.get(t.resource, Strategy)()

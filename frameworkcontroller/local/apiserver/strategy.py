@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from frameworkcontroller.local.apiserver import builtin, deletion
-from frameworkcontroller.local.apiserver.causes import Cause
+from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions, Verdict
 from frameworkcontroller.local.apiserver.metadata import bump_generation
-from frameworkcontroller.local.apiserver.served import ServedType
+from frameworkcontroller.local.apiserver.status_causes import Cause
 
 _NO_FIELDS: Mapping[str, str] = {}
 
@@ -38,11 +38,11 @@ class Strategy:
     reserved_names: ClassVar[frozenset[str]] = frozenset()
     """Objects that cannot be deleted."""
 
-    def default(self, t: ServedType, obj: dict[str, Any]) -> dict[str, Any]:
+    def default(self, t: ApiResource, obj: dict[str, Any]) -> dict[str, Any]:
         """``obj`` with the defaults of a built-in kind."""
         return builtin.default(t, obj)
 
-    def prepare_create(self, t: ServedType, obj: dict[str, Any]) -> None:
+    def prepare_create(self, t: ApiResource, obj: dict[str, Any]) -> None:
         """Takes out of a new object what its creator may not say."""
         if t.subresource("status") is not None:
             obj.pop("status", None)
@@ -51,7 +51,7 @@ class Strategy:
         if self.counts_generations:
             obj["metadata"]["generation"] = 1
 
-    def prepare_update(self, t: ServedType, new: dict[str, Any], old: Mapping[str, Any], subresource: str) -> None:
+    def prepare_update(self, t: ApiResource, new: dict[str, Any], old: Mapping[str, Any], subresource: str) -> None:
         """Puts back in ``new`` what this request may not change, and counts what it does change."""
         if subresource == "status":
             for key in (new.keys() | old.keys()) - {"status", "metadata"}:
@@ -62,13 +62,13 @@ class Strategy:
         if self.counts_generations and _content(new) != _content(old):
             bump_generation(new["metadata"])
 
-    def causes_on_create(self, t: ServedType, obj: Mapping[str, Any]) -> list[Cause]:
+    def causes_on_create(self, t: ApiResource, obj: Mapping[str, Any]) -> list[Cause]:
         """What is wrong with a new object."""
         return builtin.causes_on_create(t, obj)
 
     def causes_on_update(
         self,
-        t: ServedType,
+        t: ApiResource,
         new: Mapping[str, Any],
         old: Mapping[str, Any],
         subresource: str,  # noqa: ARG002 -- for those that tell subresources apart
@@ -95,7 +95,7 @@ class CustomStrategy(Strategy):
     unconditional_update = False
     counts_generations = True
 
-    def prepare_update(self, t: ServedType, new: dict[str, Any], old: Mapping[str, Any], subresource: str) -> None:
+    def prepare_update(self, t: ApiResource, new: dict[str, Any], old: Mapping[str, Any], subresource: str) -> None:
         """As for built-in kinds, but a write of the status leaves all metadata as they were too."""
         super().prepare_update(t, new, old, subresource)
         if subresource == "status":

@@ -10,16 +10,16 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from frameworkcontroller.local.apiserver import gojson, status
+from frameworkcontroller.local.apiserver import api_errors, gojson
+from frameworkcontroller.local.apiserver.api_resources import ScalePaths
 from frameworkcontroller.local.apiserver.bodies import Request, answer, document_answer, text_answer
-from frameworkcontroller.local.apiserver.catalogue import Endpoint
+from frameworkcontroller.local.apiserver.endpoints import Endpoint
 from frameworkcontroller.local.apiserver.handlers import patch_call, patcher
-from frameworkcontroller.local.apiserver.logs import PodLogs
 from frameworkcontroller.local.apiserver.options import Call, boolean, delete_options, first, integer, write_call
+from frameworkcontroller.local.apiserver.pod_logs import PodLogs
 from frameworkcontroller.local.apiserver.pods import bind, evict
 from frameworkcontroller.local.apiserver.records import Json, Record
 from frameworkcontroller.local.apiserver.registry import Registry
-from frameworkcontroller.local.apiserver.served import ScalePaths
 
 
 def create_binding(registry: Registry, request: Request, endpoint: Endpoint) -> web.Response:
@@ -27,10 +27,10 @@ def create_binding(registry: Registry, request: Request, endpoint: Endpoint) -> 
     call = write_call("create", request.agent, request.query, "CreateOptions")
     binding, _ = request.parsed()
     if not isinstance(binding, dict):
-        raise status.bad_request("the object provided is unrecognized (must be of type Binding)")
+        raise api_errors.bad_request("the object provided is unrecognized (must be of type Binding)")
     binding = {**binding, "metadata": {"name": request.path.name, **(binding.get("metadata") or {})}}
     bind(registry, endpoint, request.path.namespace, binding, call)
-    return document_answer({**status.success(), "code": 201}, code=201)
+    return document_answer({**api_errors.success(), "code": 201}, code=201)
 
 
 def create_eviction(registry: Registry, request: Request, endpoint: Endpoint) -> web.Response:
@@ -40,7 +40,7 @@ def create_eviction(registry: Registry, request: Request, endpoint: Endpoint) ->
     options, dry_run = delete_options({}, orjson.dumps({**given, "kind": "DeleteOptions"}))
     call = Call("create", request.agent, dry_run=dry_run or bool(first(request.query, "dryRun")))
     evict(registry, endpoint, request.path.namespace, request.path.name, options, call)
-    return document_answer({**status.success(), "code": 201}, code=201)
+    return document_answer({**api_errors.success(), "code": 201}, code=201)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ async def _first(chunks: AsyncIterator[bytes]) -> bytes | None:
     except StopAsyncIteration:
         return None
     except LookupError as error:
-        raise status.bad_request(str(error)) from None
+        raise api_errors.bad_request(str(error)) from None
 
 
 def _log_options(request: Request, pod: Json, now: float) -> _LogOptions:
@@ -110,7 +110,7 @@ def _log_options(request: Request, pod: Json, now: float) -> _LogOptions:
         try:
             since = max(0.0, now - datetime.fromisoformat(since_time).timestamp())
         except ValueError as error:
-            raise status.bad_request(f'parsing time "{since_time}": {error}') from None
+            raise api_errors.bad_request(f'parsing time "{since_time}": {error}') from None
     return _LogOptions(
         container=_container(first(query, "container"), request.path.name, pod),
         follow=boolean(query, "follow"),
@@ -131,9 +131,9 @@ def _container(asked: str, pod_name: str, pod: Json) -> str:
         message = f"a container name must be specified for pod {pod_name}, choose one of: [{' '.join(main)}]"
         if inits:
             message += f" or one of the init containers: [{' '.join(inits)}]"
-        raise status.bad_request(message)
+        raise api_errors.bad_request(message)
     if asked not in main and asked not in inits:
-        raise status.bad_request(f"container {asked} is not valid for pod {pod_name}")
+        raise api_errors.bad_request(f"container {asked} is not valid for pod {pod_name}")
     return asked
 
 
@@ -155,7 +155,7 @@ def write_scale(registry: Registry, request: Request, endpoint: Endpoint) -> web
         scale, _ = request.parsed()
     replicas = _at(scale, ".spec.replicas")
     if not isinstance(replicas, int) or isinstance(replicas, bool):
-        raise status.bad_request("Scale: spec.replicas must be an integer")
+        raise api_errors.bad_request("Scale: spec.replicas must be an integer")
     obj = endpoint.document(record)
     version = (scale.get("metadata") or {}).get("resourceVersion")
     obj["metadata"]["resourceVersion"] = version or obj["metadata"]["resourceVersion"]
@@ -170,7 +170,7 @@ def _scale_of(endpoint: Endpoint, record: Record, *, strict: bool = True) -> Jso
     replicas = _at(obj, paths.spec_replicas)
     if replicas is None:
         if strict:
-            raise status.internal_error(f'the spec replicas field "{paths.spec_replicas}" does not exist')
+            raise api_errors.internal_error(f'the spec replicas field "{paths.spec_replicas}" does not exist')
         replicas = 0
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     state: Json = {"replicas": _at(obj, paths.status_replicas) or 0}
@@ -188,7 +188,7 @@ def _scale_of(endpoint: Endpoint, record: Record, *, strict: bool = True) -> Jso
 
 def _paths(endpoint: Endpoint) -> ScalePaths:
     if endpoint.type.scale is None:
-        raise status.resource_not_found()
+        raise api_errors.resource_not_found()
     return endpoint.type.scale
 
 

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import orjson
 
 from frameworkcontroller.local.apiserver.ages import age, duration, epoch
+from frameworkcontroller.local.apiserver.api_resources import ApiResource, PrinterColumn
 from frameworkcontroller.local.apiserver.builtin_columns import BUILTIN_COLUMNS, Column, Columns
 from frameworkcontroller.local.apiserver.jsonpath import JsonPath
-from frameworkcontroller.local.apiserver.served import PrinterColumn, ServedType
 
 IncludeObject = Literal["None", "Metadata", "Object"]
 
@@ -22,7 +22,7 @@ _ABSENT = object()
 
 
 def table(
-    t: ServedType,
+    t: ApiResource,
     objects: Iterable[Mapping[str, Any]],
     *,
     now: float,
@@ -74,7 +74,7 @@ def partial_object_list(objects: Iterable[Mapping[str, Any]], metadata: Mapping[
     }
 
 
-def columns_of(t: ServedType) -> Columns:
+def columns_of(t: ApiResource) -> Columns:
     """How the objects of ``t`` are printed."""
     if not t.custom:
         return BUILTIN_COLUMNS.get(t.kind, _PLAIN)

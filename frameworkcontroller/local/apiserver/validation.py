@@ -13,21 +13,21 @@ from typing import Any
 import orjson
 import re2
 
-from frameworkcontroller.local.apiserver import causes, formats
-from frameworkcontroller.local.apiserver.causes import Cause
+from frameworkcontroller.local.apiserver import formats, status_causes
+from frameworkcontroller.local.apiserver.field_path import FieldPath, show, steps
 from frameworkcontroller.local.apiserver.patch import same
-from frameworkcontroller.local.apiserver.where import Where, show, steps
+from frameworkcontroller.local.apiserver.status_causes import Cause
 
 
 @dataclass(slots=True)
 class Fault:
     """A cause, and where it is (a cause that names no field still has a place)."""
 
-    where: Where
+    where: FieldPath
     cause: Cause
 
 
-Validator = Callable[[Any, Where, list[Fault]], None]
+Validator = Callable[[Any, FieldPath, list[Fault]], None]
 """Adds what is wrong with a value at a place to a list."""
 
 _NOWHERE = "<nil>"
@@ -42,7 +42,7 @@ def compile_validator(schema: Mapping[str, Any], *, resource: bool = False) -> V
     nullable = bool(schema.get("nullable"))
     number_format = schema.get("format", "") if schema.get("type") in ("integer", "number") else ""
 
-    def validate(value: Any, where: Where, faults: list[Fault]) -> None:
+    def validate(value: Any, where: FieldPath, faults: list[Fault]) -> None:
         if value is None:
             if nullable:
                 return
@@ -101,12 +101,12 @@ def _type_check(schema: Mapping[str, Any]) -> tuple[str, Callable[[Any], bool] |
     return declared, _TYPES.get(declared)
 
 
-def _wrong_type(where: Where, value: Any, wanted: str, number_format: str) -> Fault:
+def _wrong_type(where: FieldPath, value: Any, wanted: str, number_format: str) -> Fault:
     path = show(where)
     found = _type_name(value)
     if number_format in formats.INTEGER_BITS and type(value) is float:
         wanted, found = number_format, "float64"
-    return Fault(where, causes.type_invalid(path, found, f'{path} in body must be of type {wanted}: "{found}"'))
+    return Fault(where, status_causes.type_invalid(path, found, f'{path} in body must be of type {wanted}: "{found}"'))
 
 
 def _type_name(value: Any) -> str:
@@ -130,13 +130,13 @@ def _enum_check(schema: Mapping[str, Any]) -> Validator | None:
     names = [value if isinstance(value, str) else orjson.dumps(value).decode() for value in values]
     strings = frozenset(value for value in values if isinstance(value, str))
 
-    def check(value: Any, where: Where, faults: list[Fault]) -> None:
+    def check(value: Any, where: FieldPath, faults: list[Fault]) -> None:
         if isinstance(value, str):
             allowed = value in strings
         else:
             allowed = any(value == other and type(value) is type(other) for other in values)
         if not allowed:
-            faults.append(Fault(where, causes.not_supported(show(where), value, names)))
+            faults.append(Fault(where, status_causes.not_supported(show(where), value, names)))
 
     return check
 
@@ -148,20 +148,20 @@ def _string_check(schema: Mapping[str, Any]) -> Validator | None:
         return None
     matches = compile_pattern(pattern).search if pattern else None
 
-    def check(value: Any, where: Where, faults: list[Fault]) -> None:
+    def check(value: Any, where: FieldPath, faults: list[Fault]) -> None:
         if not isinstance(value, str):
             return
         if longest is not None and len(value) > longest:
-            faults.append(Fault(where, causes.too_long(show(where), longest)))
+            faults.append(Fault(where, status_causes.too_long(show(where), longest)))
         elif shortest is not None and len(value) < shortest:
             detail = f"{show(where)} in body should be at least {shortest} chars long"
-            faults.append(Fault(where, causes.invalid(show(where), value, detail)))
+            faults.append(Fault(where, status_causes.invalid(show(where), value, detail)))
         elif matches is not None and matches(value) is None:
             detail = f"{show(where)} in body should match '{pattern}'"
-            faults.append(Fault(where, causes.invalid(show(where), value, detail)))
+            faults.append(Fault(where, status_causes.invalid(show(where), value, detail)))
         if format_ and not formats.is_string_of(value, format_):
-            detail = f"{show(where)} in body must be of type {format_}: {causes.quote(value)}"
-            faults.append(Fault(where, causes.type_invalid(show(where), value, detail)))
+            detail = f"{show(where)} in body must be of type {format_}: {status_causes.quote(value)}"
+            faults.append(Fault(where, status_causes.type_invalid(show(where), value, detail)))
 
     return check
 
@@ -180,23 +180,23 @@ def _number_check(schema: Mapping[str, Any]) -> Validator | None:
         return None
     below, above = bool(schema.get("exclusiveMaximum")), bool(schema.get("exclusiveMinimum"))
 
-    def check(value: Any, where: Where, faults: list[Fault]) -> None:
+    def check(value: Any, where: FieldPath, faults: list[Fault]) -> None:
         if not _is_number(value):
             return
         if format_ and not (_is_integer(value) and formats.fits(int(value), format_)):
             detail = f"Checked value must be of type integer with format {format_} in {show(where)}"
-            faults.append(Fault(where, causes.invalid(_NOWHERE, "", detail)))
+            faults.append(Fault(where, status_causes.invalid(_NOWHERE, "", detail)))
         if step is not None and not _is_multiple(value, step):
             detail = f"{show(where)} in body should be a multiple of {step:g}"
-            faults.append(Fault(where, causes.invalid(show(where), value, detail)))
+            faults.append(Fault(where, status_causes.invalid(show(where), value, detail)))
         if most is not None and (value >= most if below else value > most):
             relation = "less than" if below else "less than or equal to"
             detail = f"{show(where)} in body should be {relation} {most}"
-            faults.append(Fault(where, causes.invalid(show(where), value, detail)))
+            faults.append(Fault(where, status_causes.invalid(show(where), value, detail)))
         if least is not None and (value <= least if above else value < least):
             relation = "greater than" if above else "greater than or equal to"
             detail = f"{show(where)} in body should be {relation} {least}"
-            faults.append(Fault(where, causes.invalid(show(where), value, detail)))
+            faults.append(Fault(where, status_causes.invalid(show(where), value, detail)))
 
     return check
 
@@ -214,14 +214,14 @@ def _list_check(schema: Mapping[str, Any]) -> Validator | None:
     most, fewest = schema.get("maxItems"), schema.get("minItems")
     validate_item = compile_validator(items) if isinstance(items, Mapping) else None
 
-    def check(value: Any, where: Where, faults: list[Fault]) -> None:
+    def check(value: Any, where: FieldPath, faults: list[Fault]) -> None:
         if not isinstance(value, list):
             return
         if most is not None and len(value) > most:
-            faults.append(Fault(where, causes.too_many(show(where), len(value), most)))
+            faults.append(Fault(where, status_causes.too_many(show(where), len(value), most)))
         if fewest is not None and len(value) < fewest:
             detail = f"{show(where)} in body should have at least {fewest} items"
-            faults.append(Fault(where, causes.invalid(show(where), len(value), detail)))
+            faults.append(Fault(where, status_causes.invalid(show(where), len(value), detail)))
         if validate_item is not None:
             for index, item in enumerate(value):
                 validate_item(item, (where, index), faults)
@@ -244,16 +244,16 @@ def _object_check(schema: Mapping[str, Any], resource: bool) -> Validator | None
         for name in ("apiVersion", "kind"):
             properties.setdefault(name, _anything)
 
-    def check(value: Any, where: Where, faults: list[Fault]) -> None:
+    def check(value: Any, where: FieldPath, faults: list[Fault]) -> None:
         if not isinstance(value, Mapping):
             return
         if most is not None and len(value) > most:
-            faults.append(Fault(where, causes.too_many(show(where), len(value), most)))
+            faults.append(Fault(where, status_causes.too_many(show(where), len(value), most)))
         if fewest is not None and len(value) < fewest:
             detail = f"{show(where)} in body should have at least {fewest} properties"
-            faults.append(Fault(where, causes.invalid(show(where), len(value), detail)))
+            faults.append(Fault(where, status_causes.invalid(show(where), len(value), detail)))
         missing = [name for name in required if name not in value]
-        faults.extend(Fault((where, name), causes.required(show((where, name)))) for name in missing)
+        faults.extend(Fault((where, name), status_causes.required(show((where, name)))) for name in missing)
         for name, member in value.items():
             validate = properties.get(name, validate_member)
             if validate is not None:
@@ -262,7 +262,7 @@ def _object_check(schema: Mapping[str, Any], resource: bool) -> Validator | None
     return check
 
 
-def _anything(value: Any, where: Where, faults: list[Fault]) -> None:
+def _anything(value: Any, where: FieldPath, faults: list[Fault]) -> None:
     del value, where, faults
 
 
@@ -278,9 +278,11 @@ def _combination_check(schema: Mapping[str, Any]) -> Validator | None:
     if not every and not some and not one and none is None:
         return None
 
-    def check(value: Any, where: Where, faults: list[Fault]) -> None:
+    def check(value: Any, where: FieldPath, faults: list[Fault]) -> None:
         def complain(detail: str) -> None:
-            faults.append(Fault(where, causes.invalid(_NOWHERE, "", f"{causes.quote(show(where))} {detail}")))
+            faults.append(
+                Fault(where, status_causes.invalid(_NOWHERE, "", f"{status_causes.quote(show(where))} {detail}"))
+            )
 
         if some:
             outcomes = [_outcome(validate, value, where) for validate in some]
@@ -310,7 +312,7 @@ def _combination_check(schema: Mapping[str, Any]) -> Validator | None:
     return check
 
 
-def _outcome(validate: Validator, value: Any, where: Where) -> list[Fault]:
+def _outcome(validate: Validator, value: Any, where: FieldPath) -> list[Fault]:
     faults: list[Fault] = []
     validate(value, where, faults)
     return faults
@@ -338,7 +340,7 @@ def compile_list_sets(schema: Mapping[str, Any]) -> Validator | None:
     if not nested and every is None:
         return None
 
-    def check(value: Any, where: Where, faults: list[Fault]) -> None:
+    def check(value: Any, where: FieldPath, faults: list[Fault]) -> None:
         if not isinstance(value, Mapping):
             return
         for name, check_member in nested:
@@ -352,7 +354,7 @@ def compile_list_sets(schema: Mapping[str, Any]) -> Validator | None:
 
 
 def _each_item(inner: Validator) -> Validator:
-    def check(value: Any, where: Where, faults: list[Fault]) -> None:
+    def check(value: Any, where: FieldPath, faults: list[Fault]) -> None:
         if isinstance(value, list):
             for index, item in enumerate(value):
                 inner(item, (where, index), faults)
@@ -361,7 +363,7 @@ def _each_item(inner: Validator) -> Validator:
 
 
 def _unique_items(keys: tuple[str, ...], inner: Validator | None) -> Validator:
-    def check(value: Any, where: Where, faults: list[Fault]) -> None:
+    def check(value: Any, where: FieldPath, faults: list[Fault]) -> None:
         if not isinstance(value, list):
             return
         seen = set()
@@ -371,12 +373,12 @@ def _unique_items(keys: tuple[str, ...], inner: Validator | None) -> Validator:
                 continue
             if keys and not isinstance(item, Mapping):
                 detail = "must be an object for an array of list-type map"
-                faults.append(Fault(place, causes.invalid(show(place), item, detail)))
+                faults.append(Fault(place, status_causes.invalid(show(place), item, detail)))
                 continue
             identity = {key: item[key] for key in keys if key in item} if keys else item
             text = orjson.dumps(identity, option=orjson.OPT_SORT_KEYS)
             if text in seen:
-                faults.append(Fault(place, causes.duplicate(show(place), identity)))
+                faults.append(Fault(place, status_causes.duplicate(show(place), identity)))
             seen.add(text)
             if inner is not None:
                 inner(item, place, faults)

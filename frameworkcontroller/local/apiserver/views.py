@@ -10,10 +10,10 @@ from typing import Any, Final, cast
 import orjson
 import yaml
 
-from frameworkcontroller.local.apiserver import gojson, status, table
-from frameworkcontroller.local.apiserver.catalogue import Endpoint
+from frameworkcontroller.local.apiserver import api_errors, gojson, table
+from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.endpoints import Endpoint
 from frameworkcontroller.local.apiserver.records import Json, Record
-from frameworkcontroller.local.apiserver.status import StatusError
 from frameworkcontroller.local.apiserver.table import IncludeObject
 
 JSON: Final = "application/json"
@@ -69,7 +69,7 @@ def negotiate(accept: str, include: str = "") -> View:
             chosen = include if include in {"None", "Metadata", "Object"} else "Metadata"
             return View(Form(kind), offered, cast("IncludeObject", chosen))
     if any("as" in parameters for _, _, parameters in clauses):
-        raise status.not_acceptable([JSON, YAML, "application/vnd.kubernetes.protobuf"])
+        raise api_errors.not_acceptable([JSON, YAML, "application/vnd.kubernetes.protobuf"])
     raise StatusError(406, "NotAcceptable", "406: Not Acceptable", {})
 
 

@@ -8,14 +8,14 @@ from typing import Final
 
 from aiohttp import web
 
-from frameworkcontroller.local.apiserver import gojson, status
-from frameworkcontroller.local.apiserver.catalogue import Catalogue, Endpoint
-from frameworkcontroller.local.apiserver.history import CompactedError, Cursor
+from frameworkcontroller.local.apiserver import api_errors, gojson
+from frameworkcontroller.local.apiserver.endpoints import Endpoint, Endpoints
 from frameworkcontroller.local.apiserver.options import ListOptions
 from frameworkcontroller.local.apiserver.records import Change, Record
 from frameworkcontroller.local.apiserver.selectors import Predicate
 from frameworkcontroller.local.apiserver.storage import Storage
 from frameworkcontroller.local.apiserver.views import View, bookmark, event_encoder
+from frameworkcontroller.local.apiserver.watch_cache import CompactedError, Cursor
 
 _BATCH: Final = 500
 _BEFORE_END: Final = 2.0
@@ -57,7 +57,7 @@ class Watch:
     def __init__(
         self,
         storage: Storage,
-        catalogue: Catalogue,
+        endpoints: Endpoints,
         endpoint: Endpoint,
         prefix: str,
         matches: Predicate | None,
@@ -70,7 +70,7 @@ class Watch:
     ) -> None:
         """``prefix`` is that of the keys that are meant. ``timeout``, ``bookmark_interval``: seconds."""
         self._storage = storage
-        self._catalogue = catalogue
+        self._endpoints = endpoints
         self._endpoint = endpoint
         self._prefix = prefix
         self._matches = matches
@@ -147,7 +147,7 @@ class Watch:
 
     def _served(self) -> bool:
         t = self._endpoint.type
-        return self._catalogue.find(t.group, t.version, t.plural) is self._endpoint
+        return self._endpoints.find(t.group, t.version, t.plural) is self._endpoint
 
     def _lines(self, changes: list[Change], start: int) -> Iterator[bytes]:
         for change in changes:
@@ -165,5 +165,5 @@ class Watch:
 
 
 def _error_line(error: CompactedError) -> bytes:
-    body = status.too_old(error.requested, error.oldest).body()
+    body = api_errors.too_old(error.requested, error.oldest).body()
     return b'{"type":"ERROR","object":%s}\n' % gojson.encode(body)

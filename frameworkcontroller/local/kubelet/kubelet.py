@@ -16,8 +16,8 @@ from frameworkcontroller.kube.client import STRATEGIC_PATCH, KubeClient
 from frameworkcontroller.kube.errors import Conflict, NotFound
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import PODS
-from frameworkcontroller.local.kubelet.host import HostedPod, PodHost
 from frameworkcontroller.local.kubelet.pod import TERMINAL, PodRecord
+from frameworkcontroller.local.kubelet.pod_workers import PodWorker, PodWorkers
 from frameworkcontroller.local.kubelet.runtime import Runtime
 from frameworkcontroller.local.kubelet.workers import Workers
 
@@ -47,7 +47,7 @@ class Kubelet:
         self._on_reachable = on_reachable
         self._reachable = True
         self._workers = Workers("kubelet", self._sync, concurrency=concurrency)
-        self.host = PodHost(runtime, on_change=self._workers.add, on_reachable=self._set_reachable, wall=wall)
+        self.host = PodWorkers(runtime, on_change=self._workers.add, on_reachable=self._set_reachable, wall=wall)
         # Pods of this node that need nothing to run: terminal when first seen, or released for deletion.
         self._over: dict[str, PodRecord] = {}
         pods.add_handler(on_add=self._seen, on_update=self._updated, on_delete=lambda old, _: self._gone(old.uid))
@@ -123,7 +123,7 @@ class Kubelet:
             self._over[uid] = pod.record
             await self._delete(pod.record)
 
-    async def _report(self, pod: HostedPod) -> bool:
+    async def _report(self, pod: PodWorker) -> bool:
         """Write the Pod's status if it has changed; False if there is no such Pod any more."""
         status = self.host.status(pod)
         if status == pod.reported:

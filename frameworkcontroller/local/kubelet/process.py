@@ -27,21 +27,21 @@ from frameworkcontroller.local.kubelet.container import Termination
 from frameworkcontroller.local.kubelet.containerlog import read_log
 from frameworkcontroller.local.kubelet.downward import DownwardApi
 from frameworkcontroller.local.kubelet.images import LocalImage
-from frameworkcontroller.local.kubelet.jobs import (
+from frameworkcontroller.local.kubelet.pod import Kind, PodRecord
+from frameworkcontroller.local.kubelet.podfiles import PodFiles, remove_tree
+from frameworkcontroller.local.kubelet.podstatus import HOST_IP
+from frameworkcontroller.local.kubelet.process_spec import (
     Machine,
     PodSurroundings,
     container_manifest,
     hosts,
-    job_for,
+    process_spec,
     refusal,
     user_of_all,
 )
-from frameworkcontroller.local.kubelet.pod import Kind, PodRecord
-from frameworkcontroller.local.kubelet.podfiles import PodFiles, remove_tree
-from frameworkcontroller.local.kubelet.podstatus import HOST_IP
 from frameworkcontroller.local.kubelet.runtime import RuntimeEvents
 from frameworkcontroller.local.kubelet.sources import ConfigError, Sources
-from frameworkcontroller.local.kubelet.supervisor import SPAWNER, Event, Exited, Job, Started, Supervisor
+from frameworkcontroller.local.kubelet.supervisor import SPAWNER, Event, Exited, ProcessSpec, Started, Supervisor
 from frameworkcontroller.local.kubelet.termination import (
     START_ERROR,
     START_ERROR_CODE,
@@ -74,14 +74,14 @@ class _Pod:
 
 @dataclass(slots=True)
 class _Container:
-    """One instance of a container; ``job`` is None until its process was asked for."""
+    """One instance of a container; ``process_id`` is None until its process was asked for."""
 
     name: str
     instance: int
     ended: asyncio.Future[None]
     starting: asyncio.Task[None] | None = None
-    job: str | None = None
-    request: Job | None = None
+    process_id: str | None = None
+    request: ProcessSpec | None = None
     started: float | None = None
     stop_due: float | None = None
     killer: asyncio.TimerHandle | None = None
@@ -159,9 +159,9 @@ class ProcessRuntime:
         self._closing = True
         live = [item for pod in self._pods.values() for item in pod.containers.values() if not item.ended.done()]
         for item in live:
-            if item.job is not None:
-                self._supervisor.ask(item.job)
-        running = [item.ended for item in live if item.job is not None]
+            if item.process_id is not None:
+                self._supervisor.ask(item.process_id)
+        running = [item.ended for item in live if item.process_id is not None]
         if running:
             await asyncio.wait(running, timeout=self._close_grace)
         await self._supervisor.close()
@@ -201,7 +201,7 @@ class ProcessRuntime:
         item = None if state is None else state.containers.get(container)
         if state is None or item is None or item.ended.done():
             return
-        if item.job is None:
+        if item.process_id is None:
             if item.starting is not None:
                 item.starting.cancel()
             self._end(state, item, Termination(137, "Error", self._wall(), message="ended before it was started"))
@@ -214,11 +214,11 @@ class ProcessRuntime:
         if item.killer is not None:
             item.killer.cancel()
         if grace <= 0:
-            self._supervisor.kill(item.job)
+            self._supervisor.kill(item.process_id)
             return
-        item.killer = loop.call_at(due, self._supervisor.kill, item.job)
+        item.killer = loop.call_at(due, self._supervisor.kill, item.process_id)
         if item.asking is None:
-            item.asking = self._run(state, self._ask(state, item, item.job))
+            item.asking = self._run(state, self._ask(state, item, item.process_id))
 
     async def release(self, pod: PodRecord) -> None:
         state = self._pods.get(pod.uid)
@@ -337,7 +337,7 @@ class ProcessRuntime:
         uid = state.record.uid
         try:
             await self._revive()
-            item.request = await job_for(
+            item.request = await process_spec(
                 self._machine, state.inside, item.name, item.instance, mounts_work=self._supervisor.mounts_work
             )
         except (ConfigError, KubeError) as error:
@@ -349,7 +349,7 @@ class ProcessRuntime:
             self._tell.refused(uid, item.name, "CreateContainerError", str(error) or repr(error))
         else:
             if not self._closing:
-                item.job = self._supervisor.start(item.request, partial(self._heard, state, item))
+                item.process_id = self._supervisor.start(item.request, partial(self._heard, state, item))
 
     async def _revive(self) -> None:
         """See to it that there is a spawner. What ran under one that is gone has been told of as ended."""
@@ -400,17 +400,17 @@ class ProcessRuntime:
         if not self._closing:
             self._tell.exited(state.record.uid, item.name, termination)
 
-    async def _ask(self, state: _Pod, item: _Container, job: str) -> None:
+    async def _ask(self, state: _Pod, item: _Container, process_id: str) -> None:
         """The container's preStop hook, and then SIGTERM. What takes too long is cut off by the container's end."""
         manifest = container_manifest(state.inside.manifest, item.name)
         hook = (manifest.get("lifecycle") or {}).get("preStop") or {}
         if command := (hook.get("exec") or {}).get("command"):
-            await self._hook(state, item, job, command)
+            await self._hook(state, item, process_id, command)
         elif pause := (hook.get("sleep") or {}).get("seconds"):
             await asyncio.sleep(pause)
-        self._supervisor.ask(job)
+        self._supervisor.ask(process_id)
 
-    async def _hook(self, state: _Pod, item: _Container, job: str, command: list[str]) -> None:
+    async def _hook(self, state: _Pod, item: _Container, process_id: str, command: list[str]) -> None:
         if item.request is None:
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -420,7 +420,7 @@ class ProcessRuntime:
                 done.set_result(None)
 
         request = item.request._replace(
-            argv=list(command), log=state.inside.files.hook_log(item.name), mounts=(), hostname="", join=job
+            argv=list(command), log=state.inside.files.hook_log(item.name), mounts=(), hostname="", join=process_id
         )
         name = self._supervisor.start(request, heard)
         try:

@@ -58,7 +58,7 @@ Event = Started | Exited | Failed
 _ENDED: Final = Failed(SPAWNER, 0, "the process that starts the containers has ended")
 
 
-class Job(NamedTuple):
+class ProcessSpec(NamedTuple):
     """What to run. ``mounts`` are (source, target, read-only) and need `Supervisor.mounts_work`.
 
     ``join`` is the id of a running job whose view of the file system it gets. Environment and argv must hold no NUL.
@@ -159,7 +159,7 @@ class Supervisor:
 
     @property
     def alive(self) -> bool:
-        """Whether jobs can be started."""
+        """Whether processes can be started."""
         return self._reading is not None and not self._reading.done()
 
     @property
@@ -167,8 +167,8 @@ class Supervisor:
         """The spawner's process; 0 while there is none."""
         return 0 if self._process is None else self._process.pid
 
-    def start(self, job: Job, listener: Callable[[Event], None]) -> str:
-        """Run a job, whose id is returned. The listener gets Started and then Exited, or Failed alone, always later."""
+    def start(self, spec: ProcessSpec, listener: Callable[[Event], None]) -> str:
+        """Start a process and return its id. ``listener`` later gets Started and then Exited, or only Failed."""
         name = str(next(self._ids))
         if not self.alive:
             asyncio.get_running_loop().call_soon(listener, _ENDED)
@@ -177,28 +177,29 @@ class Supervisor:
         self._send(
             command="start",
             id=name,
-            argv=job.argv,
-            env=job.env,
-            directory=job.directory,
-            log=str(job.log),
-            log_limit=job.log_limit,
-            hostname=job.hostname,
+            argv=spec.argv,
+            env=spec.env,
+            directory=spec.directory,
+            log=str(spec.log),
+            log_limit=spec.log_limit,
+            hostname=spec.hostname,
             mounts=[
-                {"source": source, "target": target, "read_only": read_only} for source, target, read_only in job.mounts
+                {"source": source, "target": target, "read_only": read_only}
+                for source, target, read_only in spec.mounts
             ],
-            user=job.user,
-            group=job.group,
-            groups=job.groups,
-            join=job.join,
+            user=spec.user,
+            group=spec.group,
+            groups=spec.groups,
+            join=spec.join,
         )
         return name
 
     def ask(self, name: str) -> None:
-        """Ask a job to end: SIGTERM to its process group."""
+        """Ask a process to end: SIGTERM to its group."""
         self._send(command="ask", id=name)
 
     def kill(self, name: str) -> None:
-        """Kill everything of a job."""
+        """Kill a process and all its descendants."""
         self._send(command="kill", id=name)
 
     def _send(self, **command: Any) -> None:

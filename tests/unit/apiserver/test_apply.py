@@ -10,11 +10,11 @@ from typing import Any
 import orjson
 import pytest
 
-from frameworkcontroller.local.apiserver import apply, builtin, kinds, patch
+from frameworkcontroller.local.apiserver import apply, builtin, builtin_resources, patch
+from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_resources import ApiResource, Subresource
 from frameworkcontroller.local.apiserver.fieldsets import FieldSet
 from frameworkcontroller.local.apiserver.schema import Structural
-from frameworkcontroller.local.apiserver.served import ServedType, Subresource
-from frameworkcontroller.local.apiserver.status import StatusError
 from tests.unit.apiserver import answers
 
 Json = dict[str, Any]
@@ -22,20 +22,20 @@ Json = dict[str, Any]
 STORIES = answers.load("applies")["stories"]
 SCHEMA = answers.load("custom_resources")["schema"]
 WIDGETS = replace(
-    kinds.CONFIGMAPS,
+    builtin_resources.CONFIGMAPS,
     group="test.example.com",
     kind="Wid",
     plural="wids",
     schema=SCHEMA,
     subresources=(Subresource("status", "Wid", ("get", "patch", "update")),),
 )
-TYPES = {t.plural: t for t in (kinds.CONFIGMAPS, kinds.PODS, WIDGETS)}
+TYPES = {t.plural: t for t in (builtin_resources.CONFIGMAPS, builtin_resources.PODS, WIDGETS)}
 
 
 class Replay:
     """One object, written as a server would, without one."""
 
-    def __init__(self, t: ServedType) -> None:
+    def __init__(self, t: ApiResource) -> None:
         self.t = t
         self.of = builtin.type_of(t)
         self.structural = Structural(t.schema) if t.schema is not None else None
@@ -115,7 +115,7 @@ def config_map(data: Json, **metadata: Any) -> Json:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", **metadata}, "data": data}
 
 
-OF = builtin.type_of(kinds.CONFIGMAPS)
+OF = builtin.type_of(builtin_resources.CONFIGMAPS)
 
 
 def applied(live: Json | None, data: Json, manager: str = "m", *, force: bool = False, now: str = "t1") -> Json:
@@ -195,7 +195,7 @@ def test_a_configuration_may_not_bring_its_own_ledger() -> None:
 )
 def test_a_configuration_must_be_of_the_type(configuration: Any, code: int, message: str) -> None:
     with pytest.raises(StatusError) as refusal:
-        apply.check(kinds.CONFIGMAPS, configuration, of=OF)
+        apply.check(builtin_resources.CONFIGMAPS, configuration, of=OF)
     assert (refusal.value.code, refusal.value.message) == (code, message)
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from frameworkcontroller.local.apiserver import builtin, kinds
-from frameworkcontroller.local.apiserver.served import ServedType
-from frameworkcontroller.local.apiserver.status import StatusError
+from frameworkcontroller.local.apiserver import builtin, builtin_resources
+from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from tests.unit.apiserver import answers
 
-BY_PLURAL = {t.plural: t for t in kinds.BUILTIN_TYPES}
+BY_PLURAL = {t.plural: t for t in builtin_resources.BUILTIN_RESOURCES}
 OBJECTS = answers.load("objects")["cases"]
 UNREADABLE = answers.load("unreadable")["cases"]
 POD: dict[str, Any] = {
@@ -23,7 +23,7 @@ POD: dict[str, Any] = {
 }
 
 
-def admitted(t: ServedType, body: Any) -> dict[str, Any]:
+def admitted(t: ApiResource, body: Any) -> dict[str, Any]:
     obj = builtin.default(t, builtin.decode(t, body).obj)
     if t.namespaced:
         obj["metadata"]["namespace"] = "default"
@@ -66,7 +66,7 @@ def test_a_wrong_type_is_refused_in_the_words_of_the_real_decoder(case: dict[str
 )
 def test_another_kind_is_refused(body: dict[str, Any], why: str) -> None:
     with pytest.raises(StatusError) as refusal:
-        builtin.decode(kinds.PODS, body)
+        builtin.decode(builtin_resources.PODS, body)
     assert refusal.value.message == f'{body["kind"]} in version "v1" cannot be handled as a Pod: {why}'
 
 
@@ -89,14 +89,14 @@ def test_another_kind_is_refused(body: dict[str, Any], why: str) -> None:
 )
 def test_what_is_no_object_is_unrecognized(raw: bytes, body: Any, why: str) -> None:
     with pytest.raises(StatusError) as refusal:
-        builtin.decode(kinds.PODS, body, raw=raw)
+        builtin.decode(builtin_resources.PODS, body, raw=raw)
     assert refusal.value.message == f"the object provided is unrecognized (must be of type Pod): {why}"
 
 
 def test_a_body_without_kind_and_version_is_taken_for_what_the_path_says() -> None:
-    decoded = builtin.decode(kinds.CONFIGMAPS, {"metadata": {"name": "c"}})
+    decoded = builtin.decode(builtin_resources.CONFIGMAPS, {"metadata": {"name": "c"}})
     assert (decoded.obj["apiVersion"], decoded.obj["kind"]) == ("v1", "ConfigMap")
-    assert builtin.decode(kinds.CONFIGMAPS, None).obj["metadata"] == {}
+    assert builtin.decode(builtin_resources.CONFIGMAPS, None).obj["metadata"] == {}
 
 
 def test_unknown_fields_are_dropped_wherever_they_are_and_told() -> None:
@@ -104,7 +104,7 @@ def test_unknown_fields_are_dropped_wherever_they_are_and_told() -> None:
     body["metadata"] |= {"foo": 1, "ownerReferences": [{"uid": "5", "bar": 1}]}
     body["spec"]["containers"][0]["env"] = [{"name": "x", "valueFrom": {"fieldRef": {"zz": 1, "fieldPath": "f"}}}]
     body["top"] = 1
-    decoded = builtin.decode(kinds.PODS, body)
+    decoded = builtin.decode(builtin_resources.PODS, body)
     assert decoded.warnings == (
         'unknown field "metadata.foo"',
         'unknown field "metadata.ownerReferences[0].bar"',
@@ -119,33 +119,35 @@ def test_scalars_come_out_in_their_canonical_form() -> None:
     body["metadata"]["creationTimestamp"] = "2026-11-21T04:00:00.5+01:00"
     body["spec"]["containers"][0]["resources"] = {"limits": {"cpu": 1, "memory": "1.5Gi"}, "requests": {"cpu": "0.5"}}
     body["spec"]["nodeSelector"] = {"a": None}
-    decoded = builtin.decode(kinds.PODS, body).obj
+    decoded = builtin.decode(builtin_resources.PODS, body).obj
     assert decoded["metadata"]["creationTimestamp"] == "2026-11-21T03:00:00Z"
     resources = decoded["spec"]["containers"][0]["resources"]
     assert resources == {"limits": {"cpu": "1", "memory": "1536Mi"}, "requests": {"cpu": "500m"}}
     assert decoded["spec"]["nodeSelector"] == {"a": ""}
     lease = {"spec": {"renewTime": "2026-11-21T03:00:00Z"}}
-    assert builtin.decode(kinds.LEASES, lease).obj["spec"] == {"renewTime": "2026-11-21T03:00:00.000000Z"}
+    assert builtin.decode(builtin_resources.LEASES, lease).obj["spec"] == {"renewTime": "2026-11-21T03:00:00.000000Z"}
 
 
 def test_a_secret_may_be_written_in_the_clear() -> None:
-    secret = admitted(kinds.SECRETS, {"metadata": {"name": "s"}, "data": {"a": "MQ=="}, "stringData": {"b": "2"}})
+    secret = admitted(
+        builtin_resources.SECRETS, {"metadata": {"name": "s"}, "data": {"a": "MQ=="}, "stringData": {"b": "2"}}
+    )
     assert (secret["data"], secret["type"]) == ({"a": "MQ==", "b": "Mg=="}, "Opaque")
     assert "stringData" not in secret
 
 
 def test_a_namespace_carries_its_name_as_a_label() -> None:
-    metadata = admitted(kinds.NAMESPACES, {"metadata": {"name": "n", "labels": {"a": "b"}}})["metadata"]
+    metadata = admitted(builtin_resources.NAMESPACES, {"metadata": {"name": "n", "labels": {"a": "b"}}})["metadata"]
     assert metadata["labels"] == {"a": "b", "kubernetes.io/metadata.name": "n"}
 
 
 def test_a_pod_without_defaults_to_set_keeps_its_own_values() -> None:
-    once = admitted(kinds.PODS, POD)
-    assert builtin.default(kinds.PODS, once) == once
+    once = admitted(builtin_resources.PODS, POD)
+    assert builtin.default(builtin_resources.PODS, once) == once
 
 
 def changed(**spec: Any) -> dict[str, Any]:
-    pod = admitted(kinds.PODS, POD)
+    pod = admitted(builtin_resources.PODS, POD)
     return {**pod, "spec": {**pod["spec"], **spec}}
 
 
@@ -167,12 +169,14 @@ def changed(**spec: Any) -> dict[str, Any]:
     ],
 )
 def test_little_may_change_in_a_pod(new: dict[str, Any], causes: list[tuple[str, str]]) -> None:
-    found = builtin.causes_on_update(kinds.PODS, new, admitted(kinds.PODS, POD))
+    found = builtin.causes_on_update(builtin_resources.PODS, new, admitted(builtin_resources.PODS, POD))
     assert [(cause.field, cause.message) for cause in found] == causes
 
 
 def test_a_forbidden_change_is_shown() -> None:
-    (cause,) = builtin.causes_on_update(kinds.PODS, changed(nodeName="x"), admitted(kinds.PODS, POD))
+    (cause,) = builtin.causes_on_update(
+        builtin_resources.PODS, changed(nodeName="x"), admitted(builtin_resources.PODS, POD)
+    )
     assert (cause.reason, cause.field) == ("FieldValueForbidden", "spec")
     assert cause.message.startswith(
         "Forbidden: pod updates may not change fields other than `spec.containers[*].image`, "
@@ -186,28 +190,28 @@ def test_a_forbidden_change_is_shown() -> None:
     ("t", "new", "old", "field", "message"),
     [
         (
-            kinds.CONFIGMAPS,
+            builtin_resources.CONFIGMAPS,
             {"data": {"a": "2"}, "immutable": True},
             {"data": {"a": "1"}, "immutable": True},
             "data",
             "Forbidden: field is immutable when `immutable` is set",
         ),
         (
-            kinds.ROLEBINDINGS,
+            builtin_resources.ROLEBINDINGS,
             {"roleRef": {"kind": "Role", "name": "b"}},
             {"roleRef": {"kind": "Role", "name": "a"}},
             "roleRef",
             'Invalid value: {"kind":"Role","name":"b"}: cannot change roleRef',
         ),
         (
-            kinds.PODS,
+            builtin_resources.PODS,
             {"metadata": {"uid": "2"}},
             {"metadata": {"uid": "1"}},
             "metadata.uid",
             'Invalid value: "2": field is immutable',
         ),
         (
-            kinds.CONFIGMAPS,
+            builtin_resources.CONFIGMAPS,
             {"metadata": {"finalizers": ["a/b"], "deletionTimestamp": "2026-11-21T03:00:00Z"}},
             {"metadata": {"deletionTimestamp": "2026-11-21T03:00:00Z"}},
             "metadata.finalizers",
@@ -217,7 +221,7 @@ def test_a_forbidden_change_is_shown() -> None:
     ],
 )
 def test_some_things_may_not_change(
-    t: ServedType, new: dict[str, Any], old: dict[str, Any], field: str, message: str
+    t: ApiResource, new: dict[str, Any], old: dict[str, Any], field: str, message: str
 ) -> None:
     found = [(cause.field, cause.message) for cause in builtin.causes_on_update(t, new, old)]
     assert found == [(field, message)]

@@ -8,15 +8,21 @@ from typing import Any
 
 import pytest
 
-from frameworkcontroller.local.apiserver import builtin, kinds
+from frameworkcontroller.local.apiserver import builtin, builtin_resources
+from frameworkcontroller.local.apiserver.api_errors import StatusError
 from frameworkcontroller.local.apiserver.schema import Structural
-from frameworkcontroller.local.apiserver.status import StatusError
 from tests.unit.apiserver import answers
 
 ANSWERS = answers.load("custom_resources")
 SCHEMA: dict[str, Any] = ANSWERS["schema"]
 WIDGETS = replace(
-    kinds.CONFIGMAPS, group="test.example.com", kind="Wid", plural="wids", singular="wid", schema=SCHEMA, verbs=()
+    builtin_resources.CONFIGMAPS,
+    group="test.example.com",
+    kind="Wid",
+    plural="wids",
+    singular="wid",
+    schema=SCHEMA,
+    verbs=(),
 )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from frameworkcontroller.local.apiserver import builtin, crd, kinds, served
+from frameworkcontroller.local.apiserver import api_resources, builtin, builtin_resources, crd
 from frameworkcontroller.local.apiserver.schema import Structural
 from tests.unit.apiserver import answers
 
@@ -18,7 +18,7 @@ GOOD = next(case["crd"] for case in ANSWERS["cases"] if case["what"] == "statusn
 
 
 def admitted(given: dict[str, Any]) -> dict[str, Any]:
-    return builtin.default(kinds.CRDS, builtin.decode(kinds.CRDS, given).obj)
+    return builtin.default(builtin_resources.CRDS, builtin.decode(builtin_resources.CRDS, given).obj)
 
 
 @pytest.mark.parametrize("case", ANSWERS["cases"], ids=lambda case: str(case["what"]))
@@ -57,14 +57,14 @@ def test_a_definition_is_served_in_each_of_its_versions() -> None:
     }
     given["spec"]["versions"].append({**version, "name": "v2", "storage": False, "subresources": {}})
     given["spec"]["versions"].append({**version, "name": "v3", "storage": False, "served": False})
-    first, second = served.served_by_crd(admitted(given))
+    first, second = api_resources.crd_resources(admitted(given))
     assert (first.group_version, first.resource, first.list_kind) == (
         "test.example.com/v1",
         "bads.test.example.com",
         "BadList",
     )
     assert [sub.name for sub in first.subresources] == ["status", "scale"]
-    assert first.scale == served.ScalePaths(".spec.replicas", ".status.replicas")
+    assert first.scale == api_resources.ScalePaths(".spec.replicas", ".status.replicas")
     assert (second.version, second.subresources, second.scale) == ("v2", (), None)
 
 
@@ -72,7 +72,7 @@ def test_our_own_definition_is_without_fault() -> None:
     path = Path(__file__).parents[3] / "crd" / "frameworks.yaml"
     given = admitted(yaml.safe_load(path.read_text(encoding="utf-8")))
     assert crd.causes(given) == []
-    (t,) = served.served_by_crd(given)
+    (t,) = api_resources.crd_resources(given)
     assert t.schema is not None
     framework = {
         "apiVersion": t.group_version,

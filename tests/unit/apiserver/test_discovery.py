@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from frameworkcontroller.local.apiserver import discovery, kinds
-from frameworkcontroller.local.apiserver.served import CUSTOM_RESOURCE_VERBS, ServedType, Subresource
+from frameworkcontroller.local.apiserver import builtin_resources, discovery
+from frameworkcontroller.local.apiserver.api_resources import CUSTOM_RESOURCE_VERBS, ApiResource, Subresource
 
 WIDGETS = replace(
-    kinds.CONFIGMAPS,
+    builtin_resources.CONFIGMAPS,
     group="test.example.com",
     kind="Wid",
     plural="wids",
@@ -21,7 +21,7 @@ WIDGETS = replace(
     schema={},
     subresources=(Subresource("status", "Wid", ("get", "patch", "update")),),
 )
-TYPES: tuple[ServedType, ...] = (*kinds.BUILTIN_TYPES, WIDGETS)
+TYPES: tuple[ApiResource, ...] = (*builtin_resources.BUILTIN_RESOURCES, WIDGETS)
 
 
 def names(document: dict[str, Any]) -> list[str]:

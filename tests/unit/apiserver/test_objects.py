@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from frameworkcontroller.local.apiserver.api_errors import StatusError
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions
 from frameworkcontroller.local.apiserver.options import Call
 from frameworkcontroller.local.apiserver.pods import qos_class
 from frameworkcontroller.local.apiserver.quantities import format_quantity, parse_quantity
-from frameworkcontroller.local.apiserver.status import StatusError
 from tests.support.registry import Inside
 
 
@@ -240,8 +240,8 @@ def test_two_definitions_do_not_share_a_name(inside: Inside) -> None:
         ("NamesAccepted", "False", "ShortNamesConflict", '"x" is already in use'),
         ("Established", "False", "NotAccepted", "not all names are accepted"),
     ]
-    assert inside.registry.catalogue.find("example.com", "v1", "bs") is None
-    assert inside.registry.catalogue.find("example.com", "v1", "as") is not None
+    assert inside.registry.endpoints.find("example.com", "v1", "bs") is None
+    assert inside.registry.endpoints.find("example.com", "v1", "as") is not None
 
 
 def test_a_definition_can_be_deleted_and_made_again(inside: Inside) -> None:
@@ -251,7 +251,7 @@ def test_a_definition_can_be_deleted_and_made_again(inside: Inside) -> None:
     assert not inside.delete("CustomResourceDefinition", name, namespace="")
     inside.settle()
     assert inside.find("CustomResourceDefinition", name, "") is None
-    assert inside.registry.catalogue.find("example.com", "v1", "as") is None
+    assert inside.registry.endpoints.find("example.com", "v1", "as") is None
     assert not inside.storage.count(name)
     inside.create("CustomResourceDefinition", name, "", **definition("as", "A"))
     inside.create("A", "a")
@@ -262,7 +262,7 @@ def test_versions_are_the_same_objects(inside: Inside) -> None:
     body["spec"]["versions"].append({**body["spec"]["versions"][0], "name": "v2", "storage": False})
     inside.create("CustomResourceDefinition", "as.example.com", "", **body)
     inside.create("A", "a")
-    second = inside.registry.catalogue.find("example.com", "v2", "as")
+    second = inside.registry.endpoints.find("example.com", "v2", "as")
     assert second is not None
     record = inside.registry.get(second, "default", "a")
     assert second.document(record)["apiVersion"] == "example.com/v2"

@@ -9,15 +9,20 @@ from typing import Any
 
 import pytest
 
-from frameworkcontroller.local.apiserver import kinds, openapi, openapi_protobuf
-from frameworkcontroller.local.apiserver.served import ServedType
+from frameworkcontroller.local.apiserver import builtin_resources, openapi, openapi_protobuf
+from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from tests.unit.apiserver import answers
 
 SCHEMA = answers.load("custom_resources")["schema"]
 WIDGETS = replace(
-    kinds.CONFIGMAPS, group="test.example.com", kind="Wid", plural="wids", list_kind="WidList", schema=SCHEMA
+    builtin_resources.CONFIGMAPS,
+    group="test.example.com",
+    kind="Wid",
+    plural="wids",
+    list_kind="WidList",
+    schema=SCHEMA,
 )
-TYPES: tuple[ServedType, ...] = (*kinds.BUILTIN_TYPES, WIDGETS)
+TYPES: tuple[ApiResource, ...] = (*builtin_resources.BUILTIN_RESOURCES, WIDGETS)
 PATHS = sorted({f"apis/{t.group_version}" if t.group else "api/v1" for t in TYPES})
 
 
@@ -46,7 +51,7 @@ def test_every_reference_leads_somewhere(path: str) -> None:
 
 
 @pytest.mark.parametrize("t", TYPES, ids=lambda t: str(t.resource))
-def test_kubectl_finds_the_kind_and_that_its_fields_are_checked(t: ServedType) -> None:
+def test_kubectl_finds_the_kind_and_that_its_fields_are_checked(t: ApiResource) -> None:
     path = f"apis/{t.group_version}" if t.group else "api/v1"
     kind = {"group": t.group, "version": t.version, "kind": t.kind}
     found = document(path)
@@ -66,7 +71,7 @@ def test_the_index_leads_to_each_document_by_its_content() -> None:
     assert sorted(index) == PATHS
     changed = copy.deepcopy(SCHEMA)
     changed["properties"]["spec"]["properties"]["more"] = {"type": "string"}
-    after = openapi.v3_index([*kinds.BUILTIN_TYPES, replace(WIDGETS, schema=changed)])["paths"]
+    after = openapi.v3_index([*builtin_resources.BUILTIN_RESOURCES, replace(WIDGETS, schema=changed)])["paths"]
     assert {path for path in index if index[path] != after[path]} == {"apis/test.example.com/v1"}
     assert openapi.v3_document(TYPES, "apis/nope/v1") is None
 

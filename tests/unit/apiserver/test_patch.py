@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from frameworkcontroller.local.apiserver import patch
-from frameworkcontroller.local.apiserver.status import StatusError
+from frameworkcontroller.local.apiserver.api_errors import StatusError
 
 DOCUMENT = {"spec": {"a": [1, 2, 3], "m": {"x": 1}, "n": None}}
 NOT_APPLICABLE = "the server rejected our request due to an error in our request"

@@ -6,9 +6,9 @@ import base64
 
 import pytest
 
-from frameworkcontroller.local.apiserver import builtin, builtin_types, kinds, protobuf
+from frameworkcontroller.local.apiserver import builtin, builtin_resources, builtin_types, protobuf
+from frameworkcontroller.local.apiserver.api_errors import StatusError
 from frameworkcontroller.local.apiserver.protobuf_numbers import _TYPES, fields_of
-from frameworkcontroller.local.apiserver.status import StatusError
 
 # Bodies as kubectl 1.33 sends them.
 CONFIG_MAP = base64.b64decode(
@@ -93,7 +93,7 @@ def test_what_cannot_be_read_is_refused(body: bytes, code: int) -> None:
 def test_every_field_that_is_numbered_exists() -> None:
     """Walks all types that can be reached from kinds, so that no name in the table is misspelt."""
     left = dict.fromkeys(_TYPES)
-    waiting = [builtin.type_of(t) for t in kinds.BUILTIN_TYPES]
+    waiting = [builtin.type_of(t) for t in builtin_resources.BUILTIN_RESOURCES]
     waiting += [builtin_types.named_type(name) for name in ("Binding", "DeleteOptions", "Eviction")]
     seen = set()
     while waiting:

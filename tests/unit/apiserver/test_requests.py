@@ -2,6 +2,7 @@
 
 import pytest
 
+from frameworkcontroller.local.apiserver.api_errors import StatusError
 from frameworkcontroller.local.apiserver.bodies import parse_yaml, split_target, warning_header
 from frameworkcontroller.local.apiserver.options import (
     ContinueToken,
@@ -12,7 +13,6 @@ from frameworkcontroller.local.apiserver.options import (
 )
 from frameworkcontroller.local.apiserver.paths import ResourcePath, parse_resource_path
 from frameworkcontroller.local.apiserver.selectors import SelectorError, parse_fields, parse_labels
-from frameworkcontroller.local.apiserver.status import StatusError
 from frameworkcontroller.local.apiserver.views import Form, negotiate
 
 

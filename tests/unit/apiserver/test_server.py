@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from frameworkcontroller.local.apiserver import bodies
-from frameworkcontroller.local.apiserver.callers import Callers
+from frameworkcontroller.local.apiserver.authentication import Callers
 from frameworkcontroller.local.apiserver.depth import DEEPEST
 from frameworkcontroller.local.apiserver.http_api import Served
 from frameworkcontroller.local.apiserver.options import Call
@@ -432,7 +432,7 @@ async def test_a_watcher_that_leaves_in_the_middle_of_a_change_is_no_fault(
 
 async def test_ten_thousand_pods(tmp_path: Path) -> None:
     async with served(tmp_path, history=20_000) as (server, api):
-        endpoint = server.registry.catalogue.find("", "v1", "pods")
+        endpoint = server.registry.endpoints.find("", "v1", "pods")
         assert endpoint is not None
         async with api.watch(api.path("pods"), resourceVersion=str(server.storage.revision)) as events:
             for number in range(10_000):

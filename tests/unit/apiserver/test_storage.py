@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from frameworkcontroller.local.apiserver.history import CompactedError
 from frameworkcontroller.local.apiserver.records import Change, Origin
 from frameworkcontroller.local.apiserver.storage import (
     MAX_OBJECT_BYTES,
@@ -13,6 +12,7 @@ from frameworkcontroller.local.apiserver.storage import (
     StaleRecordError,
     Storage,
 )
+from frameworkcontroller.local.apiserver.watch_cache import CompactedError
 
 TEST = Origin("test", agent="tester")
 

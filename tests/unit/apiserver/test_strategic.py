@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from frameworkcontroller.local.apiserver import builtin, kinds
-from frameworkcontroller.local.apiserver.status import StatusError
+from frameworkcontroller.local.apiserver import builtin, builtin_resources
+from frameworkcontroller.local.apiserver.api_errors import StatusError
 from frameworkcontroller.local.apiserver.strategic import strategic_merge_patch
 
-POD_TYPE = builtin.type_of(kinds.PODS)
+POD_TYPE = builtin.type_of(builtin_resources.PODS)
 POD: dict[str, Any] = {
     "metadata": {"name": "s", "labels": {"a": "1"}, "finalizers": ["x.io/a", "x.io/b"]},
     "spec": {

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from frameworkcontroller.local.apiserver import ages, kinds, table
+from frameworkcontroller.local.apiserver import ages, builtin_resources, table
+from frameworkcontroller.local.apiserver.api_resources import PrinterColumn
 from frameworkcontroller.local.apiserver.jsonpath import JsonPath
-from frameworkcontroller.local.apiserver.served import PrinterColumn
 from tests.unit.apiserver import answers
 
 ANSWERS = answers.load("tables")
 NOW = ages.epoch(ANSWERS["now"]) or 0.0
-BY_PLURAL = {t.plural: t for t in kinds.BUILTIN_TYPES}
+BY_PLURAL = {t.plural: t for t in builtin_resources.BUILTIN_RESOURCES}
 # Later versions than the recorded one tell more: when a container was restarted last, and one column more.
 RESTARTS, MORE_COLUMNS = {"pods"}, {"priorityclasses"}
 ROWS = [(one["resource"], row) for one in ANSWERS["tables"] for row in one["rows"]]
@@ -46,7 +46,7 @@ def test_cells_are_those_of_a_real_server(resource: str, recorded: dict[str, Any
 
 def test_a_restart_is_told_with_its_age() -> None:
     pod = next(row["object"] for name, row in ROWS if name == "pods" and row["object"]["metadata"]["name"] == "p-run")
-    (row,) = table.table(kinds.PODS, [pod], now=NOW)["rows"]
+    (row,) = table.table(builtin_resources.PODS, [pod], now=NOW)["rows"]
     assert row["cells"][3] == "2 (3h9m ago)"
 
 
@@ -94,20 +94,20 @@ CUSTOM = {
 
 @pytest.mark.parametrize(("name", "kind", "path", "cell"), COLUMNS)
 def test_a_column_of_a_definition_is_read_by_its_path(name: str, kind: str, path: str, cell: object) -> None:
-    t = replace(kinds.CONFIGMAPS, schema={}, printer_columns=(PrinterColumn(name, kind, path),))
+    t = replace(builtin_resources.CONFIGMAPS, schema={}, printer_columns=(PrinterColumn(name, kind, path),))
     printed = table.table(t, [CUSTOM], now=NOW)
     assert printed["rows"][0]["cells"] == ["t", cell]
     assert [one["name"] for one in printed["columnDefinitions"]] == ["Name", name]
 
 
 def test_a_custom_resource_without_columns_shows_its_age() -> None:
-    printed = table.table(replace(kinds.CONFIGMAPS, schema={}), [CUSTOM], now=NOW)
+    printed = table.table(replace(builtin_resources.CONFIGMAPS, schema={}), [CUSTOM], now=NOW)
     assert printed["rows"][0]["cells"] == ["t", "9m38s"]
 
 
 def test_a_row_carries_as_much_of_the_object_as_is_asked_for() -> None:
     def included(how: Any) -> Any:
-        return table.table(kinds.CONFIGMAPS, [CUSTOM], now=NOW, include_object=how)["rows"][0]["object"]
+        return table.table(builtin_resources.CONFIGMAPS, [CUSTOM], now=NOW, include_object=how)["rows"][0]["object"]
 
     assert included("None") is None
     assert included("Object") == CUSTOM
@@ -119,7 +119,7 @@ def test_a_row_carries_as_much_of_the_object_as_is_asked_for() -> None:
 
 
 def test_a_watch_is_told_the_columns_once() -> None:
-    assert table.table(kinds.PODS, [], now=NOW, headers=False)["columnDefinitions"] is None
+    assert table.table(builtin_resources.PODS, [], now=NOW, headers=False)["columnDefinitions"] is None
 
 
 def test_a_list_of_metadata_has_nothing_else_in_it() -> None:

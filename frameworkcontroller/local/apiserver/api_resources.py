@@ -73,7 +73,7 @@ class ScalePaths:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServedType:
+class ApiResource:
     """A resource in one API version, as clients see it."""
 
     group: str
@@ -114,7 +114,7 @@ class ServedType:
         return next((sub for sub in self.subresources if sub.name == name), None)
 
 
-def served_by_crd(crd: Mapping[str, Any]) -> list[ServedType]:
+def crd_resources(crd: Mapping[str, Any]) -> list[ApiResource]:
     """The types that an admitted CustomResourceDefinition serves, in the order of its versions.
 
     Names come from ``status.acceptedNames`` when those are set, as the real server does, else from ``spec.names``.
@@ -130,7 +130,7 @@ def served_by_crd(crd: Mapping[str, Any]) -> list[ServedType]:
             continue
         subresources = version.get("subresources") or {}
         types.append(
-            ServedType(
+            ApiResource(
                 group=spec["group"],
                 version=version["name"],
                 kind=kind,

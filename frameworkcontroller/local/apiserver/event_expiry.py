@@ -6,11 +6,11 @@ import asyncio
 from collections import deque
 from typing import Final
 
-from frameworkcontroller.local.apiserver import kinds
+from frameworkcontroller.local.apiserver import builtin_resources
 from frameworkcontroller.local.apiserver.records import Change, Origin
 from frameworkcontroller.local.apiserver.storage import Storage
 
-_EVENTS: Final = kinds.EVENTS.resource
+_EVENTS: Final = builtin_resources.EVENTS.resource
 
 
 class EventExpiry:

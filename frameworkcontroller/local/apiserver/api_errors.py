@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from frameworkcontroller.local.apiserver.causes import Cause, summary
-from frameworkcontroller.local.apiserver.served import ServedType
+from frameworkcontroller.local.apiserver.api_resources import ApiResource
+from frameworkcontroller.local.apiserver.status_causes import Cause, summary
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 """Why an update lost the race for a resourceVersion."""
@@ -60,7 +60,7 @@ class StatusError(Exception):
         return list((self.details or {}).get("causes") or ())
 
 
-def success(t: ServedType | None = None, name: str = "", uid: str = "") -> dict[str, Any]:
+def success(t: ApiResource | None = None, name: str = "", uid: str = "") -> dict[str, Any]:
     """The Status that answers a DELETE which removed the object at once."""
     body: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     if t is not None:
@@ -68,7 +68,7 @@ def success(t: ServedType | None = None, name: str = "", uid: str = "") -> dict[
     return body
 
 
-def not_found(t: ServedType, name: str) -> StatusError:
+def not_found(t: ApiResource, name: str) -> StatusError:
     """404: there is no such object."""
     return StatusError(404, "NotFound", f'{t.resource} "{name}" not found', _details(t, name))
 
@@ -78,7 +78,7 @@ def resource_not_found() -> StatusError:
     return StatusError(404, "NotFound", "the server could not find the requested resource", {})
 
 
-def already_exists(t: ServedType, name: str, *, deleting: bool = False) -> StatusError:
+def already_exists(t: ApiResource, name: str, *, deleting: bool = False) -> StatusError:
     """409: the name is taken, perhaps by an object that is about to go."""
     message = f'{t.resource} "{name}" already exists'
     if deleting:
@@ -86,24 +86,24 @@ def already_exists(t: ServedType, name: str, *, deleting: bool = False) -> Statu
     return StatusError(409, "AlreadyExists", message, _details(t, name))
 
 
-def generate_name_exhausted(t: ServedType, name: str) -> StatusError:
+def generate_name_exhausted(t: ApiResource, name: str) -> StatusError:
     """409: no free name was found for a generateName; a client may try again."""
     message = f'{t.resource} "{name}" already exists, the server was not able to generate a unique name for the object'
     return StatusError(409, "AlreadyExists", message, {**_details(t, name), "retryAfterSeconds": 1})
 
 
-def conflict(t: ServedType, name: str, detail: str = MODIFIED) -> StatusError:
+def conflict(t: ApiResource, name: str, detail: str = MODIFIED) -> StatusError:
     """409: the object is not, or no longer, what the request takes it for."""
     message = f'Operation cannot be fulfilled on {t.resource} "{name}": {detail}'
     return StatusError(409, "Conflict", message, _details(t, name))
 
 
-def uid_mismatch(t: ServedType, name: str, given: str, actual: str) -> StatusError:
+def uid_mismatch(t: ApiResource, name: str, given: str, actual: str) -> StatusError:
     """409: a write names a uid that is not the object's (``actual`` is empty when there is no object)."""
     return conflict(t, name, f"Precondition failed: UID in precondition: {given}, UID in object meta: {actual}")
 
 
-def delete_uid_mismatch(t: ServedType, name: str, given: str, actual: str) -> StatusError:
+def delete_uid_mismatch(t: ApiResource, name: str, given: str, actual: str) -> StatusError:
     """409: a DELETE's uid precondition does not hold. It names the kind where other conflicts name the resource."""
     detail = (
         f"the UID in the precondition ({given}) does not match the UID in record ({actual}). "
@@ -112,7 +112,7 @@ def delete_uid_mismatch(t: ServedType, name: str, given: str, actual: str) -> St
     return _kind_conflict(t, name, detail)
 
 
-def delete_version_mismatch(t: ServedType, name: str, given: str, actual: str) -> StatusError:
+def delete_version_mismatch(t: ApiResource, name: str, given: str, actual: str) -> StatusError:
     """409: a DELETE's resourceVersion precondition does not hold."""
     detail = (
         f"the ResourceVersion in the precondition ({given}) does not match the ResourceVersion in record ({actual}). "
@@ -128,7 +128,7 @@ def apply_conflict(causes: Sequence[Cause], managers: str) -> StatusError:
     return StatusError(409, "Conflict", message, {"causes": [cause.body() for cause in causes]})
 
 
-def invalid(t: ServedType, name: str, causes: Iterable[Cause]) -> StatusError:
+def invalid(t: ApiResource, name: str, causes: Iterable[Cause]) -> StatusError:
     """422: the object breaks rules of its type."""
     return _invalid(t.kind, t.group, name, causes)
 
@@ -158,7 +158,7 @@ def bad_request(message: str) -> StatusError:
     return StatusError(400, "BadRequest", message)
 
 
-def forbidden(t: ServedType, name: str, why: str, causes: Iterable[Cause] = ()) -> StatusError:
+def forbidden(t: ApiResource, name: str, why: str, causes: Iterable[Cause] = ()) -> StatusError:
     """403: the object may not be written, for a reason that is not about its form."""
     subject = f'{t.resource} "{name}"' if name else t.resource
     details = _details(t, name)
@@ -169,7 +169,7 @@ def forbidden(t: ServedType, name: str, why: str, causes: Iterable[Cause] = ()) 
 
 
 def exceeded_quota(
-    t: ServedType,
+    t: ApiResource,
     name: str,
     quota: str,
     requested: Mapping[str, str],
@@ -184,7 +184,7 @@ def exceeded_quota(
     return forbidden(t, name, why)
 
 
-def namespace_terminating(t: ServedType, name: str, namespace: str) -> StatusError:
+def namespace_terminating(t: ApiResource, name: str, namespace: str) -> StatusError:
     """403: nothing is created any more in a namespace that is being deleted."""
     cause = Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace")
     why = f"unable to create new content in namespace {namespace} because it is being terminated"
@@ -264,7 +264,7 @@ def internal_error(message: str) -> StatusError:
     return StatusError(500, "InternalError", f"Internal error occurred: {message}", details)
 
 
-def _kind_conflict(t: ServedType, name: str, detail: str) -> StatusError:
+def _kind_conflict(t: ApiResource, name: str, detail: str) -> StatusError:
     subject = f"{t.kind}.{t.group}" if t.group else t.kind
     details = _details(t, name)
     details["kind"] = t.kind
@@ -285,7 +285,7 @@ def _invalid(kind: str, group: str, name: str, causes: Iterable[Cause]) -> Statu
     return StatusError(422, "Invalid", f'{subject} "{name}" is invalid: {summary(found)}', details)
 
 
-def _details(t: ServedType, name: str, uid: str = "") -> dict[str, Any]:
+def _details(t: ApiResource, name: str, uid: str = "") -> dict[str, Any]:
     details = {"name": name, "group": t.group, "kind": t.plural, "uid": uid}
     return {key: value for key, value in details.items() if value}
 

@@ -20,10 +20,16 @@ from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
-from frameworkcontroller.local.apiserver import status
+from frameworkcontroller.local.apiserver import api_errors
 from frameworkcontroller.local.apiserver.bodies import ACCEPTED
 from frameworkcontroller.local.apiserver.patch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
-from frameworkcontroller.local.apiserver.peers import ROOT, Address, PeersUnknownError, distinguishes_users, peer_user
+from frameworkcontroller.local.apiserver.peer_credentials import (
+    ROOT,
+    Address,
+    PeersUnknownError,
+    distinguishes_users,
+    peer_user,
+)
 
 _BROWSERS_HEADERS: Final = ("Origin", "Sec-Fetch-Site")
 _MEDIA_TYPES: Final = frozenset({*ACCEPTED, APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH})
@@ -45,7 +51,7 @@ class Callers:
         """Raises StatusError if the request is not to be answered. ``public``: it is for everybody but web pages."""
         _refuse_web_pages(http)
         if not (public or self._is_users(http) or self._bears_token(http)):
-            raise status.unauthorized(
+            raise api_errors.unauthorized(
                 "this local cluster serves the user who runs it, root, and whoever bears its token; "
                 "this request comes from none of them"
             )
@@ -81,16 +87,20 @@ def _refuse_web_pages(http: web.BaseRequest) -> None:
     headers = http.headers
     for name in _BROWSERS_HEADERS:
         if name in headers:
-            raise status.forbidden_request(f"it has the header {name}, and web pages are not answered")
+            raise api_errors.forbidden_request(f"it has the header {name}, and web pages are not answered")
     for host in headers.getall("Host", ()):
         if not _is_loopback(host):
             # A page whose own host name has been made to lead here is let by the browser to read the answers, too.
-            raise status.forbidden_request(f"it is for the host {host!r}, and this server is on loopback only")
+            raise api_errors.forbidden_request(f"it is for the host {host!r}, and this server is on loopback only")
     if http.method not in _READS:
         media_type = headers.get("Content-Type", "").partition(";")[0].strip().lower()
         # Any page may send these, or none; of what is known here, browsers ask the server first.
         if media_type not in _MEDIA_TYPES and (media_type or http.body_exists):
-            raise status.unsupported_patch_type() if http.method == "PATCH" else status.unsupported_media_type(ACCEPTED)
+            raise (
+                api_errors.unsupported_patch_type()
+                if http.method == "PATCH"
+                else api_errors.unsupported_media_type(ACCEPTED)
+            )
 
 
 @lru_cache(maxsize=64)

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from frameworkcontroller.local.apiserver import causes, kinds, status
-from frameworkcontroller.local.apiserver.causes import Cause
-from frameworkcontroller.local.apiserver.status import StatusError
+from frameworkcontroller.local.apiserver import api_errors, builtin_resources, status_causes
+from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.status_causes import Cause
 
 FRAMEWORKS = replace(
-    kinds.CONFIGMAPS,
+    builtin_resources.CONFIGMAPS,
     group="frameworkcontroller.microsoft.com",
     kind="Framework",
     plural="frameworks",
@@ -24,28 +24,28 @@ FRAMEWORKS = replace(
     ("refusal", "code", "reason", "message", "details"),
     [
         (
-            status.not_found(kinds.PODS, "x"),
+            api_errors.not_found(builtin_resources.PODS, "x"),
             404,
             "NotFound",
             'pods "x" not found',
             {"name": "x", "kind": "pods"},
         ),
         (
-            status.not_found(FRAMEWORKS, "x"),
+            api_errors.not_found(FRAMEWORKS, "x"),
             404,
             "NotFound",
             'frameworks.frameworkcontroller.microsoft.com "x" not found',
             {"name": "x", "group": "frameworkcontroller.microsoft.com", "kind": "frameworks"},
         ),
         (
-            status.already_exists(kinds.CONFIGMAPS, "a"),
+            api_errors.already_exists(builtin_resources.CONFIGMAPS, "a"),
             409,
             "AlreadyExists",
             'configmaps "a" already exists',
             {"name": "a", "kind": "configmaps"},
         ),
         (
-            status.conflict(kinds.CONFIGMAPS, "a"),
+            api_errors.conflict(builtin_resources.CONFIGMAPS, "a"),
             409,
             "Conflict",
             'Operation cannot be fulfilled on configmaps "a": the object has been modified; please apply your changes '
@@ -53,7 +53,7 @@ FRAMEWORKS = replace(
             {"name": "a", "kind": "configmaps"},
         ),
         (
-            status.delete_uid_mismatch(kinds.CONFIGMAPS, "a", "zzz", "5d1c"),
+            api_errors.delete_uid_mismatch(builtin_resources.CONFIGMAPS, "a", "zzz", "5d1c"),
             409,
             "Conflict",
             'Operation cannot be fulfilled on ConfigMap "a": the UID in the precondition (zzz) does not match the UID '
@@ -61,7 +61,7 @@ FRAMEWORKS = replace(
             {"name": "a", "kind": "ConfigMap"},
         ),
         (
-            status.delete_version_mismatch(kinds.CONFIGMAPS, "a", "1", "212"),
+            api_errors.delete_version_mismatch(builtin_resources.CONFIGMAPS, "a", "1", "212"),
             409,
             "Conflict",
             'Operation cannot be fulfilled on ConfigMap "a": the ResourceVersion in the precondition (1) does not '
@@ -69,21 +69,21 @@ FRAMEWORKS = replace(
             {"name": "a", "kind": "ConfigMap"},
         ),
         (
-            status.exceeded_quota(kinds.PODS, "p", "q", {"pods": "1"}, {"pods": "2"}, {"pods": "2"}),
+            api_errors.exceeded_quota(builtin_resources.PODS, "p", "q", {"pods": "1"}, {"pods": "2"}, {"pods": "2"}),
             403,
             "Forbidden",
             'pods "p" is forbidden: exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2',
             {"name": "p", "kind": "pods"},
         ),
         (
-            status.method_not_allowed(),
+            api_errors.method_not_allowed(),
             405,
             "MethodNotAllowed",
             "the server does not allow this method on the requested resource",
             {},
         ),
         (
-            status.too_large_resource_version(99999999, 216),
+            api_errors.too_large_resource_version(99999999, 216),
             504,
             "Timeout",
             "Timeout: Too large resource version: 99999999, current: 216",
@@ -92,7 +92,7 @@ FRAMEWORKS = replace(
                 "retryAfterSeconds": 1,
             },
         ),
-        (status.too_old(3, 7), 410, "Expired", "too old resource version: 3 (7)", None),
+        (api_errors.too_old(3, 7), 410, "Expired", "too old resource version: 3 (7)", None),
     ],
 )
 def test_a_refusal_is_a_status(
@@ -105,8 +105,8 @@ def test_a_refusal_is_a_status(
 
 
 def test_one_cause_stands_as_it_is() -> None:
-    refusal = status.invalid(
-        kinds.CONFIGMAPS, "", [causes.required("metadata.name", "name or generateName is required")]
+    refusal = api_errors.invalid(
+        builtin_resources.CONFIGMAPS, "", [status_causes.required("metadata.name", "name or generateName is required")]
     )
     assert refusal.message == 'ConfigMap "" is invalid: metadata.name: Required value: name or generateName is required'
     assert refusal.body()["details"] == {
@@ -122,8 +122,8 @@ def test_one_cause_stands_as_it_is() -> None:
 
 
 def test_several_causes_stand_in_brackets_each_text_once() -> None:
-    immutable = causes.invalid("metadata.uid", "1", "field is immutable")
-    refusal = status.invalid(FRAMEWORKS, "f", [immutable, immutable, causes.too_many("spec.l", 4, 3)])
+    immutable = status_causes.invalid("metadata.uid", "1", "field is immutable")
+    refusal = api_errors.invalid(FRAMEWORKS, "f", [immutable, immutable, status_causes.too_many("spec.l", 4, 3)])
     assert refusal.message == (
         'Framework.frameworkcontroller.microsoft.com "f" is invalid: [metadata.uid: Invalid value: "1": field is '
         "immutable, spec.l: Too many: 4: must have at most 3 items]"
@@ -132,17 +132,21 @@ def test_several_causes_stand_in_brackets_each_text_once() -> None:
 
 
 def test_a_refusal_that_can_be_retried_says_when() -> None:
-    assert status.too_large_resource_version(9, 7).headers() == {"Retry-After": "1"}
-    assert status.not_found(kinds.PODS, "x").headers() == {}
+    assert api_errors.too_large_resource_version(9, 7).headers() == {"Retry-After": "1"}
+    assert api_errors.not_found(builtin_resources.PODS, "x").headers() == {}
 
 
 def test_success_names_what_is_gone() -> None:
-    assert status.success(kinds.CONFIGMAPS, "a", "u")["details"] == {"name": "a", "kind": "configmaps", "uid": "u"}
-    assert "details" not in status.success()
+    assert api_errors.success(builtin_resources.CONFIGMAPS, "a", "u")["details"] == {
+        "name": "a",
+        "kind": "configmaps",
+        "uid": "u",
+    }
+    assert "details" not in api_errors.success()
 
 
 def test_a_terminating_namespace_is_named_as_the_cause() -> None:
-    refusal = status.namespace_terminating(kinds.CONFIGMAPS, "c", "n")
+    refusal = api_errors.namespace_terminating(builtin_resources.CONFIGMAPS, "c", "n")
     assert refusal.message == (
         'configmaps "c" is forbidden: unable to create new content in namespace n because it is being terminated'
     )
@@ -172,7 +176,7 @@ def test_a_terminating_namespace_is_named_as_the_cause() -> None:
     ],
 )
 def test_values_are_shown_as_go_shows_them(value: object, shown: str) -> None:
-    assert causes.shown(value) == shown
+    assert status_causes.shown(value) == shown
 
 
 def test_a_cause_leaves_out_what_is_empty() -> None:

@@ -15,7 +15,7 @@ from frameworkcontroller.local.kubelet.environment import environment, expand
 from frameworkcontroller.local.kubelet.images import LocalImage, NoCommand, argv, repository
 from frameworkcontroller.local.kubelet.podfiles import PodFiles, hosts_file
 from frameworkcontroller.local.kubelet.sources import Sources
-from frameworkcontroller.local.kubelet.supervisor import Job
+from frameworkcontroller.local.kubelet.supervisor import ProcessSpec
 from frameworkcontroller.local.kubelet.volumes import (
     PathMap,
     UnsupportedVolume,
@@ -103,7 +103,9 @@ def refusal(machine: Machine, pod: Json) -> Refusal | None:
     return None
 
 
-async def job_for(machine: Machine, pod: PodSurroundings, name: str, instance: int, *, mounts_work: bool) -> Job:
+async def process_spec(
+    machine: Machine, pod: PodSurroundings, name: str, instance: int, *, mounts_work: bool
+) -> ProcessSpec:
     """What to run for one instance of the container of that name; its files are made.
 
     Raises ConfigError or KubeError if something that it refers to cannot be had now, NoCommand, OSError.
@@ -146,7 +148,7 @@ async def job_for(machine: Machine, pod: PodSurroundings, name: str, instance: i
         **(image.env if image else {}),
         **values,
     }
-    return Job(
+    return ProcessSpec(
         argv=command,
         env=env,
         directory=directory,

@@ -6,7 +6,7 @@ object that is accepted and never acted upon misleads more than a clear "the ser
 
 from __future__ import annotations
 
-from frameworkcontroller.local.apiserver.served import STANDARD_VERBS, ServedType, Subresource
+from frameworkcontroller.local.apiserver.api_resources import STANDARD_VERBS, ApiResource, Subresource
 
 _STATUS_VERBS = ("get", "patch", "update")
 
@@ -23,9 +23,9 @@ def _builtin(
     verbs: tuple[str, ...] = STANDARD_VERBS,
     status: bool = False,
     more: tuple[Subresource, ...] = (),
-) -> ServedType:
+) -> ApiResource:
     subresources = (*more, Subresource("status", kind, _STATUS_VERBS)) if status else more
-    return ServedType(
+    return ApiResource(
         group=group,
         version=version,
         kind=kind,
@@ -112,7 +112,7 @@ SELFSUBJECTREVIEWS = _builtin(
     "authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False, verbs=("create",)
 )
 
-BUILTIN_TYPES: tuple[ServedType, ...] = (
+BUILTIN_RESOURCES: tuple[ApiResource, ...] = (
     CONFIGMAPS,
     EVENTS,
     NAMESPACES,

@@ -6,10 +6,10 @@ from typing import Any
 
 # The place of the parent and the last step, a key or an index; None is the document itself. Passed down every walk, so
 # it is a bare tuple and not a class: a walk over a thousand Tasks makes ten thousand of them and prints none.
-Where = tuple[Any, str | int] | None
+FieldPath = tuple[Any, str | int] | None
 
 
-def steps(where: Where) -> list[str | int]:
+def steps(where: FieldPath) -> list[str | int]:
     """The steps from the document down to ``where``."""
     found: list[str | int] = []
     while where is not None:
@@ -19,7 +19,7 @@ def steps(where: Where) -> list[str | int]:
     return found
 
 
-def show(where: Where) -> str:
+def show(where: FieldPath) -> str:
     """``where`` as error messages name it: ``spec.containers[0].name``."""
     text = ""
     for step in steps(where):
@@ -30,6 +30,6 @@ def show(where: Where) -> str:
     return text
 
 
-def show_fields(where: Where) -> str:
+def show_fields(where: FieldPath) -> str:
     """``where`` without the indexes, as Go's JSON decoder names it: ``spec.containers.name``."""
     return ".".join(step for step in steps(where) if isinstance(step, str))

@@ -8,9 +8,9 @@ import aiohttp
 import orjson
 import pytest
 
-from frameworkcontroller.local.apiserver import callers, peers
-from frameworkcontroller.local.apiserver.callers import Callers
-from frameworkcontroller.local.apiserver.peers import PeersUnknownError
+from frameworkcontroller.local.apiserver import authentication, peer_credentials
+from frameworkcontroller.local.apiserver.authentication import Callers
+from frameworkcontroller.local.apiserver.peer_credentials import PeersUnknownError
 from frameworkcontroller.local.apiserver.server import ApiServer
 from tests.support.api import config_map
 from tests.support.virtual_clock import wall
@@ -69,7 +69,7 @@ async def test_a_connection_is_looked_up_once(session: aiohttp.ClientSession, mo
         looked.append(ends)
         return os.geteuid()
 
-    monkeypatch.setattr(callers, "peer_user", look)
+    monkeypatch.setattr(authentication, "peer_user", look)
     async with ApiServer(wall=wall) as server:
         for _ in range(3):
             assert await ask(session, server) == (200, "")
@@ -85,7 +85,7 @@ async def test_where_the_machine_does_not_tell_the_token_does(
     def no_look(*_: object) -> int:
         raise PeersUnknownError
 
-    monkeypatch.setattr(callers, "peer_user", no_look)
+    monkeypatch.setattr(authentication, "peer_user", no_look)
     async with ApiServer(wall=wall) as server:
         assert (await ask(session, server))[0] == 401
         assert await ask(session, server, headers=bearing(server.callers.token)) == (200, "")
@@ -97,7 +97,7 @@ async def test_without_sock_diag_the_tables_are_read(
     def denied(*_: object) -> int:
         raise PermissionError
 
-    monkeypatch.setattr(peers, "ask_kernel", denied)
+    monkeypatch.setattr(peer_credentials, "ask_kernel", denied)
     async with ApiServer(wall=wall) as server:
         assert await ask(session, server) == (200, "")
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import orjson
 
-from frameworkcontroller.local.apiserver import builtin, causes, status
+from frameworkcontroller.local.apiserver import api_errors, builtin, status_causes
+from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.builtin import Decoded, FieldValidation
-from frameworkcontroller.local.apiserver.causes import Cause
 from frameworkcontroller.local.apiserver.records import Json, Record
 from frameworkcontroller.local.apiserver.schema import Structural
-from frameworkcontroller.local.apiserver.served import ServedType
-from frameworkcontroller.local.apiserver.status import StatusError
+from frameworkcontroller.local.apiserver.status_causes import Cause
 from frameworkcontroller.local.apiserver.strategy import Strategy
 from frameworkcontroller.local.apiserver.typegraph import Type
 
@@ -21,7 +21,7 @@ from frameworkcontroller.local.apiserver.typegraph import Type
 class Endpoint:
     """A resource in one of its versions."""
 
-    def __init__(self, t: ServedType, strategy: Strategy) -> None:
+    def __init__(self, t: ApiResource, strategy: Strategy) -> None:
         self.type = t
         self.strategy = strategy
         self.resource = t.resource
@@ -77,7 +77,7 @@ class Endpoint:
             if error.code != 400 or validation == "Strict":
                 raise
             shown = patched if isinstance(patched, str) else orjson.dumps(patched).decode()
-            raise status.invalid_patch([causes.invalid("patch", shown, error.message)]) from None
+            raise api_errors.invalid_patch([status_causes.invalid("patch", shown, error.message)]) from None
 
     def default(self, obj: Json) -> Json:
         """``obj`` with its type's defaults."""
@@ -91,13 +91,13 @@ class Endpoint:
         return self.structural.validate(obj, old) if self.structural is not None else []
 
 
-class Catalogue:
+class Endpoints:
     """Every endpoint, by what requests name it."""
 
     def __init__(self, endpoints: Iterable[Endpoint] = ()) -> None:
         self._endpoints: dict[tuple[str, str, str], Endpoint] = {}
         self._kinds: dict[tuple[str, str], Endpoint] = {}
-        self._types: tuple[ServedType, ...] | None = None
+        self._types: tuple[ApiResource, ...] | None = None
         for endpoint in endpoints:
             self.add(endpoint)
 
@@ -139,7 +139,7 @@ class Catalogue:
         return list({endpoint.resource: endpoint for endpoint in self._endpoints.values()}.values())
 
     @property
-    def types(self) -> tuple[ServedType, ...]:
+    def types(self) -> tuple[ApiResource, ...]:
         """Everything served, in order; the same tuple as long as nothing changes."""
         if self._types is None:
             self._types = tuple(endpoint.type for endpoint in self._endpoints.values())

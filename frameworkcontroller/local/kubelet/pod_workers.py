@@ -14,7 +14,7 @@ from frameworkcontroller.local.kubelet.runtime import Runtime
 from frameworkcontroller.local.kubelet.timers import Timers
 
 
-class HostedPod:
+class PodWorker:
     """One Pod on this node: its newest record, its life, and the status last accepted by the API server.
 
     ``abandoned``: the object is gone from the API, and nothing is to be reported of it any more.
@@ -32,7 +32,7 @@ class HostedPod:
         self.again = False
 
 
-class PodHost:
+class PodWorkers:
     """Fulfils `RuntimeEvents`. ``on_change`` is called with the uid of a Pod whose status may have changed."""
 
     def __init__(
@@ -47,16 +47,16 @@ class PodHost:
         self._on_change = on_change
         self._on_reachable = on_reachable
         self._wall = wall
-        self._pods: dict[str, HostedPod] = {}
+        self._pods: dict[str, PodWorker] = {}
         self._timers: Timers[str] = Timers(self._advance)
         runtime.attach(self)
 
     # --- from the API side --------------------------------------------------------------------------------------------
 
-    def get(self, uid: str) -> HostedPod | None:
+    def get(self, uid: str) -> PodWorker | None:
         return self._pods.get(uid)
 
-    def __iter__(self) -> Iterator[HostedPod]:
+    def __iter__(self) -> Iterator[PodWorker]:
         return iter(tuple(self._pods.values()))
 
     def __len__(self) -> int:
@@ -71,7 +71,7 @@ class PodHost:
             life = PodLife.lost(record, now, self._runtime.lost_reason)
         else:
             life = PodLife(record, now)
-        self._pods[record.uid] = HostedPod(record, life, PodStatusView(life, self._runtime.name))
+        self._pods[record.uid] = PodWorker(record, life, PodStatusView(life, self._runtime.name))
         self._obey(record, life, now)
         self._advance(record.uid)
 
@@ -101,7 +101,7 @@ class PodHost:
             pod.life.kill()
             self._advance(uid)
 
-    def status(self, pod: HostedPod) -> Json:
+    def status(self, pod: PodWorker) -> Json:
         """The Pod's status as it is to be reported."""
         return pod.view.render(self._now())
 
