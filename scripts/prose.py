@@ -33,7 +33,6 @@ UNEDITED: Final = (
     "crd",
     "docs/architecture.md",
     "docs/barrier.md",
-    "docs/cli.md",
     "docs/configuration.md",
     "docs/differences.md",
     "docs/events.md",
