@@ -33,7 +33,6 @@ UNEDITED: Final = (
     "crd",
     "docs/architecture.md",
     "docs/barrier.md",
-    "docs/configuration.md",
     "docs/events.md",
     "docs/failure-codes.md",
     "docs/metrics.md",
