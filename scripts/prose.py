@@ -32,7 +32,6 @@ UNEDITED: Final = (
     "CHANGELOG.md",
     "crd",
     "docs/architecture.md",
-    "docs/barrier.md",
     "docs/events.md",
     "docs/failure-codes.md",
     "docs/metrics.md",
