@@ -1,19 +1,19 @@
-"""Leader election by a Lease, as a state machine: what was read goes in, what to do next comes out. Pure; no I/O.
+"""Leader election by a Lease as a state machine: it is asked for the next request, and told the result. Pure; no I/O.
 
-    Follower                                   Leader
-       ├─ nobody's, expired ──▶ claim ──▶         ├─ claim accepted ──▶ rest ──▶ claim (renew)
-       │                                          ├─ answer lost ──▶ look: ours still? claim
-       └─ somebody's ──▶ rest ──▶ look            └─ somebody's, nobody's, gone ──▶ Follower
+    Follower                                          Leader
+       ├─ no holder, expired ──▶ acquire ──▶             ├─ write accepted ──▶ wait ──▶ renew
+       │                                                 ├─ answer lost ──▶ get: still the holder? renew
+       └─ another holder ──▶ wait ──▶ get                └─ another holder, no holder, no Lease ──▶ Follower
 
-The protocol is client-go's, so its users, ``kubectl get lease`` and other implementations understand it. What makes it
-safe, with no clock that two processes share:
+The protocol is client-go's, so ``kubectl get lease`` and other implementations understand it. It is safe without a
+clock that two processes share:
 
-- A claim is a write guarded by the resourceVersion that was read: of several claims one is accepted.
-- A follower claims what somebody holds only after it has not changed for its whole duration *since it was first seen*.
-- A leader counts its lease from when it *sent* its last accepted claim, and for ``renew_deadline`` only, which is
-  shorter than the duration. So it has stopped (``holds``) before anybody can have seen the lease expire.
-- After that it is not deposed, but halted: the lease may have nobody else yet. If a claim guarded by the version of its
-  own last claim is accepted after all, nobody else can have held the lease in between, and it goes on.
+- A write is guarded by the resourceVersion that was read: of concurrent writes one is accepted.
+- A follower acquires a held lease only when it has not changed for its whole duration *since it was first observed*.
+- A leader counts its lease from the time at which it *sent* its last accepted write, and for ``renew_deadline`` only,
+  which is shorter than the duration. So it has stopped (``is_leader``) before another process can see the lease expire.
+- It is then halted, not deposed, because no other process may have acquired the lease. If a write that is guarded by
+  the version of its own last write is accepted, no other process was the holder in between, and it continues.
 
 Sources: coordination.k8s.io/v1 Lease; defaults and bounds of client-go's leaderelection.
 """
@@ -28,12 +28,12 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 JITTER: Final = 1.2
-"""A pause is up to so many times as long as the retry period, so that followers do not ask in step."""
+"""Waits are up to this factor longer than the retry period, which keeps followers out of step."""
 
 NOBODY: Final = ""
 
 _RELEASED_SEC: Final = 1
-"""Duration of a lease that was given up: the API server wants one above 0."""
+"""Duration of a released lease: the API server requires a positive one."""
 
 
 class Instant(NamedTuple):
@@ -41,18 +41,18 @@ class Instant(NamedTuple):
 
     monotonic: float
     boottime: float
-    """Also counts while the machine is suspended, where the system has such a clock."""
+    """Also counts while the computer is suspended, where the system has such a clock."""
     wall: float
-    """Since the epoch. May be set, but is the only one to tell that a virtual machine was paused."""
+    """Since the epoch. May be set, but it alone shows that a virtual machine was paused."""
 
     @classmethod
     def now(cls) -> Instant:
-        """This moment. Not an event loop's time, which may be as old as the loop's current round."""
+        """The present. Not an event loop's time, which may be as old as the current iteration of the loop."""
         monotonic = time.monotonic()
         return cls(monotonic, _boottime(monotonic), time.time())
 
     def since(self, earlier: Instant) -> float:
-        """Seconds since ``earlier`` by the clock that says the most."""
+        """Seconds since ``earlier`` by the clock that advanced most."""
         return max(self.monotonic - earlier.monotonic, self.boottime - earlier.boottime, self.wall - earlier.wall)
 
 
@@ -66,11 +66,11 @@ class Timing:
     """Seconds. Raises ValueError unless duration > renew_deadline > JITTER * retry_period > 0."""
 
     duration: int = 15
-    """How long followers wait for a sign of life."""
+    """Followers wait this long after the last renewal that they observed."""
     renew_deadline: float = 10
-    """How long a leader acts after its last one."""
+    """A leader acts this long after its last renewal."""
     retry_period: float = 2
-    """How long everybody pauses between two requests."""
+    """Time between two requests."""
 
     def __post_init__(self) -> None:
         if not self.duration > self.renew_deadline > JITTER * self.retry_period > 0:
@@ -78,24 +78,24 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A Lease as it was read. Two are equal if nobody has written it in between."""
+class LeaderElectionRecord:
+    """A Lease as it was read. Records are equal if there was no write between them."""
 
-    version: str
-    holder: str
-    duration: float
-    transitions: int
-    acquired: str | None
-    renewed: str | None
-    document: Mapping[str, Any] = field(compare=False, repr=False)
+    resource_version: str
+    holder_identity: str
+    lease_duration: float
+    leader_transitions: int
+    acquire_time: str | None
+    renew_time: str | None
+    lease: Mapping[str, Any] = field(compare=False, repr=False)
 
     @classmethod
-    def of(cls, document: Mapping[str, Any], otherwise: Timing) -> Held:
-        """From the object, whoever wrote it: what is missing, or not what it must be, is as in ``otherwise``.
+    def of(cls, lease: Mapping[str, Any], otherwise: Timing) -> LeaderElectionRecord:
+        """Read the Lease of any writer: missing and invalid fields get the values of ``otherwise``.
 
-        Raises ValueError if it is no stored object at all.
+        Raises ValueError if it is not a stored object.
         """
-        spec, metadata = document.get("spec"), document.get("metadata")
+        spec, metadata = lease.get("spec"), lease.get("metadata")
         version = metadata.get("resourceVersion") if isinstance(metadata, Mapping) else None
         if not isinstance(version, str):
             raise ValueError("not an object with a resourceVersion")
@@ -111,132 +111,130 @@ class Held:
             transitions if isinstance(transitions, int) else 0,
             spec.get("acquireTime"),
             spec.get("renewTime"),
-            document,
+            lease,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Get:
     """Read the Lease."""
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """Write ``spec`` into ``document``, under its resourceVersion; None: create it."""
+class AcquireOrRenew:
+    """Write ``spec`` into ``lease``, guarded by its resourceVersion; None: create the Lease."""
 
     spec: Mapping[str, Any]
-    document: Mapping[str, Any] | None
+    lease: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
-    """Do nothing for so many seconds."""
+class Wait:
+    """Send nothing for ``seconds``."""
 
     seconds: float
 
 
 class Elector:
-    """One candidate. Follow ``instruction``, and report what came of it by exactly one of the ``on_`` methods."""
+    """The state of one candidate. Carry out ``instruction``, then call exactly one of the ``on_`` methods."""
 
     def __init__(self, identity: str, timing: Timing, rng: random.Random) -> None:
-        """``identity`` is this process's alone, for ever."""
+        """``identity`` must be unique to this process for all time."""
         if identity == NOBODY:
             raise ValueError("an identity must not be empty")
         self.identity: Final = identity
         self._timing = timing
         self._rng = rng
-        self._seen: Held | None = None
-        self._seen_at = 0.0
+        self._observed: LeaderElectionRecord | None = None
+        self._observed_at = 0.0
         self._term: int | None = None
-        self._proved = Instant(0.0, 0.0, 0.0)
+        self._renewed_at = Instant(0.0, 0.0, 0.0)
         self._conflicts = 0
-        self._wants: Look | Rest | None = Look()
-        """None: to claim what was seen last."""
+        self._next: Get | Wait | None = Get()
+        """None: acquire or renew what was observed."""
 
     @property
     def term(self) -> int | None:
-        """Which leadership of all there were this is; None: it leads not, or not any more."""
+        """The transition number of this leadership; None for a follower."""
         return self._term
 
     @property
     def holder(self) -> str:
-        """Who held the lease when it was last seen; "" for nobody."""
-        return NOBODY if self._seen is None else self._seen.holder
+        """The holder when the lease was last observed; "" for none."""
+        return NOBODY if self._observed is None else self._observed.holder_identity
 
-    def holds(self, now: Instant) -> bool:
-        """Whether nobody else can lead at this moment."""
-        return self._term is not None and now.since(self._proved) < self._timing.renew_deadline
+    def is_leader(self, now: Instant) -> bool:
+        """True while no other process can lead."""
+        return self._term is not None and now.since(self._renewed_at) < self._timing.renew_deadline
 
-    def instruction(self, wall: float) -> Look | Claim | Rest:
-        """What to do now."""
-        return self._claim(wall) if self._wants is None else self._wants
+    def instruction(self, wall: float) -> Get | AcquireOrRenew | Wait:
+        """The next thing to do."""
+        return self._acquire_or_renew(wall) if self._next is None else self._next
 
-    def on_rest_over(self) -> None:
-        """The pause has passed."""
-        self._wants = Look() if self._term is None else None
+    def on_wait_over(self) -> None:
+        """The wait is over."""
+        self._next = Get() if self._term is None else None
 
-    def on_look(self, found: Held | None, now: Instant) -> None:
-        """The lease is such; None: there is none. ``now``: when the answer was there."""
-        if found is None or not self._is_mine(found) or found.transitions != self._term:
+    def on_get(self, found: LeaderElectionRecord | None, now: Instant) -> None:
+        """The Lease was read, at ``now``; None: it does not exist."""
+        if found is None or not self._is_mine(found) or found.leader_transitions != self._term:
             self._term = None
-        if found is not None and found != self._seen:
-            self._seen, self._seen_at = found, now.monotonic
-        left = self._left(now)
+        if found is not None and found != self._observed:
+            self._observed, self._observed_at = found, now.monotonic
+        left = self._time_left(now)
         if left > 0:
-            # Also if it is not there any more: its holder may not know that yet.
+            # Also if the Lease was deleted: its holder may not know yet.
             self._conflicts = 0
-            self._rest(left)
+            self._wait(left)
             return
-        self._seen = found
-        self._wants = None
+        self._observed = found
+        self._next = None
 
-    def on_claimed(self, found: Held, sent: Instant) -> None:
-        """The claim was accepted and the lease is such now. ``sent``: before the claim was sent."""
-        self._seen = found
-        self._term = found.transitions
-        self._proved = sent
+    def on_written(self, record: LeaderElectionRecord, sent: Instant) -> None:
+        """The write was accepted, and resulted in ``record``. ``sent``: a time before it was sent."""
+        self._observed = record
+        self._term = record.leader_transitions
+        self._renewed_at = sent
         self._conflicts = 0
-        self._wants = Rest(self._timing.retry_period)
+        self._next = Wait(self._timing.retry_period)
 
     def on_conflict(self) -> None:
-        """The claim was refused, as the lease is not as it was seen, or not there, or there."""
+        """The write was refused: the Lease is not as it was observed, was deleted, or was created."""
         self._conflicts += 1
         if self._conflicts > 1:
-            # Somebody writes all the time.
-            self._rest(self._timing.retry_period)
+            # Another client writes it all the time.
+            self._wait(self._timing.retry_period)
         else:
-            self._wants = Look()
+            self._next = Get()
 
     def on_failure(self, retry_after: float = 0.0) -> None:
-        """The request failed; if it was a claim, it may have been accepted. ``retry_after``: as the server asked."""
-        # Obeyed, but not so that a leader has no second chance.
+        """The request failed; a write may have been accepted. ``retry_after`` is the server's."""
+        # Obeyed, but a leader must be left a second attempt.
         least = max(self._timing.retry_period, min(retry_after, self._timing.renew_deadline / 2))
-        self._rest(least, least)
+        self._wait(least, least)
 
-    def release(self, wall: float) -> Claim | None:
-        """What gives the lease up, so that others need not wait until it expires; None: it is not ours."""
-        if self._term is None or self._seen is None:
+    def release(self, wall: float) -> AcquireOrRenew | None:
+        """Return the write that releases the lease, which spares others its expiry; None for a follower."""
+        if self._term is None or self._observed is None:
             return None
         self._term = None
         spec = {
             "holderIdentity": NOBODY,
             "leaseDurationSeconds": _RELEASED_SEC,
-            "acquireTime": self._seen.acquired,
+            "acquireTime": self._observed.acquire_time,
             "renewTime": _micro_time(wall),
-            "leaseTransitions": self._seen.transitions,
+            "leaseTransitions": self._observed.leader_transitions,
         }
-        return Claim(spec, self._seen.document)
+        return AcquireOrRenew(spec, self._observed.lease)
 
-    # --- inside ---
-
-    def _claim(self, wall: float) -> Claim:
-        seen = self._seen
+    def _acquire_or_renew(self, wall: float) -> AcquireOrRenew:
+        observed = self._observed
         renewed = _micro_time(wall)
         acquired, transitions = renewed, 0
-        if seen is not None:
-            transitions = seen.transitions
-            if self._is_mine(seen):
-                acquired = seen.acquired or renewed
+        if observed is not None:
+            transitions = observed.leader_transitions
+            if self._is_mine(observed):
+                acquired = observed.acquire_time or renewed
             else:
                 transitions += 1
         spec = {
@@ -246,26 +244,26 @@ class Elector:
             "renewTime": renewed,
             "leaseTransitions": transitions,
         }
-        return Claim(spec, None if seen is None else seen.document)
+        return AcquireOrRenew(spec, None if observed is None else observed.lease)
 
-    def _is_mine(self, held: Held) -> bool:
-        return held.holder == self.identity
+    def _is_mine(self, record: LeaderElectionRecord) -> bool:
+        return record.holder_identity == self.identity
 
-    def _left(self, now: Instant) -> float:
-        """Seconds for which what was seen keeps everybody else from claiming; not above 0 if it does not.
+    def _time_left(self, now: Instant) -> float:
+        """Seconds until the lease may be acquired; 0 or less if it may be now.
 
-        By the one clock that nobody can set and that, should this process be suspended, only makes it wait for longer.
+        By the monotonic clock, which cannot be set, and which only prolongs the wait if this process is suspended.
         """
-        seen = self._seen
-        if seen is None or seen.holder == NOBODY or self._is_mine(seen):
+        observed = self._observed
+        if observed is None or observed.holder_identity == NOBODY or self._is_mine(observed):
             return 0.0
-        return self._seen_at + seen.duration - now.monotonic
+        return self._observed_at + observed.lease_duration - now.monotonic
 
-    def _rest(self, at_most: float, at_least: float = 0.0) -> None:
-        pause = self._timing.retry_period * self._rng.uniform(1.0, JITTER)
-        self._wants = Rest(max(at_least, min(at_most, pause)))
+    def _wait(self, at_most: float, at_least: float = 0.0) -> None:
+        seconds = self._timing.retry_period * self._rng.uniform(1.0, JITTER)
+        self._next = Wait(max(at_least, min(at_most, seconds)))
 
 
 def _micro_time(wall: float) -> str:
-    """A ``MicroTime``."""
+    """Format a ``MicroTime``."""
     return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,4 +1,4 @@
-"""Takes part in a leader election: drives the elector over the network, and runs what only a leader may do."""
+"""Leader election over the network: carries out the instructions of an elector, and runs the work of a leader."""
 
 from __future__ import annotations
 
@@ -13,27 +13,36 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.elector import NOBODY, Claim, Elector, Held, Instant, Look, Rest, Timing
+from frameworkcontroller.kube.elector import (
+    NOBODY,
+    AcquireOrRenew,
+    Elector,
+    Get,
+    Instant,
+    LeaderElectionRecord,
+    Timing,
+    Wait,
+)
 from frameworkcontroller.kube.errors import ApiError, Conflict, KubeError, ObjectNotFound, TransportError
 from frameworkcontroller.kube.resources import LEASES
 
 _log: Final = logging.getLogger(__name__)
 
 _RELEASE_SECONDS: Final = 3.0
-"""For so long a stopping leader tries to give its lease up; if it cannot, others wait until it expires."""
+"""Timeout for the release of the lease by a stopping leader; without it others wait for the expiry."""
 
 
 class NotLeading(TransportError):
-    """The lease is, or may be, somebody else's: nothing was sent."""
+    """The request was not sent, because another process may hold the lease."""
 
     def __init__(self) -> None:
-        super().__init__("not sent: this replica may not be the leader any more", maybe_sent=False)
+        super().__init__("not sent: this replica may no longer be the leader", maybe_sent=False)
 
 
 class Election:
-    """One candidate for the Lease ``name`` in ``namespace``. It is the `Fence` of the leader's requests, too.
+    """A candidate for the Lease ``name`` in ``namespace``, and the `Fence` of the leader's requests.
 
-    ``client`` is for the Lease alone, without a rate limit: a renewal must not wait behind what it permits.
+    ``client`` is for the Lease alone and has no rate limit: a renewal must not wait behind the leader's requests.
     """
 
     def __init__(
@@ -56,41 +65,36 @@ class Election:
         self._instant = instant
         self._wall = wall
         self._elector = Elector(identity, timing, random.Random() if rng is None else rng)
-        self._claimed = asyncio.Event()
-        self._trouble: str | None = None
-        self._told_holder: str | None = None
-        self._told_halt = False
+        self._renewed = asyncio.Event()
+        self._failing = False
+        self._logged_holder: str | None = None
+        self._logged_halt = False
 
     @property
     def identity(self) -> str:
-        """What this candidate is called in the Lease."""
+        """The identity of this candidate in the Lease."""
         return self._elector.identity
 
     @property
     def leading(self) -> bool:
-        """Whether this candidate may act at this moment. Asks the clocks."""
-        return self._elector.holds(self._instant())
+        """True if this candidate may act now, by the current time."""
+        return self._elector.is_leader(self._instant())
 
     def check(self) -> None:
-        """The last look at the clocks before a request is written to the network.
-
-        Raises:
-            NotLeading: it must not be sent.
-        """
+        """Check the time before a request is written to the network. Raises NotLeading if it must not be sent."""
         if not self.leading:
             raise NotLeading
 
     async def wait_leading(self) -> None:
         """Wait until ``leading``."""
         while not self.leading:
-            await self._claimed.wait()
+            await self._renewed.wait()
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Take part until cancelled; then give the lease up. Trouble with the server is logged and waited out.
+        """Take part until cancelled, then release the lease. Errors of the server are logged and retried.
 
-        ``lead`` is called at the beginning of each leadership, and cancelled when that is over; the next cannot begin
-        before it has ended. It is left alone while the lease is only not renewed in time: see `kube.elector`. What it
-        raises is raised here.
+        ``lead`` is called when a leadership begins and cancelled when it ends; the next cannot begin before ``lead``
+        has returned. A late renewal alone does not cancel it: see `kube.elector`. Its exceptions are raised here.
         """
         leading: asyncio.Task[None] | None = None
         try:
@@ -111,7 +115,7 @@ class Election:
                 await self._step(leading)
                 if leading is not None and leading.done():
                     leading.result()
-                    raise AssertionError("what only a leader does ends only when it is cancelled")
+                    raise AssertionError("the work of a leader returned without being cancelled")
         finally:
             try:
                 if leading is not None:
@@ -121,99 +125,101 @@ class Election:
 
     async def _step(self, leading: asyncio.Task[None] | None) -> None:
         match self._elector.instruction(self._wall()):
-            case Rest(seconds=seconds):
+            case Wait(seconds=seconds):
                 if leading is None:
                     await asyncio.sleep(seconds)
                 else:
                     await asyncio.wait([leading], timeout=seconds)
-                self._elector.on_rest_over()
-            case Look():
-                await self._look()
-            case Claim() as claim:
-                await self._claim(claim)
+                self._elector.on_wait_over()
+            case Get():
+                await self._get()
+            case AcquireOrRenew() as update:
+                await self._acquire_or_renew(update)
 
-    async def _look(self) -> None:
-        found: Held | None = None
+    async def _get(self) -> None:
+        found: LeaderElectionRecord | None = None
         try:
             async with asyncio.timeout(self._timing.renew_deadline / 2):
-                found = self._held(await self._client.get(LEASES, self.name, self.namespace))
+                found = self._record(await self._client.get(LEASES, self.name, self.namespace))
         except ObjectNotFound:
             pass
         except (KubeError, TimeoutError) as error:
             self._failed(error)
             return
-        self._trouble = None
-        self._elector.on_look(found, self._instant())
-        if self._elector.term is None and self._elector.holder not in (self._told_holder, NOBODY, self.identity):
-            self._told_holder = self._elector.holder
+        self._failing = False
+        self._elector.on_get(found, self._instant())
+        if self._elector.term is None and self._elector.holder not in (self._logged_holder, NOBODY, self.identity):
+            self._logged_holder = self._elector.holder
             _log.info("The lease %s/%s is held by %s: standing by", self.namespace, self.name, self._elector.holder)
 
-    async def _claim(self, claim: Claim) -> None:
-        # From now on the claim may be seen, and the time run by which others think that this one is alive.
+    async def _acquire_or_renew(self, update: AcquireOrRenew) -> None:
+        # Others may observe the write from now on, and count the duration of the lease.
         sent = self._instant()
         try:
             async with asyncio.timeout(self._timing.renew_deadline / 2):
-                held = self._held(await self._write(claim))
+                record = self._record(await self._write(update))
         except Conflict:
             self._elector.on_conflict()
         except ObjectNotFound as error:
-            if claim.document is None:
-                # Not the Lease, then, but its namespace.
+            if update.lease is None:
+                # The namespace does not exist.
                 self._failed(error)
             else:
                 self._elector.on_conflict()
         except (KubeError, TimeoutError) as error:
             self._failed(error)
         else:
-            self._trouble = None
-            if self._told_halt:
-                self._told_halt = False
-                _log.info("Renewed the lease %s/%s, which nobody else has had: leading on", self.namespace, self.name)
-            self._elector.on_claimed(held, sent)
-            self._claimed.set()
-            self._claimed = asyncio.Event()
+            self._failing = False
+            if self._logged_halt:
+                self._logged_halt = False
+                _log.info(
+                    "Renewed the lease %s/%s, which had no other holder: requests continue", self.namespace, self.name
+                )
+            self._elector.on_written(record, sent)
+            self._renewed.set()
+            self._renewed = asyncio.Event()
 
-    async def _write(self, claim: Claim) -> bytes:
-        if claim.document is None:
+    async def _write(self, update: AcquireOrRenew) -> bytes:
+        if update.lease is None:
             body: dict[str, Any] = {
                 "apiVersion": LEASES.api_version,
                 "kind": LEASES.kind,
                 "metadata": {"name": self.name, "namespace": self.namespace},
-                "spec": claim.spec,
+                "spec": update.spec,
             }
             return await self._client.create(LEASES, orjson.dumps(body), self.namespace)
-        # The rest of it is others': labels, fields of newer API servers.
-        body = {**claim.document, "spec": {**(claim.document.get("spec") or {}), **claim.spec}}
+        # Other fields are kept: labels, and fields of newer API servers.
+        body = {**update.lease, "spec": {**(update.lease.get("spec") or {}), **update.spec}}
         return await self._client.replace(LEASES, self.name, orjson.dumps(body), self.namespace)
 
-    def _held(self, answer: bytes) -> Held:
+    def _record(self, answer: bytes) -> LeaderElectionRecord:
         try:
-            return Held.of(orjson.loads(answer), self._timing)
+            return LeaderElectionRecord.of(orjson.loads(answer), self._timing)
         except (ValueError, AttributeError) as error:
             raise TransportError(f"the API server's answer is not a Lease: {answer[:100]!r}") from error
 
     def _failed(self, error: Exception) -> None:
         self._elector.on_failure((error.retry_after or 0.0) if isinstance(error, ApiError) else 0.0)
         text = str(error) or f"no answer within {self._timing.renew_deadline / 2:g} s"
-        if self._trouble is None:
-            _log.warning("Cannot use the lease %s/%s, trying again: %s", self.namespace, self.name, text)
-        self._trouble = text
-        if self._elector.term is not None and not self.leading and not self._told_halt:
-            self._told_halt = True
+        if not self._failing:
+            _log.warning("Cannot read or write the lease %s/%s; retrying: %s", self.namespace, self.name, text)
+        self._failing = True
+        if self._elector.term is not None and not self.leading and not self._logged_halt:
+            self._logged_halt = True
             _log.warning(
-                "The lease %s/%s was not renewed for %g s: nothing is sent until it is",
+                "The lease %s/%s was not renewed for %g s: no requests until it is",
                 self.namespace,
                 self.name,
                 self._timing.renew_deadline,
             )
 
     async def _release(self) -> None:
-        claim = self._elector.release(self._wall())
-        if claim is None:
+        update = self._elector.release(self._wall())
+        if update is None:
             return
         with suppress(TimeoutError, KubeError):
             async with asyncio.timeout(_RELEASE_SECONDS):
-                await self._write(claim)
+                await self._write(update)
                 _log.info("Released the lease %s/%s", self.namespace, self.name)
 
 

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from frameworkcontroller.kube.elector import Claim, Elector, Held, Instant, Look, Rest, Timing
+from frameworkcontroller.kube.elector import AcquireOrRenew, Elector, Get, Instant, LeaderElectionRecord, Timing, Wait
 
 TIMING = Timing(duration=15, renew_deadline=10, retry_period=2)
 NAMES = ("a", "b", "c")
@@ -26,15 +26,15 @@ class Server:
         self.document: dict[str, Any] | None = None
         self.version = 0
 
-    def write(self, claim: Claim) -> dict[str, Any] | None:
-        """Execute a claim; None: conflict."""
-        if claim.document is None:
+    def write(self, update: AcquireOrRenew) -> dict[str, Any] | None:
+        """Execute a update; None: conflict."""
+        if update.lease is None:
             if self.document is not None:
                 return None
-        elif self.document is None or self.document["metadata"] != claim.document["metadata"]:
+        elif self.document is None or self.document["metadata"] != update.lease["metadata"]:
             return None
         self.version += 1
-        self.document = {"metadata": {"resourceVersion": str(self.version)}, "spec": dict(claim.spec)}
+        self.document = {"metadata": {"resourceVersion": str(self.version)}, "spec": dict(update.spec)}
         return self.document
 
 
@@ -48,7 +48,7 @@ class Process:
         self.wall = 1.7e9 + offset
         self.rests_until: float | None = None
         """By its monotonic clock."""
-        self.request: tuple[Look | Claim, Instant] | None = None
+        self.request: tuple[Get | AcquireOrRenew, Instant] | None = None
         self.answer: tuple[str, Mapping[str, Any] | None] | None = None
 
     def now(self) -> Instant:
@@ -121,7 +121,7 @@ class Electing(RuleBasedStateMachine):
         if not executed:
             process.answer = ("failed", None)
             return
-        if isinstance(instruction, Look):
+        if isinstance(instruction, Get):
             process.answer = ("found", self.server.document)
         else:
             written = self.server.write(instruction)
@@ -138,9 +138,9 @@ class Electing(RuleBasedStateMachine):
     def stop(self, name: str, arrives: bool) -> None:
         """A process ends in order, and another one takes its place."""
         process = self.processes[name]
-        claim = process.elector.release(process.wall)
-        if claim is not None and arrives:
-            self.server.write(claim)
+        update = process.elector.release(process.wall)
+        if update is not None and arrives:
+            self.server.write(update)
         self.replace(name)
 
     @rule(name=st.sampled_from(NAMES))
@@ -166,25 +166,25 @@ class Electing(RuleBasedStateMachine):
                 elector.on_failure()
             elif kind == "conflict":
                 elector.on_conflict()
-            elif isinstance(sent_instruction, Look):
-                elector.on_look(None if document is None else Held.of(document, TIMING), process.now())
+            elif isinstance(sent_instruction, Get):
+                elector.on_get(None if document is None else LeaderElectionRecord.of(document, TIMING), process.now())
             else:
                 assert document is not None
-                elector.on_claimed(Held.of(document, TIMING), sent)
+                elector.on_written(LeaderElectionRecord.of(document, TIMING), sent)
             return
         instruction = elector.instruction(process.wall)
-        if isinstance(instruction, Rest):
+        if isinstance(instruction, Wait):
             if process.rests_until is None:
                 process.rests_until = process.monotonic + instruction.seconds
             if process.monotonic >= process.rests_until - 1e-6:
                 process.rests_until = None
-                elector.on_rest_over()
+                elector.on_wait_over()
             return
         process.request = (instruction, process.now())
 
     @invariant()
     def check(self) -> None:
-        leaders = [name for name, process in self.processes.items() if process.elector.holds(process.now())]
+        leaders = [name for name, process in self.processes.items() if process.elector.is_leader(process.now())]
         assert len(leaders) <= 1, f"{leaders} lead at once"
         for process in self.processes.values():
             term = process.elector.term
@@ -200,7 +200,7 @@ class Electing(RuleBasedStateMachine):
             self.wait(1.0, set())
             for name in NAMES:
                 self.run(name)
-        leading = {name for name, process in self.processes.items() if process.elector.holds(process.now())}
+        leading = {name for name, process in self.processes.items() if process.elector.is_leader(process.now())}
         assert len(leading) == 1
 
 

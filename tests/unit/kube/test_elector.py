@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from frameworkcontroller.kube.elector import Claim, Elector, Held, Instant, Look, Rest, Timing
+from frameworkcontroller.kube.elector import AcquireOrRenew, Elector, Get, Instant, LeaderElectionRecord, Timing, Wait
 
 TIMING = Timing()
 
@@ -15,7 +15,7 @@ def at(seconds: float, **other: float) -> Instant:
     return Instant(**{"monotonic": seconds, "boottime": seconds, "wall": seconds, **other})
 
 
-def lease(holder: str, version: int = 1, transitions: int = 0, duration: Any = 15) -> Held:
+def lease(holder: str, version: int = 1, transitions: int = 0, duration: Any = 15) -> LeaderElectionRecord:
     spec = {
         "holderIdentity": holder,
         "leaseDurationSeconds": duration,
@@ -23,7 +23,7 @@ def lease(holder: str, version: int = 1, transitions: int = 0, duration: Any = 1
         "renewTime": f"2026-01-01T00:00:{version:02}.000000Z",
         "leaseTransitions": transitions,
     }
-    return Held.of({"metadata": {"resourceVersion": str(version)}, "spec": spec}, TIMING)
+    return LeaderElectionRecord.of({"metadata": {"resourceVersion": str(version)}, "spec": spec}, TIMING)
 
 
 def elector() -> Elector:
@@ -32,33 +32,33 @@ def elector() -> Elector:
 
 def leader(sent: float = 100.0) -> Elector:
     one = elector()
-    one.on_look(None, at(sent))
-    one.on_claimed(lease("me", 5), at(sent))
+    one.on_get(None, at(sent))
+    one.on_written(lease("me", 5), at(sent))
     return one
 
 
-def claimed(one: Elector) -> Claim:
+def updated(one: Elector) -> AcquireOrRenew:
     instruction = one.instruction(1_767_225_600.0)
-    assert isinstance(instruction, Claim)
+    assert isinstance(instruction, AcquireOrRenew)
     return instruction
 
 
-def rest(one: Elector) -> float:
+def waits(one: Elector) -> float:
     instruction = one.instruction(0.0)
-    assert isinstance(instruction, Rest)
+    assert isinstance(instruction, Wait)
     return instruction.seconds
 
 
 def test_it_looks_before_it_claims() -> None:
-    assert elector().instruction(0.0) == Look()
+    assert elector().instruction(0.0) == Get()
 
 
 def test_what_nobody_ever_held_is_created() -> None:
     one = elector()
-    one.on_look(None, at(100))
-    claim = claimed(one)
-    assert claim.document is None
-    assert claim.spec == {
+    one.on_get(None, at(100))
+    update = updated(one)
+    assert update.lease is None
+    assert update.spec == {
         "holderIdentity": "me",
         "leaseDurationSeconds": 15,
         "acquireTime": "2026-01-01T00:00:00.000000Z",
@@ -71,10 +71,10 @@ def test_what_nobody_ever_held_is_created() -> None:
 def test_what_was_given_up_is_claimed_at_once_under_its_version() -> None:
     one = elector()
     found = lease("", transitions=3)
-    one.on_look(found, at(100))
-    claim = claimed(one)
-    assert claim.document is found.document
-    assert claim.spec["leaseTransitions"] == 4
+    one.on_get(found, at(100))
+    update = updated(one)
+    assert update.lease is found.lease
+    assert update.spec["leaseTransitions"] == 4
 
 
 @pytest.mark.parametrize("duration", [15, None, 0, -1, "long", True])
@@ -84,128 +84,128 @@ def test_what_somebody_holds_is_respected_for_its_duration_since_it_was_first_se
         duration = 1
     lasts = duration if duration == 1 else 15
     for now in (100.0, 100.0 + lasts - 0.01):
-        one.on_look(lease("other", duration=duration), at(now))
-        assert 0 < rest(one) <= 2.4
-        one.on_rest_over()
-        assert one.instruction(0.0) == Look()
-    one.on_look(lease("other", duration=duration), at(100.0 + lasts))
-    assert claimed(one).spec["leaseTransitions"] == 1
+        one.on_get(lease("other", duration=duration), at(now))
+        assert 0 < waits(one) <= 2.4
+        one.on_wait_over()
+        assert one.instruction(0.0) == Get()
+    one.on_get(lease("other", duration=duration), at(100.0 + lasts))
+    assert updated(one).spec["leaseTransitions"] == 1
 
 
 def test_a_follower_looks_again_when_the_lease_would_expire_and_not_later() -> None:
     one = elector()
-    one.on_look(lease("other"), at(100))
-    one.on_look(lease("other"), at(114))
-    assert rest(one) == pytest.approx(1.0)
+    one.on_get(lease("other"), at(100))
+    one.on_get(lease("other"), at(114))
+    assert waits(one) == pytest.approx(1.0)
 
 
 def test_every_sign_of_life_begins_it_anew() -> None:
     one = elector()
     for version, now in enumerate((100, 110, 120, 130)):
-        one.on_look(lease("other", version), at(now))
-        assert rest(one) > 0
+        one.on_get(lease("other", version), at(now))
+        assert waits(one) > 0
 
 
 def test_no_clock_that_is_set_makes_a_follower_claim() -> None:
     one = elector()
-    one.on_look(lease("other"), at(100))
-    one.on_look(lease("other"), at(101, wall=10_000, boottime=10_000))
-    assert rest(one) > 0
+    one.on_get(lease("other"), at(100))
+    one.on_get(lease("other"), at(101, wall=10_000, boottime=10_000))
+    assert waits(one) > 0
 
 
 def test_a_lease_that_somebody_removed_is_respected_all_the_same() -> None:
     one = elector()
-    one.on_look(lease("other"), at(100))
-    one.on_look(None, at(110))
-    assert rest(one) > 0
-    one.on_look(None, at(115))
-    assert claimed(one).document is None
+    one.on_get(lease("other"), at(100))
+    one.on_get(None, at(110))
+    assert waits(one) > 0
+    one.on_get(None, at(115))
+    assert updated(one).lease is None
 
 
 def test_a_leader_acts_until_its_deadline_counted_from_when_it_sent_its_claim() -> None:
     one = leader(sent=100)
     assert one.term == 0
-    assert one.holds(at(109.99))
-    assert not one.holds(at(110))
+    assert one.is_leader(at(109.99))
+    assert not one.is_leader(at(110))
     # Not deposed: perhaps nobody else has come.
     assert one.term == 0
-    one.on_rest_over()
-    assert claimed(one).document == lease("me", 5).document
-    one.on_claimed(lease("me", 6), at(200))
-    assert one.holds(at(209))
+    one.on_wait_over()
+    assert updated(one).lease == lease("me", 5).lease
+    one.on_written(lease("me", 6), at(200))
+    assert one.is_leader(at(209))
 
 
 @pytest.mark.parametrize("clock", ["monotonic", "boottime", "wall"])
 def test_any_clock_that_has_moved_on_halts_a_leader(clock: str) -> None:
-    assert not leader(sent=100).holds(at(101, **{clock: 110}))
+    assert not leader(sent=100).is_leader(at(101, **{clock: 110}))
 
 
 def test_a_wall_clock_that_is_put_back_gains_it_nothing() -> None:
     one = leader(sent=100)
-    assert one.holds(at(109, wall=0))
-    assert not one.holds(at(110, wall=0))
+    assert one.is_leader(at(109, wall=0))
+    assert not one.is_leader(at(110, wall=0))
 
 
 def test_a_lost_answer_to_a_renewal_costs_a_look() -> None:
     one = leader(sent=100)
     one.on_failure()
-    assert rest(one) == 2
-    one.on_rest_over()
-    assert claimed(one).document == lease("me", 5).document
+    assert waits(one) == 2
+    one.on_wait_over()
+    assert updated(one).lease == lease("me", 5).lease
     one.on_conflict()
-    assert one.instruction(0.0) == Look()
-    one.on_look(lease("me", 6), at(105))
+    assert one.instruction(0.0) == Get()
+    one.on_get(lease("me", 6), at(105))
     assert one.term == 0
-    assert claimed(one).document == lease("me", 6).document
+    assert updated(one).lease == lease("me", 6).lease
 
 
 @pytest.mark.parametrize("found", [lease("other", 9, 1), lease("", 9), None, lease("me", 9, transitions=1)])
-def test_a_leader_that_finds_anything_else_is_deposed(found: Held | None) -> None:
+def test_a_leader_that_finds_anything_else_is_deposed(found: LeaderElectionRecord | None) -> None:
     one = leader(sent=100)
     one.on_conflict()
-    one.on_look(found, at(101))
+    one.on_get(found, at(101))
     assert one.term is None
-    assert not one.holds(at(101))
+    assert not one.is_leader(at(101))
 
 
 def test_a_lost_answer_to_the_first_claim_is_found_out() -> None:
     one = elector()
-    one.on_look(None, at(100))
+    one.on_get(None, at(100))
     one.on_failure()
-    one.on_rest_over()
-    assert one.instruction(0.0) == Look()
-    one.on_look(lease("me", 5), at(103))
+    one.on_wait_over()
+    assert one.instruction(0.0) == Get()
+    one.on_get(lease("me", 5), at(103))
     assert one.term is None, "when it was accepted is not known"
-    one.on_claimed(lease("me", 6), at(103))
+    one.on_written(lease("me", 6), at(103))
     assert one.term == 0
 
 
 def test_conflicts_in_a_row_are_not_hot() -> None:
     one = elector()
-    one.on_look(lease(""), at(100))
+    one.on_get(lease(""), at(100))
     one.on_conflict()
-    assert one.instruction(0.0) == Look()
-    one.on_look(lease("", 2), at(100))
+    assert one.instruction(0.0) == Get()
+    one.on_get(lease("", 2), at(100))
     one.on_conflict()
-    assert rest(one) >= 2
+    assert waits(one) >= 2
 
 
 def test_a_server_that_throttles_is_obeyed_but_not_at_the_price_of_the_lease() -> None:
     one = leader(sent=100)
     one.on_failure(retry_after=3)
-    assert rest(one) == 3
+    assert waits(one) == 3
     one.on_failure(retry_after=600)
-    assert rest(one) == 5
+    assert waits(one) == 5
 
 
 def test_a_leader_gives_its_lease_up_once() -> None:
     one = leader(sent=100)
-    claim = one.release(1_767_225_600.0)
-    assert claim is not None
-    assert claim.spec["holderIdentity"] == ""
-    assert claim.spec["leaseDurationSeconds"] == 1
-    assert claim.document == lease("me", 5).document
-    assert not one.holds(at(100))
+    update = one.release(1_767_225_600.0)
+    assert update is not None
+    assert update.spec["holderIdentity"] == ""
+    assert update.spec["leaseDurationSeconds"] == 1
+    assert update.lease == lease("me", 5).lease
+    assert not one.is_leader(at(100))
     assert one.release(0.0) is None
     assert elector().release(0.0) is None
 
@@ -213,11 +213,11 @@ def test_a_leader_gives_its_lease_up_once() -> None:
 def test_what_others_wrote_is_read_whatever_it_is() -> None:
     specs: tuple[Any, ...] = (None, [], {"holderIdentity": 5, "leaseTransitions": "x"}, {})
     for spec in specs:
-        held = Held.of({"metadata": {"resourceVersion": "1"}, "spec": spec}, TIMING)
-        assert (held.holder, held.duration, held.transitions) == ("", 15, 0)
+        record = LeaderElectionRecord.of({"metadata": {"resourceVersion": "1"}, "spec": spec}, TIMING)
+        assert (record.holder_identity, record.lease_duration, record.leader_transitions) == ("", 15, 0)
     for document in ({}, {"metadata": None}, {"metadata": {"resourceVersion": 1}}):
         with pytest.raises(ValueError, match="resourceVersion"):
-            Held.of(document, TIMING)
+            LeaderElectionRecord.of(document, TIMING)
 
 
 @pytest.mark.parametrize("times", [(10, 10, 2), (15, 10, 8.4), (15, 10, 0), (15, 2, 2)])
