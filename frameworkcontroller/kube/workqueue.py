@@ -1,10 +1,10 @@
-"""The work queue: which keys are to be worked on, never one of them by two at a time.
+"""A rate-limiting work queue without duplicates, after client-go's util/workqueue.
 
-A key is *dirty* from the moment it is added until it is handed out, and *processing* from then until it is done. One
-that is added while it is processing becomes ready again when it is done, so nothing that happened meanwhile is missed
-and no two workers ever hold it at once. However often it is added while dirty, it is handed out once.
+A key is *dirty* from ``add`` to ``get``, and *processing* from ``get`` to ``done``. Adding a dirty key again has no
+effect. A key that is added while it is processing becomes ready when it is done, which loses no event and never gives
+one key to two workers.
 
-``QueueCore`` is the whole of it, without an event loop; ``WorkQueue`` adds waiting and the one timer.
+``QueueCore`` does not need an event loop; ``WorkQueue`` adds waiting and a timer.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from frameworkcontroller.backoff import Backoff
 K = TypeVar("K", bound=Hashable)
 
 RETRY: Final = Backoff(base=0.05, maximum=15.0)
-"""How long a key that failed waits: long enough not to hammer, and recovery is seen within a quarter of a minute."""
+"""The back-off of a failed key. The maximum is how late a recovery may be noticed."""
 
 _TIMER_SLACK: Final = 1e-6
-"""Event loops fire timers up to a clock tick early: what is due by a hair is due."""
+"""Event loops may fire a timer one clock tick early."""
 
 _STALE_ALLOWANCE: Final = 64
 
 
 class ShutDown(Exception):
-    """The queue takes nothing any more, and nothing is left to hand out."""
+    """The queue is shut down and empty."""
 
 
 class QueueCore(Generic[K]):
-    """Dirty and processing sets, the line of ready keys, the heap of delayed ones and the count of failures.
+    """Dirty, processing, ready, delayed and failed keys.
 
-    Invariant: ready = dirty - processing. Nothing here waits; all times are seconds of ``clock``.
+    Invariant: ready = dirty - processing. All times are seconds of ``clock``.
     """
 
     __slots__ = (
@@ -60,7 +60,7 @@ class QueueCore(Generic[K]):
     )
 
     def __init__(self, clock: Callable[[], float], *, retry: Backoff = RETRY, rng: random.Random | None = None) -> None:
-        """``clock`` gives monotonic seconds."""
+        """``clock`` returns monotonic seconds."""
         self._clock = clock
         self._retry = retry
         self._rng = random.Random() if rng is None else rng
@@ -68,60 +68,60 @@ class QueueCore(Generic[K]):
         self._dirty: dict[K, float] = {}
         self._processing: dict[K, float] = {}
         self._failures: dict[K, int] = {}
-        # An entry of the heap counts only while _due has it: a delay that became shorter leaves its old entry behind.
+        # A heap entry is valid while _due has it; a shorter delay leaves the old entry behind.
         self._delays: list[tuple[float, int, K]] = []
         self._due: dict[K, tuple[float, int]] = {}
         self._order = 0
         self._shut_down = False
         self.adds = 0
-        """How often a key became dirty."""
+        """Number of times that a key became dirty."""
         self.retries = 0
-        """How often a key was added after a failure."""
+        """Number of failures."""
         self.on_get: Callable[[float], None] | None = None
-        """Told, at each hand-out, how many seconds the key had been dirty for."""
+        """Called by ``get`` with the seconds for which the key was dirty."""
         self.on_done: Callable[[float], None] | None = None
-        """Told, at each ``done``, how many seconds the key had been processing for."""
+        """Called by ``done`` with the seconds for which the key was processing."""
 
     # --- figures ---
 
     def __len__(self) -> int:
-        """How many keys are ready (the depth)."""
+        """The number of ready keys (the depth)."""
         return len(self._ready)
 
     @property
     def delayed(self) -> int:
-        """How many keys wait for their time."""
+        """The number of delayed keys."""
         return len(self._due)
 
     @property
     def processing(self) -> int:
-        """How many keys are handed out."""
+        """The number of processing keys."""
         return len(self._processing)
 
     @property
     def unfinished_seconds(self) -> float:
-        """Seconds for which the keys handed out have been processing, added up: it grows while something hangs."""
+        """The sum of the seconds for which keys are processing. It grows while a worker hangs."""
         now = self._clock()
         return sum(now - since for since in self._processing.values())
 
     @property
     def longest_running_seconds(self) -> float:
-        """Seconds for which the longest-held key has been processing."""
-        # In order of hand-out, so the first is the oldest.
+        """The seconds for which the oldest key is processing."""
+        # In the order of get, so the first is the oldest.
         since = next(iter(self._processing.values()), None)
         return 0.0 if since is None else self._clock() - since
 
     @property
     def is_shut_down(self) -> bool:
-        """Whether intake is closed."""
+        """Whether ``shut_down`` was called."""
         return self._shut_down
 
     def failures(self, key: K) -> int:
-        """How often the key has failed in a row."""
+        """The number of failures of the key since ``forget``."""
         return self._failures.get(key, 0)
 
     def snapshot(self, most: int) -> dict[str, Any]:
-        """What is in the queue, for people: at most so many keys of each kind, and seconds from now."""
+        """The state of the queue for people: up to ``most`` keys of each kind, with times in seconds from now."""
         now = self._clock()
         delays = sorted((due[0], key) for key, due in self._due.items())
         return {
@@ -140,7 +140,7 @@ class QueueCore(Generic[K]):
     # --- intake ---
 
     def add(self, key: K) -> bool:
-        """Have the key handed out. Returns whether it became ready by this."""
+        """Add a key. Return whether it became ready."""
         if key in self._dirty or self._shut_down:
             return False
         self._dirty[key] = self._clock()
@@ -151,9 +151,9 @@ class QueueCore(Generic[K]):
         return True
 
     def add_after(self, key: K, seconds: float) -> bool:
-        """Have the key added in so many seconds; of several delays of one key the earliest counts.
+        """Add a key in ``seconds``; the earliest of several delays counts.
 
-        Returns whether the next due time became earlier by this.
+        Return whether ``next_due`` became earlier.
         """
         if self._shut_down:
             return False
@@ -164,7 +164,7 @@ class QueueCore(Generic[K]):
         self._order += 1
         self._due[key] = (when, self._order)
         if len(self._delays) > 2 * len(self._due) + _STALE_ALLOWANCE:
-            # A key that keeps getting shorter delays, and later a long one again, would pile up stale entries.
+            # Remove stale entries, which a key with ever shorter delays leaves behind.
             self._delays = [(due, order, waiting) for waiting, (due, order) in self._due.items()]
             heapq.heapify(self._delays)
         else:
@@ -172,26 +172,26 @@ class QueueCore(Generic[K]):
         return self._first()[1] == self._order
 
     def fail(self, key: K) -> float:
-        """Count a failure of the key. Returns for how many seconds it is to be left alone."""
+        """Count a failure of the key. Return its back-off in seconds."""
         failures = self._failures.get(key, 0) + 1
         self._failures[key] = failures
         self.retries += 1
         return self._retry.delay(failures, self._rng)
 
     def forget(self, key: K) -> None:
-        """It worked: the key's next failure is its first."""
+        """Reset the failures of the key."""
         self._failures.pop(key, None)
 
     def shut_down(self) -> None:
-        """Take nothing any more, delayed keys included. What is ready is still handed out."""
+        """Drop delayed keys and ignore new ones. Ready keys can still be got."""
         self._shut_down = True
         self._delays.clear()
         self._due.clear()
 
-    # --- hand-out ---
+    # --- processing ---
 
     def get(self) -> K | None:
-        """The key that has been ready longest, now processing; None if none is ready."""
+        """Return the key that became ready first, now processing; None if no key is ready."""
         if not self._ready:
             return None
         key = self._ready.popleft()
@@ -203,10 +203,10 @@ class QueueCore(Generic[K]):
         return key
 
     def done(self, key: K) -> bool:
-        """The key is worked on no more. Returns whether it became ready again by this.
+        """End the processing of a key. Return whether it became ready again.
 
         Raises:
-            KeyError: it was not handed out.
+            KeyError: the key is not processing.
         """
         since = self._processing.pop(key)
         if self.on_done is not None:
@@ -220,11 +220,11 @@ class QueueCore(Generic[K]):
 
     @property
     def next_due(self) -> float | None:
-        """When (by the clock) the next delayed key is due."""
+        """The time at which the next delayed key is due."""
         return self._first()[0] if self._due else None
 
     def promote_due(self) -> int:
-        """Add the delayed keys that are due by now. Returns how many became ready."""
+        """Add the delayed keys that are due. Return how many became ready."""
         ready = len(self._ready)
         until = self._clock() + _TIMER_SLACK
         while (due := self.next_due) is not None and due <= until:
@@ -234,7 +234,7 @@ class QueueCore(Generic[K]):
         return len(self._ready) - ready
 
     def _first(self) -> tuple[float, int, K]:
-        """The delay that is over next. There must be one."""
+        """The earliest valid heap entry. There must be one."""
         delays = self._delays
         while self._due.get(delays[0][2]) != delays[0][:2]:
             heapq.heappop(delays)
@@ -242,7 +242,7 @@ class QueueCore(Generic[K]):
 
 
 class WorkQueue(Generic[K]):
-    """The queue on an event loop: ``get`` waits, and delayed keys come by themselves. Create it on its loop."""
+    """A queue whose ``get`` waits and whose delayed keys become ready by a timer. Create it on its event loop."""
 
     __slots__ = ("_clock", "_getters", "_loop", "_timer", "core")
 
@@ -253,56 +253,56 @@ class WorkQueue(Generic[K]):
         retry: Backoff = RETRY,
         rng: random.Random | None = None,
     ) -> None:
-        """``clock`` gives monotonic seconds, by default those of the loop."""
+        """``clock`` returns monotonic seconds, by default those of the loop."""
         self._loop = asyncio.get_running_loop()
         self._clock = clock
         self.core: QueueCore[K] = QueueCore(clock or self._loop.time, retry=retry, rng=rng)
-        """The queue itself, for its figures."""
+        """The queue itself, for metrics."""
         self._getters: deque[asyncio.Future[None]] = deque()
         self._timer: tuple[float, asyncio.TimerHandle] | None = None
 
     def __len__(self) -> int:
-        """How many keys are ready."""
+        """The number of ready keys."""
         return len(self.core)
 
     def add(self, key: K) -> None:
-        """Have the key handed out as soon as somebody asks."""
+        """Add a key."""
         if self.core.add(key):
             self._wake()
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Have the key added in so many seconds; of several delays of one key the earliest counts."""
+        """Add a key in ``seconds``; the earliest of several delays counts."""
         if seconds <= 0:
             self.add(key)
         elif self.core.add_after(key, seconds):
             self._rearm()
 
     def add_rate_limited(self, key: K, *, at_least: float = 0.0) -> None:
-        """Count a failure of the key, and have it added after a back-off, but not within ``at_least`` seconds."""
+        """Count a failure of the key, and add it after its back-off or ``at_least`` seconds, whichever is longer."""
         self.add_after(key, max(at_least, self.core.fail(key)))
 
     def forget(self, key: K) -> None:
-        """It worked: the key's next failure is its first."""
+        """Reset the failures of the key."""
         self.core.forget(key)
 
     def failures(self, key: K) -> int:
-        """How often the key has failed in a row."""
+        """The number of failures of the key since ``forget``."""
         return self.core.failures(key)
 
     def done(self, key: K) -> None:
-        """The key is worked on no more.
+        """End the processing of a key.
 
         Raises:
-            KeyError: it was not handed out.
+            KeyError: the key is not processing.
         """
         if self.core.done(key):
             self._wake()
 
     async def get(self) -> K:
-        """Wait for the next key; it is processing until ``done``.
+        """Wait for the next key, which is processing until ``done``.
 
         Raises:
-            ShutDown: the queue is shut down and nothing is ready.
+            ShutDown: the queue is shut down and no key is ready.
         """
         while (key := self.core.get()) is None:
             if self.core.is_shut_down:
@@ -316,20 +316,20 @@ class WorkQueue(Generic[K]):
                     with suppress(ValueError):
                         self._getters.remove(getter)
                 elif len(self.core):
-                    # Woken and cancelled in the same moment: the key that it was woken for is the next one's.
+                    # Woken and cancelled at once: pass the key on to the next getter.
                     self._wake()
                 raise
         return key
 
     def shut_down(self) -> None:
-        """Take nothing any more. What is ready is still handed out; then ``get`` raises ShutDown."""
+        """Drop delayed keys and ignore new ones. Once no key is ready, ``get`` raises ShutDown."""
         self.core.shut_down()
         self._rearm()
         while self._getters:
             self._wake()
 
     def _wake(self) -> None:
-        """Let the getter that has waited longest look again."""
+        """Wake the getter that has waited longest."""
         while self._getters:
             getter = self._getters.popleft()
             if not getter.done():
@@ -344,7 +344,7 @@ class WorkQueue(Generic[K]):
             self._timer[1].cancel()
             self._timer = None
         if due is not None:
-            # On the loop's own clock exactly: a difference added to a later "now" may round down and fire early.
+            # With the loop's own clock use the exact time: the sum of a difference and now may round down.
             when = due if self._clock is None else self._loop.time() + (due - self._clock())
             self._timer = (due, self._loop.call_at(when, self._on_timer))
 
