@@ -1,1 +1,1 @@
-"""Joins decisions and I/O: routing, queueing and syncing of Frameworks."""
+"""Reconciles Frameworks: event handlers, workers, syncs, requests, Events and snapshots."""

@@ -1,4 +1,4 @@
-"""Tells what happened, once it is certain: as a log line and an Event. Logs snapshots before their objects change."""
+"""The event recorder: logs records of Frameworks and sends them as Events; logs snapshots."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _log: Final = logging.getLogger(__name__)
 
 
 class EventRecorder:
-    """Tells records of Frameworks."""
+    """Publishes records after the status that they are about is stored, and snapshots before their objects change."""
 
     def __init__(
         self,
         frameworks: Lister[FrameworkRecord],
-        snapshot_logger: SnapshotLogger,
+        snapshots: SnapshotLogger,
         *,
         events: EventBroadcaster | None = None,
     ) -> None:
-        """``events`` None: none are made."""
+        """Without ``events``, no Events are sent."""
         self._frameworks = frameworks
-        self._snapshot_logger = snapshot_logger
+        self._snapshots = snapshots
         self._events = events
 
     def record(self, key: str, uid: str, records: Iterable[Record], *, trace: Exception | None = None) -> None:
-        """What happened to that Framework. ``trace``: an error whose trace the log is to show, too."""
+        """Log records of a Framework and send their Events. The log lines include the traceback of ``trace``."""
         records = list(records)
         for record in records:
             where = "" if record.role is None else f"[{record.role}][{record.index}]"
@@ -41,20 +41,20 @@ class EventRecorder:
         self.emit_events(key, uid, records)
 
     def record_unreadable(self, key: str, error: Exception, obj: dict[str, Any]) -> None:
-        """That Framework cannot even be taken into the cache: nothing can be done for it, nor written to it."""
+        """Record that a Framework cannot be decoded, and so is neither cached nor synced."""
         uid = obj["metadata"].get("uid", "")
         text = f"The controller cannot read this Framework and leaves it alone: {error}"
         self.record(key, uid, [Record(Reason.QUARANTINED, text, warning=True)])
 
     def emit_events(self, key: str, uid: str, records: Iterable[Record]) -> None:
-        """What the log has told before, by Events alone."""
+        """Send the Events of records that are in the log already."""
         if self._events is not None:
             namespace, _, name = key.partition("/")
             self._events.broadcast(namespace, name, uid, records)
 
     def log_snapshots(self, key: str, uid: str, resource_version: str, snapshots: Iterable[Snapshot]) -> None:
-        """Log snapshots of that Framework. ``resource_version``: of the object that held what they show."""
+        """Log snapshots of a Framework. ``resource_version`` is that of the object with the status shown."""
         framework = self._frameworks.get(key)
         if framework is None or framework.uid != uid:
             return
-        self._snapshot_logger.log(framework, resource_version, snapshots)
+        self._snapshots.log(framework, resource_version, snapshots)

@@ -1,7 +1,7 @@
-"""The one way in which a sync says "not now"."""
+"""The error that has a key retried."""
 
 from __future__ import annotations
 
 
 class RequeueError(Exception):
-    """Something transient stands in the way of a sync: try the key again, later each time. The text says what."""
+    """A sync cannot go on for a transient reason, given in the text. The key is retried after its back-off."""

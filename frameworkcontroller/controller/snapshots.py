@@ -1,8 +1,7 @@
-"""History: object snapshots as the tails of log lines, for whoever collects them.
+"""Snapshots of objects at the ends of log lines, for log collectors.
 
-Source: docs/manual.md, "History", and docs/logs.md. A snapshot is compact JSON behind a fixed mark, of an
-object as it was persisted. A collector takes what follows the last mark of a line, so no text that a user or a
-container wrote may hold the mark.
+Source: docs/manual.md, "History", and docs/logs.md. A snapshot is the compact JSON of an object as it was stored,
+after a fixed mark. Collectors take the text after the last mark of a line, so no string inside may contain the mark.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from frameworkcontroller.machine.model import Snapshot, Trigger
 _log: Final = logging.getLogger(__name__)
 
 IS_SNAPSHOT: Final[Mapping[str, Any]] = {"snapshot": True}
-"""The ``extra`` of a log record that ends in a snapshot: what looks like one in any other is made harmless (logs)."""
+"""The ``extra`` of a log record that ends in a snapshot. In all other records the formatter escapes the mark."""
 
 _MARK_ESCAPED: Final = "ObjectSnapshot\\u003a "
-"""The mark as JSON may write it inside a string: a reader gets it back, a collector does not see it."""
+"""The mark inside a JSON string: parsers decode it, collectors do not match it."""
 
 ALL_TRIGGERS: Final = frozenset(Trigger)
 
-_AHEAD: Final = {
+_MESSAGES: Final = {
     Trigger.FRAMEWORK_RETRY: "Framework will be retried",
     Trigger.FRAMEWORK_DELETION: "Framework will be deleted",
     Trigger.TASK_RETRY: "Task will be retried",
@@ -39,7 +38,7 @@ _AHEAD: Final = {
 
 
 class SnapshotLogger:
-    """Makes snapshots, and logs those of the machine. ``triggers``: those that the configuration has on."""
+    """Logs the snapshots of the triggers that the configuration enables."""
 
     def __init__(self, triggers: Collection[Trigger] = ALL_TRIGGERS) -> None:
         self._triggers = frozenset(triggers)
@@ -49,29 +48,32 @@ class SnapshotLogger:
         return trigger in self._triggers
 
     def log(self, framework: FrameworkRecord, resource_version: str, snapshots: Iterable[Snapshot]) -> None:
-        """Log snapshots of that Framework. ``resource_version``: of the object that held what they show."""
+        """Log snapshots of a Framework. ``resource_version`` is that of the object with the status shown."""
         for snapshot in snapshots:
             if self.wants(snapshot.trigger):
                 where = "" if snapshot.role is None else f"[{snapshot.role}][{snapshot.index}]"
-                tail = self.of_snapshot(framework, resource_version, snapshot)
-                _log.info("[%s]%s: %s%s", framework.key, where, _AHEAD[snapshot.trigger], tail, extra=IS_SNAPSHOT)
+                tail = snapshot_tail(framework, resource_version, snapshot)
+                _log.info("[%s]%s: %s%s", framework.key, where, _MESSAGES[snapshot.trigger], tail, extra=IS_SNAPSHOT)
 
-    def of_snapshot(self, framework: FrameworkRecord, resource_version: str, snapshot: Snapshot) -> str:
-        """The tail for ``snapshot``. ``resource_version``: of the Framework that held the status."""
-        if snapshot.role is None:
-            body = _framework(framework, resource_version, orjson.Fragment(snapshot.status_json))
-        else:
-            body = _task(framework, resource_version, snapshot.role, snapshot)
-        return _tail(snapshot.trigger, body)
 
-    def of_deleted_framework(self, framework: FrameworkRecord, status_json: bytes | None = None) -> str:
-        """The tail for a Framework that is gone. ``status_json``: its last status, if ``framework`` has none."""
-        status = _raw(framework.status) if status_json is None else orjson.Fragment(status_json)
-        return _tail(Trigger.FRAMEWORK_DELETION, _framework(framework, framework.resource_version, status))
+def snapshot_tail(framework: FrameworkRecord, resource_version: str, snapshot: Snapshot) -> str:
+    """Return the end of the log line for a snapshot."""
+    if snapshot.role is None:
+        body = _framework(framework, resource_version, orjson.Fragment(snapshot.status_json))
+    else:
+        body = _task(framework, resource_version, snapshot.role, snapshot)
+    return _tail(snapshot.trigger, body)
 
-    def of_deleted_pod(self, pod: Mapping[str, Any]) -> str:
-        """The tail for a Pod that is gone; ``pod`` is the whole object."""
-        return _tail(Trigger.POD_DELETION, {"apiVersion": "v1", "kind": "Pod", **pod})
+
+def deleted_framework_tail(framework: FrameworkRecord, status_json: bytes | None = None) -> str:
+    """Return the end of the log line for a deleted Framework. ``status_json`` replaces its status."""
+    status = _with_plain_roles(framework.status) if status_json is None else orjson.Fragment(status_json)
+    return _tail(Trigger.FRAMEWORK_DELETION, _framework(framework, framework.resource_version, status))
+
+
+def deleted_pod_tail(pod: Mapping[str, Any]) -> str:
+    """Return the end of the log line for a deleted Pod."""
+    return _tail(Trigger.POD_DELETION, {"apiVersion": "v1", "kind": "Pod", **pod})
 
 
 def _tail(trigger: Trigger, body: Mapping[str, Any]) -> str:
@@ -116,8 +118,8 @@ def _task(framework: FrameworkRecord, resource_version: str, role: str, snapshot
     }
 
 
-def _raw(status: Any) -> Any:
-    """The status with its roles readable: collectors cannot read compressed ones."""
+def _with_plain_roles(status: Any) -> Any:
+    """Decompress the roles of a status, which collectors cannot."""
     if not isinstance(status, dict) or not isinstance(status.get("attemptStatus"), dict):
         return status
     attempt = dict(status["attemptStatus"])

@@ -1,7 +1,7 @@
-"""How many Frameworks and Tasks are in which state, over all Frameworks, at no cost to whoever asks.
+"""Counts of Frameworks and Tasks by state, for metrics.
 
-Each sync of a Framework that changed its figures moves the totals by the difference: a look at nine counters, however
-many Tasks it has. A Framework counts from its first sync until the sync that finds it gone.
+The totals change by the difference at the end of a sync, which takes the same time for any number of Tasks. A Framework
+counts from its first sync to the sync that finds it deleted.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from frameworkcontroller.controller.ledger import Entry
 from frameworkcontroller.machine.tracker import STATES
 
 
-class _Figures(NamedTuple):
-    """What one Framework adds to the totals."""
+class _Counts(NamedTuple):
+    """The part of one Framework."""
 
     state: State | None
     tasks: tuple[int, ...]
@@ -22,36 +22,36 @@ class _Figures(NamedTuple):
     quarantined: bool
 
 
-_NOTHING: Final = _Figures(None, (0,) * len(STATES), stalled=False, quarantined=False)
+_ZERO: Final = _Counts(None, (0,) * len(STATES), stalled=False, quarantined=False)
 
 
 class StateCounts:
-    """The totals. Read them at any time; only ``update`` changes them."""
+    """The totals."""
 
     def __init__(self) -> None:
         self.frameworks: dict[State, int] = dict.fromkeys(STATES, 0)
         self.tasks: dict[State, int] = dict.fromkeys(STATES, 0)
         self.stalled = 0
-        """Frameworks that wait for a person or another component."""
+        """Frameworks with the condition Stalled."""
         self.quarantined = 0
-        """Frameworks that nothing is done for any more, as they, or what was found in them, can never be."""
-        self._counted: dict[str, _Figures] = {}
+        """Frameworks in quarantine."""
+        self._parts: dict[str, _Counts] = {}
 
     def clear(self) -> None:
-        """Nothing is known of any Framework any more."""
-        for key in list(self._counted):
+        """Remove all Frameworks."""
+        for key in list(self._parts):
             self.update(key, None)
 
     def update(self, key: str, entry: Entry | None) -> None:
-        """Take in how that Framework is now; None: it is gone."""
-        before = self._counted.get(key, _NOTHING)
+        """Count a Framework by its current state; with None, remove it."""
+        before = self._parts.get(key, _ZERO)
         if entry is None:
-            now = _NOTHING
-            self._counted.pop(key, None)
+            now = _ZERO
+            self._parts.pop(key, None)
         else:
             tracker = entry.tracker
             status = tracker.status
-            now = _Figures(
+            now = _Counts(
                 None if status is None else status.state,
                 tuple(tracker.task_states),
                 bool(tracker.stalls),
@@ -59,7 +59,7 @@ class StateCounts:
             )
             if now == before:
                 return
-            self._counted[key] = now
+            self._parts[key] = now
         if now.state is not before.state:
             if before.state is not None:
                 self.frameworks[before.state] -= 1

@@ -36,7 +36,7 @@ from frameworkcontroller.api.objects import (
 from frameworkcontroller.api.spec import MAX_TASK_COUNT, FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.config.config import SHIPPED_CONFIG_FILE, ConfigError, load_config
 from frameworkcontroller.config.failurespec import compile_regex
-from frameworkcontroller.controller.snapshots import SnapshotLogger
+from frameworkcontroller.controller.snapshots import deleted_framework_tail
 from frameworkcontroller.kube.errors import ApiError, error_from_answer
 from frameworkcontroller.machine.failure import Classifier
 from frameworkcontroller.machine.manifests import PodTemplate
@@ -138,7 +138,7 @@ def test_an_object_can_be_read_or_is_said_to_be_none(decode: Any, proper: Any, d
         if decode is pod_record:
             Classifier().classify(record)
         if decode is framework_record:
-            SnapshotLogger().of_deleted_framework(record)
+            deleted_framework_tail(record)
 
 
 @given(raw=st.binary() | VALUES.map(orjson.dumps))

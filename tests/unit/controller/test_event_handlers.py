@@ -228,4 +228,4 @@ async def test_only_pods_of_a_framework_are_missed(
     known: Known, identity: Identity, told: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     known.handlers.pod_deleted(replace(POD, identity=identity), None)
-    assert ["deleted while nobody watched" in message for message in caplog.messages] == [True] * told
+    assert ["deleted while unwatched" in message for message in caplog.messages] == [True] * told

@@ -9,7 +9,7 @@ import pytest
 
 from frameworkcontroller.api.names import SNAPSHOT_MARK
 from frameworkcontroller.api.objects import FrameworkRecord
-from frameworkcontroller.controller.snapshots import SnapshotLogger
+from frameworkcontroller.controller.snapshots import snapshot_tail
 from frameworkcontroller.machine.model import Snapshot, Trigger
 
 FRAMEWORK = FrameworkRecord(
@@ -38,7 +38,7 @@ LABELS = {"FC_FRAMEWORK_NAME": "f", "FC_TASKROLE_NAME": "a", "FC_TASK_INDEX": "0
 def test_a_task(trigger: Trigger, deleted_at: int | None, expected: dict[str, Any]) -> None:
     annotations = {**LABELS, "FC_TASKROLE_UID": "role-uid"}
     snapshot = Snapshot(trigger, orjson.dumps(STATUS), "a", 0, annotations, deleted_at)
-    tail = SnapshotLogger().of_snapshot(FRAMEWORK, "6", snapshot)
+    tail = snapshot_tail(FRAMEWORK, "6", snapshot)
     assert tail.startswith(f": {trigger}: {SNAPSHOT_MARK}")
     assert orjson.loads(tail.partition(SNAPSHOT_MARK)[2]) == {
         "apiVersion": "frameworkcontroller.microsoft.com/v1",
