@@ -1,4 +1,4 @@
-"""Where a server of ours is to listen, as configurations write it."""
+"""The address on which a server listens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SHAPE: Final = re.compile(r"(?:\[(?P<six>[^\[\]]*)\]|(?P<host>[^\[\]:/\s]*)):(?
 
 
 class BindAddress(NamedTuple):
-    """``host``: a name or address of this machine, "" for all of them. ``port`` 0: any that is free."""
+    """``host``: a name or address of this machine, "" for all addresses. ``port`` 0: any free port."""
 
     host: str
     port: int
@@ -22,10 +22,10 @@ class BindAddress(NamedTuple):
 
 
 def parse_bind_address(text: str) -> BindAddress | None:
-    """What ``text`` says; None, listen nowhere, for "" and "0".
+    """Parse ``host:port``; None for "" and "0", which mean no server.
 
     Raises:
-        ValueError: it says nothing that we understand; the text tells what is expected.
+        ValueError: the format is wrong; the text states the right one.
     """
     if text in ("", "0"):
         return None

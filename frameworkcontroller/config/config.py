@@ -1,9 +1,8 @@
-"""The controller's configuration: what may be set, within which bounds, and what holds when nothing is set.
+"""The configuration: its keys, bounds and defaults.
 
-Source: docs/configuration.md. The keys are the original's. An unknown key or a bad value is an error that names
-it, and all errors of a file are told at once; a value of null counts as not given. What a file leaves out is the
-default. Where there is no file, the one that ships with the package takes its place: users of the original who mount
-none get that of its image, and with it the completion codes that clients know.
+Source: docs/configuration.md. The keys are the original's. A file with unknown keys or bad values is rejected with all
+its errors, each with key and value. Null means the default. Without a file, the shipped one applies: the original's
+image contains a file too, and clients know its completion codes.
 """
 
 from __future__ import annotations
@@ -20,7 +19,16 @@ from frameworkcontroller.api.completion import CONFLICT, PERMANENT, TRANSIENT
 from frameworkcontroller.api.fields import whole
 from frameworkcontroller.api.problems import KeyPath, Problem, problem_of, suggestion
 from frameworkcontroller.config.bindaddress import BindAddress, parse_bind_address
-from frameworkcontroller.config.configfile import ConfigError, ConfigFile, ConfigMissing, Section, read_config_file
+from frameworkcontroller.config.configfile import (
+    INT32_MAX,
+    INT64_MAX,
+    ConfigError,
+    ConfigFile,
+    ConfigMissing,
+    Section,
+    not_below,
+    read_config_file,
+)
 from frameworkcontroller.config.failurespec import FailureConfig
 from frameworkcontroller.kube.connection import check_address
 from frameworkcontroller.kube.elector import JITTER, Timing
@@ -40,19 +48,16 @@ DEFAULT_CONFIG_FILE: Final = "frameworkcontroller.yaml"
 SHIPPED_CONFIG_FILE: Final = Path(__file__).with_name("default-config.yaml")
 
 SHIPPED: Final = "shipped"
-"""As ``podFailureSpec``: the one of the shipped configuration, whatever it becomes in later versions."""
+"""Value of ``podFailureSpec`` for that of the shipped configuration, which may change with the version."""
 
 DEFAULT_QPS: Final = 1000.0
 DEFAULT_BURST: Final = 1000
-"""About what an API server on two cores was found to take (docs/performance.md): what protects one that can take less
-is the bound on requests in flight, its own priority and fairness, and that a 429 is obeyed. The original's were 80 and
-120, at which 1,000 Pods take 11 s."""
+"""About the capacity of an API server on two cores (docs/performance.md). A slower one is protected by the bound on
+requests in flight, by its own priority and fairness, and by its 429s. With the original's defaults, 80 and 120, 1,000
+Pods take 11 s."""
 
 DEFAULT_WEB_ADDRESS: Final = ":10280"
-"""Every address of the machine: a Prometheus elsewhere in the cluster, and the kubelet, must get at it."""
-
-_INT32_MAX: Final = 2**31 - 1
-_INT64_MAX: Final = 2**63 - 1
+"""All addresses, because Prometheus and the kubelet connect from other Pods and hosts."""
 
 _KNOWN_ATTRIBUTES: Final = frozenset({TRANSIENT, CONFLICT, PERMANENT})
 
@@ -61,31 +66,29 @@ _DNS_SUBDOMAIN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a
 
 Namespace = Annotated[str, Field(pattern=_DNS_LABEL, max_length=63)]
 
-Int64 = Annotated[int, Field(ge=-_INT64_MAX - 1, le=_INT64_MAX)]
-
 
 class FrameworkSnapshots(Section):
-    """When the Framework is logged whole."""
+    """Events at which a snapshot of the Framework is logged."""
 
     on_framework_retry: bool = True
     on_framework_deletion: bool = True
 
 
 class TaskSnapshots(Section):
-    """When a Task is logged whole."""
+    """Events at which a snapshot of the Task is logged."""
 
     on_task_retry: bool = True
     on_task_deletion: bool = True
 
 
 class PodSnapshots(Section):
-    """When a Pod is logged whole."""
+    """Events at which a snapshot of the Pod is logged."""
 
     on_pod_deletion: bool = True
 
 
 class LogObjectSnapshot(Section):
-    """Which history snapshots are logged."""
+    """The snapshots that are logged as the history."""
 
     framework: FrameworkSnapshots = FrameworkSnapshots()
     task: TaskSnapshots = TaskSnapshots()
@@ -93,19 +96,18 @@ class LogObjectSnapshot(Section):
 
 
 class LeaderElection(Section):
-    """Whether several replicas agree on one that acts, and by which Lease. Times are in seconds.
+    """Leader election by a Lease. Times are in seconds, with the defaults and bounds of client-go.
 
-    Defaults and bounds of the times: client-go's. Off by default: the original runs as the one replica of a
-    StatefulSet, anywhere, and needs no Lease to be permitted, nor a namespace to be known for it. Two controllers that
-    run without it do no harm either (docs/guarantees.md), they only do everything twice.
+    Off by default, because the original needs neither permissions nor a namespace for a Lease. Two controllers without
+    leader election do everything twice, but do no harm (docs/guarantees.md).
     """
 
     enabled: bool = False
     lease_name: Annotated[str, Field(pattern=_DNS_SUBDOMAIN, max_length=253)] = "frameworkcontroller"
     lease_namespace: Namespace | None = None
-    lease_duration_sec: Annotated[int, Field(ge=1, le=_INT32_MAX)] = 15
-    renew_deadline_sec: Annotated[int, Field(ge=1, le=_INT32_MAX, validate_default=True)] = 10
-    retry_period_sec: Annotated[int, Field(ge=1, le=_INT32_MAX, validate_default=True)] = 2
+    lease_duration_sec: Annotated[int, Field(ge=1, le=INT32_MAX)] = 15
+    renew_deadline_sec: Annotated[int, Field(ge=1, le=INT32_MAX, validate_default=True)] = 10
+    retry_period_sec: Annotated[int, Field(ge=1, le=INT32_MAX, validate_default=True)] = 2
 
     @field_validator("renew_deadline_sec")
     @classmethod
@@ -120,20 +122,19 @@ class LeaderElection(Section):
     def _fits_into_deadline(cls, value: int, info: ValidationInfo) -> int:
         deadline = info.data.get("renew_deadline_sec")
         if deadline is not None and value * JITTER >= deadline:
-            raise ValueError(f"{JITTER:g} times it must be below renewDeadlineSec ({deadline})")
+            raise ValueError(f"must be below renewDeadlineSec ({deadline}) divided by {JITTER:g}")
         return value
 
     def timing(self) -> Timing:
-        """The times."""
+        """The times, as the elector takes them."""
         return Timing(self.lease_duration_sec, self.renew_deadline_sec, self.retry_period_sec)
 
 
 class Config(Section):
     """The whole configuration. Times are in seconds.
 
-    ``kube_api_server_address`` and ``kube_config_file_path`` None leave it to the environment, "" is none at all (see
-    kube.connection).
-    ``namespace`` None is all namespaces.
+    ``kube_api_server_address`` and ``kube_config_file_path``: None takes the value from the environment, "" is none
+    (see kube.connection). ``namespace`` None: all.
     """
 
     kube_api_server_address: str | None = None
@@ -142,20 +143,24 @@ class Config(Section):
     leader_election: LeaderElection = LeaderElection()
     kube_client_qps: Annotated[float, Field(gt=0, le=10000, allow_inf_nan=False, strict=False)] = DEFAULT_QPS
     kube_client_burst: Annotated[int, Field(ge=0, le=10000)] = DEFAULT_BURST
-    worker_number: Annotated[int, Field(gt=0, le=_INT32_MAX)] = 200
+    worker_number: Annotated[int, Field(gt=0, le=INT32_MAX)] = 200
     large_framework_compression: bool = False
     web_address: str = DEFAULT_WEB_ADDRESS
     web_debug: bool = False
-    crd_established_check_interval_sec: Annotated[int, Field(ge=1, le=_INT64_MAX)] = 1
-    crd_established_check_timeout_sec: Annotated[int, Field(ge=10, le=_INT64_MAX)] = 60
-    object_local_cache_creation_timeout_sec: Annotated[int, Field(ge=60, le=_INT64_MAX)] = 300
-    framework_completed_retain_sec: Int64 = 30 * 24 * 3600
-    framework_min_retry_delay_sec_for_transient_conflict_failed: Annotated[int, Field(ge=0, le=_INT64_MAX)] = 60
+    crd_established_check_interval_sec: Annotated[int, Field(ge=1, le=INT64_MAX)] = 1
+    crd_established_check_timeout_sec: Annotated[int, Field(ge=10, le=INT64_MAX)] = 60
+    object_local_cache_creation_timeout_sec: Annotated[int, Field(ge=60, le=INT64_MAX)] = 300
+    framework_completed_retain_sec: Annotated[int, Field(ge=-INT64_MAX - 1, le=INT64_MAX)] = 30 * 24 * 3600
+    framework_min_retry_delay_sec_for_transient_conflict_failed: Annotated[int, Field(ge=0, le=INT64_MAX)] = 60
     framework_max_retry_delay_sec_for_transient_conflict_failed: Annotated[
-        int, Field(ge=0, le=_INT64_MAX, validate_default=True)
+        int,
+        Field(ge=0, le=INT64_MAX, validate_default=True),
+        not_below("framework_min_retry_delay_sec_for_transient_conflict_failed"),
     ] = 900
-    task_min_retry_delay_sec: Annotated[int, Field(ge=0, le=_INT32_MAX)] = 10
-    task_max_retry_delay_sec: Annotated[int, Field(ge=0, le=_INT32_MAX, validate_default=True)] = 360
+    task_min_retry_delay_sec: Annotated[int, Field(ge=0, le=INT32_MAX)] = 10
+    task_max_retry_delay_sec: Annotated[
+        int, Field(ge=0, le=INT32_MAX, validate_default=True), not_below("task_min_retry_delay_sec")
+    ] = 360
     log_object_snapshot: LogObjectSnapshot = LogObjectSnapshot()
     record_events: bool = True
     pod_failure_spec: list[FailureConfig] = Field(default_factory=list)
@@ -163,7 +168,7 @@ class Config(Section):
     @field_validator("kube_client_qps", mode="before")
     @classmethod
     def _is_a_number(cls, value: Any) -> Any:
-        # Not strict, so that 80 will do for 80.0; but neither text nor yes and no are numbers.
+        # Not strict, to accept 80 for 80.0, which would also accept text and booleans.
         if isinstance(value, bool | str):
             raise ValueError("must be a number")
         return value
@@ -181,7 +186,7 @@ class Config(Section):
     @field_validator("web_address", mode="before")
     @classmethod
     def _is_a_bind_address(cls, value: Any) -> Any:
-        # YAML makes a number of 0 without quotes.
+        # An unquoted 0 is a number in YAML.
         if type(value) is int and value == 0:
             return ""
         if isinstance(value, str):
@@ -193,44 +198,27 @@ class Config(Section):
     def _is_the_shipped_one(cls, value: Any) -> Any:
         return read_config_file(SHIPPED_CONFIG_FILE).content["podFailureSpec"] if value == SHIPPED else value
 
-    @field_validator("framework_max_retry_delay_sec_for_transient_conflict_failed")
-    @classmethod
-    def _not_below_min(cls, value: int, info: ValidationInfo) -> int:
-        name = "framework_min_retry_delay_sec_for_transient_conflict_failed"
-        lowest = info.data.get(name)
-        if lowest is not None and value < lowest:
-            raise ValueError(f"must not be below {to_camel(name)} ({lowest})")
-        return value
-
-    @field_validator("task_max_retry_delay_sec")
-    @classmethod
-    def _not_below_min_of_tasks(cls, value: int, info: ValidationInfo) -> int:
-        lowest = info.data.get("task_min_retry_delay_sec")
-        if lowest is not None and value < lowest:
-            raise ValueError(f"must not be below taskMinRetryDelaySec ({lowest})")
-        return value
-
     @property
     def web(self) -> BindAddress | None:
-        """Where metrics and health are served; None for nowhere."""
+        """The address of the web server; None: no web server."""
         return parse_bind_address(self.web_address)
 
     def lease_namespace(self, usual: str | None) -> str:
-        """The namespace of the Lease. ``usual``: that of the Pod that this runs in, or of the kubeconfig's context.
+        """The namespace of the Lease. ``usual``: that of the controller's Pod, or of the kubeconfig's context.
 
         Raises:
-            ConfigError: none is given, and there is none to take instead.
+            ConfigError: no namespace is known.
         """
         namespace = self.leader_election.lease_namespace or usual or self.namespace
         if namespace is None:
             raise ConfigError(
-                "leaderElection.leaseNamespace is required, as neither a Pod that the controller runs in nor a context "
-                "of a kubeconfig names one"
+                "leaderElection.leaseNamespace is required outside a Pod if the context of the kubeconfig has no "
+                "namespace"
             )
         return namespace
 
     def snapshot_triggers(self) -> frozenset[Trigger]:
-        """What makes a snapshot part of the history."""
+        """The events at which a snapshot is logged."""
         log = self.log_object_snapshot
         switches = {
             Trigger.FRAMEWORK_RETRY: log.framework.on_framework_retry,
@@ -242,7 +230,7 @@ class Config(Section):
         return frozenset(trigger for trigger, on in switches.items() if on)
 
     def plan_limits(self) -> Limits:
-        """The bounds of the machine's decisions."""
+        """The limits that the machine decides by."""
         return Limits(
             object_local_cache_creation_timeout_sec=self.object_local_cache_creation_timeout_sec,
             framework_completed_retain_sec=self.framework_completed_retain_sec,
@@ -259,15 +247,15 @@ class Config(Section):
 
 
 def shipped_config() -> Config:
-    """The configuration where nobody gave one: every default, and the podFailureSpec that ships with the package."""
+    """The configuration without a file: every default, and the shipped podFailureSpec."""
     return load_config(SHIPPED_CONFIG_FILE, required=True)
 
 
 def load_config(path: Path, *, required: bool) -> Config:
-    """The configuration that the file gives; the shipped one if it is not there and not ``required``.
+    """The configuration in the file. If the file does not exist and is not ``required``, the shipped configuration.
 
     Raises:
-        ConfigError: the file cannot be read, or something in it is wrong; one line for each thing.
+        ConfigError: the file cannot be read or is invalid; the text has one line for each error.
     """
     try:
         file = read_config_file(path)
@@ -300,11 +288,11 @@ def _duplicate_codes(content: Any) -> list[Problem]:
 
 
 def _warn(file: ConfigFile, config: Config) -> None:
-    # The original takes any attribute and exposes it, so somebody may live by that; but a typo is the likelier reason.
+    # Not an error: the original accepts and exposes any attribute. But it is probably a typo.
     for position, failure in enumerate(config.pod_failure_spec):
         for attribute in failure.type.attributes or ():
             if attribute not in _KNOWN_ATTRIBUTES:
-                text = f"means nothing to any retry policy{suggestion(attribute, _KNOWN_ATTRIBUTES)}"
+                text = f"is ignored by all retry policies{suggestion(attribute, _KNOWN_ATTRIBUTES)}"
                 problem = Problem(("podFailureSpec", position, "type", "attributes"), text, attribute)
                 _log.warning("%s", file.describe([problem]))
 
@@ -318,13 +306,13 @@ def _problem(detail: ErrorDetails) -> Problem:
         return Problem(path, f"unknown key{suggestion(str(path[-1]), _keys_at(path[:-1]))}")
     problem = problem_of(detail, pattern=_PATTERN_RULE)
     if detail["type"] == "value_error":
-        # pydantic names the field of a refused default as Python does.
+        # For a default, pydantic gives the name of the field in Python.
         path = tuple(to_camel(part) if isinstance(part, str) and "_" in part else part for part in path)
     return replace(problem, path=path)
 
 
 def _keys_at(path: KeyPath) -> set[str]:
-    """The keys that are known in that place."""
+    """The known keys of the mapping at ``path``."""
     schema = Config.model_json_schema()
     here: dict[str, Any] = schema
     for part in path:

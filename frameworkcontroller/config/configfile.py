@@ -1,4 +1,4 @@
-"""Reads a configuration file: how it is made up, and on which line of it anything stands."""
+"""Reads configuration files: YAML, the base class of their sections, and the lines of errors."""
 
 from __future__ import annotations
 
@@ -6,37 +6,40 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import yaml
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo, model_validator
 from pydantic.alias_generators import to_camel
 
 from frameworkcontroller.api.fields import whole
 from frameworkcontroller.api.problems import Problem, kind_of
 from frameworkcontroller.config.yamlplaces import line_of, repeated_keys, syntax_error
 
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+
 
 class ConfigError(Exception):
-    """The configuration cannot be used. The text has one line for each thing that is wrong."""
+    """The configuration is invalid. The text has one line for each error."""
 
 
 class ConfigMissing(ConfigError):
-    """There is no such file."""
+    """The file does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """The content of a file, and the way back from a key to its line."""
+    """The content of a file, with the lines of its keys."""
 
     path: Path
     content: dict[Any, Any]
     problems: list[Problem] = field(default_factory=list)
-    """What the format allows but no mapping can hold: the same key twice."""
+    """Repeated keys, which YAML allows and a mapping cannot hold."""
     root: yaml.Node | None = None
 
     def describe(self, problems: Sequence[Problem]) -> str:
-        """One line for each problem, in the order of the file."""
+        """One line of text for each problem, in the order of the file."""
         lines = sorted(
             ((line_of(self.root, problem.path), str(problem)) for problem in problems), key=lambda found: found[0] or 0
         )
@@ -44,7 +47,7 @@ class ConfigFile:
 
 
 class Section(BaseModel):
-    """A mapping in the file: keys as the original writes them, none unknown; null is not given."""
+    """A mapping in the file. Keys are in camelCase. Unknown keys are errors; null means the default."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid",
@@ -64,8 +67,20 @@ class Section(BaseModel):
         return {key: whole(item) for key, item in value.items() if item is not None or key not in known}
 
 
+def not_below(minimum: str) -> AfterValidator:
+    """Validate that a field is not below the field ``minimum`` of its section, which stands before it."""
+
+    def validated(value: int | None, info: ValidationInfo) -> int | None:
+        lowest = info.data.get(minimum)
+        if value is not None and lowest is not None and value < lowest:
+            raise ValueError(f"must not be below {to_camel(minimum)} ({lowest})")
+        return value
+
+    return AfterValidator(validated)
+
+
 class _Loader(yaml.SafeLoader):
-    """YAML with the numbers of the original's reader: PyYAML takes 1e3 for text."""
+    """Reads numbers as the original does: for PyYAML, 1e3 is text."""
 
 
 _Loader.add_implicit_resolver(
@@ -76,11 +91,11 @@ _Loader.add_implicit_resolver(
 
 
 def read_config_file(path: Path) -> ConfigFile:
-    """The file's content.
+    """Read the file.
 
     Raises:
-        ConfigMissing: there is no such file.
-        ConfigError: it cannot be read, or is not a YAML mapping.
+        ConfigMissing: the file does not exist.
+        ConfigError: the file cannot be read, or is not a YAML mapping.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -93,7 +108,7 @@ def read_config_file(path: Path) -> ConfigFile:
     try:
         loader = _Loader(text)
     except yaml.YAMLError as error:
-        # A character that YAML does not have.
+        # A character that YAML does not allow.
         raise ConfigError(f"{path}{syntax_error(error)}") from None
     try:
         root = loader.get_single_node()
@@ -108,5 +123,5 @@ def read_config_file(path: Path) -> ConfigFile:
     if root is None or content is None:
         return ConfigFile(path, {})
     if not isinstance(content, dict):
-        raise ConfigError(f"{path}:{root.start_mark.line + 1}: must be a mapping of keys, not {kind_of(content)}")
+        raise ConfigError(f"{path}:{root.start_mark.line + 1}: must be a mapping, not {kind_of(content)}")
     return ConfigFile(path, content, repeated, root)

@@ -1,23 +1,21 @@
-"""podFailureSpec of the configuration: completion codes, and the failed Pods that they are for.
+"""podFailureSpec of the configuration: completion codes, and patterns of the failed Pods that get them.
 
-Source: docs/failure-codes.md and docs/configuration.md, "podFailureSpec". Regular expressions are RE2's, which no
-pattern can make slow. Empty text and a range open on both sides are no criteria, as in the original.
+Source: docs/failure-codes.md and docs/configuration.md, "podFailureSpec". Regular expressions are RE2's, whose run time
+is linear for all patterns. As in the original, empty text and a range without bounds match anything.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated
 
 import re2
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from frameworkcontroller.api.completion import FAILED, RESERVED, Code
-from frameworkcontroller.config.configfile import Section
+from frameworkcontroller.config.configfile import INT32_MAX, Section, not_below
 from frameworkcontroller.machine.failure import ContainerPattern, FailureClass, PodPattern, Range, Regex
 
-_INT32_MAX: Final = 2**31 - 1
-
-Int32 = Annotated[int, Field(ge=-_INT32_MAX - 1, le=_INT32_MAX)]
+Int32 = Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX)]
 
 
 def _compilable(pattern: str) -> str:
@@ -27,48 +25,39 @@ def _compilable(pattern: str) -> str:
 
 
 def compile_regex(pattern: str) -> Regex:
-    """The compiled RE2 pattern; flags go in front, as in ``(?i)``.
+    """Compile a pattern of RE2.
 
     Raises:
-        ValueError: RE2 does not know such a pattern (look-around and back-references are what it leaves out).
+        ValueError: the syntax is not RE2's, which has no look-around and no back-references.
     """
     options = re2.Options()
-    # Else the library writes to stderr itself, in a shape of its own.
+    # Otherwise the library writes to stderr, past the log format.
     options.log_errors = False
     try:
         compiled: Regex = re2.compile(pattern, options)
     except re2.error as error:
         reason = error.args[0]
         text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        raise ValueError(f"is not a regular expression of RE2: {text}") from None
+        raise ValueError(f"is not a valid RE2 expression: {text}") from None
     return compiled
 
 
 RegexText = Annotated[str, AfterValidator(_compilable)]
-"""Empty is not given, as in the original."""
 
 
 class IntRange(Section):
-    """Whole numbers from ``min`` to ``max``, both included; what is not given is open."""
+    """Whole numbers from ``min`` to ``max``, inclusive; None: no bound."""
 
     min: Int32 | None = None
-    max: Int32 | None = None
-
-    @field_validator("max")
-    @classmethod
-    def _not_below_min(cls, value: int | None, info: ValidationInfo) -> int | None:
-        lowest = info.data.get("min")
-        if value is not None and lowest is not None and value < lowest:
-            raise ValueError(f"must not be below min ({lowest})")
-        return value
+    max: Annotated[Int32 | None, not_below("min")] = None
 
     def compiled(self) -> Range | None:
-        """The range, None if it is open on both sides: that is no criterion."""
+        """The range; None if it has no bound."""
         return None if self.min is None and self.max is None else Range(self.min, self.max)
 
 
 class ContainerPatternConfig(Section):
-    """What one of the Pod's containers must be like."""
+    """Pattern of one of the Pod's containers."""
 
     name_regex: RegexText = ""
     reason_regex: RegexText = ""
@@ -77,7 +66,7 @@ class ContainerPatternConfig(Section):
     code_range: IntRange = IntRange()
 
     def compiled(self) -> ContainerPattern:
-        """The pattern as the machine takes it."""
+        """The pattern for the machine."""
         return ContainerPattern(
             name=_regex(self.name_regex),
             reason=_regex(self.reason_regex),
@@ -88,7 +77,7 @@ class ContainerPatternConfig(Section):
 
 
 class PodPatternConfig(Section):
-    """What a failed Pod must be like."""
+    """Pattern of a failed Pod."""
 
     name_regex: RegexText = ""
     reason_regex: RegexText = ""
@@ -96,7 +85,7 @@ class PodPatternConfig(Section):
     containers: list[ContainerPatternConfig] = Field(default_factory=list)
 
     def compiled(self) -> PodPattern:
-        """The pattern as the machine takes it."""
+        """The pattern for the machine."""
         return PodPattern(
             name=_regex(self.name_regex),
             reason=_regex(self.reason_regex),
@@ -106,7 +95,7 @@ class PodPatternConfig(Section):
 
 
 class FailureTypeConfig(Section):
-    """What a completion code says to the retry policy. ``attributes`` None is exposed as null."""
+    """The type of a completion code, for retry policies. ``attributes`` None is exposed as null."""
 
     name: str = FAILED
     attributes: list[str] | None = None
@@ -114,14 +103,14 @@ class FailureTypeConfig(Section):
     @field_validator("name")
     @classmethod
     def _is_failed(cls, value: str) -> str:
-        # Empty is not given, as in the original.
+        # As in the original, empty means the default.
         if value not in ("", FAILED):
             raise ValueError(f"must be {FAILED}: only failed Pods are classified")
         return FAILED
 
 
 class FailureConfig(Section):
-    """One entry of podFailureSpec: a completion code, and the Pods that it is for."""
+    """One entry of podFailureSpec: a completion code, and the patterns of the Pods that get it."""
 
     code: Int32
     phrase: str = ""
@@ -137,7 +126,7 @@ class FailureConfig(Section):
         return value
 
     def compiled(self) -> FailureClass:
-        """The entry as the machine takes it."""
+        """The entry for the machine."""
         attributes = self.type.attributes
         code = Code(self.code, self.phrase, self.type.name, None if attributes is None else tuple(attributes))
         return FailureClass(code, tuple(pattern.compiled() for pattern in self.pod_patterns))

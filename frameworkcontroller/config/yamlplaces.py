@@ -1,4 +1,4 @@
-"""Lines of keys in YAML, and what YAML allows and JSON does not."""
+"""Positions in YAML files: the lines of keys, repeated keys and syntax errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from frameworkcontroller.api.problems import KeyPath, Problem
 
 
 def line_of(root: yaml.Node | None, path: KeyPath) -> int | None:
-    """The line of the key, or of the innermost thing around it that can be found."""
+    """The line of the key at ``path``; if it does not exist, of the innermost existing key around it."""
     node, line = root, None
     for part in path:
         found = _child(node, part)
@@ -22,14 +22,14 @@ def line_of(root: yaml.Node | None, path: KeyPath) -> int | None:
 
 
 def repeated_keys(node: yaml.Node, path: KeyPath) -> Iterator[Problem]:
-    """What the format allows but no mapping can hold: the same key twice."""
+    """The keys that occur twice in a mapping, which YAML allows."""
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 continue
             if key.value in seen:
-                yield Problem((*path, key.value), f"is given again on line {key.start_mark.line + 1}")
+                yield Problem((*path, key.value), f"is repeated on line {key.start_mark.line + 1}")
             seen.add(key.value)
             yield from repeated_keys(value, (*path, key.value))
     elif isinstance(node, yaml.SequenceNode):
@@ -38,14 +38,14 @@ def repeated_keys(node: yaml.Node, path: KeyPath) -> Iterator[Problem]:
 
 
 def syntax_error(error: Exception) -> str:
-    """``:12: is not YAML: ...``, to go after the name of the file."""
+    """``:12: is not YAML: ...``, to follow the name of the file."""
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error)
     return f"{'' if mark is None else f':{mark.line + 1}'}: is not YAML: {' '.join(problem.split())}"
 
 
 def _child(node: yaml.Node | None, part: str | int) -> tuple[yaml.Node, yaml.Node] | None:
-    """Where that part of a path begins (its key, or its item), and what is there."""
+    """The node at which that part of a path begins (its key or item), and the node of its value."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value == str(part):

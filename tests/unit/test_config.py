@@ -244,7 +244,7 @@ BIND = 'must be host:port, :port for every address of this machine, or "" for no
         ),
         (
             "leaderElection:\n  retryPeriodSec: 9",
-            "2: leaderElection.retryPeriodSec: 9: 1.2 times it must be below renewDeadlineSec (10)",
+            "2: leaderElection.retryPeriodSec: 9: must be below renewDeadlineSec (10) divided by 1.2",
         ),
         ("leaderElection:\n  retryPeriodSec: 0", "2: leaderElection.retryPeriodSec: 0: must be at least 1"),
         ("logObjectSnapshot: true", "1: logObjectSnapshot: true: must be a mapping"),
@@ -263,9 +263,9 @@ BIND = 'must be host:port, :port for every address of this machine, or "" for no
         ("workerNumbr:", "1: workerNumbr: unknown key; did you mean workerNumber?"),
         ("worker_number: 5", "1: worker_number: unknown key; did you mean workerNumber?"),
         ("7: seven", "1: 7: unknown key"),
-        ("workerNumber: 5\nworkerNumber: 6", "1: workerNumber: is given again on line 2"),
-        ("- a\n- b", "1: must be a mapping of keys, not a list"),
-        ("just text", "1: must be a mapping of keys, not 'just text'"),
+        ("workerNumber: 5\nworkerNumber: 6", "1: workerNumber: is repeated on line 2"),
+        ("- a\n- b", "1: must be a mapping, not a list"),
+        ("just text", "1: must be a mapping, not 'just text'"),
         ("a: b: c", "1: is not YAML: mapping values are not allowed here"),
         ("\n\ta: b", "2: is not YAML: found character '\\t' that cannot start any token"),
         ("a: *nobody", "1: is not YAML: found undefined alias 'nobody'"),
@@ -320,7 +320,7 @@ kubeClientBurst: -1
         "1: workerNumber: 0: must be above 0",
         "5: podFailureSpec[1].code: 5: is already the code of podFailureSpec[0]",
         "6: podFailureSpec[1].phrase: a list: must be text (put it in quotes)",
-        "7: podFailureSpec[1].podPatterns[0].reasonRegex: '(': is not a regular expression of RE2: missing ): (",
+        "7: podFailureSpec[1].podPatterns[0].reasonRegex: '(': is not a valid RE2 expression: missing ): (",
         "8: bogus: unknown key",
         "9: kubeClientBurst: -1: must be at least 0",
     ]
@@ -385,12 +385,12 @@ def entry(rest: str, code: str = "-1000", patterns: str = "podPatterns: [{}]") -
         (
             entry("", patterns="podPatterns: [{messageRegex: '(?<=a)b'}]"),
             "3: podFailureSpec[0].podPatterns[0].messageRegex: '(?<=a)b': "
-            "is not a regular expression of RE2: invalid perl operator: (?<=",
+            "is not a valid RE2 expression: invalid perl operator: (?<=",
         ),
         (
             entry("", patterns="podPatterns:\n  - {}\n  - containers:\n    - {}\n    - nameRegex: '['"),
             "7: podFailureSpec[0].podPatterns[1].containers[1].nameRegex: '[': "
-            "is not a regular expression of RE2: missing ]: [",
+            "is not a valid RE2 expression: missing ]: [",
         ),
         (
             entry("", patterns="podPatterns: [{containers: [{codeRange: {min: 5, max: 4}}]}]"),
@@ -474,5 +474,5 @@ def test_attribute_that_nobody_knows_is_taken_with_a_warning(tmp_path: Path, cap
     assert config.pod_failure_spec[0].type.attributes == ["Transiet", "Permanent"]
     assert [record.getMessage() for record in caplog.records] == [
         f"{tmp_path}/frameworkcontroller.yaml:3: podFailureSpec[0].type.attributes: 'Transiet': "
-        "means nothing to any retry policy; did you mean Transient?"
+        "is ignored by all retry policies; did you mean Transient?"
     ]

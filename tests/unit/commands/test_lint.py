@@ -141,11 +141,11 @@ def test_fields_of_the_spec(field: str, expected: str) -> None:
         ("taskNumber: 10001", "error: spec.taskRoles[0].taskNumber: 10001: must be at most 10000"),
         ("taskNumber: two", "error: spec.taskRoles[0].taskNumber: 'two': must be a whole number"),
         ("replicas: 2", "error: spec.taskRoles[0].replicas: unknown field"),
-        ("name: w", "error: spec.taskRoles[0].name: is given again on line 7"),
+        ("name: w", "error: spec.taskRoles[0].name: is repeated on line 7"),
     ],
 )
 def test_fields_of_roles(field: str, expected: str) -> None:
-    line = 6 if "again" in expected else 7
+    line = 6 if "repeated" in expected else 7
     assert role(field, FAILS) == [f"{line}: {expected}"]
 
 
