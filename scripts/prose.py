@@ -36,7 +36,6 @@ UNEDITED: Final = (
     "docs/failure-codes.md",
     "docs/metrics.md",
     "docs/reference.md",
-    "examples",
     "frameworkcontroller/api",
     "frameworkcontroller/barrier",
     "frameworkcontroller/barrier.py",
