@@ -1,5 +1,7 @@
 """What no schema refuses ends in a completion status, or a condition, that names field and value; it harms nobody."""
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -259,6 +261,32 @@ async def test_a_spec_of_an_older_crd_says_what_is_wrong_until_it_is_mended(clus
             )
         for name in OLD_SPECS:
             await frameworks.until_running(name, 1)
+
+
+async def test_a_bad_spec_stops_nothing_and_runs_once_it_is_mended(
+    cluster: Cluster, loose: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A running Framework whose spec becomes bad runs on as it is, and that is said once."""
+    caplog.set_level(logging.INFO)
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
+        await frameworks.create("f", role("a", 2))
+        before = await frameworks.until_running("f", 2)
+        wait = "taskRoles__0__task__podGracefulDeletionTimeoutSec"
+        # The controller has put its own CRD in its place.
+        await original.install_crd(loose)
+        await frameworks.set("f", **{wait: "5"}, taskRoles__0__taskNumber=0)
+        await told(frameworks, "f", "InvalidSpec")
+        if cluster.name != "1.20":
+            assert (await stalled(frameworks, "f"))["reason"] == "InvalidSpec"
+        await asyncio.sleep(5)
+        assert sum("/f]: InvalidSpec: " in message for message in caplog.messages) == 1
+        await frameworks.set("f", **{wait: 5}, taskRoles__0__taskNumber=3)
+        after = await frameworks.until_running("f", 3)
+    uids = [[task["attemptStatus"]["podUID"] for task in tasks(status)] for status in (before, after)]
+    assert uids[1][:2] == uids[0]
+    if cluster.name != "1.20":
+        assert condition(after, "Stalled")["status"] == "False"
 
 
 async def test_an_event_says_what_is_wrong_where_the_status_is_refused(

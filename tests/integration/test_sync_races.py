@@ -2,16 +2,13 @@
 
 import asyncio
 import logging
-from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.config.config import Config
-from frameworkcontroller.controller import ledger
 from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound, TransportError
 from frameworkcontroller.kube.resources import PODS
@@ -20,7 +17,7 @@ from frameworkcontroller.manager.app import Controller
 from tests.integration.test_guards import Send, StatusWrites, pod_uids
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
-from tests.support.frameworks import Frameworks, Json, condition, role, states, tasks
+from tests.support.frameworks import Frameworks, Json, role, states, tasks
 from tests.support.virtual_clock import VirtualClockLoop
 
 
@@ -113,20 +110,6 @@ async def test_a_status_that_is_always_changed_by_others_is_not_fought_for(
     assert 3 < asked < 20
 
 
-async def test_a_generation_that_went_back_is_believed(frameworks: Frameworks, controller: Controller) -> None:
-    # An API server that was restored from a backup: what the controller knows is of a future that never was.
-    await frameworks.create("f", role("a", 2))
-    before = await frameworks.until_running("f", 2)
-    key = f"{frameworks.namespace}/f"
-    entry = controller.ledger.get(key)
-    assert entry is not None
-    assert entry.framework is not None
-    entry.framework = replace(entry.framework, generation=entry.framework.generation + 5)
-    await frameworks.set("f", taskRoles__0__taskNumber=3)
-    after = await frameworks.until_running("f", 3)
-    assert pod_uids(after)[:2] == pod_uids(before)
-
-
 def told(caplog: pytest.LogCaptureFixture, reason: str) -> int:
     """How many lines tell of it."""
     return sum(f": {reason}: " in record.getMessage() for record in caplog.records)
@@ -146,30 +129,6 @@ async def test_that_a_framework_is_deleted_after_its_retention_is_told(
             assert told(caplog, "FrameworkDeleted") == 1
 
         await eventually(is_told)
-
-
-async def test_a_spec_that_cannot_be_run_is_told_once_and_runs_when_it_can(
-    frameworks: Frameworks, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    # What no schema refuses: a CRD of another version may be installed.
-    def parse(spec: Json) -> FrameworkSpec:
-        if spec.get("description") == "bad":
-            raise SpecError("spec.description: is bad")
-        return parse_spec(spec)
-
-    monkeypatch.setattr(ledger, "parse_spec", parse)
-    caplog.set_level(logging.INFO)
-    await frameworks.create("f", role("a", 2))
-    before = await frameworks.until_running("f", 2)
-    await frameworks.set("f", description="bad", taskRoles__0__taskNumber=0)
-    status = await frameworks.until("f", lambda status: condition(status, "Stalled").get("status") == "True")
-    assert condition(status, "Stalled")["reason"] == "InvalidSpec"
-    await asyncio.sleep(5)
-    assert told(caplog, "InvalidSpec") == 1
-    await frameworks.set("f", description="good", taskRoles__0__taskNumber=3)
-    after = await frameworks.until_running("f", 3)
-    assert pod_uids(after)[:2] == pod_uids(before)
-    assert condition(after, "Stalled")["status"] == "False"
 
 
 async def test_a_status_that_somebody_removed_is_not_taken_for_one_s_own(

@@ -5,6 +5,7 @@ import itertools
 import logging
 import uuid
 from collections.abc import Callable
+from typing import Final
 
 import orjson
 import pytest
@@ -13,10 +14,12 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.errors import TransportError
+from frameworkcontroller.local.apiserver.records import Origin
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
-from tests.support.frameworks import Frameworks, Json, role, states, tasks
+from tests.support.eventually import eventually
+from tests.support.frameworks import Frameworks, Json, condition, role, states, tasks
 from tests.support.requests import Hook, Request, Requests, Send
 from tests.support.virtual_clock import VirtualClockLoop
 
@@ -365,3 +368,83 @@ async def test_what_follows_soon_after_a_write_is_gathered_for_as_long_as_that_t
     began = created.answered
     shown = [(round(one.sent - began, 2), states(one.status).count("AttemptRunning")) for one in requests.status_writes]
     assert shown[-3:] == [(5, 1), (8.3, 3), (20, 4)]
+
+
+# --- generations and deletions --------------------------------------------------------------------------------------
+
+STAYS: Final = {"finalizers": ["example.com/stay"]}
+
+
+def set_back(cluster: Cluster, name: str, generation: int) -> None:
+    """Give the stored Framework a lower generation, as after a restore of the API server from a backup."""
+    assert cluster.server is not None
+    storage = cluster.server.storage
+    record = storage.get(FRAMEWORKS.qualified, f"{cluster.namespace}/{name}")
+    assert record is not None
+    document = record.document()
+    document["metadata"]["generation"] = generation
+    storage.update(record, document, Origin("update"), record.fields)
+
+
+async def refuse(_: Send) -> bytes:
+    raise TransportError("the connection was cut")
+
+
+async def test_a_generation_that_went_back_is_believed(
+    clock: VirtualClockLoop, cluster: Cluster, frameworks: Frameworks, requests: Requests
+) -> None:
+    """What a live read shows after a failed guard counts, even an older generation than the one known."""
+
+    async def set_back_first(send: Send) -> bytes:
+        set_back(cluster, "f", 1)
+        return await send()
+
+    await frameworks.create("f", role("a", 2))
+    before = await frameworks.until_running("f", 2)
+    requests.once(is_status_write, set_back_first)
+    await frameworks.set("f", taskRoles__0__taskNumber=3)
+    after = await frameworks.until_running("f", 3)
+    assert requests.done
+    assert after["observedGeneration"] == 1
+    assert pod_uids(after)[:2] == pod_uids(before)
+
+
+@pytest.mark.timeout(60)  # syncs that run in a circle let no time pass
+async def test_a_deletion_with_an_older_generation_counts(
+    clock: VirtualClockLoop, cluster: Cluster, alone: Frameworks, requests: Requests
+) -> None:
+    """A Framework that the cache shows as being deleted is, even if its generation is older than the one known."""
+    requests.always(creates("f-attempt"), refuse)
+    await alone.create("f", role("a", 1), metadata=STAYS)
+    for number in (2, 3):
+        await alone.set("f", taskRoles__0__taskNumber=number)
+    await alone.until("f", lambda status: condition(status, "Stalled").get("status") == "True")
+    assert (await alone.get("f"))["metadata"]["generation"] == 3
+    set_back(cluster, "f", 1)
+    await asyncio.sleep(1)
+    await alone.delete("f")
+    deleted = clock.time()
+    await asyncio.sleep(60)
+    assert max(request.sent for request in requests.creations("f-attempt")) <= deleted
+
+
+async def test_a_deletion_that_a_live_read_shows_counts_while_the_cache_is_behind(
+    clock: VirtualClockLoop, alone: Frameworks, requests: Requests
+) -> None:
+    """A Framework that a live read has shown as being deleted stays so, whatever an older cache shows."""
+    requests.always(creates("f-attempt"), refuse)
+    await alone.create("f", role("a", 1), metadata=STAYS)
+    await alone.until_state("f", "AttemptCreationPending")
+    requests.hold_watches("Framework")
+    await alone.delete("f")
+
+    async def is_refused() -> Request:
+        refused = [request for request in requests.status_writes if request.answered and not request.accepted]
+        assert refused
+        return refused[0]
+
+    refused = await eventually(is_refused)
+    await asyncio.sleep(60)
+    assert refused.answered is not None
+    assert max(request.sent for request in requests.creations("f-attempt")) <= refused.answered
+    requests.let_watches_go("Framework")
