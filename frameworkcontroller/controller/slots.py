@@ -1,4 +1,4 @@
-"""A bound on what is under way at once, shared fairly between those on whose behalf it is done."""
+"""A semaphore that is fair across namespaces, then across Frameworks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Final
 
 LATE_SEC: Final = 2.0
-"""What takes longer waits for something else than its turn: for a webhook that one namespace has, say."""
+"""A request that takes longer is slow for its own reasons, such as an admission webhook of its namespace."""
 
 _MOST_LATE: Final = 2
-"""So many times the number of slots may be late and not count: all are, if it is the API server that is slow."""
+"""The maximum of late holders, as a multiple of the number of slots: all are late when the API server is slow."""
 
 
 def namespace_of(key: str) -> str:
-    """Of a Framework's key."""
+    """Return the namespace of a Framework's key."""
     return key.partition("/")[0]
 
 
@@ -28,14 +28,14 @@ class _Hold:
 
 
 class Slots:
-    """So many at once. While there are free ones, taking one costs nothing and never suspends.
+    """A semaphore of ``number`` slots. Taking a free slot does not suspend.
 
-    When there are none, namespaces take turns in getting those that become free, and in each its flows (Frameworks)
-    do: one with a thousand waiting delays the next flow by one, not by a thousand.
+    Namespaces take turns to get a freed slot, and so do the flows (Frameworks) of a namespace: a thousand waiters of
+    one flow delay the next flow by one slot.
 
-    What is held for longer than ``LATE_SEC`` gives its slot to others, but still counts for its namespace, which never
-    has more under way than there are slots. So a namespace in which every answer takes its time is as fast as it would
-    be alone, and delays the others by seconds at most. Cancelling never loses a slot.
+    A holder that takes longer than ``LATE_SEC`` frees its slot, but still counts towards the limit of its namespace,
+    also ``number``. So a namespace with slow requests is as fast as it would be alone, and delays others by seconds at
+    most. Cancellation never loses a slot.
     """
 
     def __init__(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""Runs syncs: takes keys from the queue, bounds how many are synced at once, and takes in how each went."""
+"""The workers: sync the keys of the work queue, a bounded number at once."""
 
 from __future__ import annotations
 
@@ -17,17 +17,14 @@ from frameworkcontroller.kube.workqueue import ShutDown, WorkQueue
 
 _log: Final = logging.getLogger(__name__)
 
-_WORTH_A_WARNING: Final = 3
-"""Failures in a row: a conflict or a lost connection is an everyday thing, one that stays is not."""
+_FAILURES_TO_WARN: Final = 3
+"""Single conflicts and lost connections are normal."""
 
-
-_SHORTEST_SEC: Final = 0.001
-"""Timers fire early by a hair, and a sync that is a hair too early asks for that hair: it would come in a tight circle
-until the clock has moved on."""
-
+_MIN_DELAY_SEC: Final = 0.001
+"""Timers may fire slightly early. A sync that is slightly early would otherwise spin until the time has come."""
 
 SyncResult = Literal["done", "retry", "failed", "cancelled"]
-"""How a sync ended: as it should, to be tried again, by an error nobody foresaw, by being stopped."""
+"""The result of a sync: success, an error that is retried, an unexpected error, or cancellation."""
 
 
 class Syncer(Protocol):
@@ -44,11 +41,11 @@ class Syncer(Protocol):
 
 
 class Workers:
-    """At most ``number`` syncs at once, each a task of its own that exists only while it has something to do.
+    """Run up to ``number`` syncs at once, each in an asyncio task.
 
-    One that takes longer than ``LATE_SEC`` gives its place to others, but still counts for its namespace, which never
-    has more than ``number`` under way: those whose API server answers slowly do not keep the others waiting.
-    A sync that raises harms nothing but its own key, whatever it raises: that key is tried again after a back-off.
+    A sync that takes longer than ``LATE_SEC`` frees its slot, but still counts towards the limit of its namespace, also
+    ``number``. So a namespace with slow requests does not block others. A key whose sync raises is retried after a
+    back-off; other keys are not affected.
     """
 
     def __init__(
@@ -60,7 +57,7 @@ class Workers:
         synced: Callable[[str, SyncResult, float], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``synced(key, result, seconds)`` is told how each sync ended, for metrics; ``clock``: monotonic seconds."""
+        """``synced(key, result, seconds)`` is called after each sync. ``clock`` returns monotonic seconds."""
         self._queue = queue
         self._syncer = syncer
         self._number = number
@@ -70,17 +67,17 @@ class Workers:
         self._running: set[asyncio.Task[None]] = set()
         self._late: set[asyncio.Task[None]] = set()
         self._under_way: Counter[str] = Counter()
-        # By namespace, what waits until fewer of its own are under way, in the order in which it came.
+        # By namespace: the keys above its limit, in the order of arrival.
         self._parked: dict[str, dict[str, None]] = {}
         self._stopping = asyncio.Event()
 
     @property
     def busy(self) -> int:
-        """How many syncs are under way."""
+        """The number of running syncs."""
         return len(self._running)
 
     async def run(self) -> None:
-        """Run syncs until ``stop``; cancelled, it cancels those under way."""
+        """Run syncs until ``stop``. Cancellation cancels them."""
         try:
             while not self._stopping.is_set():
                 await self._free.acquire()
@@ -90,7 +87,7 @@ class Workers:
                     self._free.release()
                     raise
                 if self._stopping.is_set():
-                    # Handed out in the moment of the stop: whoever starts next looks at every key anyway.
+                    # The next controller syncs every key.
                     self._queue.done(key)
                     self._free.release()
                     return
@@ -102,18 +99,18 @@ class Workers:
             raise
 
     async def stop(self, seconds: float) -> bool:
-        """Start no sync any more, and wait for those under way, but no longer than so many seconds; then cancel them.
+        """Stop starting syncs, wait for the running ones up to ``seconds``, then cancel the rest.
 
-        What is cancelled is as after a crash: the next controller finds out. Returns whether none had to be.
+        A cancelled sync is like a crash, from which the next controller recovers. Return whether none was cancelled.
         """
         self._stopping.set()
         self._queue.shut_down()
         if self._running:
-            _log.info("Stopping: waiting for %d syncs, for at most %g s", len(self._running), seconds)
+            _log.info("Stopping: waiting up to %g s for %d syncs", seconds, len(self._running))
             await asyncio.wait(self._running, timeout=seconds)
         if not self._running:
             return True
-        _log.warning("Stopping: %d syncs did not end in time and are cancelled", len(self._running))
+        _log.warning("Stopping: cancelling %d syncs that did not end in time", len(self._running))
         await self._cancel_all()
         return False
 
@@ -166,14 +163,14 @@ class Workers:
             result = "done"
             self._queue.forget(key)
             if delay is not None:
-                self._queue.add_after(key, max(delay, _SHORTEST_SEC) if delay > 0 else 0.0)
+                self._queue.add_after(key, max(delay, _MIN_DELAY_SEC) if delay > 0 else 0.0)
         except (RequeueError, KubeError) as transient:
             result = "retry"
             self._queue.add_rate_limited(key, at_least=_asked_to_wait(transient))
             failures = self._queue.failures(key)
-            level = logging.WARNING if failures >= _WORTH_A_WARNING else logging.INFO
-            _log.log(level, "[%s]: Sync is tried again (failure %d in a row): %s", key, failures, transient)
-        except Exception:  # noqa: BLE001 - whatever it is, it is this key's trouble, and must not end the others' syncs
+            level = logging.WARNING if failures >= _FAILURES_TO_WARN else logging.INFO
+            _log.log(level, "[%s]: Retrying the sync after failure %d in a row: %s", key, failures, transient)
+        except Exception:  # noqa: BLE001 - must not end the syncs of other keys
             result = "failed"
             self._queue.add_rate_limited(key)
             _log.exception("[%s]: Sync failed (failure %d in a row)", key, self._queue.failures(key))

@@ -178,7 +178,7 @@ def as_json(message: str, *args: object, snapshot: bool = False) -> dict[str, An
             "[default/f][worker][12]: TaskRetried: again",
             {"framework": "default/f", "role": "worker", "index": 12, "reason": "TaskRetried"},
         ),
-        ("[default/f]: Sync is tried again (failure 3 in a row): refused", {"framework": "default/f"}),
+        ("[default/f]: Retrying the sync after failure 3 in a row: refused", {"framework": "default/f"}),
         ("[default/f]: its status was written: twice", {"framework": "default/f"}),
         ("[default]: Events: refused", {}),
         ("Cannot follow pods: [default/f]: TaskRetried: forged", {}),

@@ -164,11 +164,11 @@ async def test_failing_key_backs_off_and_the_others_go_on(
     assert len(ended) == 26
     told = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert told == [
-        ("INFO", "[bad]: Sync is tried again (failure 1 in a row): not yet"),
-        ("INFO", "[bad]: Sync is tried again (failure 2 in a row): connection reset"),
+        ("INFO", "[bad]: Retrying the sync after failure 1 in a row: not yet"),
+        ("INFO", "[bad]: Retrying the sync after failure 2 in a row: connection reset"),
         ("ERROR", "[bad]: Sync failed (failure 3 in a row)"),
-        ("WARNING", "[bad]: Sync is tried again (failure 4 in a row): not yet"),
-        ("WARNING", "[bad]: Sync is tried again (failure 5 in a row): not yet"),
+        ("WARNING", "[bad]: Retrying the sync after failure 4 in a row: not yet"),
+        ("WARNING", "[bad]: Retrying the sync after failure 5 in a row: not yet"),
     ]
     assert caplog.records[2].exc_info is not None
     await workers.stop(1)
@@ -236,7 +236,7 @@ async def test_stop_cancels_what_takes_too_long(clock: VirtualClockLoop, caplog:
     assert clock.time() - start == 10
     await running
     assert (workers.busy, ended, queue.core.processing) == (0, ["cancelled"], 0)
-    assert re.search(r"1 syncs did not end in time", caplog.text)
+    assert re.search(r"cancelling 1 syncs", caplog.text)
 
 
 async def test_stop_while_idle_is_at_once(clock: VirtualClockLoop) -> None:
