@@ -14,34 +14,34 @@ from frameworkcontroller.config.config import SHIPPED_CONFIG_FILE, shipped_confi
 from frameworkcontroller.config.failurespec import ContainerPatternConfig, IntRange, PodPatternConfig
 
 CONTRACT: Final = {
-    0: "Every container of the Pod exited with 0. Of a Framework: its completion policy says so.",
-    200: "A container exited with 200: it knows that another try may well succeed.",
-    201: "A container exited with 201: likewise, but not at once: others are in its way. `frameworkbarrier` ends so.",
-    210: "A container exited with 210: it knows that another try is no use.",
-    -100: "Somebody deleted the ConfigMap of the attempt.",
-    -101: "Somebody deleted the Pod, and Kubernetes does not say why: `kubectl delete`, for one.",
-    -110: "The ConfigMap was created, and not seen within `objectLocalCacheCreationTimeoutSec`.",
-    -111: "The Pod was created, and not seen within `objectLocalCacheCreationTimeoutSec`.",
-    -120: "The Pod could not be created for now. It is tried again, so nothing ever ends with this.",
-    -200: "The API server refused the Pod as invalid or too large (reason `Invalid`; 413).",
-    -210: "Somebody set `executionType: Stop`.",
-    -220: "The attempt was over, by its completion policy or by Stop, before the Task was.",
+    0: "All containers of the Pod exited with 0. For a Framework: its completion policy determined success.",
+    200: "A container exited with 200: a retry may succeed.",
+    201: "A container exited with 201: a retry may succeed later, when others no longer conflict with it. "
+    "`frameworkbarrier` exits with this code.",
+    210: "A container exited with 210: no retry can succeed.",
+    -100: "A client deleted the ConfigMap of the attempt.",
+    -101: "The Pod was deleted without a reason from Kubernetes, for example by `kubectl delete`.",
+    -110: "The ConfigMap was created, but not seen within `objectLocalCacheCreationTimeoutSec`.",
+    -111: "The Pod was created, but not seen within `objectLocalCacheCreationTimeoutSec`.",
+    -120: "The Pod could not be created because of a transient error. It is retried, so no attempt ends with it.",
+    -200: "The API server rejected the Pod as invalid or too large (reason `Invalid`; 413).",
+    -210: "A user set `executionType: Stop`.",
+    -220: "The attempt ended before the Task, by its completion policy or by Stop.",
     -230: "A rescale removed the Task.",
-    -300: "The Pod failed, no entry of `podFailureSpec` matches, and none of its containers did.",
-    -310: "The API server refused the Pod otherwise (reason `BadRequest` or `Forbidden`).",
+    -300: "The Pod failed without a failed container, and no entry of `podFailureSpec` matches.",
+    -310: "The API server rejected the Pod for another reason (`BadRequest` or `Forbidden`).",
 }
 
 HEAD: Final = """\
 # Completion codes
 
-This page is to look up why an attempt ended, and to choose codes for a `podFailureSpec` of your own. The
-[manual](manual.md#how-an-attempt-ends) introduces codes.
+Look up here why an attempt ended, and which codes your own `podFailureSpec` can use. The
+[manual](manual.md#how-an-attempt-ends) introduces completion codes.
 
-`completionStatus.code` and `.phrase` in the status say how an attempt of a Task or a Framework ended. The attributes
+`completionStatus.code` and `.phrase` in the status show how an attempt of a Task or a Framework ended. The attributes
 decide about retries under `fancyRetryPolicy`:
 
-- A Transient failure is retried and is not counted. A whole Framework is retried after a delay if the failure
-  is also Conflict.
+- A Transient failure is retried and not counted. If it is also Conflict, a Framework is retried after a delay.
 - A Permanent failure is not retried.
 - Any other failure counts against `maxRetryCount`.
 
@@ -49,47 +49,47 @@ Codes -210, -220 and -230 are never retried.
 
 A failed Pod is classified in this order; the first match wins:
 
-1. the exit codes of the contract, 200, 201 and 210;
-2. `podFailureSpec` of the [configuration](configuration.md), in order. Without a configuration file, that is the
-   shipped one, below;
-3. -300 if no container failed, else the exit code of the container that was the last to fail, with the phrase
+1. the predefined exit codes 200, 201 and 210;
+2. `podFailureSpec` of the [configuration](configuration.md), in order; without a configuration file, the shipped one
+   below;
+3. -300 if no container failed, otherwise the exit code of the container that failed last, with the phrase
    `ContainerUnrecognizedFailed`.
 
-Native sidecars (init containers with `restartPolicy: Always`) are left out: they end because their Pod does. The
-status and the diagnostics of an unmatched Pod list them all the same.
+Native sidecars (init containers with `restartPolicy: Always`) do not count, because they end with their Pod. The
+status and the diagnostics of an unmatched Pod list them nevertheless.
 
-The diagnostics quote what matched: `Pod failed: PodPattern matched: {"reason":"Evicted","message":"…"}`, or, if
-nothing did, all that the Pod said: `Pod failed: PodPattern unmatched: {…}`.
+The diagnostics quote the matched fields: `Pod failed: PodPattern matched: {"reason":"Evicted","message":"…"}`. Without
+a match they quote the whole status of the Pod: `Pod failed: PodPattern unmatched: {…}`.
 
-Free for entries of your own: 1 to 128, 193 to 199, 220 to 255, and everything below -1399.
+Codes for your own entries: 1 to 128, 193 to 199, 220 to 255, and everything below -1399.
 
-## Codes of the contract
+## Predefined codes
 """
 
 SHIPPED: Final = """
 ## Codes of the shipped configuration
 
-From [default-config.yaml](../frameworkcontroller/config/default-config.yaml). Reasons are matched as a whole, in upper
-or lower case. -1008 to -1012 are also given to Pods that Kubernetes deletes ([below](#deleted-pods)).
+From [default-config.yaml](../frameworkcontroller/config/default-config.yaml). A pattern for a reason matches the whole
+reason, in upper or lower case. -1008 to -1012 also apply to Pods that Kubernetes deletes ([below](#deleted-pods)).
 """
 
 TAIL: Final = """
-## What never gets a code
+## Failures without a code
 
 - A container that cannot be created (`CreateContainerError`, `CreateContainerConfigError`, `ErrImagePull`,
-  `ImagePullBackOff`, `InvalidImageName`): its node tries again for ever, and the Pod stays Pending. With CRI-O, this
-  is also how a command that does not exist ends, where containerd gives `StartError`. Give such a Pod
-  `activeDeadlineSeconds`, and it ends with -1004.
+  `ImagePullBackOff`, `InvalidImageName`): the node retries indefinitely, and the Pod stays Pending. With CRI-O, so does
+  a command that does not exist; containerd reports `StartError`. With `activeDeadlineSeconds`, such a Pod ends
+  with -1004.
 - A Pod whose volumes cannot be attached or mounted (`FailedAttachVolume`, `FailedMount`), or whose sandbox or network
-  cannot be made (`FailedCreatePodSandBox`): likewise, and only its Events say so. `kubectl framework status` quotes the
-  last one.
+  cannot be created (`FailedCreatePodSandBox`): the same, and only Events show it. `kubectl framework status` quotes the
+  last Event.
 - A Pod for which the scheduler finds no node: it stays Pending.
 
 ## Deleted Pods
 
-A Pod that is deleted before it is seen to have failed gets -101, or one of -1008 to -1012 by the reason of its
-condition `DisruptionTarget` (Kubernetes 1.26 and later). Its containers and `podFailureSpec` do not count, so these
-codes hold with any configuration. A Pod that has failed and would get -300 gets the code of that condition, too.
+A Pod that is deleted before the controller has seen it fail gets -101, or one of -1008 to -1012 by the reason of its
+condition `DisruptionTarget` (Kubernetes 1.26 and later). These codes apply with any configuration, because neither the
+containers nor `podFailureSpec` count. A failed Pod that would get -300 gets the code of that condition, too.
 """
 
 
@@ -116,7 +116,7 @@ def shipped_rows() -> Iterator[tuple[str, ...]]:
 
 
 def remarks() -> dict[int, str]:
-    """What the file's comments say of each code: the lines right above it."""
+    """The comment right above each entry of the file, by code."""
     said: dict[int, str] = {}
     comment: list[str] = []
     for line in SHIPPED_CONFIG_FILE.read_text(encoding="utf-8").splitlines():
@@ -131,7 +131,7 @@ def remarks() -> dict[int, str]:
 
 
 def pattern_text(pattern: PodPatternConfig) -> str:
-    """What a Pod must be like, in words."""
+    """Describe the pattern."""
     said = fields("Pod", pattern.reason_regex, pattern.message_regex)
     for container in pattern.containers:
         said += fields("container", container.reason_regex, container.message_regex)
