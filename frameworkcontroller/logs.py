@@ -1,13 +1,13 @@
-"""Log lines on stderr: klog's shape, which collectors parse, or JSON. Always one line each.
+"""The log formats: klog's, which log collectors parse, and JSON. Each record is one line.
 
     I0823 05:59:12.287405      10 sync.py:421] [default/f]: FrameworkRunning: ...
 
-That is severity (I, W, E, F), month and day, time to the microsecond, process id to seven columns, file and line, and
-the message. Times are local ones, as klog's are; in a container that is UTC. JSON has UTC.
+These are severity (I, W, E, F), month and day, time, process id in seven columns, file and line, and the message. The
+time is local, as in klog; JSON has UTC.
 
-Messages hold what users and API servers wrote. Control characters in them, line ends above all, are written as JSON
-writes them (``\\n``, ``\\u001b``), so that nobody can forge a line, and an object snapshot stays the JSON it is.
-Nor can anybody forge a snapshot: what looks like one is made harmless, but at the end of a record that says it has one.
+Messages contain text of users and API servers, which must not forge anything. Line ends and other control characters
+are escaped as in JSON (``\\n``, ``\\u001b``), which keeps a snapshot valid JSON. The mark of a snapshot is altered
+except at the end of records that carry one.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ FORMATS: Final[tuple[LogFormat, ...]] = ("klog", "json")
 
 _LETTERS: Final = {logging.CRITICAL: "F", logging.ERROR: "E", logging.WARNING: "W"}
 
-# C0, DEL and C1, which terminals act upon, as they do upon what turns the direction of text around; and the two
-# separators that some readers take for line ends.
+# C0, DEL and C1, bidirectional controls, and the two separators that some readers take for line ends.
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-# How lines about a Framework begin, and how those with a snapshot end.
+# The start of lines about a Framework, and of a snapshot in a line.
 _SUBJECT: Final = re.compile(
     r"\[(?P<framework>[^\[\]/\s]+/[^\[\]/\s]+)\](?:\[(?P<role>[^\[\]\s]+)\]\[(?P<index>[0-9]+)\])?: "
     r"(?:(?P<reason>[A-Z][A-Za-z]+): )?"
@@ -46,9 +45,9 @@ _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"
 
 
 def configure_logging(level: str = "info", log_format: LogFormat = "klog", stream: TextIO | None = None) -> None:
-    """Send what this process logs to ``stream`` (stderr), from ``level`` (a key of ``LEVELS``) upwards.
+    """Log to ``stream`` (default stderr) from ``level`` (a key of ``LEVELS``) on; replaces an earlier configuration.
 
-    Other libraries are heard from warnings upwards, unless the level is debug. Calling it again replaces the former.
+    Unless the level is debug, libraries log from warnings on.
     """
     handler = LineHandler(stream, JsonFormatter() if log_format == "json" else KlogFormatter())
     root = logging.getLogger()
@@ -59,7 +58,7 @@ def configure_logging(level: str = "info", log_format: LogFormat = "klog", strea
     root.setLevel(number if number == logging.DEBUG else max(number, logging.WARNING))
     logging.getLogger(__package__).setLevel(number)
     logging.captureWarnings(capture=True)
-    # What no line shows need not be looked up for each.
+    # No format shows these, so records need not look them up.
     logging.logThreads = False
     logging.logProcesses = False
     logging.logMultiprocessing = False
@@ -67,16 +66,16 @@ def configure_logging(level: str = "info", log_format: LogFormat = "klog", strea
 
 
 class LineHandler(logging.Handler):
-    """Writes each record as one line with one call, and never raises."""
+    """Writes each record as one line, with one call; never raises."""
 
     def __init__(self, stream: TextIO | None, formatter: logging.Formatter) -> None:
-        """``stream`` None is what ``sys.stderr`` is at the time: a live table stands in for it while it is shown."""
+        """``stream`` None: the current ``sys.stderr``, which a live table replaces while it is shown."""
         super().__init__()
         self._stream = stream
         self.setFormatter(formatter)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the record. Where nobody reads any more there is nobody to tell either."""
+        """Write the record. Errors of the stream are ignored, because there is no other place to report them."""
         stream = sys.stderr if self._stream is None else self._stream
         try:
             stream.write(f"{self.format(record)}\n")
@@ -86,7 +85,7 @@ class LineHandler(logging.Handler):
 
 
 class KlogFormatter(logging.Formatter):
-    """klog's shape."""
+    """The format of klog."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +93,7 @@ class KlogFormatter(logging.Formatter):
         self._second = (-1, "")
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end."""
+        """Return the line, without its end."""
         second = int(record.created)
         if second != self._second[0]:
             self._second = (second, time.strftime("%m%d %H:%M:%S", time.localtime(second)))
@@ -117,10 +116,10 @@ class KlogFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object. Its fields are what docs/logs.md promises: names and types stay as they are."""
+    """The JSON format. docs/logs.md guarantees names and types of the fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end."""
+        """Return the line, without its end."""
         message = _encodable(_message(record))
         entry: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds"),
@@ -136,10 +135,10 @@ class JsonFormatter(logging.Formatter):
         snapshot = _SNAPSHOT.search(message)
         if snapshot is not None:
             text = message[snapshot.end() :]
-            # What is none is left in the message, which is free text.
+            # Without valid JSON, it is text of the message.
             with suppress(ValueError):
                 orjson.loads(text)
-                # Not what was parsed: it may be nested more deeply than can be written again.
+                # The text itself, because orjson parses deeper nesting than it writes.
                 entry["snapshot"] = orjson.Fragment(text)
                 entry["trigger"] = snapshot["trigger"]
                 entry["message"] = message[: snapshot.start()]
@@ -149,22 +148,22 @@ class JsonFormatter(logging.Formatter):
 
 
 def one_line(text: str) -> str:
-    """``text`` with its control characters and line ends written as JSON does."""
+    """Escape control characters and line ends as in JSON."""
     if _UNPRINTABLE.search(text) is None:
         return text
     return _UNPRINTABLE.sub(lambda found: _SHORT.get(found[0]) or f"\\u{ord(found[0]):04x}", text)
 
 
 def _encodable(text: str) -> str:
-    """Half of a surrogate pair, out of a file name say, is not UTF-8."""
+    """Escape lone surrogates, for example of file names, which UTF-8 cannot encode."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _message(record: logging.LogRecord) -> str:
     try:
         text = record.getMessage()
-    except Exception:  # noqa: BLE001 - whatever an argument's own text raises, the rest of the line is still worth having
-        text = f"{record.msg} (its arguments do not fit)"
+    except Exception:  # noqa: BLE001 - an argument may raise anything, and the rest of the line is useful
+        text = f"{record.msg} (invalid log arguments)"
     if SNAPSHOT_MARK not in text:
         return text
     if not getattr(record, "snapshot", False):
@@ -174,5 +173,5 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _unforged(text: str) -> str:
-    """``text`` without anything that a collector would take for a snapshot."""
+    """Alter the mark of snapshots in ``text``."""
     return text.replace(SNAPSHOT_MARK, "ObjectSnapshot ")

@@ -27,6 +27,9 @@ LAYERS = {
 FOUNDATIONS = {"backoff.py", "lru.py"}
 """Pure modules at the top that every package may import; they import nothing of ours."""
 
+RESERVED = {"prometheus_client": "manager"}
+"""Libraries that only one package may import: the code that is measured knows nothing of metrics."""
+
 STANDALONE = {"barrier.py"}
 """Files that are copied into foreign images and so import the standard library only, and what goes with them."""
 
@@ -78,6 +81,8 @@ def layering_faults(file: Path, tree: ast.AST) -> Iterator[str]:
             if root not in sys.stdlib_module_names | BUNDLED:
                 yield f"{found}, and must run by itself"
             continue
+        if root in RESERVED and parts[0] != RESERVED[root]:
+            yield f"{found}, which only {RESERVED[root]} may"
         if root != NAME or rest in ("", "__version__"):  # the package itself, which holds its version and nothing more
             continue
         target = rest.partition(".")[0]
@@ -163,6 +168,8 @@ def test_the_machine_is_pure() -> None:
         ("local/apiserver/x.py", "from frameworkcontroller.controller.sync import sync"),
         ("local/x.py", "from frameworkcontroller.manager.app import run"),
         ("manager/app.py", "from frameworkcontroller.local.cluster import Cluster"),
+        ("kube/x.py", "import prometheus_client"),
+        ("controller/x.py", "from prometheus_client import Counter"),
         ("backoff.py", "from frameworkcontroller.api import names"),
         ("config/config.py", "from frameworkcontroller.controller.sync import sync"),
         ("commands/x.py", "from frameworkcontroller.config.config import Config"),
@@ -186,6 +193,7 @@ def test_an_import_against_the_rules_is_found(file: str, source: str) -> None:
         ("kube/x.py", "from frameworkcontroller.backoff import Backoff"),
         ("cli/local.py", "from frameworkcontroller.local.cluster import Cluster"),
         ("manager/app.py", "from frameworkcontroller.controller.sync import sync"),
+        ("manager/metrics.py", "from prometheus_client import Counter"),
         ("commands/x.py", "from frameworkcontroller.config.yamlplaces import line_of"),
         ("barrier.py", "import json, urllib.request, yaml"),
     ],

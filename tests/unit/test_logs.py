@@ -252,6 +252,6 @@ def test_bad_log_call_and_closed_stream_raise_nothing(out: io.StringIO) -> None:
     handler = LineHandler(out, KlogFormatter())
     bad = logging.LogRecord("x", logging.INFO, "x.py", 1, "%d Pods", ("many",), None)
     handler.emit(bad)
-    assert out.getvalue().endswith("] %d Pods (its arguments do not fit)\n")
+    assert out.getvalue().endswith("] %d Pods (invalid log arguments)\n")
     out.close()
     handler.emit(bad)
