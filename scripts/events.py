@@ -46,16 +46,16 @@ complete history in the [log](logs.md).
 def page() -> Iterator[str]:
     """The lines of the page."""
     yield HEAD
-    yield "| reason | tells | also of `Stalled` |"
+    yield "| reason | meaning | also of `Stalled` |"
     yield "|---|---|---|"
     for reason, about in ABOUT.items():
         if about.event is not EventPolicy.NEVER:
-            only = "" if about.event is EventPolicy.ALWAYS else " (only when it is a failure)"
+            only = "" if about.event is EventPolicy.ALWAYS else " (only for failures)"
             yield f"| `{reason}` | {about.meaning}{only} | {'yes' if about.stall else ''} |"
     yield ""
     yield "These appear only in the log:"
     yield ""
-    yield "| reason | tells |"
+    yield "| reason | meaning |"
     yield "|---|---|"
     for reason, about in ABOUT.items():
         if about.event is EventPolicy.NEVER:

@@ -1,6 +1,7 @@
-"""What a record tells of, as one CamelCase word each, and which of them become Kubernetes Events of the Framework.
+"""The reasons of records, and which records become Kubernetes Events of the Framework.
 
-The words are an interface: log lines, Events and the Stalled condition bear them. docs/events.md is made from here.
+Reasons are an interface: log lines, Events and the Stalled condition contain them. docs/events.md is generated from
+this module.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final
 
 
 class Reason(StrEnum):
-    """Everything that a record may tell of."""
+    """The reason of a record."""
 
     FRAMEWORK_ACCEPTED = "FrameworkAccepted"
     FRAMEWORK_ATTEMPT_STARTED = "FrameworkAttemptStarted"
@@ -58,7 +59,7 @@ class Reason(StrEnum):
 
 
 class EventPolicy(StrEnum):
-    """How far a record goes: everything is logged, and some of it becomes an Event."""
+    """Which records with a reason become Events. All records are logged."""
 
     NEVER = "no"
     ALWAYS = "yes"
@@ -67,9 +68,9 @@ class EventPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a reason means, and whether it becomes an Event.
+    """The meaning of a reason, and whether its records become Events.
 
-    ``many``: what several Tasks did, for reasons of single Tasks, which are told of together.
+    ``many``: the verb of an Event about several Tasks, for reasons of Tasks.
     """
 
     meaning: str
@@ -80,84 +81,92 @@ class About:
 
 
 ABOUT: Final[Mapping[Reason, About]] = {
-    Reason.FRAMEWORK_ACCEPTED: About("the controller has taken it up"),
-    Reason.FRAMEWORK_ATTEMPT_STARTED: About("an attempt begins: its ConfigMap was created", EventPolicy.ALWAYS),
+    Reason.FRAMEWORK_ACCEPTED: About("the controller starts to handle the Framework"),
+    Reason.FRAMEWORK_ATTEMPT_STARTED: About("a FrameworkAttempt starts: its ConfigMap was created", EventPolicy.ALWAYS),
     Reason.FRAMEWORK_ATTEMPT_RUNNING: About("the first Task of the attempt runs", EventPolicy.ALWAYS),
     Reason.FRAMEWORK_ATTEMPT_COMPLETING: About(
-        "a completion policy, or its user, has ended the attempt, and why; what still runs is stopped",
+        "a completion policy or the user ended the attempt, with the reason; running Tasks are stopped",
         EventPolicy.IF_WARNING,
     ),
     Reason.FRAMEWORK_ATTEMPT_COMPLETED: About("nothing of the attempt runs any more"),
-    Reason.FRAMEWORK_RETRY_SCHEDULED: About("there will be another attempt, and when", EventPolicy.ALWAYS),
-    Reason.FRAMEWORK_RETRIED: About("that attempt takes the place of the last one"),
-    Reason.FRAMEWORK_SUCCEEDED: About("it is completed, and did what it was for", EventPolicy.ALWAYS),
+    Reason.FRAMEWORK_RETRY_SCHEDULED: About("another attempt follows, with its time", EventPolicy.ALWAYS),
+    Reason.FRAMEWORK_RETRIED: About("the next attempt replaces the last one"),
+    Reason.FRAMEWORK_SUCCEEDED: About("the Framework succeeded", EventPolicy.ALWAYS),
     Reason.FRAMEWORK_FAILED: About(
-        "it is completed otherwise, with which code, and why it is not retried", EventPolicy.ALWAYS
+        "the Framework failed, with the code and the reason why it is not retried", EventPolicy.ALWAYS
     ),
-    Reason.FRAMEWORK_DELETED: About("it was kept for as long as a completed one is, and is deleted now"),
+    Reason.FRAMEWORK_DELETED: About("the retention of the completed Framework is over, and it is deleted"),
     Reason.CONFIGMAP_DELETING: About(
-        "somebody deletes the attempt's ConfigMap, or has deleted it, which ends the attempt", EventPolicy.ALWAYS
+        "another client deletes or deleted the attempt's ConfigMap, which ends the attempt", EventPolicy.ALWAYS
     ),
-    Reason.TASK_ROLE_SCALED: About("Tasks were added, or are to be deleted, as the spec now says", EventPolicy.ALWAYS),
-    Reason.TASK_ROLE_DELETED: About("the last Task of a TaskRole that left the spec is gone"),
+    Reason.TASK_ROLE_SCALED: About(
+        "Tasks were added or will be deleted, after a change of the spec", EventPolicy.ALWAYS
+    ),
+    Reason.TASK_ROLE_DELETED: About("the last Task of a removed TaskRole is gone"),
     Reason.POD_CREATED: About("a Task's Pod was created"),
     Reason.TASK_RUNNING: About("a Task's Pod runs"),
-    Reason.TASK_FAILED: About(
-        "an attempt of a Task failed, with which code and why", EventPolicy.ALWAYS, "failed with"
-    ),
-    Reason.TASK_SUCCEEDED: About("an attempt of a Task succeeded"),
-    Reason.TASK_STOPPED: About("a Task is stopped, because somebody asked for it or its FrameworkAttempt is over"),
-    Reason.TASK_ATTEMPT_COMPLETED: About("the Pod of a Task's attempt is gone"),
+    Reason.TASK_FAILED: About("a TaskAttempt failed, with the code and the cause", EventPolicy.ALWAYS, "failed with"),
+    Reason.TASK_SUCCEEDED: About("a TaskAttempt succeeded"),
+    Reason.TASK_STOPPED: About("a Task is stopped, on request or because its FrameworkAttempt is over"),
+    Reason.TASK_ATTEMPT_COMPLETED: About("the Pod of a TaskAttempt is gone"),
     Reason.TASK_RETRY_SCHEDULED: About(
-        "another attempt of a Task begins later, and when", EventPolicy.ALWAYS, "wait for their next attempt after"
+        "another TaskAttempt follows later, with its time", EventPolicy.ALWAYS, "wait for their next attempt after"
     ),
-    Reason.TASK_RETRIED: About("another attempt of a Task begins", EventPolicy.ALWAYS, "are retried after"),
+    Reason.TASK_RETRIED: About("another TaskAttempt starts", EventPolicy.ALWAYS, "are retried after"),
     Reason.TASK_COMPLETED: About(
-        "a Task is not retried any more, and why", EventPolicy.IF_WARNING, "are not retried any more after"
+        "a Task is completed, with the reason why it is not retried",
+        EventPolicy.IF_WARNING,
+        "are not retried any more after",
     ),
-    Reason.TASK_DELETION_PENDING: About("a Task is to be deleted by ScaleDown"),
-    Reason.TASK_DELETED: About("a Task that was to be deleted by ScaleDown is gone"),
-    Reason.TASK_REPLACED: About("a new instance takes the place of a Task that went by ScaleDown"),
+    Reason.TASK_DELETION_PENDING: About("ScaleDown will delete a Task"),
+    Reason.TASK_DELETED: About("ScaleDown deleted a Task"),
+    Reason.TASK_REPLACED: About("a new instance replaces a Task that ScaleDown deleted"),
     Reason.LABEL_RESTORED: About(
-        "a Pod or the attempt's ConfigMap had lost the label FC_FRAMEWORK_NAME, which was put back", EventPolicy.ALWAYS
+        "a Pod or the attempt's ConfigMap lost the label FC_FRAMEWORK_NAME, which was restored", EventPolicy.ALWAYS
     ),
-    Reason.WAITING: About("a request for an object failed; it is tried again"),
+    Reason.WAITING: About("a request for an object failed and will be retried"),
     Reason.INVALID_SPEC: About(
-        "the spec cannot be run; nothing is done until it changes", EventPolicy.ALWAYS, stall=True
+        "the spec is invalid; the controller waits for a change", EventPolicy.ALWAYS, stall=True
     ),
     Reason.NAMING_CONFLICT: About(
-        "an object that the Framework does not control bears a name that it needs", EventPolicy.ALWAYS, stall=True
+        "an object that the Framework does not control has a name that it needs", EventPolicy.ALWAYS, stall=True
     ),
-    Reason.QUOTA_EXCEEDED: About("a quota of the namespace leaves no room", EventPolicy.ALWAYS, stall=True),
-    Reason.POD_NOT_GONE: About("a Pod is still there long after it was to be gone", EventPolicy.ALWAYS, stall=True),
+    Reason.QUOTA_EXCEEDED: About("a quota of the namespace is exhausted", EventPolicy.ALWAYS, stall=True),
+    Reason.POD_NOT_GONE: About("a Pod still exists long after its deletion was due", EventPolicy.ALWAYS, stall=True),
     Reason.CONFIGMAP_NOT_GONE: About(
-        "the ConfigMap of an attempt is still there long after it was to be gone, and none of its Pods is",
+        "an attempt's ConfigMap still exists long after its deletion was due, but none of its Pods",
         EventPolicy.ALWAYS,
         stall=True,
     ),
     Reason.POD_STILL_RUNS: About(
-        "a Pod has ended while its containers run; it is deleted after its grace period", EventPolicy.ALWAYS, stall=True
-    ),
-    Reason.STATUS_OUTDATED: About(
-        "a Pod or ConfigMap belongs to a later attempt than the stored status; it is left alone",
+        "a Pod has ended but its containers still run; it is deleted after its grace period",
         EventPolicy.ALWAYS,
         stall=True,
     ),
-    Reason.POD_NOT_ANSWERED: About(
-        "a request for a Pod has failed several times in a row", EventPolicy.ALWAYS, stall=True
+    Reason.STATUS_OUTDATED: About(
+        "a Pod or ConfigMap belongs to a later attempt than the stored status; it is not touched",
+        EventPolicy.ALWAYS,
+        stall=True,
     ),
-    Reason.CONFIGMAP_NOT_ANSWERED: About("so has one for the attempt's ConfigMap", EventPolicy.ALWAYS, stall=True),
-    Reason.FRAMEWORK_NOT_ANSWERED: About("so has one for the Framework itself", EventPolicy.ALWAYS, stall=True),
+    Reason.POD_NOT_ANSWERED: About("requests for a Pod failed several times in a row", EventPolicy.ALWAYS, stall=True),
+    Reason.CONFIGMAP_NOT_ANSWERED: About(
+        "requests for the attempt's ConfigMap failed several times in a row", EventPolicy.ALWAYS, stall=True
+    ),
+    Reason.FRAMEWORK_NOT_ANSWERED: About(
+        "requests for the Framework itself failed several times in a row", EventPolicy.ALWAYS, stall=True
+    ),
     Reason.STATUS_TOO_LARGE: About(
-        "the API server does not take a status of that size, and what to switch on", EventPolicy.ALWAYS, stall=True
+        "the API server rejects a status of that size, with the setting that helps", EventPolicy.ALWAYS, stall=True
     ),
     Reason.QUARANTINED: About(
-        "the controller cannot go on with it, and why; others are not touched by that", EventPolicy.ALWAYS, stall=True
+        "the controller cannot handle the Framework, with the cause; other Frameworks are not affected",
+        EventPolicy.ALWAYS,
+        stall=True,
     ),
     Reason.STATUS_NOT_SERVED: About(
-        "the CRD has lost its status subresource, so no status can be written", EventPolicy.ALWAYS
+        "the CRD lost its status subresource, so no status can be written", EventPolicy.ALWAYS
     ),
-    Reason.PROGRESSING: About("what stalled it is over", EventPolicy.ALWAYS),
+    Reason.PROGRESSING: About("the Framework is no longer stalled", EventPolicy.ALWAYS),
 }
 
 
