@@ -1,4 +1,4 @@
-"""A whole cluster in this process: an API server on loopback, and one node that runs Pods."""
+"""A cluster in this process: an API server on loopback, and one node that runs Pods."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ RuntimeName = Literal["process", "simulated"]
 _BARRIER: Final = Path(__file__).resolve().parents[1] / "barrier.py"
 
 IMAGES: Final = {
-    # Writes where its image does, if the Pod has a volume there.
+    # Writes to the image's output directory if the Pod has a volume there.
     "frameworkcontroller/frameworkbarrier": LocalImage(
         ("sh", "-c", 'cd "$0" 2>/dev/null || :; exec "$1" "$2"', "/mnt/frameworkbarrier", sys.executable, str(_BARRIER))
     ),
 }
-"""What runs in place of images that are of this project and have a command of their own."""
+"""Local commands for this project's images."""
 
 
 class ClusterError(Exception):
@@ -38,9 +38,9 @@ class ClusterError(Exception):
 
 
 class LocalCluster:
-    """Runs as long as ``async with`` does; then no process and no file of a Pod is left.
+    """An async context manager that runs the cluster; on exit no process and no file of a Pod remains.
 
-    ``directory`` is the cluster's own, for what its Pods write. It may be used again, by one cluster at a time.
+    ``directory`` holds the files of its Pods. Clusters may reuse it one after another.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class LocalCluster:
         wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
     ) -> None:
-        """``port``: of the API server on 127.0.0.1, 0 for any that is free. ``wall``: seconds since the epoch.
+        """``port``: of the API server on 127.0.0.1; 0 for any free one. ``wall``: seconds since the epoch.
 
-        ``printed`` hears of all that containers print; those of the runtime "simulated" print nothing.
+        ``printed`` gets each line that a container prints; the runtime "simulated" prints nothing.
         """
         self._directory = directory
         self._runtime_name = runtime
@@ -72,15 +72,15 @@ class LocalCluster:
         return self.server.url
 
     def connect(self) -> Connection:
-        """A new connection to the API server."""
+        """Return a new connection to the API server."""
         return Connection.to_address(self.server.url, token=self.server.callers.token)
 
     async def __aenter__(self) -> Self:
         """Start; return once Pods can be created.
 
         Raises:
-            ClusterError: this machine does not let its node run containers.
-            OSError: the port is taken, or the directory cannot be used.
+            ClusterError: the node cannot run containers on this machine.
+            OSError: the port is taken, or the directory is unusable.
         """
         await self.server.start()
         try:
@@ -94,12 +94,12 @@ class LocalCluster:
         await self._stop()
 
     async def all_printed(self) -> None:
-        """Wait until ``printed`` has heard of all that was printed in Pods in which nothing runs any more."""
+        """Wait until ``printed`` has got all output of Pods without running containers."""
         if isinstance(self.server.logs, ProcessRuntime):
             await self.server.logs.all_printed()
 
     async def wait(self) -> None:
-        """Wait for as long as it works, and raise what it broke by."""
+        """Wait until the cluster fails, and raise its error."""
         if self._node is not None:
             await asyncio.shield(self._node)
 
@@ -134,7 +134,7 @@ class LocalCluster:
                 raise ClusterError(str(error)) from error
 
     async def _stop(self) -> None:
-        # The node first: while it ends its Pods it still speaks to the API server.
+        # The node first: it needs the API server while it ends its Pods.
         if self._node is not None:
             self._node.cancel()
             await asyncio.wait([self._node])

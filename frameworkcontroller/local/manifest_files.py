@@ -1,4 +1,4 @@
-"""Reads manifest files (YAML or JSON, any number of documents each) and creates what they describe."""
+"""Reads manifest files (YAML or JSON, with any number of documents) and creates their objects."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _STANDARD_INPUT = Path("-")
 
 
 class ManifestError(Exception):
-    """Files that cannot be used. The text has one line for each thing that is wrong, with file, document and field."""
+    """Unusable files. The text has one line per mistake, with file, document and field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One document of a file. ``place`` says where it stands, for messages."""
+    """One document of a file. ``place`` is its position, for messages."""
 
     place: str
     api_version: str
@@ -40,10 +40,10 @@ class Manifest:
 
 
 def read_manifests(paths: Sequence[Path]) -> list[Manifest]:
-    """All documents of all files, in order; a ``List`` counts as its items, and ``-`` is standard input.
+    """Read all documents of all files, in order; a ``List`` counts as its items, and ``-`` is standard input.
 
     Raises:
-        ManifestError: a file cannot be read, or a document is not an API object; all of them are told.
+        ManifestError: a file cannot be read, or a document is not an API object; the text lists all mistakes.
     """
     manifests: list[Manifest] = []
     wrong: list[str] = []
@@ -62,11 +62,11 @@ def read_manifests(paths: Sequence[Path]) -> list[Manifest]:
 
 
 async def create_all(client: KubeClient, manifests: Sequence[Manifest]) -> list[tuple[Manifest, dict[str, Any]]]:
-    """Create the objects, in order. Returns each with what the API server made of it.
+    """Create the objects in order. Returns each with the API server's answer.
 
     Raises:
-        ManifestError: the API server refused one; what came before it is created.
-        KubeError: the API server cannot be talked to.
+        ManifestError: the API server refused one; the previous ones are created.
+        KubeError: the API server cannot be reached.
     """
     resources: dict[str, dict[str, Resource]] = {}
     created = []
@@ -78,7 +78,7 @@ async def create_all(client: KubeClient, manifests: Sequence[Manifest]) -> list[
             raise ManifestError(f"{manifest}: kind: the API server has no {manifest.kind} in {manifest.api_version}")
         namespace = (manifest.namespace or DEFAULT_NAMESPACE) if resource.namespaced else None
         try:
-            # As kubectl asks for it: a field that is misspelt is an error, and not silently nothing.
+            # Like kubectl, treat an unknown field as an error.
             answer = await client.raw(
                 "POST", resource.path(namespace), body=orjson.dumps(manifest.body), query={"fieldValidation": "Strict"}
             )
@@ -98,7 +98,7 @@ def _documents(path: Path) -> Iterator[tuple[str, Any]]:
         raise ManifestError(f"{file}: is not UTF-8 text (byte {error.start})") from None
     number = 0
     try:
-        # JSON is YAML, so one reader does for both. Empty documents are what separators leave at either end.
+        # JSON is YAML, so one parser suffices. Separators at either end leave empty documents.
         for document in yaml.load_all(text, Loader=_Loader):
             number += 1
             place = f"{file}: document {number}"
@@ -121,7 +121,7 @@ def _documents(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as the API knows it: JSON has no dates, so what looks like one is text."""
+    """YAML restricted to JSON's types: dates stay strings."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -142,7 +142,7 @@ def _manifest(place: str, document: Any) -> Manifest:
     try:
         orjson.dumps(document)
     except TypeError as error:
-        raise ManifestError(f"{place}: cannot be said in JSON: {error}") from None
+        raise ManifestError(f"{place}: cannot be represented in JSON: {error}") from None
     return Manifest(place, api_version, kind, name, namespace, document)
 
 
@@ -157,7 +157,7 @@ def _text(place: str, holder: dict[Any, Any], field: str) -> str:
 
 
 async def _served(client: KubeClient, manifest: Manifest) -> dict[str, Resource]:
-    """What is served of the manifest's group and version, by kind."""
+    """The served resources of the manifest's group and version, by kind."""
     group, _, version = manifest.api_version.rpartition("/")
     path = f"/apis/{quote(group, safe='')}" if group else "/api"
     try:
@@ -167,7 +167,7 @@ async def _served(client: KubeClient, manifest: Manifest) -> dict[str, Resource]
     return {
         item["kind"]: Resource(group, version, item["name"], item["kind"], namespaced=item["namespaced"])
         for item in answer["resources"]
-        # With a slash, it is a subresource.
+        # A slash marks a subresource.
         if "/" not in item["name"]
     }
 

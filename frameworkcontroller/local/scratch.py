@@ -1,4 +1,4 @@
-"""A directory for temporary files that goes with its process, however that ends: what is left, the next one removes."""
+"""Temporary directories that end with their process: the next one removes what a killed one left."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from frameworkcontroller.local.kubelet.podfiles import remove_tree
 
 _PREFIX: Final = "frameworkcontroller-"
 _LOCK: Final = "frameworkcontroller.lock"
-"""In each such directory, and held for as long as it is in use. What lacks it is somebody else's."""
+"""The lock file in each such directory, held while it is in use. Other directories are not ours."""
 
 _log: Final = logging.getLogger(__name__)
 
 
 @contextmanager
 def scratch_directory() -> Iterator[Path]:
-    """A new directory of this user's alone, where temporary files belong. Those whose processes are gone go first.
+    """Create a private directory for temporary files, after removing those of dead processes.
 
-    Raises OSError if it cannot be made.
+    Raises OSError if it cannot be created.
     """
     _remove_abandoned(Path(tempfile.gettempdir()))
     directory, lock = _make()
@@ -45,7 +45,7 @@ def _make() -> tuple[Path, int]:
     while True:
         directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
         lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        # One that is just starting may have found the lock before it was held, and have removed all of it.
+        # Another process may find a new directory before its lock is held, and remove it.
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(lock).st_nlink:
@@ -55,13 +55,13 @@ def _make() -> tuple[Path, int]:
 
 def _remove_abandoned(parent: Path) -> None:
     for directory in parent.glob(f"{_PREFIX}*"):
-        # Whatever is not as it should be is left alone, and what goes wrong is tried again by the next one.
+        # Leave anything unexpected alone; the next process retries errors.
         with contextlib.suppress(OSError):
             if _is_own_directory(directory):
                 lock = os.open(directory / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    # Processes that the former one started may still be ending: they have no use for files any more.
+                    # Processes of the dead one may still be ending; they need no files.
                     remove_tree(directory)
                 finally:
                     os.close(lock)

@@ -318,7 +318,7 @@ async def test_images_are_not_pulled(node: Node) -> None:
     )
     status = node.pods.status(uid)
     assert (status["phase"], status["reason"]) == ("Failed", "NoCommand")
-    assert 'image "example.com/web:1" is not pulled' in status["message"]
+    assert 'does not pull its image "example.com/web:1"' in status["message"]
     assert node.terminated(uid)["exitCode"] == 128
     uid = await node.run(pod_manifest({"name": "main", "image": "example.com/hello:1", "args": ["you"]}, name="known"))
     assert await node.output(name="known") == "hello you\n"
@@ -504,7 +504,7 @@ async def test_other_users(node: Node) -> None:
     uid = await node.run(pod_manifest(sh("true"), name="r", securityContext={"runAsNonRoot": True}))
     status = node.pods.status(uid)
     assert (status["phase"], status["reason"]) == ("Failed", "RootRefused")
-    assert "give it runAsUser" in status["message"]
+    assert "set runAsUser" in status["message"]
     pid = node.pods.admit(pod_manifest(sh("sleep 1000", securityContext={"runAsUser": 1234}), name="s"))
     await node.until(lambda: node.pods.phase(pid) == "Running")
 

@@ -1,4 +1,4 @@
-"""How the processes of a Pod reach the API server."""
+"""Access of a Pod's processes to the API server."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ SERVICE_ACCOUNT_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 @dataclass(frozen=True, slots=True)
 class ApiAccess:
-    """``server`` is the API server's URL; ``token`` and ``ca`` (PEM) are "" where it needs none.
+    """``server`` is the API server's URL; ``token`` and ``ca`` (PEM) are "" if it needs none.
 
-    A program in a Pod finds the API server, in the order that suits both a local and a real cluster, by
+    A program that suits local and real clusters looks for the API server in this order:
 
-    1. ``KUBECONFIG``, if set: a kubeconfig, here in JSON, which is YAML that the standard library reads;
-    2. ``KUBE_APISERVER_ADDRESS``, if set: its URL, set where it has no TLS;
-    3. ``https://KUBERNETES_SERVICE_HOST:KUBERNETES_SERVICE_PORT``, with ``ca.crt``: the one way on a real cluster;
+    1. ``KUBECONFIG``, if set: a kubeconfig, here in JSON, for Python's standard library;
+    2. ``KUBE_APISERVER_ADDRESS``, if set: the URL, set only without TLS;
+    3. ``https://KUBERNETES_SERVICE_HOST:KUBERNETES_SERVICE_PORT``, with ``ca.crt``: the only way on a real cluster.
 
-    and for the second and the third, where a token is needed, the files ``token`` and ``namespace`` that every Pod has
-    in ``/var/run/secrets/kubernetes.io/serviceaccount``.
+    For 2 and 3 the files ``token`` and ``namespace`` are in ``/var/run/secrets/kubernetes.io/serviceaccount``.
     """
 
     server: str
@@ -31,7 +30,7 @@ class ApiAccess:
     ca: str = ""
 
     def service_variables(self) -> dict[str, str]:
-        """The variables that kubelets give for the Service ``kubernetes``."""
+        """The variables of the Service ``kubernetes``, as kubelets set them."""
         url = urlsplit(self.server)
         host, port = url.hostname or "", str(url.port or (443 if url.scheme == "https" else 80))
         address = f"tcp://{host}:{port}"
@@ -43,15 +42,15 @@ class ApiAccess:
         }
 
     def local_variables(self, kubeconfig: Path) -> dict[str, str]:
-        """The variables that only Pods here have."""
+        """The variables that only local Pods have."""
         variables = {"KUBECONFIG": str(kubeconfig)}
         if self.server.startswith("http://"):
-            # Else clients in a Pod take it for granted that there is TLS.
+            # Otherwise clients in a Pod assume TLS.
             variables["KUBE_APISERVER_ADDRESS"] = self.server
         return variables
 
     def service_account(self, namespace: str) -> Mapping[str, bytes]:
-        """The files of the service account directory. Without a token there still is one: clients insist on it."""
+        """The files of the service account directory. Clients require the token file even if it is empty."""
         files = {"token": (self.token or "none").encode(), "namespace": namespace.encode()}
         return {**files, "ca.crt": self.ca.encode()} if self.ca else files
 

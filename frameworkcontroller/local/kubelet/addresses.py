@@ -1,7 +1,7 @@
-"""Pod addresses: each Pod gets a loopback address of its own.
+"""Pod addresses: each Pod gets its own loopback address.
 
-All of 127.0.0.0/8 is loopback on Linux without any set-up, so a process can listen on its Pod's address and another can
-reach it there, and two Pods may use the same port, as long as they listen on their own address and not on 0.0.0.0.
+On Linux all of 127.0.0.0/8 is loopback without set-up. Pods may use the same port if they listen on their own address
+instead of 0.0.0.0.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ import random
 import socket
 from collections.abc import Hashable
 
-# 127.0.0.0/16 has the addresses that a system itself uses: 127.0.0.1, 127.0.1.1 (Debian's host name), 127.0.0.53.
+# Systems use addresses in 127.0.0.0/16 themselves: 127.0.0.1, 127.0.1.1 (Debian's host name), 127.0.0.53.
 _BLOCKS = range(16, 255)
 
 
 class AddressPool:
-    """Gives out addresses 127.B.y.z of one /16 block B, which no other pool on this machine uses meanwhile.
+    """Allocates addresses 127.B.y.z of one /16 block B, exclusive to this pool on this machine.
 
-    An address given back is not used again before all others were: what still connects to an ended Pod finds nobody
-    there, rather than another Pod.
+    Released addresses are reused last: a client of an ended Pod should find no listener rather than another Pod.
     """
 
     def __init__(self, rng: random.Random | None = None) -> None:
@@ -28,7 +27,7 @@ class AddressPool:
         self._taken: set[str] = set()
 
     def take(self, owner: Hashable) -> str:
-        """The owner's address, always the same until it is given back. Raises RuntimeError if none is left."""
+        """The owner's address, the same until it is given back. Raises RuntimeError if none is left."""
         if owner in self._used:
             return self._used[owner]
         for _ in range(254 * 254):
@@ -42,19 +41,21 @@ class AddressPool:
         raise RuntimeError("no Pod address is left")
 
     def give_back(self, owner: Hashable) -> None:
-        """The owner needs its address no more; it need not have one."""
+        """Release the owner's address, if it has one."""
         address = self._used.pop(owner, None)
         if address is not None:
             self._taken.discard(address)
 
     def close(self) -> None:
-        """Let other pools have the block."""
+        """Release the block."""
         self._claim.close()
 
 
 def _claim_block(rng: random.Random) -> tuple[socket.socket, int]:
-    """A name in the abstract socket namespace is the claim: it is one per network namespace, as loopback addresses are,
-    and it ends with the process that holds it."""
+    """Claim a block by a name in the abstract socket namespace.
+
+    Such names, like loopback addresses, are unique per network namespace, and end with the process.
+    """
     blocks = list(_BLOCKS)
     rng.shuffle(blocks)
     for block in blocks:
@@ -65,4 +66,4 @@ def _claim_block(rng: random.Random) -> tuple[socket.socket, int]:
             claim.close()
         else:
             return claim, block
-    raise RuntimeError("every block of loopback addresses is in use by another local cluster")
+    raise RuntimeError("other local clusters use all blocks of loopback addresses")

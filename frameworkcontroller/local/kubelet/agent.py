@@ -1,4 +1,4 @@
-"""One node as one thing to run: the informer, the scheduler, the Node object and the kubelet."""
+"""A node: the informer, the scheduler, the Node object and the kubelet."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ DEFAULT_NODE_NAME = "local"
 
 
 class NodeAgent:
-    """Makes ``runtime`` a node of the cluster behind ``client`` (any API server), and schedules Pods onto it.
+    """Registers ``runtime`` as a node of the cluster behind ``client`` (any API server), and binds Pods to it.
 
-    ``schedule=False`` leaves binding to somebody else. ``concurrency`` bounds the requests in flight, for the kubelet
-    and for the scheduler each.
+    ``schedule=False`` leaves binding to another scheduler. ``concurrency`` bounds the requests in flight of the kubelet
+    and of the scheduler each.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class NodeAgent:
         )
 
     async def run(self) -> None:
-        """Run until cancelled; then every Pod's containers are ended, and nothing of them is left on this machine."""
+        """Run until cancelled; then end all containers and remove everything of them from this machine."""
         await self._runtime.open()
         try:
             async with asyncio.TaskGroup() as group:
@@ -71,7 +71,7 @@ class NodeAgent:
             await self.kubelet.close()
 
     async def wait_ready(self) -> None:
-        """Wait until the Node is registered and the Pods that exist are known."""
+        """Wait until the Node is registered and the existing Pods are known."""
         await self.node.wait_registered()
         await self.pods.wait_synced()
 

@@ -1,4 +1,4 @@
-"""The life of one container within its Pod: its stage, how it ended, and when it may be started again."""
+"""The state of one container in its Pod: stage, termination, and restart back-off."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Instant(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Termination:
-    """How one instance of a container ended. Times are epoch seconds; ``started_at`` is None if it never started.
+    """The end of one instance of a container. Times are epoch seconds; ``started_at`` is None if it never started.
 
-    ``exit_code`` of a process ended by signal n is 128 + n. ``signal`` stays 0 unless a test sets it: the container
-    runtimes of real clusters report the exit code alone.
+    ``exit_code`` of a process ended by signal n is 128 + n. Only tests set ``signal``: real container runtimes report
+    just the exit code.
     """
 
     exit_code: int
@@ -36,14 +36,14 @@ class Termination:
 
 
 class Trouble(NamedTuple):
-    """Why a container cannot be started just now, as the reason and message of its waiting state."""
+    """Reason and message of the waiting state of a container that cannot be started now."""
 
     reason: str
     message: str
 
 
 class Stage(Enum):
-    """Where a container is. Live, that is, possibly having a process: STARTING and RUNNING."""
+    """The stage of a container. It may have a process (is live) in STARTING and RUNNING."""
 
     NEW = "new"
     STARTING = "starting"
@@ -52,10 +52,10 @@ class Stage(Enum):
 
 
 class RestartBackoff:
-    """When a container that ended may be started again.
+    """The restart delay of a container, by the kubelet's rule.
 
-    The kubelet's rule: the first restart is immediate, the next ones wait 10 s, 20 s, … up to 5 min after the container
-    ended; an instance that outlived ten minutes from its start clears the record. Times are seconds of one clock.
+    The first restart is immediate, the next ones wait 10 s, 20 s, … up to 5 min after the end. An instance that ran for
+    more than ten minutes resets the delay. Times are seconds of one clock.
     """
 
     __slots__ = ("_started", "delay")
@@ -65,11 +65,11 @@ class RestartBackoff:
         self._started = 0.0
 
     def due(self, finished: float) -> float:
-        """The time from which the container that ended at ``finished`` may be started."""
+        """The earliest restart after an end at ``finished``."""
         return finished if self._forgotten(finished) else finished + self.delay
 
     def restarted(self, now: float) -> None:
-        """Note a restart."""
+        """Record a restart."""
         if self.delay == 0 or self._forgotten(now):
             self.delay = INITIAL_BACKOFF_SECONDS
         else:
@@ -82,7 +82,7 @@ class RestartBackoff:
 
 @dataclass(slots=True)
 class Container:
-    """One container. ``instance`` counts from 0 and is its restartCount; ``previous`` is how the one before ended."""
+    """One container. ``instance``, from 0, is its restartCount; ``previous`` is the previous instance's termination."""
 
     spec: ContainerSpec
     stage: Stage = Stage.NEW
@@ -103,7 +103,7 @@ class Container:
 
     @property
     def begun(self) -> bool:
-        """Whether some instance of it has started."""
+        """Whether an instance of it has started."""
         return self.stage in (Stage.RUNNING, Stage.EXITED) or self.instance > 0
 
     @property

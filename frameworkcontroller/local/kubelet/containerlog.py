@@ -1,4 +1,4 @@
-"""Reads what `spawner.logfile` writes: the log of one instance of a container, in two files at most."""
+"""Reads the logs that `spawner.logfile` writes: at most two files per instance of a container."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import BinaryIO, Final
 from frameworkcontroller.api.timestamps import format_time
 
 FOLLOW_SECONDS: Final = 0.1
-"""How often a log that is followed is looked at."""
+"""Poll interval for followed logs, in seconds."""
 
 _CHUNK: Final = 65536
 
 
 def last_output(log: Path, *, lines: int, limit: int) -> bytes:
-    """The end of what was printed: so many lines, and of these at most the last ``limit`` bytes."""
+    """The last ``lines`` lines of the output, and of these at most the last ``limit`` bytes."""
     records = _last_records(log, lines)
     return b"".join(_Printer(timestamps=False).print(record) for record in records)[-limit:]
 
@@ -33,7 +33,7 @@ async def read_log(
     limit_bytes: int | None = None,
     timestamps: bool = False,
 ) -> AsyncGenerator[bytes, None]:
-    """What was printed, as `PodLogs` has it. ``since`` is in epoch seconds; ``ended`` tells when to stop following."""
+    """Read the log as `PodLogs` does. ``since`` is in epoch seconds; following stops once ``ended`` is true."""
     printer = _Printer(timestamps=timestamps, since=since)
     left = limit_bytes
     async with aclosing(_print_all(log, ended, printer, follow, tail_lines)) as printed:
@@ -54,7 +54,7 @@ async def _print_all(
         if tail_lines is not None:
             yield b"".join(printer.print(record) for record in files.skip_to_last(tail_lines))
         while True:
-            # Looked at before reading: what is read afterwards is all there will be.
+            # Check before reading: what is read afterwards is then complete.
             over = not follow or ended()
             while data := files.read():
                 yield b"".join(map(printer.print, data))
@@ -64,13 +64,13 @@ async def _print_all(
 
 
 class _Opened:
-    """The files of a log, oldest first, read record by record and across their rotation."""
+    """The files of a log, oldest first, read record by record across rotation."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
         self._rest = b""
         self._files: list[BinaryIO] = []
-        # The newest first: if it is rotated in between, it is opened twice and not missed.
+        # The newest first: if it is rotated in between, it is opened twice rather than missed.
         for path in (log, _older(log)):
             try:
                 file = path.open("rb")
@@ -89,7 +89,7 @@ class _Opened:
             file.close()
 
     def read(self) -> list[bytes]:
-        """The next whole records; none if there are no more for now."""
+        """The next complete records; none if there are no more now."""
         while self._files:
             data = self._files[0].read(_CHUNK)
             if data:
@@ -103,7 +103,7 @@ class _Opened:
         return []
 
     def skip_to_last(self, lines: int) -> list[bytes]:
-        """The records of the last lines there are; `read` goes on behind them."""
+        """The records of the last lines; `read` continues after them."""
         records = [record for file in self._files for record in _records(file, _tail_start(file, lines + 1))]
         for file in self._files[:-1]:
             file.close()
@@ -111,7 +111,7 @@ class _Opened:
         return _keep_last(records, lines)
 
     def _open_successor(self) -> bool:
-        """Whether the file was rotated away meanwhile, and another has taken its place."""
+        """Open the file that replaced a rotated one; False if there is none."""
         try:
             successor = self._log.open("rb")
         except FileNotFoundError:
@@ -124,7 +124,7 @@ class _Opened:
 
 
 class _Printer:
-    """Turns records into what is shown of them."""
+    """Formats records for output."""
 
     def __init__(self, *, timestamps: bool, since: float | None = None) -> None:
         self._timestamps = timestamps
@@ -148,7 +148,7 @@ def _last_records(log: Path, lines: int) -> list[bytes]:
 
 
 def _keep_last(records: list[bytes], lines: int) -> list[bytes]:
-    """Drop the records before the last so many lines; a line may be of several records."""
+    """Drop the records before the last lines; a line may consist of several records."""
     if lines <= 0:
         return []
     ends = [index for index, record in enumerate(records) if _ends_line(record)]
@@ -168,7 +168,7 @@ def _records(file: BinaryIO, start: int) -> Iterator[bytes]:
 
 
 def _tail_start(file: BinaryIO, lines: int) -> int:
-    """A position, the beginning of a record, behind which there are at least so many lines, or else 0."""
+    """The start of a record followed by at least ``lines`` lines, or 0."""
     end = file.seek(0, os.SEEK_END)
     start, data = end, b""
     while start > 0:
@@ -176,7 +176,7 @@ def _tail_start(file: BinaryIO, lines: int) -> int:
         start -= step
         file.seek(start)
         data = file.read(step) + data
-        # The first record may be cut, and is left out.
+        # The first record may be incomplete.
         if sum(map(_ends_line, data.split(b"\n")[1:])) >= lines:
             return start + data.index(b"\n") + 1
     return 0

@@ -1,4 +1,4 @@
-"""The downward API: what a Pod says of itself, for its environment and its volumes."""
+"""The downward API: fields and resources of a Pod, for its environment and volumes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class DownwardApi:
-    """``pod`` is its manifest, ``address`` its podIP: known here before the API server knows it."""
+    """``pod`` is its manifest, ``address`` its podIP, known here before it is known to the API server."""
 
     pod: Json
     address: str
 
     def field(self, path: str) -> str:
-        """What a fieldRef with this fieldPath stands for. Raises ConfigError if it stands for nothing."""
+        """The value of a fieldRef with this fieldPath. Raises ConfigError if it is unsupported."""
         metadata, spec = self.pod["metadata"], self.pod["spec"]
         if subscript := _SUBSCRIPT.fullmatch(path):
             return str((metadata.get(subscript[1]) or {}).get(subscript[2], ""))
@@ -51,8 +51,11 @@ class DownwardApi:
                 raise ConfigError(f"unsupported fieldPath: {path}")
 
     def resource(self, reference: Json, container_name: str) -> str:
-        """What a resourceFieldRef stands for: a container's request or limit, or else what the node has, in units of
-        the divisor and rounded up. Raises ConfigError if it stands for nothing."""
+        """The value of a resourceFieldRef, in units of the divisor and rounded up.
+
+        It is a container's request or limit, or the node's capacity if that is unset. Raises ConfigError if it is
+        invalid.
+        """
         name = reference.get("containerName") or container_name
         spec = self.pod["spec"]
         for container in [*(spec.get("initContainers") or ()), *spec["containers"]]:

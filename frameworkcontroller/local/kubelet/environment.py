@@ -1,7 +1,7 @@
 """A container's environment, and the ``$(NAME)`` references in it and in its command.
 
-`expand` has Kubernetes' rules: ``$(NAME)`` is replaced if NAME is known and left as it stands otherwise, ``$$`` is a
-``$`` that begins nothing. In the environment a reference reaches what stands before it in the list alone.
+`expand` follows Kubernetes' rules: ``$(NAME)`` is replaced if NAME is known and kept otherwise; ``$$`` is an escaped
+``$``. In the environment a reference can only name earlier entries.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Json = Mapping[str, Any]
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
-    """The text with its references replaced."""
+    """Replace the references in a text."""
 
     def replacement(found: re.Match[str]) -> str:
         return "$" if found[1] else values.get(found[2], found[0])
@@ -30,9 +30,9 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 async def environment(
     container: Json, downward: DownwardApi, sources: Sources, services: Mapping[str, str]
 ) -> dict[str, str]:
-    """The environment that the container's ``envFrom`` and ``env`` make, after that of the ``services``.
+    """The environment from the container's ``envFrom`` and ``env``, after that of the ``services``.
 
-    Raises ConfigError if something in it is missing, KubeError if that cannot be found out.
+    Raises ConfigError if a reference is missing, KubeError if that cannot be determined.
     """
     values = dict(services)
     for source in container.get("envFrom") or ():
@@ -60,7 +60,7 @@ async def _env_from(source: Json, sources: Sources) -> dict[str, str]:
             return {
                 prefix + key: value.decode(errors="surrogateescape")
                 for key, value in entries.items()
-                # What cannot be a variable is left out, as kubelets do.
+                # Invalid variables are skipped, as by kubelets.
                 if b"\0" not in value and "=" not in key
             }
     return {}

@@ -1,4 +1,4 @@
-"""What an image stands for here, where none is pulled: the commands of a few known ones."""
+"""Local commands in place of known images; no image is pulled."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class LocalImage:
-    """Stands in for an image: what to run of this machine when a container of it names no command."""
+    """The command on this machine for a container of an image, if it names none itself."""
 
     command: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
 
 
 class NoCommand(Exception):
-    """A container that says nothing of what to run; the text says what to do."""
+    """A container without a command; the text says what to do."""
 
 
 def repository(image: str) -> str:
-    """The image's name without registry defaults, tag and digest: what `LocalImage`s are known by."""
+    """The image's name without default registry, tag and digest: the key of `LocalImage`s."""
     name = image.partition("@")[0]
     head, slash, last = name.rpartition("/")
     name = head + slash + last.partition(":")[0]
@@ -28,9 +28,9 @@ def repository(image: str) -> str:
 
 
 def argv(container: Mapping[str, Any], images: Mapping[str, LocalImage]) -> list[str]:
-    """What to run: ``command`` and ``args``, the command of a known image, or ``args`` alone.
+    """The command line: ``command`` and ``args``, the command of a known image, or ``args`` alone.
 
-    The last is right for the many images that have no entrypoint of their own. Raises NoCommand.
+    The last suits the many images without an entrypoint. Raises NoCommand.
     """
     command, args = list(container.get("command") or ()), list(container.get("args") or ())
     image = container.get("image") or ""
@@ -38,7 +38,7 @@ def argv(container: Mapping[str, Any], images: Mapping[str, LocalImage]) -> list
         command = list(known.command)
     if not command and not args:
         raise NoCommand(
-            f'container "{container["name"]}" has no command, and its image "{image}" is not pulled here, where '
-            "containers run as local processes: give the container a command, or run it on a cluster that pulls images"
+            f'container "{container["name"]}" has no command, and the local cluster does not pull its image "{image}": '
+            "set a command, or use a real cluster"
         )
     return command + args

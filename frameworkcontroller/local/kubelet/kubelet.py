@@ -1,7 +1,7 @@
-"""The kubelet's API side: Pods bound to this node in, their status out, and the end of graceful deletions.
+"""The kubelet's API side: watches the Pods bound to this node, reports their status, and ends graceful deletions.
 
-A client of any API server. Level-triggered: what it does follows from the Pod as the informer has it and from what
-runs; an event only says where to look.
+A client of any API server. Level-triggered: its actions depend on the Pod in the informer's cache and on the running
+containers; an event only names a Pod.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from frameworkcontroller.local.kubelet.workers import Workers
 class Kubelet:
     """Runs the Pods that are bound to ``node_name``, on ``runtime``.
 
-    ``pods`` is the informer to hear of them from (of any scope that includes them); whoever made it runs it.
-    ``concurrency`` bounds the requests in flight.
+    The caller runs ``pods``, an informer whose scope includes them. ``concurrency`` bounds the requests in flight.
     """
 
     def __init__(
@@ -48,12 +47,12 @@ class Kubelet:
         self._reachable = True
         self._workers = Workers("kubelet", self._sync, concurrency=concurrency)
         self.host = PodWorkers(runtime, on_change=self._workers.add, on_reachable=self._set_reachable, wall=wall)
-        # Pods of this node that need nothing to run: terminal when first seen, or released for deletion.
+        # Pods of this node with nothing to run: terminal when first seen, or released for deletion.
         self._over: dict[str, PodRecord] = {}
         pods.add_handler(on_add=self._seen, on_update=self._updated, on_delete=lambda old, _: self._gone(old.uid))
 
     async def run(self) -> None:
-        """Report and end deletions, until cancelled. The runtime must be open before the informer runs."""
+        """Report statuses and end deletions until cancelled. The runtime must be open before the informer runs."""
         await self._workers.run()
 
     async def close(self) -> None:
@@ -61,7 +60,7 @@ class Kubelet:
         self.host.close()
         await self._runtime.close()
 
-    # --- what the informer says ---------------------------------------------------------------------------------------
+    # --- informer events ----------------------------------------------------------------------------------------------
 
     def _seen(self, record: PodRecord) -> None:
         if record.node_name != self.node_name or not self._reachable:
@@ -91,7 +90,7 @@ class Kubelet:
             self.host.abandon(uid)
 
     def _set_reachable(self, reachable: bool) -> None:
-        """A node that is cut off goes on running what it runs; what it has missed it learns when it is back."""
+        """Set whether the node reaches the API server. If not, it keeps running its Pods, and catches up later."""
         if reachable and not self._reachable:
             self._reachable = True
             here = {record.uid: record for record in self._pods.lister.values() if record.node_name == self.node_name}
@@ -104,7 +103,7 @@ class Kubelet:
         self._reachable = reachable
         self._on_reachable(reachable)
 
-    # --- what the API server is told ----------------------------------------------------------------------------------
+    # --- writes to the API server -------------------------------------------------------------------------------------
 
     async def _sync(self, uid: str) -> None:
         if not self._reachable:
@@ -118,18 +117,18 @@ class Kubelet:
             if pod.life.dead:
                 await self.host.forget(uid)
         elif await self._report(pod) and pod.record.deletion_grace is not None and pod.life.dead:
-            # Its directories and its address are free before its name is: nothing of it meets its successor.
+            # Release its directories and address before its name: its successor must not meet them.
             await self.host.forget(uid)
             self._over[uid] = pod.record
             await self._delete(pod.record)
 
     async def _report(self, pod: PodWorker) -> bool:
-        """Write the Pod's status if it has changed; False if there is no such Pod any more."""
+        """Write the Pod's status if it has changed; False if the Pod no longer exists."""
         status = self.host.status(pod)
         if status == pod.reported:
             return True
         record = pod.record
-        # The uid makes it a write to this Pod or to none: its name may be another's by now.
+        # With the uid: a Pod of the same name may have replaced it.
         body = orjson.dumps({"metadata": {"uid": record.uid}, "status": status})
         try:
             await self._client.patch(
@@ -147,6 +146,6 @@ class Kubelet:
         return True
 
     async def _delete(self, record: PodRecord) -> None:
-        """End a graceful deletion: the node has nothing of the Pod left."""
+        """End a graceful deletion, once nothing of the Pod is left on the node."""
         with contextlib.suppress(NotFound, Conflict):
             await self._client.delete(PODS, record.name, record.namespace, uid=record.uid, grace_period_seconds=0)

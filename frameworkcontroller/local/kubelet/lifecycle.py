@@ -1,9 +1,9 @@
 """Decides what happens to one Pod: the order of its containers, restarts, deadlines, the end, and the phase.
 
-Synchronous and without I/O or clock. Events change it, `PodLife.step` says what to do now (level-triggered: what it has
-asked for once it does not ask for again) and `PodLife.wake_at` when to ask next even if nothing happens.
+Synchronous, without I/O or clock. Events change the state, `PodLife.step` returns what to do now (each command once),
+and `PodLife.wake_at` is the time of the next step without an event.
 
-Invariant: a terminal phase is shown only once no container of the Pod is live: whoever sees it may start a successor.
+Invariant: the phase is terminal only when no container of the Pod is live, because clients then start a successor.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from frameworkcontroller.local.kubelet.container import Container, Instant, Stag
 from frameworkcontroller.local.kubelet.pod import FAILED, PENDING, RUNNING, SUCCEEDED, Kind, PodRecord
 
 RETRY_SECONDS: Final = 2.0
-"""After this long it is tried again to prepare a Pod or start a container that could not be for now."""
+"""Delay in seconds before another attempt to prepare a Pod or start a container."""
 
 _LOST = "The container could not be located when the kubelet started again."
 
 
 class Prepare(NamedTuple):
-    """Make the Pod's surroundings."""
+    """Prepare the Pod's address, directories and volumes."""
 
 
 class Start(NamedTuple):
@@ -56,7 +56,7 @@ class _Preparation(Enum):
 
 
 class PodLife:
-    """The life of one Pod on this node, from when the kubelet first sees it."""
+    """The state of one Pod on this node, from when the kubelet first sees it."""
 
     def __init__(self, record: PodRecord, now: Instant) -> None:
         self.record = record
@@ -76,7 +76,7 @@ class PodLife:
 
     @classmethod
     def lost(cls, record: PodRecord, now: Instant, reason: str) -> Self:
-        """The life of a Pod that an earlier kubelet started and that has nothing running any more: it has failed."""
+        """Create the state of a Pod whose containers were lost with an earlier kubelet: it has failed."""
         life = cls(record, now)
         life.address = record.pod_ip
         life.failure = PodFailure("NodeLost", reason)
@@ -87,7 +87,7 @@ class PodLife:
 
     @classmethod
     def adopted(cls, record: PodRecord, now: Instant) -> Self:
-        """The life of a Pod that an earlier kubelet started and whose main containers still run."""
+        """Create the state of a Pod whose main containers an earlier kubelet started and which still run."""
         life = cls(record, now)
         life.address = record.pod_ip
         life._preparation = _Preparation.DONE
@@ -100,7 +100,7 @@ class PodLife:
             container.started_at = since
         return life
 
-    # --- what happened ----------------------------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------------------------------
 
     def prepared(self, address: str) -> None:
         self._preparation = _Preparation.DONE
@@ -144,9 +144,9 @@ class PodLife:
             container.trouble = None
 
     def fail(self, failure: PodFailure, now: Instant, culprit: tuple[str, Termination] | None = None) -> None:
-        """The Pod as a whole fails; the first reason stays. Nothing comes of it once the Pod has ended.
+        """Fail the Pod as a whole; the first reason stays. No effect once the Pod has ended.
 
-        ``culprit`` is a container that therefore will never run, and how that is told.
+        ``culprit`` is a container that therefore never runs, and the termination to report for it.
         """
         if self.failure is not None or self.ended:
             return
@@ -158,17 +158,17 @@ class PodLife:
                 container.stage, container.termination = Stage.EXITED, culprit[1]
 
     def terminate(self, grace: float, now: Instant) -> None:
-        """The Pod is to be gone within ``grace`` seconds. Said again, it can only become less."""
+        """End the Pod within ``grace`` seconds. A later call can only shorten that."""
         self._end_by(now.tick + grace)
 
     def kill(self) -> None:
-        """The Pod is to be gone without any grace, also if it was asked to end before and has not."""
+        """End the Pod without grace, even if it is already terminating."""
         self._end_by(-math.inf)
 
-    # --- what to do ---------------------------------------------------------------------------------------------------
+    # --- commands -----------------------------------------------------------------------------------------------------
 
     def step(self, now: Instant) -> list[Command]:
-        """What to do now."""
+        """Return what to do now."""
         self.wake_at = None
         self._heed_deadline(now)
         if self._end_due is not None or self.failure is not None:
@@ -203,7 +203,7 @@ class PodLife:
             self._wake(now.tick + left)
 
     def _initialise(self, now: Instant, commands: list[Command]) -> bool:
-        """Bring the init containers forward; True once the main containers may run."""
+        """Advance the init containers; True once the main containers may run."""
         for container in self._inits:
             if container.spec.kind is Kind.SIDECAR:
                 if not container.live:
@@ -230,12 +230,12 @@ class PodLife:
         commands.append(Start(container.spec.name, container.instance))
 
     def _note_restart(self, container: Container, now: Instant) -> None:
-        # Only now: a start that was refused for the time being is not a crash.
+        # Not earlier: a start that was refused temporarily is no crash.
         if container.instance > 0:
             container.backoff.restarted(now.tick)
 
     def _end(self, now: Instant) -> list[Command]:
-        """Stop what is live: the sidecars only once nothing else is, since it may need them to the end."""
+        """Stop all live containers; sidecars last, because the others may need them until the end."""
         due = now.tick if self._end_due is None else self._end_due
         live = [container for container in self.containers if container.live]
         first = [container for container in live if container.spec.kind is not Kind.SIDECAR]
@@ -256,7 +256,7 @@ class PodLife:
         policy = self.record.restart_policy
         return policy == "Always" or (policy == "OnFailure" and container.failed)
 
-    # --- how things stand ---------------------------------------------------------------------------------------------
+    # --- state --------------------------------------------------------------------------------------------------------
 
     @property
     def dead(self) -> bool:
@@ -265,12 +265,12 @@ class PodLife:
 
     @property
     def ended(self) -> bool:
-        """Whether the Pod is over for good: nothing of it is live and nothing will be started again."""
+        """Whether the Pod has ended: no container is live or will be restarted."""
         return self.dead and (self._end_due is not None or self.failure is not None or self._finished)
 
     @property
     def initialised(self) -> bool:
-        """Whether the main containers may run, or might have."""
+        """Whether the main containers may run, or may have run."""
         return all(
             container.begun if container.spec.kind is Kind.SIDECAR else container.succeeded for container in self._inits
         )
@@ -285,18 +285,18 @@ class PodLife:
 
     @property
     def phase(self) -> str:
-        """The phase by what the containers do; `override` aside."""
+        """The phase according to the containers, ignoring `override`."""
         if self.ended:
             if self.failure is None and all(container.succeeded for container in self._mains):
                 return SUCCEEDED
-            # One that is deleted before anything ran has neither succeeded nor failed.
+            # A Pod that is deleted before anything ran has neither succeeded nor failed.
             if self.failure is None and not any(container.begun for container in self.containers):
                 return PENDING
             return FAILED
         return RUNNING if all(container.begun for container in self._mains) else PENDING
 
     def waiting(self, container: Container) -> Trouble | None:
-        """What the container waits for, or None if it does not wait: it runs, or has ended for good."""
+        """The reason for which the container waits, or None if it runs or has ended."""
         if container.stage is Stage.RUNNING:
             return None
         if container.stage is Stage.EXITED:

@@ -22,13 +22,13 @@ from frameworkcontroller.local.kubelet.podstatus import HOST_IP
 HEARTBEAT_SECONDS: Final = 60.0
 _RETRY_SECONDS: Final = 1.0
 _PODS: Final = 20_000
-"""How many Pods the node says it takes; more than any test has."""
+"""The node's Pod capacity; more than any test uses."""
 
 log = logging.getLogger(__name__)
 
 
 class NodeRegistration:
-    """Creates the Node, or takes over the one of that name, and keeps its Ready condition fresh."""
+    """Creates or adopts the Node, and keeps its Ready condition fresh."""
 
     def __init__(
         self,
@@ -47,11 +47,11 @@ class NodeRegistration:
         self._registered = asyncio.Event()
 
     async def wait_registered(self) -> None:
-        """Wait until the Node is there."""
+        """Wait until the Node exists."""
         await self._registered.wait()
 
     async def run(self) -> None:
-        """Register, then send heartbeats, until cancelled. A Node that somebody deletes is created again."""
+        """Register, then send heartbeats until cancelled. A deleted Node is created again."""
         while True:
             pause = HEARTBEAT_SECONDS
             if self.reachable:
@@ -135,7 +135,7 @@ class NodeRegistration:
 
 
 def cpus() -> int:
-    """How many processors this process may use."""
+    """The number of processors available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -1,4 +1,4 @@
-"""What a kubelet needs to know of a Pod, cut out of the API object once per event."""
+"""The fields of a Pod that a kubelet needs, extracted once per event."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ DEFAULT_GRACE_SECONDS = 30
 
 
 class Kind(Enum):
-    """What part a container plays in its Pod."""
+    """The role of a container in its Pod."""
 
     INIT = "init"
     """Runs to success before the next container starts."""
     SIDECAR = "sidecar"
-    """An init container that is restarted always and stays until the main containers have ended."""
+    """An init container that is always restarted, and runs until the main containers have ended."""
     MAIN = "main"
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """One container of a Pod, as far as every runtime needs it."""
+    """One container of a Pod, as needed by every runtime."""
 
     name: str
     image: str
@@ -40,9 +40,10 @@ class ContainerSpec:
 class PodRecord:
     """One version of one Pod.
 
-    ``deletion_grace`` is the grace period, in seconds, of a deletion under way, and None if there is none.
-    ``ran`` says that the stored status shows a container that was started at some time, ``running_since`` when the
-    earliest of those that run was (epoch seconds). ``manifest`` is the whole object in JSON, if the runtime asks.
+    ``deletion_grace`` is the grace period, in seconds, of a deletion in progress, else None. ``ran`` is true if the
+    stored status shows that a container was ever started, ``running_since`` is the earliest start of a running one
+    (epoch
+    seconds). ``manifest`` is the whole object in JSON, if the runtime asks for it.
     """
 
     key: str
@@ -68,7 +69,7 @@ class PodRecord:
     manifest: bytes = b""
 
     def container(self, name: str) -> ContainerSpec:
-        """The container of that name; KeyError if there is none."""
+        """The container with that name. Raises KeyError if there is none."""
         for spec in self.containers:
             if spec.name == name:
                 return spec
@@ -76,7 +77,7 @@ class PodRecord:
 
 
 def decode_pod(body: dict[str, Any], *, keep_manifest: bool = False) -> PodRecord:
-    """The record of a Pod as the API server sent it. Raises KeyError or TypeError if it is no Pod."""
+    """Decode a Pod as the API server sent it. Raises KeyError or TypeError if it is not one."""
     metadata, spec, status = body["metadata"], body["spec"], body.get("status") or {}
     namespace, name = metadata["namespace"], metadata["name"]
     deletion_grace = None

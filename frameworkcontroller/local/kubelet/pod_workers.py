@@ -1,4 +1,4 @@
-"""Has the Pods of one node: joins each one's `PodLife` with the runtime and the clocks. Knows no API server."""
+"""Runs the Pods of one node: connects each `PodLife` with the runtime and the clocks. Independent of the API server."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from frameworkcontroller.local.kubelet.timers import Timers
 
 
 class PodWorker:
-    """One Pod on this node: its newest record, its life, and the status last accepted by the API server.
+    """One Pod on this node: its latest record, its state, and the status last accepted by the API server.
 
-    ``abandoned``: the object is gone from the API, and nothing is to be reported of it any more.
+    ``abandoned``: the object is gone from the API; nothing more is reported.
     """
 
     __slots__ = ("abandoned", "again", "life", "record", "reported", "stepping", "view")
@@ -33,7 +33,7 @@ class PodWorker:
 
 
 class PodWorkers:
-    """Fulfils `RuntimeEvents`. ``on_change`` is called with the uid of a Pod whose status may have changed."""
+    """Implements `RuntimeEvents`. ``on_change`` is called with the uid of a Pod whose status may have changed."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class PodWorkers:
         self._timers: Timers[str] = Timers(self._advance)
         runtime.attach(self)
 
-    # --- from the API side --------------------------------------------------------------------------------------------
+    # --- API events ---------------------------------------------------------------------------------------------------
 
     def get(self, uid: str) -> PodWorker | None:
         return self._pods.get(uid)
@@ -63,7 +63,7 @@ class PodWorkers:
         return len(self._pods)
 
     def admit(self, record: PodRecord) -> None:
-        """Take on a Pod that is bound to this node and not over: run it, or find out what an earlier kubelet left."""
+        """Start a non-terminal Pod that is bound to this node, or adopt it from an earlier kubelet."""
         now = self._now()
         if self._runtime.adopt(record):
             life = PodLife.adopted(record, now)
@@ -76,7 +76,7 @@ class PodWorkers:
         self._advance(record.uid)
 
     def update(self, record: PodRecord) -> None:
-        """Take note of a new version of a Pod that was admitted."""
+        """Update an admitted Pod to a new version."""
         pod = self._pods.get(record.uid)
         if pod is None:
             return
@@ -86,7 +86,7 @@ class PodWorkers:
             self._advance(record.uid)
 
     async def forget(self, uid: str) -> None:
-        """Let go of a Pod that has no live container, and of all that was made for it."""
+        """Remove a Pod without live containers, and everything that was created for it."""
         pod = self._pods.get(uid)
         if pod is not None:
             self._timers.set(uid, None)
@@ -94,7 +94,7 @@ class PodWorkers:
             self._pods.pop(uid, None)
 
     def abandon(self, uid: str) -> None:
-        """The Pod is gone from the API without waiting for this node: kill it. ``on_change`` tells when it is dead."""
+        """Kill a Pod that no longer exists in the API; ``on_change`` is called when it is dead."""
         pod = self._pods.get(uid)
         if pod is not None:
             pod.abandoned = True
@@ -102,14 +102,14 @@ class PodWorkers:
             self._advance(uid)
 
     def status(self, pod: PodWorker) -> Json:
-        """The Pod's status as it is to be reported."""
+        """The Pod's status to report."""
         return pod.view.render(self._now())
 
     def close(self) -> None:
-        """Stop watching the clock."""
+        """Stop the timers."""
         self._timers.clear()
 
-    # --- from the runtime ---------------------------------------------------------------------------------------------
+    # --- runtime events -----------------------------------------------------------------------------------------------
 
     def prepared(self, uid: str, address: str) -> None:
         if pod := self._pods.get(uid):
@@ -159,13 +159,13 @@ class PodWorkers:
             life.terminate(record.deletion_grace, now)
 
     def _advance(self, uid: str) -> None:
-        """Bring the Pod forward as far as it goes now, and have its status looked at."""
+        """Advance the Pod as far as possible now, and report a change."""
         pod = self._pods.get(uid)
         if pod is None:
             return
         pod.again = True
         if pod.stepping:
-            # A runtime may answer from within a command: the commands of this step come first.
+            # A runtime may answer from within a command: finish this step's commands first.
             return
         pod.stepping = True
         try:

@@ -1,4 +1,4 @@
-"""Where the files of a Pod that runs as local processes are, all in one directory that goes when the Pod does."""
+"""The files of a Pod that runs as local processes, in one directory that is removed with it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from frameworkcontroller.local.kubelet.access import ApiAccess
 
 
 class PodFiles:
-    """The directory of one Pod. Its path is short, since sockets are made in it, whose paths may not be long."""
+    """The directory of one Pod. Its path is short, because socket paths are limited."""
 
     def __init__(self, pods: Path, uid: str) -> None:
         self.directory = pods / uid[-12:]
         self.volumes = self.directory / "v"
         self.hosts = self.directory / "hosts"
-        # A job in a thread goes on when the task that waits for it is cancelled.
+        # Work in a thread continues when the task that waits for it is cancelled.
         self._lock = threading.Lock()
         self._removed = False
 
     def home(self, container: str) -> Path:
-        """A container's home and usual working directory."""
+        """A container's home and default working directory."""
         return self._container(container) / "home"
 
     def temporary(self, container: str) -> Path:
@@ -32,11 +32,11 @@ class PodFiles:
         return self._container(container) / "tmp"
 
     def log(self, container: str, instance: int) -> Path:
-        """What one instance of a container printed."""
+        """The log of one instance of a container."""
         return self._container(container) / f"{instance}.log"
 
     def hook_log(self, container: str) -> Path:
-        """What a container's preStop hook printed."""
+        """The log of a container's preStop hook."""
         return self._container(container) / "prestop.log"
 
     def termination(self, container: str, instance: int) -> Path:
@@ -44,29 +44,30 @@ class PodFiles:
         return self._container(container) / f"{instance}.termination"
 
     def kubeconfig(self, container: str) -> Path:
-        """A container's kubeconfig, for its user alone."""
+        """A container's kubeconfig, readable only by its user."""
         return self._container(container) / "api" / "kubeconfig"
 
     def service_account(self, container: str) -> Path:
-        """The directory of a container's service account, for its user alone."""
+        """The directory of a container's service account, readable only by its user."""
         return self._container(container) / "api" / "serviceaccount"
 
     def make(self, hosts: str) -> None:
-        """Make what does not depend on a container."""
+        """Create the files that do not depend on a container."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self.hosts.write_text(hosts)
 
     def make_for(
         self, container: str, instance: int, owner: tuple[int, int] | None, access: ApiAccess, namespace: str
     ) -> None:
-        """Make what one instance of a container needs, for this user and group; of those before, keep the last one.
+        """Create the files of one instance of a container, for this user and group; keep only the previous instance's
+        log.
 
-        May run in a thread, also beside `remove`, after which it makes nothing. Raises OSError.
+        May run in a thread, concurrently with `remove`; after that it creates nothing. Raises OSError.
         """
         with self._lock:
             if self._removed:
                 return
-            # What they wrote is gone, as it is in a real container that is restarted.
+            # A restarted container finds them empty, as on a real cluster.
             for directory in (self.home(container), self.temporary(container)):
                 remove_tree(directory)
                 directory.mkdir(parents=True)
@@ -82,9 +83,9 @@ class PodFiles:
                 old.unlink(missing_ok=True)
 
     def _make_access(self, container: str, owner: tuple[int, int] | None, access: ApiAccess, namespace: str) -> None:
-        """Make what tells a container of the API server. There is a secret in it."""
+        """Create the kubeconfig and service account of a container. They contain a secret."""
         account, kubeconfig = self.service_account(container), self.kubeconfig(container)
-        # Anew each time, since what is there may be another user's.
+        # Recreated each time: an earlier one may belong to another user.
         remove_tree(account.parent)
         for directory in (account.parent, account):
             directory.mkdir(mode=0o700)
@@ -93,12 +94,12 @@ class PodFiles:
         for path, data in files.items():
             write_new(path, data, 0o600, owner)
         if owner is not None:
-            # The outermost last: till then, nobody else can put something else in the place of what is inside.
+            # The outermost last: until then, no other user can replace anything inside.
             for directory in (account, account.parent):
                 os.chown(directory, *owner)
 
     def remove(self) -> None:
-        """Remove all of it, for good."""
+        """Remove the directory permanently."""
         with self._lock:
             self._removed = True
             remove_tree(self.directory)
@@ -108,8 +109,8 @@ class PodFiles:
 
 
 def write_new(path: Path, data: bytes, mode: int, owner: tuple[int, int] | None) -> None:
-    """Write a new file, of this user and group. Raises FileExistsError, also for a link that leads nowhere."""
-    # By its descriptor: in a directory that others may write to, the path may soon be that of something else.
+    """Write a new file for this user and group. Raises FileExistsError, also for a dangling link."""
+    # By descriptor: in a directory writable by others, the path may be replaced.
     with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         file.write(data)
         if owner is not None:
@@ -118,7 +119,7 @@ def write_new(path: Path, data: bytes, mode: int, owner: tuple[int, int] | None)
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a directory and all in it, also what was made unwritable."""
+    """Remove a directory with its content, even if parts are not writable."""
     with contextlib.suppress(FileNotFoundError):
         try:
             shutil.rmtree(directory)

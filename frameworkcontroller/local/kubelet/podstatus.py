@@ -1,4 +1,4 @@
-"""The `status` that a kubelet reports of a Pod, in the API's form."""
+"""The `status` that a kubelet reports for a Pod."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOST_IP: Final = "127.0.0.1"
 
 
 class PodStatusView:
-    """Renders the status of one Pod, remembering since when its conditions are what they are."""
+    """Renders the status of one Pod, and tracks the transition times of its conditions."""
 
     def __init__(self, life: PodLife, runtime_name: str) -> None:
         self._life = life
@@ -24,7 +24,7 @@ class PodStatusView:
         self._said: set[tuple[str, str]] = set()
 
     def render(self, now: Instant) -> Json:
-        """The whole status but for what others own (qosClass, their conditions): a strategic merge patch of it."""
+        """The status as a strategic merge patch, without fields that others own (qosClass, their conditions)."""
         life = self._life
         phase, failure = life.phase, life.failure
         shown = phase
@@ -70,7 +70,7 @@ class PodStatusView:
             ready = ("True", "", "")
         values = {"Initialized": initialised, "Ready": ready, "ContainersReady": ready}
         if not life.record.scheduled:
-            # The API server says so when a Pod is bound; one created with a nodeName never was.
+            # The API server sets it when a Pod is bound; a Pod created with a nodeName never was.
             values["PodScheduled"] = ("True", "", "")
         return [self._condition(kind, value, now) for kind, value in values.items()]
 
@@ -87,7 +87,7 @@ class PodStatusView:
         return condition
 
     def _say(self, body: Json, where: str, **words: str) -> None:
-        """Set the words that are not empty; one that was set before is taken back, which a merge would not do."""
+        """Set the non-empty words; clear those set before, which a merge would keep."""
         for key, word in words.items():
             if word:
                 body[key] = word

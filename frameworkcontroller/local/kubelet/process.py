@@ -1,6 +1,6 @@
 """Runtime "process": the containers of a Pod are processes of this machine.
 
-What such a process has of a container and what not is told in docs/local-cluster.md.
+docs/local-cluster.md lists the differences from real containers.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ from frameworkcontroller.local.kubelet.termination import (
 from frameworkcontroller.local.kubelet.volumes import make_volumes
 
 LOG_LIMIT_BYTES: Final = 10 << 20
-"""How large a container's log gets before the older half is let go."""
+"""Maximum size of a container's log file; the older half is dropped."""
 
 _LAST_LINES_SECONDS: Final = 1.0
 
 Printed = Callable[[PodRecord, str, bytes], None]
-"""Hears of a line, without its end, that a container of that name in that Pod has printed."""
+"""Called with Pod, container and each line that it prints, without the newline."""
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class _Pod:
 
 @dataclass(slots=True)
 class _Container:
-    """One instance of a container; ``process_id`` is None until its process was asked for."""
+    """One instance of a container; ``process_id`` is None until its process is requested."""
 
     name: str
     instance: int
@@ -89,12 +89,12 @@ class _Container:
 
 
 class ProcessRuntime:
-    """Fulfils `Runtime`, and `PodLogs`.
+    """Implements `Runtime` and `PodLogs`.
 
-    ``client`` reads the ConfigMaps and Secrets that Pods refer to, ``access`` is what the Pods get. ``directory`` is
-    the runtime's own and has everything that it makes; ``path`` is the PATH of the processes, by default this one's.
-    ``mounts=False`` does without mount namespaces even where they work. ``close_grace``: seconds for the processes to
-    end by themselves when the runtime is closed. ``printed`` hears of what containers print.
+    ``client`` reads the ConfigMaps and Secrets that Pods refer to, ``access`` is the Pods' access to the API server.
+    ``directory`` is exclusive to the runtime; ``path`` is the PATH of the processes, by default this one's.
+    ``mounts=False`` disables mount namespaces. ``close_grace``: seconds for the processes to end by themselves on
+    close. ``printed`` gets the output of containers.
     """
 
     name = "process"
@@ -137,25 +137,25 @@ class ProcessRuntime:
         self._events = events
 
     async def open(self) -> None:
-        """Start the process that starts the others. Raises SupervisorError, or OSError."""
+        """Start the spawner. Raises SupervisorError or OSError."""
         self._directory.mkdir(parents=True, exist_ok=True)
         if os.geteuid() == 0:
-            # Others than its owner may pass through it: a Pod's processes may run as another user.
+            # A Pod's processes may run as another user, who must be able to enter it.
             self._directory.chmod(self._directory.stat().st_mode | 0o011)
         await self._supervisor.open()
         await asyncio.to_thread(remove_tree, self._files)
         self._files.mkdir()
-        # In it are Secrets and tokens. Where all Pods run as one user it is for that one alone; else they pass through.
+        # Contains Secrets and tokens. Other users may enter it only where Pods may run as other users.
         self._files.chmod(0o711 if os.geteuid() == 0 else 0o700)
         self._addresses = AddressPool(self._rng)
         if not self._supervisor.mounts_work:
             log.warning(
-                "volumes are not mounted for lack of namespaces (%s): paths in commands are rewritten instead",
+                "cannot mount volumes without namespaces (%s); rewriting paths in commands instead",
                 self._supervisor.why_no_mounts,
             )
 
     async def close(self) -> None:
-        """Ask every process to end, kill those that do not in time, and remove all files."""
+        """Stop all processes, kill those that do not end in time, and remove all files."""
         self._closing = True
         live = [item for pod in self._pods.values() for item in pod.containers.values() if not item.ended.done()]
         for item in live:
@@ -173,7 +173,7 @@ class ProcessRuntime:
             self._addresses.close()
 
     def adopt(self, pod: PodRecord) -> bool:  # noqa: ARG002 - the protocol's
-        """Never: no process outlives the runtime that started it."""
+        """Always False: no process outlives the runtime that started it."""
         return False
 
     def prepare(self, pod: PodRecord) -> None:
@@ -234,21 +234,21 @@ class ProcessRuntime:
         self._pods.pop(pod.uid, None)
 
     async def all_printed(self) -> None:
-        """Wait until ``printed`` has heard of all that was printed in Pods in which nothing runs any more."""
+        """Wait until ``printed`` has got all output of Pods without running containers."""
         over = [pod for pod in self._pods.values() if all(item.ended.done() for item in pod.containers.values())]
         await _unfinished([task for pod in over for task in pod.telling])
 
     @property
     def mounts_work(self) -> bool:
-        """Whether containers have their volumes at their mountPath, rather than paths rewritten."""
+        """Whether volumes are mounted at their mountPath; otherwise paths are rewritten."""
         return self._supervisor.mounts_work
 
     @property
     def spawner_pid(self) -> int:
-        """The process that has those of all containers below it; 0 while there is none."""
+        """The process ID of the spawner, the ancestor of all containers; 0 while there is none."""
         return self._supervisor.pid
 
-    # --- logs -------------------------------------------------------------------------------------------------------
+    # --- logs ---------------------------------------------------------------------------------------------------------
 
     async def read(
         self,
@@ -263,7 +263,7 @@ class ProcessRuntime:
         timestamps: bool,
         previous: bool,
     ) -> AsyncIterator[bytes]:
-        """As `PodLogs`. Raises LookupError."""
+        """Read a log as `PodLogs` does. Raises LookupError."""
         pod = next((item for item in self._pods.values() if item.record.key == f"{namespace}/{name}"), None)
         if pod is None:
             raise LookupError(f'pod "{name}" has no containers here')
@@ -344,7 +344,7 @@ class ProcessRuntime:
             item.ended.set_result(None)
             self._tell.refused(uid, item.name, "CreateContainerConfigError", str(error))
         except Exception as error:
-            log.exception("container %s of Pod %s cannot be started", item.name, state.record.key)
+            log.exception("cannot start container %s of Pod %s", item.name, state.record.key)
             item.ended.set_result(None)
             self._tell.refused(uid, item.name, "CreateContainerError", str(error) or repr(error))
         else:
@@ -352,7 +352,7 @@ class ProcessRuntime:
                 item.process_id = self._supervisor.start(item.request, partial(self._heard, state, item))
 
     async def _revive(self) -> None:
-        """See to it that there is a spawner. What ran under one that is gone has been told of as ended."""
+        """Restart the spawner if it has ended; its containers were then reported as ended."""
         async with self._reviving:
             if not self._supervisor.alive and not self._closing:
                 await self._supervisor.close()
@@ -401,7 +401,7 @@ class ProcessRuntime:
             self._tell.exited(state.record.uid, item.name, termination)
 
     async def _ask(self, state: _Pod, item: _Container, process_id: str) -> None:
-        """The container's preStop hook, and then SIGTERM. What takes too long is cut off by the container's end."""
+        """Run the container's preStop hook, then send SIGTERM. The container's end cancels a slow hook."""
         manifest = container_manifest(state.inside.manifest, item.name)
         hook = (manifest.get("lifecycle") or {}).get("preStop") or {}
         if command := (hook.get("exec") or {}).get("command"):
@@ -430,5 +430,5 @@ class ProcessRuntime:
 
 
 async def _unfinished(telling: Collection[asyncio.Task[None]]) -> Collection[asyncio.Task[None]]:
-    """Those that have not told their last lines in good time."""
+    """Wait briefly for the tasks that report last lines; return the unfinished ones."""
     return (await asyncio.wait(telling, timeout=_LAST_LINES_SECONDS))[1] if telling else ()

@@ -1,4 +1,4 @@
-"""From a container of a Pod to the process that is started for it: command, environment, mounts, user."""
+"""Translates a container of a Pod into a process: command, environment, mounts, user."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _MAX_HOSTNAME: Final = 63
 
 
 class RootRefused(Exception):
-    """A container that must not run as root, where everything does; the text says what to do."""
+    """A container that must not run as root on a cluster that does; the text says what to do."""
 
 
 def container_manifest(pod: Json, name: str) -> Json:
-    """The container or init container of that name; KeyError if there is none."""
+    """The container or init container with that name. Raises KeyError if there is none."""
     spec = pod["spec"]
     for container in [*(spec.get("initContainers") or ()), *spec["containers"]]:
         if container["name"] == name:
@@ -45,7 +45,7 @@ def container_manifest(pod: Json, name: str) -> Json:
 
 
 def hostname(pod: Json) -> str:
-    """The host name that the Pod's processes see."""
+    """The host name in the Pod's processes."""
     name: str = pod["spec"].get("hostname") or pod["metadata"]["name"]
     return name[:_MAX_HOSTNAME].rstrip("-.")
 
@@ -60,7 +60,7 @@ def hosts(pod: Json, address: str) -> str:
 
 @dataclass(slots=True)
 class PodSurroundings:
-    """What there is for the containers of one Pod."""
+    """The environment shared by the containers of one Pod."""
 
     manifest: Json
     files: PodFiles
@@ -71,7 +71,7 @@ class PodSurroundings:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What there is for all Pods: how they reach the API server, known images, PATH, and the size of their logs."""
+    """The environment shared by all Pods: API access, known images, PATH, and log size."""
 
     access: ApiAccess
     images: Mapping[str, LocalImage]
@@ -80,7 +80,7 @@ class Machine:
 
 
 class Refusal(NamedTuple):
-    """Why a Pod can never run here, and because of which container."""
+    """Why a Pod can never run here, and which container is the cause."""
 
     reason: str
     container: str
@@ -88,7 +88,7 @@ class Refusal(NamedTuple):
 
 
 def refusal(machine: Machine, pod: Json) -> Refusal | None:
-    """Why this Pod can never run here; None if it may well."""
+    """Why this Pod can never run here; None if it may."""
     containers = [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]
     for container in containers:
         try:
@@ -106,9 +106,9 @@ def refusal(machine: Machine, pod: Json) -> Refusal | None:
 async def process_spec(
     machine: Machine, pod: PodSurroundings, name: str, instance: int, *, mounts_work: bool
 ) -> ProcessSpec:
-    """What to run for one instance of the container of that name; its files are made.
+    """Create the files and the process spec of one instance of a container.
 
-    Raises ConfigError or KubeError if something that it refers to cannot be had now, NoCommand, OSError.
+    Raises ConfigError or KubeError if a reference is unavailable now, NoCommand, OSError.
     """
     files, volumes, access, images = pod.files, pod.volumes, machine.access, machine.images
     container = container_manifest(pod.manifest, name)
@@ -128,7 +128,7 @@ async def process_spec(
     home = files.home(name)
     directory = container.get("workingDir") or str(home)
     if mounts_work:
-        # Others may look up this Pod by its name; on the machine itself it has none.
+        # So that the Pod's processes can resolve its name, which the machine does not know.
         mounts.append((files.hosts, "/etc/hosts", False))
     else:
         rewrite = PathMap(mounts).rewrite
@@ -163,7 +163,7 @@ async def process_spec(
 
 
 def user_of_all(pod: Json) -> tuple[int, int] | None:
-    """User and group of the Pod's containers, if they all run as one user other than the one who runs the cluster."""
+    """User and group of the Pod's containers, if all run as one user other than the cluster's."""
     spec = pod["spec"]
     found = {user_of(pod, item)[:2] for item in [*(spec.get("initContainers") or ()), *spec["containers"]]}
     user, group = found.pop()
@@ -171,9 +171,9 @@ def user_of_all(pod: Json) -> tuple[int, int] | None:
 
 
 def user_of(pod: Json, container: Json) -> tuple[int | None, int, tuple[int, ...]]:
-    """User, group and further groups by securityContext; no user means whoever runs the cluster.
+    """User, group and supplemental groups by securityContext; None is the cluster's user.
 
-    Raises RootRefused if that is root and must not be. Only root can be another user, so others' wishes are not heard.
+    Raises RootRefused if it would be root and must not be. Ignored unless the cluster runs as root.
     """
     of_pod = pod["spec"].get("securityContext") or {}
     of_both = {
@@ -186,7 +186,7 @@ def user_of(pod: Json, container: Json) -> tuple[int | None, int, tuple[int, ...
     if not user and of_both.get("runAsNonRoot"):
         raise RootRefused(
             f'container "{container["name"]}" has runAsNonRoot, but the local cluster runs as root: '
-            "give it runAsUser, or run the cluster as another user"
+            "set runAsUser, or run the cluster as another user"
         )
     if user is None:
         return None, 0, ()

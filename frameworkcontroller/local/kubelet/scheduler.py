@@ -1,7 +1,7 @@
-"""Binds Pods that wait for a node to the one node there is.
+"""Binds pending Pods to the only node.
 
-Every Pod fits: requests, nodeSelector, affinity and taints are not looked at, since there is nothing to choose from.
-Pods that name their node or another scheduler are left alone.
+Every Pod fits: requests, nodeSelector, affinity and taints are ignored. So are Pods that name their node or another
+scheduler.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NAME = "default-scheduler"
 
 
 class Scheduler:
-    """Binds to ``node_name``, while it is open. ``concurrency`` bounds the requests in flight."""
+    """Binds Pods to ``node_name`` while it is open. ``concurrency`` bounds the requests in flight."""
 
     def __init__(self, client: KubeClient, pods: Informer[PodRecord], *, node_name: str, concurrency: int = 32) -> None:
         self._client = client
@@ -30,7 +30,7 @@ class Scheduler:
         pods.add_handler(on_add=self._seen, on_update=lambda _, new: self._seen(new))
 
     def set_open(self, is_open: bool) -> None:
-        """Whether the node takes Pods; those that come while it does not are bound once it does again."""
+        """Set whether the node takes Pods; Pods that arrive meanwhile are bound once it does."""
         self._open = is_open
         if is_open:
             for record in self._pods.lister.values():
@@ -59,7 +59,7 @@ class Scheduler:
                 PODS, orjson.dumps(binding), record.namespace, name=record.name, subresource="binding"
             )
         except (NotFound, Conflict):
-            # Gone, replaced or bound meanwhile: the informer tells which.
+            # Deleted, replaced or bound concurrently; the informer will show it.
             return
 
 

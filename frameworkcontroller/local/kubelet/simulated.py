@@ -1,7 +1,7 @@
-"""Runtime "simulated": containers that only pretend, for tests and benchmarks with thousands of Pods.
+"""Runtime "simulated": containers without processes, for tests and benchmarks with thousands of Pods.
 
-What a Pod does is said by its annotations (see `simulation`) and, in tests, by the methods of `SimulatedRuntime`. There
-is one event-loop timer for all Pods, and nothing else: no process, thread, task, file or socket.
+Annotations (see `simulation`) and, in tests, the methods of `SimulatedRuntime` define what a Pod does. One event-loop
+timer serves all Pods; there is no process, thread, task, file or socket.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TERMINATED: Final = 143
 
 @dataclass(slots=True)
 class _Instance:
-    """One instance of one container. ``started`` is None until it runs; ``stop_due`` once it was asked to end."""
+    """One instance of one container. ``started`` is None until it runs, ``stop_due`` until it is asked to end."""
 
     pod: PodRecord
     name: str
@@ -48,9 +48,9 @@ class _Instance:
 
 
 class SimulatedRuntime:
-    """Fulfils `Runtime`, and `PodLogs`.
+    """Implements `Runtime` and `PodLogs`.
 
-    ``survives_restart``: whether Pods that an earlier kubelet started are still running.
+    ``survives_restart``: whether Pods of an earlier kubelet are still running.
     """
 
     name = "simulated"
@@ -71,7 +71,7 @@ class SimulatedRuntime:
     # --- for tests ----------------------------------------------------------------------------------------------------
 
     def finish(self, key: str, container: str | None = None) -> None:
-        """Let a running container (all main ones, if none is named) of the Pod ``namespace/name`` end well, now."""
+        """End a running container (default: all main ones) of the Pod ``namespace/name`` successfully, now."""
         self.fail(key, 0, container=container)
 
     def fail(
@@ -84,7 +84,7 @@ class SimulatedRuntime:
         signal: int = 0,
         container: str | None = None,
     ) -> None:
-        """Let a running container (all main ones, if none is named) of the Pod ``namespace/name`` end so, now.
+        """End a running container (default: all main ones) of the Pod ``namespace/name`` with a failure, now.
 
         Raises KeyError if there is no such Pod, or none of these containers runs.
         """
@@ -97,19 +97,19 @@ class SimulatedRuntime:
             self._exit(instance, code, reason, message, signal)
 
     def fail_pod(self, key: str, reason: str, message: str = "") -> None:
-        """Let the Pod ``namespace/name`` fail as a whole, as if evicted or preempted."""
+        """Fail the Pod ``namespace/name`` as a whole, as if evicted or preempted."""
         self._tell.fail_pod(self._pod(key).uid, reason, message)
 
     def set_phase(self, key: str, phase: str | None, reason: str = "", message: str = "") -> None:
-        """Show this phase (`Unknown`, say) for the Pod ``namespace/name``; None goes back to the true one."""
+        """Report this phase (`Unknown`, for example) for the Pod ``namespace/name``; None restores the real one."""
         self._tell.override_phase(self._pod(key).uid, phase, reason, message)
 
     def lose_node(self) -> None:
-        """Cut the node off: it reports nothing and does not hear of deletions, but its Pods run on."""
+        """Disconnect the node: it reports nothing and receives no deletions; its Pods keep running."""
         self._tell.node_reachable(False)
 
     def restore_node(self) -> None:
-        """The node is back, and catches up."""
+        """Reconnect the node, which catches up."""
         self._tell.node_reachable(True)
 
     def knows(self, key: str) -> bool:
@@ -126,7 +126,7 @@ class SimulatedRuntime:
         self._events = events
 
     async def open(self) -> None:
-        """There is nothing to make ready."""
+        """Do nothing: there is nothing to initialize."""
 
     async def close(self) -> None:
         self._timers.clear()
@@ -145,7 +145,7 @@ class SimulatedRuntime:
         for name, plan in plans.items():
             item = self._instances[pod.uid, name] = _Instance(pod, name, plan, started=float(pod.running_since))
             if plan.run_seconds != FOREVER:
-                # By timer even if it is over already: the Pod is admitted only after this call.
+                # By timer even if it is already over: the Pod is admitted only after this call.
                 left = max(0.0, pod.running_since + plan.run_seconds - self._wall())
                 self._timers.set(item.key, asyncio.get_running_loop().time() + left)
         return True
@@ -188,7 +188,7 @@ class SimulatedRuntime:
         self._addresses.pop(pod.uid, None)
         self._timers.set((pod.uid, ""), None)
 
-    # --- logs -------------------------------------------------------------------------------------------------------
+    # --- logs ---------------------------------------------------------------------------------------------------------
 
     async def read(
         self,
@@ -203,7 +203,7 @@ class SimulatedRuntime:
         timestamps: bool,
         previous: bool,  # noqa: ARG002
     ) -> AsyncIterator[bytes]:
-        """As `PodLogs`: one line that says that there is nothing to say. Raises LookupError."""
+        """Yield one line that says that there is no log. Raises LookupError."""
         uid = self._uids.get(f"{namespace}/{name}")
         if uid is None:
             raise LookupError(f'pod "{name}" has no containers here')
@@ -236,7 +236,7 @@ class SimulatedRuntime:
     def _run(self, item: _Instance) -> None:
         item.started = self._wall()
         self._tell.started(item.pod.uid, item.name)
-        # To be stopped, or even to be replaced, may have been the answer.
+        # The listener may have stopped or even replaced it.
         if item.stop_due is None and self._instances.get(item.key) is item:
             self._wake(item.key, item.plan.run_seconds)
 

@@ -1,26 +1,26 @@
-"""What the annotations of a Pod ask of the simulated runtime.
+"""The annotations of a Pod for the simulated runtime.
 
-All under ``sim.frameworkcontroller.dev/``. Of every main container, or of one container, an init container say, with
+All under ``sim.frameworkcontroller.dev/``. For every main container, or for one container (also an init container) with
 ``.{container}`` appended:
 
 * ``run-seconds``: seconds, or ``forever`` (the default; 0 for an init container);
 * ``exit-code``: 0 to 255, default 0;
-* ``signal``: the signal to report; default none, as the container runtimes of real clusters;
+* ``signal``: the signal to report; default none, as with real container runtimes;
 * ``reason`` and ``message`` of the terminated container; default reason ``Completed`` for code 0, else ``Error``;
 * ``startup-seconds``: from prepared to started, default 0;
-* ``stop-seconds``: from being asked to end to the end, default 0. If that is longer than the grace period, the
-  container is killed then; ``forever`` cannot be killed: the Pod stays, as on a lost node, until deleted by force.
+* ``stop-seconds``: from the request to stop to the end, default 0. If it exceeds the grace period, the
+  container is killed then; ``forever``: not until deleted by force, as on a lost node.
 
-Of the Pod as a whole:
+For the Pod as a whole:
 
-* ``pod-reason``, ``pod-message``: it fails as a whole, as if evicted, when its first main container would have ended;
-* ``prepare-seconds``: from bound to prepared, default 0 (the time that pulling images would take);
-* ``attempt``: which attempt it is that lists count: ``task`` (the default), ``framework``, or ``restart`` of the
+* ``pod-reason``, ``pod-message``: it fails, as if evicted, when its first main container would have ended;
+* ``prepare-seconds``: from bound to prepared (as for pulling images), default 0;
+* ``attempt``: the attempt that lists count: ``task`` (the default), ``framework``, or ``restart`` of the
   container.
 
 Every value may be a list, ``a, b, c``: one value per attempt, counted from 0, the last one for all later attempts. The
 attempt is the Pod's annotation FC_TASK_ATTEMPT_ID or FC_FRAMEWORK_ATTEMPT_ID, or the container's restartCount. Messages
-are not lists, since they may hold commas.
+are not lists, because they may contain commas.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _ATTEMPTS: Final = {"task": "FC_TASK_ATTEMPT_ID", "framework": "FC_FRAMEWORK_ATT
 
 
 class SimulationError(ValueError):
-    """An annotation that cannot be meant; the text names it."""
+    """An invalid annotation; the text names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """What one instance of a container does. Times are seconds, or `FOREVER`; ``reason`` "" is the default one."""
+    """The behaviour of one instance of a container. Times are seconds, or `FOREVER`; ``reason`` "" is the default."""
 
     startup_seconds: float = 0.0
     run_seconds: float = FOREVER
@@ -62,7 +62,7 @@ class Behaviour:
 
 @dataclass(frozen=True, slots=True)
 class PodBehaviour:
-    """What the Pod as a whole does; ``reason`` "" means that it does not fail as a whole."""
+    """The behaviour of the Pod as a whole; with ``reason`` "" it does not fail as a whole."""
 
     prepare_seconds: float = 0.0
     reason: str = ""
@@ -75,7 +75,7 @@ _PLAIN_POD: Final = PodBehaviour()
 
 
 def check(pod: PodRecord) -> None:
-    """Raises SimulationError if any annotation under the prefix is unknown or has a value that cannot be meant."""
+    """Raise SimulationError if an annotation under the prefix is unknown or invalid."""
     names = {spec.name for spec in pod.containers}
     for key in pod.annotations:
         if key.startswith(PREFIX):
@@ -90,7 +90,7 @@ def check(pod: PodRecord) -> None:
 
 
 def behaviour(pod: PodRecord, spec: ContainerSpec, instance: int) -> Behaviour:
-    """What the ``instance + 1``-th instance of a container does. Raises SimulationError."""
+    """The behaviour of the ``instance + 1``-th instance of a container. Raises SimulationError."""
     plain = _PLAIN_INIT if spec.kind is Kind.INIT else _PLAIN
     reader = _Reader(pod, instance, spec)
     if not reader.any:
@@ -107,7 +107,7 @@ def behaviour(pod: PodRecord, spec: ContainerSpec, instance: int) -> Behaviour:
 
 
 def pod_behaviour(pod: PodRecord) -> PodBehaviour:
-    """What the Pod as a whole does. Raises SimulationError."""
+    """The behaviour of the Pod as a whole. Raises SimulationError."""
     reader = _Reader(pod, 0, None)
     if not reader.any:
         return _PLAIN_POD
@@ -119,7 +119,7 @@ def pod_behaviour(pod: PodRecord) -> PodBehaviour:
 
 
 class _Reader:
-    """Picks the value that holds for one container and attempt."""
+    """Selects the value for one container and attempt."""
 
     def __init__(self, pod: PodRecord, instance: int, spec: ContainerSpec | None) -> None:
         self._annotations: Mapping[str, str] = pod.annotations

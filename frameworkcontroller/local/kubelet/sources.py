@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets that a Pod refers to, read from the API server when they are needed."""
+"""Reads the ConfigMaps and Secrets that a Pod refers to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from frameworkcontroller.kube.resources import CONFIGMAPS, SECRETS
 
 
 class ConfigError(Exception):
-    """What a Pod asks for is not there, or not now; the text says what, as a kubelet would."""
+    """A reference of a Pod is missing, perhaps temporarily; the text is a kubelet's."""
 
 
 class Sources:
@@ -25,9 +25,9 @@ class Sources:
         self._namespace = namespace
 
     async def entries(self, kind: str, reference: Mapping[str, Any]) -> Mapping[str, bytes] | None:
-        """All of a ``configmap`` or ``secret``; None if it does not exist and the reference says that it may not.
+        """All entries of a ``configmap`` or ``secret``; None if it does not exist and the reference is optional.
 
-        Raises ConfigError if it must exist.
+        Raises ConfigError if it is required.
         """
         name = reference.get("name") or reference.get("secretName") or ""
         try:
@@ -46,7 +46,7 @@ class Sources:
         }
 
     async def entry(self, kind: str, reference: Mapping[str, Any]) -> str | None:
-        """The value at the reference's ``key``, None if it is absent and may be. Raises ConfigError."""
+        """The value at the reference's ``key``, or None if it is absent and optional. Raises ConfigError."""
         entries = await self.entries(kind, reference)
         key = reference.get("key") or ""
         if entries is not None and key in entries:

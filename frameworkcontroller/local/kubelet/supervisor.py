@@ -1,4 +1,4 @@
-"""The kubelet's end of the spawner: starts it, sends commands, tells what its events say."""
+"""The kubelet's side of the spawner: starts it, sends commands, dispatches events."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Started(NamedTuple):
 
 
 class Exited(NamedTuple):
-    """All of it has ended; ``status`` is the exit code of its first process, or minus the signal that ended it."""
+    """All processes have ended; ``status`` is the exit code of the first one, or minus its signal."""
 
     status: int
 
@@ -45,7 +45,7 @@ class Exited(NamedTuple):
 class Failed(NamedTuple):
     """It never ran. ``what`` failed: mount, join, directory, user or command; ``number`` is an errno or 0.
 
-    `SPAWNER` in place of these says that the spawner ended before it came to it: another try may well succeed.
+    With `SPAWNER` as ``what``, the spawner ended first; a retry may succeed.
     """
 
     what: str
@@ -59,9 +59,9 @@ _ENDED: Final = Failed(SPAWNER, 0, "the process that starts the containers has e
 
 
 class ProcessSpec(NamedTuple):
-    """What to run. ``mounts`` are (source, target, read-only) and need `Supervisor.mounts_work`.
+    """The process to run. ``mounts`` are (source, target, read-only) and need `Supervisor.mounts_work`.
 
-    ``join`` is the id of a running job whose view of the file system it gets. Environment and argv must hold no NUL.
+    ``join`` is the id of a running process whose file system view it shares. Environment and argv must contain no NUL.
     """
 
     argv: list[str]
@@ -82,11 +82,11 @@ class SupervisorError(Exception):
 
 
 class Supervisor:
-    """Runs jobs as processes that end when this one ends, however it does.
+    """Runs processes that end when this one ends in any way.
 
-    ``directory`` is its own, and may be what an earlier one left: no two use it at the same time, and none begins
-    before every process of the one before has ended. ``leftovers`` is a directory that the jobs leave, and that is
-    removed with the last of them. ``mounts=False`` does without mounts even where they would work.
+    ``directory`` is exclusive: a supervisor starts only when every process of the previous one has ended. ``leftovers``
+    is
+    a directory of the processes that is removed with the last of them. ``mounts=False`` disables mounts.
     """
 
     def __init__(self, directory: Path, leftovers: Path, *, mounts: bool = True) -> None:
@@ -108,7 +108,7 @@ class Supervisor:
         staging = self._directory / "view"
         staging.mkdir(parents=True, exist_ok=True)
         lock = await self._lock()
-        # Own pipes rather than the loop's: a pipe takes a short line in one piece, whoever else writes to it.
+        # Not the loop's own pipes: writes of short lines to a plain pipe are atomic.
         command_reader, command_writer = os.pipe()
         event_reader, event_writer = os.pipe()
         loop = asyncio.get_running_loop()
@@ -121,7 +121,7 @@ class Supervisor:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 pass_fds=(command_reader, event_writer, lock),
-                # Apart from the terminal's signals: Ctrl-C is for the controller, which ends the Pods in order.
+                # Ignore the terminal's signals: Ctrl-C is for the controller, which ends the Pods in order.
                 start_new_session=True,
                 cwd="/",
                 env={"PATH": os.defpath},
@@ -137,13 +137,13 @@ class Supervisor:
         hello = await events.readline()
         if not hello:
             await self.close()
-            raise SupervisorError("the process that starts the containers ended at once")
+            raise SupervisorError("the spawner process ended at once")
         greeting = json.loads(hello)
         self.mounts_work, self.why_no_mounts = greeting["mounts"], greeting["why"]
         self._reading = asyncio.create_task(self._read(events), name="spawner events")
 
     async def close(self) -> None:
-        """Kill every job, and wait until nothing of them is left."""
+        """Kill all processes, and wait until none is left."""
         if self._commands is not None:
             self._commands.close()
             self._commands = None
@@ -164,7 +164,7 @@ class Supervisor:
 
     @property
     def pid(self) -> int:
-        """The spawner's process; 0 while there is none."""
+        """The spawner's process ID; 0 while there is none."""
         return 0 if self._process is None else self._process.pid
 
     def start(self, spec: ProcessSpec, listener: Callable[[Event], None]) -> str:
@@ -222,16 +222,16 @@ class Supervisor:
                 listener(Exited(event["status"]))
             else:
                 listener(Failed(event["what"], event["errno"], event["message"]))
-        # The pipe ends when the spawner and every monitor have: what was running is running no more.
+        # The pipe ends when the spawner and every monitor have ended.
         if self._listeners:
-            log.warning("the process that starts the containers has ended; so have %d containers", len(self._listeners))
+            log.warning("spawner ended, and %d containers with it", len(self._listeners))
         left, self._listeners = self._listeners, {}
         for name, listener in left.items():
             listener(Exited(-9) if name in self._started else _ENDED)
         self._started.clear()
 
     async def _lock(self) -> int:
-        """A lock that every process of this supervisor holds, so that it is free when the last of them has ended."""
+        """Take the lock that every process of this supervisor holds until the last of them has ended."""
         lock = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = asyncio.get_running_loop().time() + _LOCK_SECONDS
         while True:

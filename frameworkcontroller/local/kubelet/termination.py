@@ -1,4 +1,4 @@
-"""How the end of a container is told: exit code, reason, and message."""
+"""The end of a container as reported: exit code, reason, and message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from frameworkcontroller.local.kubelet.supervisor import Failed
 
 START_ERROR: Final = "StartError"
 START_ERROR_CODE: Final = 128
-"""What containerd reports of a container whose process could not be started."""
+"""containerd's exit code for a container whose process could not be started."""
 
 _MAX_MESSAGE_BYTES: Final = 4096
 _FALLBACK_BYTES: Final = 2048
@@ -19,15 +19,16 @@ _FALLBACK_LINES: Final = 80
 
 
 def exit_code(status: int) -> int:
-    """The exit code by which containers are told of: 128 + n for a process that signal n ended, ``status`` being -n."""
+    """The exit code of a container: 128 + n for a process ended by signal n, for which ``status`` is -n."""
     return status if status >= 0 else 128 - status
 
 
 def termination_message(file: Path, log: Path, *, fallback: bool) -> str:
-    """What the container left in its termination message file, cut to 4096 bytes.
+    """The content of the container's termination message file, cut to 4096 bytes.
 
-    If that is nothing and ``fallback``, which is FallbackToLogsOnError after an error: the end of its log, at most 80
-    lines and 2048 bytes.
+    If it is empty and ``fallback`` (FallbackToLogsOnError after an error): the end of the log, at most 80 lines and
+    2048
+    bytes.
     """
     try:
         with file.open("rb") as stream:
@@ -40,7 +41,7 @@ def termination_message(file: Path, log: Path, *, fallback: bool) -> str:
 
 
 def start_failure(failure: Failed, argv: list[str], directory: str) -> str:
-    """Why a container could not be started, in words much like a container runtime's."""
+    """Why a container could not be started, similar to a container runtime's message."""
     if failure.what == "directory":
         return f"workingDir {failure.message}"
     if failure.what == "user":

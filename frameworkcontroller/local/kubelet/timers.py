@@ -1,4 +1,4 @@
-"""Many wake-ups on one event-loop timer."""
+"""Many timers on one event-loop timer."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Final, Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 _SLACK: Final = 64
-"""How many entries that are no longer valid are not worth sweeping out."""
+"""Number of stale entries below which no clean-up is worthwhile."""
 
 
 class Timers(Generic[K]):
-    """At most one wake-up per key, at a time of the running event loop; ``fire`` gets the key when it is due."""
+    """At most one timer per key, in the running event loop's time; ``fire`` gets the key."""
 
     def __init__(self, fire: Callable[[K], None]) -> None:
         self._fire = fire
         self._due: dict[K, float] = {}
-        # Entries outlive their replacement in _due; one is valid only while it says the same as _due.
+        # Entries outlive their replacement in _due; one is valid only while it equals the one in _due.
         self._heap: list[tuple[float, int, K]] = []
         self._count = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -28,7 +28,7 @@ class Timers(Generic[K]):
         return len(self._due)
 
     def set(self, key: K, due: float | None) -> None:
-        """Wake ``key`` at ``due`` (loop seconds) and not when it was to be woken so far; None: not at all."""
+        """Set or replace the timer of ``key`` to ``due`` (loop seconds); None removes it."""
         if due is None:
             self._due.pop(key, None)
             return
@@ -44,7 +44,7 @@ class Timers(Generic[K]):
             self._arm()
 
     def clear(self) -> None:
-        """Drop every wake-up."""
+        """Remove all timers."""
         self._due.clear()
         self._heap.clear()
         self._arm()

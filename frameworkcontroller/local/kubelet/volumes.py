@@ -1,7 +1,7 @@
-"""Makes a Pod's volumes as directories, and says where a container has which.
+"""Creates a Pod's volumes as directories, and lists the mounts of its containers.
 
-Made here: emptyDir, hostPath, configMap, secret, downwardAPI, and projected of these. What was read from the API server
-stays as it was when the Pod started. Other kinds need a network, a driver or privileges, and the Pod is refused.
+Supported: emptyDir, hostPath, configMap, secret, downwardAPI, and projected of these. Data from the API server is not
+updated after the Pod's start. Other kinds need a network, a driver or privileges; they fail the Pod.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HOST_PATH_TYPES: Final = {
 
 
 class _File(NamedTuple):
-    """One file of a volume; ``private``: for the Pod's user alone, whatever mode the volume asks for."""
+    """One file of a volume; ``private``: only for the Pod's user, regardless of the volume's mode."""
 
     data: bytes
     mode: int
@@ -40,17 +40,17 @@ class _File(NamedTuple):
 
 
 class UnsupportedVolume(Exception):
-    """A volume that cannot be had here, now or later; the text says what to do."""
+    """A volume that is not supported here; the text says what to do."""
 
 
 def check_volumes(pod: Json) -> None:
-    """Raises UnsupportedVolume if the Pod has a volume of a kind that is not made here."""
+    """Raise UnsupportedVolume if the Pod has an unsupported volume."""
     for volume in pod["spec"].get("volumes") or ():
         kinds = [key for key in volume if key != "name"]
         if kinds and kinds[0] not in SUPPORTED:
             raise UnsupportedVolume(
-                f'volume "{volume["name"]}" is a {kinds[0]}, which Pods that run as local processes cannot have: '
-                "use emptyDir or hostPath, or a cluster of machines"
+                f'volume "{volume["name"]}" is a {kinds[0]}, which the local cluster does not support: '
+                "use emptyDir or hostPath, or a real cluster"
             )
 
 
@@ -62,11 +62,11 @@ async def make_volumes(
     service_account: Mapping[str, bytes],
     user: tuple[int, int] | None = None,
 ) -> dict[str, Path]:
-    """Make the Pod's volumes below ``directory``; where each is, by its name.
+    """Create the Pod's volumes below ``directory``; return their paths by name.
 
-    ``user``: the user and group to whom tokens are given, if not to the user of this process.
+    ``user``: user and group of token files, by default this process's.
 
-    Raises ConfigError if something that they refer to is missing, KubeError if that cannot be found out, OSError.
+    Raises ConfigError if a reference is missing, KubeError if that cannot be determined, OSError.
     """
     made: dict[str, Path] = {}
     for volume in pod["spec"].get("volumes") or ():
@@ -89,7 +89,7 @@ async def make_volumes(
 async def _files(
     source: Json, mode: int | None, downward: DownwardApi, sources: Sources, service_account: Mapping[str, bytes]
 ) -> dict[str, _File]:
-    """The files of one source, by their paths in the volume, with their modes."""
+    """The files of one source, with modes, by path in the volume."""
     for field, kind in (("configMap", "configmap"), ("secret", "secret")):
         if reference := source.get(field):
             entries = await sources.entries(kind, reference)
@@ -147,20 +147,20 @@ def _host_path(volume: Json) -> Path:
 
 
 def _inside(path: str) -> PurePosixPath:
-    """A path below the volume that it belongs to."""
+    """Check that a path stays below its volume."""
     relative = PurePosixPath(path)
     if relative.is_absolute() or ".." in relative.parts:
         raise ConfigError(f"path {path!r} leads out of its volume")
     return relative
 
 
-# --- what a container mounts ------------------------------------------------------------------------------------------
+# --- mounts of a container --------------------------------------------------------------------------------------------
 
 
 def container_mounts(
     container: Json, volumes: Mapping[str, Path], env: Mapping[str, str]
 ) -> list[tuple[Path, str, bool]]:
-    """Where the container has which directory or file: (source, mountPath, read-only). Raises ConfigError."""
+    """The container's mounts: (source, mountPath, read-only). Raises ConfigError."""
     mounts = []
     for mount in container.get("volumeMounts") or ():
         source = volumes.get(mount["name"])
@@ -178,15 +178,15 @@ def container_mounts(
 
 
 def volume_variables(volumes: Mapping[str, Path]) -> dict[str, str]:
-    """``FC_LOCAL_VOLUME_{NAME}`` for each volume: where it is on the machine, which holds in every container."""
+    """``FC_LOCAL_VOLUME_{NAME}`` for each volume: its path on the machine, valid in every container."""
     return {f"FC_LOCAL_VOLUME_{re.sub('[^A-Z0-9]', '_', name.upper())}": str(path) for name, path in volumes.items()}
 
 
 class PathMap:
-    """Stands in for mounts where they cannot be made: replaces mountPaths in text by where the volumes really are.
+    """Replaces mountPaths in text with the volumes' paths, where mounts are impossible.
 
-    Only whole path segments count, and only where a path can begin: ``/data`` is replaced in ``--in=/data/x``, but not
-    in ``/mnt/data`` or ``/database``. What programs and scripts have in themselves is out of reach.
+    It matches whole path segments where a path can begin: ``/data`` is replaced in ``--in=/data/x``, but not in
+    ``/mnt/data`` or ``/database``. Paths inside programs and scripts are not replaced.
     """
 
     def __init__(self, mounts: list[tuple[Path, str, bool]]) -> None:
@@ -195,5 +195,5 @@ class PathMap:
         self._pattern = re.compile(rf"(?<![\w./-])(?:{'|'.join(map(re.escape, longest_first))})(?![\w.-])")
 
     def rewrite(self, text: str) -> str:
-        """The text with the paths replaced."""
+        """Replace the paths in a text."""
         return self._pattern.sub(lambda found: self._paths[found[0]], text) if self._paths else text

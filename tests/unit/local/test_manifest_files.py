@@ -77,7 +77,7 @@ def test_documents_of_all_kinds_in_order(tmp_path: Path) -> None:
         ("{kind: List, items: 5}", ": document 1: items: must be a list"),
         (
             "{apiVersion: v1, kind: A, metadata: {name: a}, 1: 2}",
-            ": document 1: cannot be said in JSON: Dict key must be str",
+            ": document 1: cannot be represented in JSON: Dict key must be str",
         ),
         ("a: &a [*a]", ": document 1: metadata: is required"),
         ("[" * 5000, ": document 1: is nested too deeply, or contains itself"),

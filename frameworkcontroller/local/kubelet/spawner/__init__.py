@@ -1,16 +1,14 @@
-"""The process that has every container's process below it, apart from the controller.
+"""The process that forks every container, separate from the controller.
 
     kubelet ──commands──▶ spawner ──fork──▶ monitor, one per container ──fork, exec──▶ the container's processes
        ◀───────────────── events ────────────────┘
 
-It is started by path, with the standard library alone and before anything of a Pod is known, and stays small and
-single-threaded: a fork of it is cheap and safe, which neither is true of the controller. Commands and events are JSON,
-one object a line, over two pipes.
+It is started by path, uses only the standard library, and stays small and single-threaded, so that its forks are cheap
+and safe, unlike the controller's. Commands and events are JSON, one object per line, over two pipes.
 
-Nothing outlives its parent. The end of the command pipe, which the kernel closes however the kubelet ends, is the
-spawner's order to kill everything; a monitor gets a signal when the spawner ends; and a monitor is the reaper of all
-that is started below it, so nothing leaves a container by daemonising, and all of it is killed when its first process
-ends.
+Nothing outlives its parent. The kernel closes the command pipe when the kubelet ends in any way, and the spawner then
+kills everything. A monitor gets a signal when the spawner ends. A monitor is the reaper of all its descendants, so
+nothing escapes a container by daemonizing, and everything is killed when its first process ends.
 
-Modules here import nothing outside the standard library and this package, and keep to its fast parts: no pathlib.
+Modules here import only the standard library and this package, and only its fast parts: no pathlib.
 """

@@ -1,4 +1,4 @@
-"""The few system calls that the standard library of every supported Python lacks."""
+"""System calls that the standard library lacks in some supported Python."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ def _check(result: int, what: str) -> None:
 
 
 def die_with_parent(signal: int) -> None:
-    """Get this signal when the parent ends. The caller must look whether it has ended already."""
+    """Get this signal when the parent ends. The caller must check whether it already has."""
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal, 0, 0, 0), "PR_SET_PDEATHSIG")
 
 
 def reap_descendants() -> None:
-    """Become the parent of every process below that loses its own."""
+    """Become the reaper of all orphaned descendants."""
     _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "PR_SET_CHILD_SUBREAPER")
 
 
 def unshare(flags: int) -> None:
-    """Get new namespaces. Raises OSError."""
+    """Enter new namespaces. Raises OSError."""
     _check(_libc.unshare(flags), "unshare")
 
 
 def join_namespaces(pid: int, kinds: tuple[str, ...]) -> None:
-    """Enter another process's namespaces, of the kinds that /proc/PID/ns names. Raises OSError."""
+    """Enter another process's namespaces, of the kinds in /proc/PID/ns. Raises OSError."""
     handles = [os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in kinds]
     for handle in handles:
         _check(_libc.setns(handle, 0), "setns")
@@ -61,7 +61,7 @@ def join_namespaces(pid: int, kinds: tuple[str, ...]) -> None:
 
 
 def mount(source: str, target: str, *, kind: str = "", flags: int = 0, options: str = "") -> None:
-    """mount(2). Raises OSError that names the target."""
+    """Call mount(2). Raises OSError that names the target."""
     result = _libc.mount(
         os.fsencode(source), os.fsencode(target), os.fsencode(kind), ctypes.c_ulong(flags), os.fsencode(options)
     )

@@ -1,9 +1,9 @@
-"""Writes what a container prints to a file, in the form that container runtimes use:
+"""Writes a container's output to a file, in the format of container runtimes:
 
     2026-01-31T12:00:00.123456789Z stdout F text of a line
 
-``P`` in place of ``F`` marks a piece of a line that goes on in the next record. A file that reaches its size limit
-becomes ``.1`` in place of the one before, so a container keeps between one and two limits of its newest output.
+``P`` in place of ``F`` marks a partial line that continues in the next record. A file that reaches its size limit
+replaces the previous ``.1``, so a container keeps between one and two limits of its newest output.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MAX_PIECE: Final = 16 * 1024
 
 
 class LogFile:
-    """The log of one instance of a container. Failures to write, a full disk say, lose output and nothing else."""
+    """The log of one instance of a container. Failed writes (a full disk) only lose output."""
 
     def __init__(self, path: str, limit: int) -> None:
         self._path = path
@@ -28,7 +28,7 @@ class LogFile:
         self._append([])
 
     def write(self, stream: bytes, data: bytes) -> None:
-        """Add output of ``stream``, ``b"stdout"`` or ``b"stderr"``; what has no newline yet waits for it."""
+        """Add output of ``stream``, ``b"stdout"`` or ``b"stderr"``; an incomplete line waits for its newline."""
         *lines, rest = (self._rest.pop(stream, b"") + data).split(b"\n")
         stamp = _stamp()
         records = [record for line in lines for record in _records(stamp, stream, line)]
@@ -40,7 +40,7 @@ class LogFile:
         self._append(records)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the rest."""
         stamp = _stamp()
         self._append([b"%b %b F %b\n" % (stamp, stream, rest) for stream, rest in self._rest.items()])
         self._rest.clear()

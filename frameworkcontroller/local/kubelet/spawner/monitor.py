@@ -1,9 +1,9 @@
-"""Runs one container: makes its surroundings, starts its process, keeps its output, and ends all of it together.
+"""Runs one container: sets up its namespaces, starts its process, logs its output, and ends all processes together.
 
-Reports to the kubelet, one JSON object a line: ``started``; ``exited`` with the exit code, or minus the signal, once no
-process of the container is left and its output is in the log; ``failed`` in place of both if it could not be started.
+Reports to the kubelet, one JSON object per line: ``started``; ``exited`` with the exit code, or minus the signal, once
+no process of the container is left and its output is logged; or only ``failed`` if it could not be started.
 
-SIGUSR1 asks the container to end (SIGTERM to its process group); SIGTERM kills all of it.
+SIGUSR1 asks the container to end (SIGTERM to its process group); SIGTERM kills it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class StartError(Exception):
 
 
 class Monitor:
-    """Runs in a process of its own, forked off the spawner for this one container."""
+    """The monitor of one container, in its own process forked from the spawner."""
 
     def __init__(self, request: Request, events: int, view: View | None, joined: int | None) -> None:
         self._request = request
@@ -50,7 +50,7 @@ class Monitor:
         self._selector = selectors.DefaultSelector()
 
     def run(self) -> None:
-        """Run the container to its end. SIGUSR1 and SIGTERM are held back when it is called."""
+        """Run the container to its end. The caller has blocked SIGUSR1 and SIGTERM."""
         linux.reap_descendants()
         waker, wakeup = os.pipe()
         for end in (waker, wakeup):
@@ -66,7 +66,7 @@ class Monitor:
             self._tell(event="failed", what=error.what, errno=error.number, message=str(error)[:1000])
             return
         self._tell(event="started", pid=self._main)
-        # Not before there is something to ask or to kill: what came meanwhile comes now.
+        # Not before there is a process to signal; pending signals arrive now.
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         self._attend(waker)
         self._log.close()
@@ -110,10 +110,10 @@ class Monitor:
     # --- the container runs -------------------------------------------------------------------------------------------
 
     def _attend(self, waker: int) -> None:
-        """Keep the output until every process of the container has ended and nothing more can come."""
+        """Log the output until every process of the container has ended and the pipes are empty."""
         alive = True
         while alive or len(self._selector.get_map()) > 1:
-            # Once nobody is left who could write, a pipe has its last bytes or its end ready.
+            # Once no writer is left, a pipe has its last bytes or its end ready.
             timeout = (_KILL_AGAIN_SECONDS if self._killing else None) if alive else 0
             ready = self._selector.select(timeout)
             if not alive and not ready:
@@ -141,7 +141,7 @@ class Monitor:
             os.close(fd)
 
     def _reap(self) -> bool:
-        """Take note of what has ended; False once nothing is left. The end of the main process is the end of all."""
+        """Reap ended processes; False once none is left. The end of the main process ends all."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -165,13 +165,13 @@ class Monitor:
 
     def _tell(self, **event: object) -> None:
         line = json.dumps({"id": self._request["id"], **event}).encode() + b"\n"
-        # In one piece, being shorter than PIPE_BUF: every monitor writes to this pipe.
+        # A single write shorter than PIPE_BUF is atomic: every monitor writes to this pipe.
         with contextlib.suppress(OSError):
             os.write(self._events, line)
 
 
 def kill_below(pid: int) -> None:
-    """SIGKILL every process below this one. Those that are forked meanwhile need another call."""
+    """SIGKILL all descendants of this process. Concurrent forks need another call."""
     for child in children(pid):
         kill_below(child)
         with contextlib.suppress(ProcessLookupError):
@@ -179,7 +179,7 @@ def kill_below(pid: int) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """The processes whose parent this one is."""
+    """The child processes of this process."""
     found: list[int] = []
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -192,13 +192,13 @@ def children(pid: int) -> list[int]:
 def _parent(pid: int) -> int:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name, in parentheses, may hold anything; the parent is the second field after it.
+            # The name, in parentheses, may contain anything; the parent is the second field after it.
             return int(file.read().rpartition(b")")[2].split()[1])
     except (OSError, IndexError):
         return -1
 
 
-# --- in the process that becomes the container's ----------------------------------------------------------------------
+# --- in the container's process ---------------------------------------------------------------------------------------
 
 
 def _become(request: Request, parent: int, out: int, err: int, trouble: int) -> NoReturn:
@@ -210,7 +210,7 @@ def _become(request: Request, parent: int, out: int, err: int, trouble: int) -> 
         os.umask(0o022)
         _change_directory(request["directory"])
         _change_user(request)
-        # Not before: the kernel forgets it when the user changes.
+        # Not earlier: the kernel resets it when the user changes.
         linux.die_with_parent(signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(137)
@@ -218,7 +218,7 @@ def _become(request: Request, parent: int, out: int, err: int, trouble: int) -> 
         _execute(request["argv"], request["env"])
     except StartError as error:
         os.write(trouble, json.dumps({"what": error.what, "number": error.number, "text": str(error)}).encode())
-    except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
+    except Exception as error:  # noqa: BLE001 - reported to the parent
         os.write(trouble, json.dumps({"what": "command", "number": 0, "text": repr(error)}).encode())
     finally:
         os._exit(128)
@@ -250,7 +250,7 @@ def _reset_signals() -> None:
 
 
 def _execute(argv: list[str], env: dict[str, str]) -> NoReturn:
-    """As container runtimes do: a name without a slash is searched along the container's own PATH."""
+    """Execute like a container runtime: a name without a slash is searched in the container's own PATH."""
     name = argv[0]
     if "/" in name:
         candidates = [name]
@@ -266,7 +266,7 @@ def _execute(argv: list[str], env: dict[str, str]) -> NoReturn:
             if error.errno != errno.EACCES:
                 number = error.errno or 0
                 break
-            # A part of PATH that this user may not look into is none.
+            # A directory of PATH that this user may not search is skipped.
             if os.path.lexists(candidate) or "/" in name:
                 number = errno.EACCES
     raise StartError("command", number, os.strerror(number))

@@ -1,8 +1,8 @@
-"""Gives containers their own view of the file system: volumes at their mountPath, without touching the machine's.
+"""Gives containers their own view of the file system, with volumes at their mountPath.
 
-Works as root, and as anybody where user namespaces are allowed (Debian's default). The view is the machine's own file
-system, with each mount point that is missing there made in memory: the nearest directory that exists is covered by a
-tmpfs in which every entry of it is bound again, so that nothing is created on the machine, or left there.
+Works as root, and for every user where user namespaces are allowed (Debian's default). The view is the machine's file
+system. Missing mount points are created in memory: a tmpfs covers the nearest existing directory, and every entry of
+it is bind-mounted again, so the machine itself is not changed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from frameworkcontroller.local.kubelet.spawner import linux
 
 USUAL_FILES: Final = ("/dev/termination-log",)
 USUAL_DIRECTORIES: Final = ("/var/run/secrets/kubernetes.io/serviceaccount",)
-"""Mount points that nearly every container has, made once rather than per container."""
+"""Mount points of nearly every container, created once instead of per container."""
 
 _MAX_ENTRIES: Final = 4096
 _KEPT_FLAGS: Final = (
-    # What a mount inherited from outside a user namespace has of these cannot be taken off it there.
+    # A user namespace cannot clear these flags of inherited mounts.
     (os.ST_NOSUID, linux.MS_NOSUID),
     (os.ST_NODEV, linux.MS_NODEV),
     (os.ST_NOEXEC, linux.MS_NOEXEC),
@@ -32,11 +32,11 @@ _KEPT_FLAGS: Final = (
 
 
 class MountError(Exception):
-    """A mount that cannot be made; the text says which and why."""
+    """A mount that failed; the text says which and why."""
 
 
 def supported(staging: str) -> tuple[bool, str]:
-    """Whether `View` works for this process, and if not, why. Tried in a child: there is no way back from trying."""
+    """Whether `View` works for this process, and if not, why. Tried in a child, because it cannot be undone."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -56,13 +56,13 @@ def supported(staging: str) -> tuple[bool, str]:
 
 
 class View:
-    """Puts this process into namespaces of its own, in which mount points can be made. Raises OSError or MountError.
+    """Moves this process into its own namespaces, in which mount points can be created. Raises OSError or MountError.
 
-    ``staging`` is an empty directory. A child that is forked afterwards calls `isolate`, and then `mount`.
+    ``staging`` is an empty directory. A child that is forked later calls `isolate`, then `mount`.
     """
 
     def __init__(self, staging: str) -> None:
-        # Devices of the file systems in memory that the view itself made.
+        # Device numbers of the view's own tmpfs mounts.
         self._ours: set[int] = set()
         self._volumes: list[str] = []
         _enter_namespaces()
@@ -73,15 +73,15 @@ class View:
             self.materialise(path, directory=True)
 
     def isolate(self, hostname: str) -> None:
-        """Give this process, one container's, a copy of the view for itself, and a host name."""
+        """Give this process, a container's, its own copy of the view, and a host name."""
         linux.unshare(linux.CLONE_NEWNS | linux.CLONE_NEWUTS)
         if hostname:
             socket.sethostname(hostname)
 
     def mount(self, mounts: list[dict[str, Any]]) -> None:
-        """Bind each ``source`` of the machine at its ``target``, the outer ones first, ``read_only`` if it says so."""
+        """Bind each ``source`` at its ``target``, outer targets first, read-only if ``read_only``."""
         handles = [os.open(item["source"], os.O_PATH | os.O_CLOEXEC) for item in mounts]
-        # By handle, since a mount may hide the next one's source.
+        # By handle: a mount may hide the next one's source.
         for handle, item in sorted(zip(handles, mounts, strict=True), key=lambda pair: pair[1]["target"].count("/")):
             directory = stat.S_ISDIR(os.stat(handle).st_mode)
             target = self.materialise(item["target"], directory=directory)
@@ -94,9 +94,9 @@ class View:
             os.close(handle)
 
     def materialise(self, path: str, *, directory: bool) -> str:
-        """Make sure that there is a directory, or a file, at this path; the path with links resolved.
+        """Ensure that a directory or file exists at this path; return the path with links resolved.
 
-        Within a mount it is made for good, as container runtimes do; elsewhere in this view only.
+        Within a mount it is created permanently, as by container runtimes; elsewhere only in this view.
         """
         real = os.path.realpath(path)
         if os.path.lexists(real):
@@ -117,7 +117,7 @@ class View:
     def _build_root(self, staging: str) -> None:
         linux.mount("", "/", flags=linux.MS_REC | linux.MS_SLAVE)
         linux.mount("tmpfs", staging, kind="tmpfs", flags=linux.MS_NOSUID | linux.MS_NODEV, options="mode=0755")
-        # Lest the copy of the directory that staging is in contains a copy of the root being built.
+        # Otherwise the copy of the directory that contains staging would contain the root under construction.
         linux.mount("", staging, flags=linux.MS_UNBINDABLE)
         self._ours.add(os.stat(staging).st_dev)
         self._fill(staging, "/")
@@ -132,7 +132,7 @@ class View:
         mode = stat.S_IMODE(os.stat(directory).st_mode)
         linux.mount("tmpfs", directory, kind="tmpfs", flags=linux.MS_NOSUID | linux.MS_NODEV, options=f"mode={mode:o}")
         self._ours.add(os.stat(directory).st_dev)
-        # The handle still leads to what was there before.
+        # The handle still refers to the covered directory.
         self._fill(directory, f"/proc/self/fd/{handle}")
         os.close(handle)
 
@@ -142,7 +142,7 @@ class View:
             raise MountError(f"{target} has {len(names)} entries, too many to add a mount point to it")
         for name in names:
             old, new = os.path.join(source, name), os.path.join(target, name)
-            # An entry that vanishes meanwhile, or that this user may not bind, is left out.
+            # Skip entries that vanish, or that this user may not bind.
             with contextlib.suppress(OSError):
                 mode = os.lstat(old).st_mode
                 if stat.S_ISLNK(mode):
@@ -161,7 +161,7 @@ def _enter_namespaces() -> None:
     except PermissionError:
         user, group = os.getuid(), os.getgid()
         linux.unshare(linux.CLONE_NEWUSER | linux.CLONE_NEWNS | linux.CLONE_NEWUTS)
-        # One stays who one is; without privileges outside, no other user can be mapped.
+        # Keep the current user: without privileges no other can be mapped.
         for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
             with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
                 file.write(text)

@@ -1,8 +1,8 @@
-"""The spawner's main loop: commands in, a monitor per container below.
+"""The spawner's main loop: reads commands, forks a monitor per container.
 
-Commands: ``start`` (see `monitor.Request`), ``ask`` and ``kill`` a container by its id. The first event is ``hello``,
-which says whether mounts work and if not, why. A monitor that ends without a report, having been killed, is reported as
-``exited`` by signal 9 once nothing of its container can be running.
+Commands: ``start`` (see `monitor.Request`), and ``ask`` and ``kill`` for a container by id. The first event, ``hello``,
+says whether mounts work and if not, why. A monitor that is killed before it reports is reported as ``exited`` by
+signal 9 once no process of its container is left.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ _HELD_BACK: Final = (signal.SIGUSR1, signal.SIGTERM)
 def serve(commands: int, events: int, lock: int, staging: str, leftovers: str, mounts: bool) -> None:
     """Serve the commands on this file descriptor until it ends, then kill everything and remove ``leftovers``.
 
-    ``mounts=False`` does without them even where they would work. ``staging`` is an empty directory. ``lock`` is held
-    by this process and by all containers, for as long as there is one.
+    ``mounts=False`` disables mounts. ``staging`` is an empty directory. This process and all containers hold ``lock``.
     """
     _close_all_but({0, 1, 2, commands, events, lock})
     os.set_inheritable(commands, False)
@@ -43,15 +42,15 @@ def serve(commands: int, events: int, lock: int, staging: str, leftovers: str, m
     server = _Server(commands, events, view)
     server.run({"event": "hello", "mounts": view is not None, "why": why})
     if server.alone:
-        # A kubelet that was killed cannot do it. The lock is held until this process ends, so it is nobody else's yet.
+        # A killed kubelet cannot do it. This process still holds the lock, so no other cluster uses them yet.
         shutil.rmtree(leftovers, ignore_errors=True)
 
 
 def _close_all_but(kept: set[int]) -> None:
-    """Close what the shell that started all this had open: uvloop hands it down, and no container is to have it."""
+    """Close inherited file descriptors (uvloop passes them on), so that no container gets them."""
     for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
         if fd not in kept:
-            # The one that the list was read from is closed by now.
+            # The descriptor of the directory listing is closed by now.
             with contextlib.suppress(OSError):
                 os.close(fd)
 
@@ -65,7 +64,7 @@ class _Server:
         self._buffer = b""
         self._open = True
         self.alone = False
-        """Whether the kubelet has gone, or has let go of this process."""
+        """Whether the kubelet has ended or has released this process."""
 
     def run(self, hello: dict[str, Any]) -> None:
         linux.reap_descendants()
@@ -77,7 +76,7 @@ class _Server:
         signal.signal(signal.SIGTERM, self._close)
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
             signal.signal(number, signal.SIG_IGN)
-        # What was loaded so far lives to the end: let forks share its memory.
+        # Freeze the loaded objects, so that forks share their memory.
         gc.collect()
         gc.freeze()
         self._tell(hello)
@@ -162,7 +161,7 @@ class _Server:
             del self._monitors[name]
 
     def _kill_strays(self, monitors: set[int]) -> None:
-        """What a dead monitor had below it has become the spawner's: it is all that is not a monitor."""
+        """Kill orphans of a dead monitor, which became the spawner's: every child that is not a monitor."""
         for child in children(os.getpid()):
             if child not in monitors:
                 kill_below(child)
