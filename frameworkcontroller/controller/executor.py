@@ -23,7 +23,6 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Framework, Identity, ObjectError, identity_of
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.controller.slots import Slots
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import (
     AlreadyExists,
@@ -35,6 +34,7 @@ from frameworkcontroller.kube.errors import (
     TooManyRequests,
     TransportError,
 )
+from frameworkcontroller.kube.fairsemaphore import FairSemaphore
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, Resource
 from frameworkcontroller.machine.failure import classify_creation_refusal
 from frameworkcontroller.machine.model import (
@@ -60,8 +60,8 @@ from frameworkcontroller.machine.model import (
 )
 
 MAX_IN_FLIGHT: Final = 50
-"""Requests in flight over all Frameworks: the most that still raised the rate when it was measured. ``Slots`` says
-which do not count."""
+"""Requests in flight over all Frameworks: the most that still raised the rate when it was measured. ``FairSemaphore``
+says which do not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Executor:
     def __init__(self, client: KubeClient, *, max_in_flight: int = MAX_IN_FLIGHT) -> None:
         self._client = client
         self._max_in_flight = max_in_flight
-        self.slots = Slots(max_in_flight)
+        self.slots = FairSemaphore(max_in_flight)
 
     def begin(
         self,

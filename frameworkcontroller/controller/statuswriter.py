@@ -20,9 +20,9 @@ from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.controller.ledger import Encoded, Entry, Ledger
 from frameworkcontroller.controller.recorder import EventRecorder
 from frameworkcontroller.controller.requeue import RequeueError
-from frameworkcontroller.controller.slots import Slots
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.kube.errors import Conflict, Invalid, KubeError, NotFound, TransportError, is_too_large
+from frameworkcontroller.kube.fairsemaphore import FairSemaphore
 from frameworkcontroller.machine.model import AttemptCounters, Env, Urgency
 from frameworkcontroller.machine.plan import fold, reject
 from frameworkcontroller.machine.reasons import Reason
@@ -71,7 +71,7 @@ class StatusWriter:
         client: KubeClient,
         ledger: Ledger,
         recorder: EventRecorder,
-        slots: Slots,
+        slots: FairSemaphore,
         *,
         env: Callable[[], Env],
         clock: Callable[[], float],

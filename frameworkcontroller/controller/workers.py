@@ -11,8 +11,9 @@ from functools import partial
 from typing import Final, Literal, Protocol
 
 from frameworkcontroller.controller.requeue import RequeueError
-from frameworkcontroller.controller.slots import LATE_SEC, namespace_of
 from frameworkcontroller.kube.errors import ApiError, KubeError
+from frameworkcontroller.kube.fairqueue import namespace_of
+from frameworkcontroller.kube.fairsemaphore import LATE_SEC
 from frameworkcontroller.kube.workqueue import ShutDown, WorkQueue
 
 _log: Final = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from tests.support import virtual_clock
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[tuple[float, str, float | None]]:
-    """(arrives at, owner, gives up after) of each request."""
+    """(arrives at, flow, gives up after) of each request."""
     request = st.tuples(
         st.floats(0, 5), st.sampled_from("abc"), st.none() | st.sampled_from([0.0, 0.05, 0.1, 0.5, 1.0])
     )
@@ -29,11 +29,11 @@ def test_any_history(requests: list[tuple[float, str, float | None]], qps: float
         began = loop.time()
         limiter = RateLimiter(qps, burst)
 
-        async def request(at: float, owner: str, patience: float | None) -> None:
+        async def request(at: float, flow: str, patience: float | None) -> None:
             await asyncio.sleep(at)
             try:
                 async with asyncio.timeout(patience):
-                    await limiter.acquire(owner)
+                    await limiter.acquire(flow)
             except TimeoutError:
                 return
             granted.append(loop.time() - began)
@@ -71,24 +71,35 @@ def test_tokens_cost_nothing_while_there_are_any() -> None:
     virtual_clock.run(scenario())
 
 
-def test_owners_take_turns() -> None:
+def turns(flows: list[str]) -> list[str]:
+    """The order in which the flows get tokens, all of them having asked before the first one came."""
     order: list[str] = []
 
     async def scenario() -> None:
         limiter = RateLimiter(10, 1)
         await limiter.acquire("warm-up")
 
-        async def request(owner: str) -> None:
-            await limiter.acquire(owner)
-            order.append(owner)
+        async def request(flow: str) -> None:
+            await limiter.acquire(flow)
+            order.append(flow)
 
         async with asyncio.TaskGroup() as group:
-            for owner in ["big"] * 100 + ["small"] * 2 + ["late"]:
-                group.create_task(request(owner))
+            for flow in flows:
+                group.create_task(request(flow))
 
     virtual_clock.run(scenario())
-    assert order[:6] == ["big", "small", "late", "big", "small", "big"]
-    assert Counter(order) == {"big": 100, "small": 2, "late": 1}
+    return order
+
+
+def test_flows_take_turns() -> None:
+    order = turns(["ns/big"] * 100 + ["ns/small"] * 2 + ["ns/late"])
+    assert order[:6] == ["ns/big", "ns/small", "ns/late", "ns/big", "ns/small", "ns/big"]
+    assert Counter(order) == {"ns/big": 100, "ns/small": 2, "ns/late": 1}
+
+
+def test_namespaces_take_turns_and_flows_within_each() -> None:
+    order = turns([f"x/{number}" for number in range(50)] + ["y/a", "y/a", "", ""])
+    assert order[:7] == ["x/0", "y/a", "", "x/1", "y/a", "", "x/2"]
 
 
 def test_the_rate_is_reached() -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.controller.requeue import RequeueError
-from frameworkcontroller.controller.slots import LATE_SEC
 from frameworkcontroller.controller.workers import Workers
 from frameworkcontroller.kube.errors import TooManyRequests, TransportError
+from frameworkcontroller.kube.fairsemaphore import LATE_SEC
 from frameworkcontroller.kube.workqueue import WorkQueue
 from tests.support.virtual_clock import VirtualClockLoop
 

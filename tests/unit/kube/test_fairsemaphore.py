@@ -1,4 +1,4 @@
-"""Slots: never more at once than there are, fair between flows, and none is ever lost."""
+"""FairSemaphore: never more at once than there are, fair between flows, and none is ever lost."""
 
 import asyncio
 from collections.abc import Iterable
@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frameworkcontroller.controller.slots import LATE_SEC, Slots
+from frameworkcontroller.kube.fairsemaphore import LATE_SEC, FairSemaphore
 
 pytestmark = pytest.mark.virtual_clock
 
 
 async def turns(flows: Iterable[str]) -> list[str]:
     """In which order those get the only slot that ask for it in this one."""
-    slots, order = Slots(1), list[str]()
+    slots, order = FairSemaphore(1), list[str]()
 
     async def work(flow: str) -> None:
         async with slots.taken(flow):
@@ -28,12 +28,12 @@ async def turns(flows: Iterable[str]) -> list[str]:
     return order
 
 
-async def test_owners_take_turns() -> None:
+async def test_flows_take_turns() -> None:
     # The first came before anybody waited.
     assert "".join(await turns("aaaabbc")) == "aabcaba"
 
 
-async def hold(slots: Slots, flow: str, seconds: float) -> float:
+async def hold(slots: FairSemaphore, flow: str, seconds: float) -> float:
     """Take a slot and hold it for so long; after how many seconds it came."""
     clock = asyncio.get_running_loop().time
     began = clock()
@@ -43,7 +43,7 @@ async def hold(slots: Slots, flow: str, seconds: float) -> float:
     return waited
 
 
-async def test_namespaces_take_turns_and_owners_within_each() -> None:
+async def test_namespaces_take_turns_and_flows_within_each() -> None:
     order = await turns(["x/a", "x/a", "x/a", "x/b", "x/c", "y/a", "y/a"])
     assert order == [
         "x/a",
@@ -57,7 +57,7 @@ async def test_namespaces_take_turns_and_owners_within_each() -> None:
 
 
 async def test_one_namespace_that_takes_long_delays_another_for_a_moment_and_is_as_fast_as_it_would_be_alone() -> None:
-    slots = Slots(5)
+    slots = FairSemaphore(5)
     async with asyncio.TaskGroup() as group:
         slow = [group.create_task(hold(slots, f"x/{number}", 10)) for number in range(20)]
         quick = [group.create_task(hold(slots, "y/a", 0.5)) for _ in range(10)]
@@ -66,7 +66,7 @@ async def test_one_namespace_that_takes_long_delays_another_for_a_moment_and_is_
 
 
 async def test_if_everything_takes_long_there_is_a_bound_all_the_same() -> None:
-    slots, held, most = Slots(3), 0, 0
+    slots, held, most = FairSemaphore(3), 0, 0
 
     async def work(flow: str) -> None:
         nonlocal held, most
@@ -91,7 +91,7 @@ def test_whoever_is_cancelled_whenever_no_slot_is_lost(number: int, jobs: list[t
     """Each job: its flow, for how many turns of the loop it holds its slot, and after how many it is cancelled."""
 
     async def run() -> None:
-        slots, held = Slots(number), 0
+        slots, held = FairSemaphore(number), 0
 
         async def work(flow: str, turns: int) -> None:
             nonlocal held
