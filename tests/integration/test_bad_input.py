@@ -289,6 +289,24 @@ async def test_a_bad_spec_stops_nothing_and_runs_once_it_is_mended(
         assert condition(after, "Stalled")["status"] == "False"
 
 
+async def test_a_completed_framework_goes_after_its_retention_though_its_spec_is_bad(
+    cluster: Cluster, loose: Api
+) -> None:
+    if cluster.name == "1.20":
+        pytest.skip("it takes no status for an object whose spec it would not take now")
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
+        await frameworks.create("f", role("a", 1, simulate={"run-seconds": 0.1}))
+        await frameworks.until_state("f", "Completed")
+        # The controller has put its own CRD in its place.
+        await original.install_crd(loose)
+        await frameworks.set("f", taskRoles__0__task__podGracefulDeletionTimeoutSec="5")
+        assert (await stalled(frameworks, "f"))["reason"] == "InvalidSpec"
+    config = Config(framework_completed_retain_sec=5)
+    async with Controller(config, await cluster.connection(), wall=cluster.wall):
+        await frameworks.until_gone("f")
+
+
 async def test_an_event_says_what_is_wrong_where_the_status_is_refused(
     monkeypatch: pytest.MonkeyPatch, cluster: Cluster, loose: Api
 ) -> None:

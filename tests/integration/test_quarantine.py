@@ -8,10 +8,9 @@ import orjson
 import pytest
 
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.api.spec import FrameworkSpec, SpecError
 from frameworkcontroller.api.status import State
 from frameworkcontroller.config.config import Config
-from frameworkcontroller.controller import ledger, sync
+from frameworkcontroller.controller import sync
 from frameworkcontroller.controller.quarantine import RETRY_SEC
 from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
@@ -207,20 +206,3 @@ async def test_the_condition_goes_with_what_others_write_meanwhile(
     await frameworks.until("f", is_quarantined)
     assert writes.done
     assert (await frameworks.get("f"))["metadata"]["annotations"]["x"] == "y"
-
-
-async def test_a_completed_framework_goes_after_its_retention_though_its_spec_cannot_be_run(
-    cluster: Cluster, pods: SimulatedRuntime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    frameworks = Frameworks(await cluster.client(), cluster.namespace)
-    async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
-        await frameworks.create("f", role("a", 1, simulate={"run-seconds": 0.1}))
-        await frameworks.until_state("f", "Completed")
-
-    def parse(_: Json) -> FrameworkSpec:
-        raise SpecError("spec: is of another age")
-
-    monkeypatch.setattr(ledger, "parse_spec", parse)
-    config = Config(framework_completed_retain_sec=5)
-    async with Controller(config, await cluster.connection(), wall=cluster.wall):
-        await frameworks.until_gone("f")

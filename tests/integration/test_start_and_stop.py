@@ -17,6 +17,7 @@ from frameworkcontroller.local.apiserver.authentication import Callers
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.manager.app import Controller
 from tests.support.eventually import eventually
+from tests.support.requests import Requests
 from tests.support.virtual_clock import VirtualClockLoop, wall
 
 pytestmark = pytest.mark.virtual_clock
@@ -120,7 +121,8 @@ async def test_credentials_that_are_refused_end_it(clock: VirtualClockLoop) -> N
                 raise AssertionError("it is not ready")
 
 
-async def test_stop_lets_a_sync_under_way_finish(clock: VirtualClockLoop) -> None:
+async def test_stop_lets_a_sync_under_way_finish(clock: VirtualClockLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = Requests(monkeypatch, "default")
     async with ApiServer(wall=wall) as server, KubeClient(Connection.to_address(server.url)) as client:
         # One request a second: a sync takes many seconds.
         slow = Config(kube_client_qps=1, kube_client_burst=5)
@@ -133,11 +135,10 @@ async def test_stop_lets_a_sync_under_way_finish(clock: VirtualClockLoop) -> Non
 
             await eventually(busy)
         assert controller.workers.busy == 0
-        known = controller.ledger.get("default/f")
-        assert known is not None
-        assert not known.persist_first
+        assert len(requests.all) > 2
+        assert all(request.accepted for request in requests.all)
         stored = orjson.loads(await client.get(FRAMEWORKS, "f", "default"))
-        assert stored["metadata"]["resourceVersion"] == known.resource_version
+        assert stored["status"] == requests.status_writes[-1].status
 
 
 async def test_the_audit_finds_what_events_did_not_say(clock: VirtualClockLoop) -> None:
