@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import os
 import ssl
@@ -26,6 +25,7 @@ from multidict import CIMultiDict
 from frameworkcontroller.kube.errors import ConnectionConfigError
 from frameworkcontroller.kube.kubeconfig import Access, any_exists, read_kubeconfig, read_service_account
 from frameworkcontroller.kube.proxy import proxy_from_environment
+from frameworkcontroller.kubeconfig.tls import TlsError
 
 _log: Final = logging.getLogger(__name__)
 
@@ -65,7 +65,6 @@ class Connection:
         self._renew_at: float | None = None
         self._forced_at: float | None = None
         self._headers = _headers(access)
-        self._tls_digest = _tls_digest(access)
         self.tls = _tls_context(access, origin)
 
     @classmethod
@@ -83,7 +82,7 @@ class Connection:
     @property
     def tls_server_name(self) -> str | None:
         """The name that the server's certificate must have, if it is not that of the address."""
-        return self.access.tls_server_name
+        return self.access.tls.server_name
 
     async def headers(self) -> CIMultiDict[str]:
         """What every request carries to prove who sends it. Do not change it. Renewed when it is due.
@@ -134,15 +133,13 @@ class Connection:
                     raise ConnectionConfigError(
                         f"{self.origin} now names another server, {access.server}: to follow it takes a restart"
                     )
-                digest = _tls_digest(access)
-                tls = _tls_context(access, self.origin) if digest != self._tls_digest else self.tls
+                tls = self.tls if access.tls == self.access.tls else _tls_context(access, self.origin)
             except ConnectionConfigError as error:
                 self._renew_at = loop.time() + _FAILED_RENEWAL_AGAIN_SECONDS
                 _log.warning("Credentials were not renewed, the old ones stay in use: %s", error)
                 return False
-            if digest != self._tls_digest:
+            if tls is not self.tls:
                 self.tls = tls
-                self._tls_digest = digest
                 self.generation += 1
             self.access = access
             self._renew_at = None if access.renew_after is None else loop.time() + access.renew_after
@@ -257,38 +254,7 @@ def _headers(access: Access) -> CIMultiDict[str]:
 
 
 def _tls_context(access: Access, origin: str) -> ssl.SSLContext | None:
-    if not access.server.startswith("https:"):
-        return None
     try:
-        context = ssl.create_default_context(cafile=access.ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise ConnectionConfigError(f"{origin}: certificate authority {access.ca_file}: {error}") from error
-    # On by default since Python 3.13. Many clusters' own authorities lack what it asks for, and no other client asks.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    if access.client_cert_file is not None:
-        try:
-            context.load_cert_chain(access.client_cert_file, access.client_key_file)
-        except (OSError, ssl.SSLError) as error:
-            raise ConnectionConfigError(
-                f"{origin}: client certificate {access.client_cert_file} with key {access.client_key_file}: {error}"
-            ) from error
-    if not access.verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-def _tls_digest(access: Access) -> bytes:
-    """Tells whether a new TLS context is needed; by content, since rotated certificates keep their file's name."""
-    digest = hashlib.sha256(repr((access.server, access.verify, access.tls_server_name)).encode())
-    if access.server.startswith("https:"):
-        for file in (access.ca_file, access.client_cert_file, access.client_key_file):
-            if file is not None:
-                try:
-                    content = Path(file).read_bytes()
-                except OSError:
-                    content = b""
-                digest.update(b"%d:" % len(content))
-                digest.update(content)
-            digest.update(b";")
-    return digest.digest()
+        return access.tls.context() if access.server.startswith("https:") else None
+    except TlsError as error:
+        raise ConnectionConfigError(f"{origin}: {error}") from error

@@ -178,12 +178,13 @@ async def test_to_act_as_somebody_else(server: FaultyServer, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ("a: [", "while parsing"),
-        ("", "not of the form of a kubeconfig"),
-        ("[]", "not of the form of a kubeconfig"),
+        ("a: [", "line 1: it is not YAML"),
+        ("", "no current-context"),
+        ("[]", "it is not a mapping"),
         ("clusters: {}", "no current-context"),
         ("current-context: x", "there is no context 'x'"),
-        ("current-context: x\ncontexts: [{name: x}]", "context 'x' is not a mapping"),
+        ("current-context: x\ncontexts: [{name: x}]", "context 'x' names no cluster"),
+        ("current-context: x\ncontexts: [{name: x, context: 5}]", "context 'x' is not a mapping"),
         ("current-context: x\ncontexts: [{name: x, context: {}}]", "context 'x' names no cluster"),
         ("current-context: x\ncontexts: [{name: x, context: {cluster: c}}]", "there is no cluster 'c'"),
         (

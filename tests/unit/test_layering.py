@@ -14,7 +14,8 @@ NAME = PACKAGE.name
 LAYERS = {
     "api": {"api", "kube.resources"},
     "machine": {"api", "machine"},
-    "kube": {"kube"},
+    "kube": {"kube", "kubeconfig"},
+    "kubeconfig": {"kubeconfig"},
     "controller": {"api", "machine", "kube", "controller"},
     "local": {"api", "kube", "local"},
     "config": {"api", "machine", "kube", "config"},

@@ -1,0 +1,277 @@
+"""Parse kubeconfig files as kubectl does, and merge them.
+
+Unlike kubectl, it reads numbers and times as text, refuses a context whose user does not exist, and takes ``~`` for the
+home directory.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import yaml
+
+from frameworkcontroller.kubeconfig.tls import Pem, Tls
+
+_FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+
+
+class KubeconfigError(Exception):
+    """A kubeconfig that cannot be used; the text says why, and quotes no secret."""
+
+
+class Kubeconfig:
+    """One context: its cluster and its user, with absolute file names.
+
+    All methods raise KubeconfigError.
+    """
+
+    def __init__(self, paths: str, context: str | None = None) -> None:
+        """Read the files in ``paths``, which ``:`` separates; files that do not exist are skipped.
+
+        The first file with a current-context, or with an entry of some name, wins. ``context`` replaces the
+        current-context.
+        """
+        files = [os.path.expanduser(path) for path in paths.split(os.pathsep) if path]  # noqa: PTH111 - raises nothing
+        found = [file for file in files if os.path.exists(file)]  # noqa: PTH110 - raises nothing
+        if not found:
+            raise KubeconfigError("no such file")
+        chosen = context or ""
+        entries: dict[tuple[str, str], tuple[Any, str]] = {}
+        for file in found:
+            current, of_file = _read(file, several=len(files) > 1)
+            chosen = chosen or current
+            entries = {**of_file, **entries}
+        if not chosen:
+            raise KubeconfigError("no current-context is set")
+
+        def find(kind: str, name: str) -> tuple[dict[str, Any], str]:
+            if (kind, name) not in entries:
+                raise KubeconfigError(f"there is no {kind} {name!r}")
+            value, file = entries[kind, name]
+            return mapping({} if value is None else value, f"{kind} {name!r}"), file
+
+        section, _ = find("context", chosen)
+        cluster = text(section, "cluster")
+        if not cluster:
+            raise KubeconfigError(f"context {chosen!r} names no cluster")
+        self.namespace = text(section, "namespace") or None
+        self.cluster = _with_absolute_names(*find("cluster", cluster))
+        self.user_name = text(section, "user")
+        self.user: dict[str, Any] = {}
+        self.user_file = ""
+        if self.user_name:
+            user, self.user_file = find("user", self.user_name)
+            self.user = _with_absolute_names(user, self.user_file)
+        self._token = text(self.user, "token").strip()
+        if not re.fullmatch(r"[ -~]*", self._token):
+            raise KubeconfigError("its token contains characters that no header can have")
+        self._user_and_password = (text(self.user, "username"), text(self.user, "password"))
+        self._token_file = text(self.user, "tokenFile")
+        if self._user_and_password[0] and (self._token or self._token_file):
+            raise KubeconfigError("its user has both a token and a username")
+
+    @property
+    def has_credentials(self) -> bool:
+        """True if the user has a token or a password, which take precedence over credential plugins."""
+        return bool(self._token or self._token_file or self._user_and_password[0])
+
+    def server(self) -> str:
+        """The address of the API server."""
+        server = text(self.cluster, "server")
+        if not server:
+            raise KubeconfigError("its cluster names no server")
+        return server
+
+    def proxy(self) -> str | None:
+        """The URL of the proxy to the API server."""
+        return text(self.cluster, "proxy-url") or None
+
+    def authorization(self) -> str | None:
+        """The value of the header ``Authorization``; a token file is read at each call."""
+        if self._user_and_password[0]:
+            return "Basic " + base64.b64encode(":".join(self._user_and_password).encode()).decode()
+        token = self._token
+        if self._token_file:
+            try:
+                token = read_token(Path(self._token_file))
+            except OSError as error:
+                if not token:
+                    raise KubeconfigError(f"token file {self._token_file}: {error.strerror or error}") from error
+            except ValueError:
+                raise KubeconfigError(f"token file {self._token_file} holds no token") from None
+        return "Bearer " + token if token else None
+
+    def impersonation(self) -> list[tuple[str, str]]:
+        """Headers of a user who acts as another one."""
+        headers = [("Impersonate-User", text(self.user, "as")), ("Impersonate-Uid", text(self.user, "as-uid"))]
+        headers += [("Impersonate-Group", group) for group in texts(self.user, "as-groups")]
+        extra = mapping(self.user.get("as-user-extra") or {}, "as-user-extra")
+        for key in extra:
+            headers += [("Impersonate-Extra-" + quote(str(key), safe=""), value) for value in texts(extra, key)]
+        headers = [(name, value) for name, value in headers if value]
+        if headers and headers[0][0] != "Impersonate-User":
+            raise KubeconfigError("it impersonates groups, a UID or extra values, and no user")
+        return headers
+
+    def tls(self) -> Tls:
+        """The TLS settings; certificates are read at each call."""
+        ca = self._pem(self.cluster, "certificate-authority")
+        verify = self.cluster.get("insecure-skip-tls-verify")
+        if verify not in (None, True, False):
+            raise KubeconfigError("insecure-skip-tls-verify must be true or false")
+        return Tls(
+            ca=None if ca is None else ca.content,
+            certificate=self._pem(self.user, "client-certificate"),
+            key=self._pem(self.user, "client-key"),
+            verify=not verify,
+            server_name=text(self.cluster, "tls-server-name") or None,
+        )
+
+    @staticmethod
+    def _pem(section: dict[str, Any], key: str) -> Pem | None:
+        encoded = text(section, key + "-data")
+        if encoded:
+            try:
+                return Pem(base64.b64decode("".join(encoded.split()), validate=True))
+            except ValueError as error:
+                raise KubeconfigError(f"{key}-data is not base64") from error
+        file = text(section, key)
+        if not file:
+            return None
+        try:
+            return Pem(Path(file).read_bytes(), file)
+        except OSError as error:
+            raise KubeconfigError(f"{key} {file} cannot be used: {error.strerror or error}") from error
+
+
+def read_token(file: Path) -> str:
+    """The token in a file. Raises OSError, and ValueError if there is none."""
+    token = file.read_bytes().decode("ascii").strip()
+    if not is_token(token):
+        raise ValueError
+    return token
+
+
+def is_token(token: str) -> bool:
+    """True if it looks like a token: HTTP clients quote others in their errors."""
+    return re.fullmatch(r"[!-~]+", token) is not None
+
+
+def mapping(value: Any, named: str) -> dict[str, Any]:
+    """The value, a mapping."""
+    if not isinstance(value, dict):
+        raise KubeconfigError(f"{named} is not a mapping")
+    return value
+
+
+def mappings(section: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    """The list of mappings under the key."""
+    values = section.get(key) or []
+    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+        raise KubeconfigError(f"{key} must be a list of mappings")
+    return values
+
+
+def text(section: dict[str, Any], key: str) -> str:
+    """The text under the key."""
+    value = section.get(key)
+    if value is not None and not isinstance(value, str):
+        raise KubeconfigError(f"{key} must be text")
+    return value or ""
+
+
+def texts(section: dict[str, Any], key: str) -> list[str]:
+    """The list of texts under the key."""
+    values = section.get(key) or []
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise KubeconfigError(f"{key} must be a list of text")
+    return values
+
+
+def _read(file: str, several: bool) -> tuple[str, dict[tuple[str, str], tuple[Any, str]]]:
+    """The current-context; the entries by kind and name, each with the file. ``several``: errors name the file."""
+    try:
+        document = _document(Path(file).read_bytes())
+        entries: dict[tuple[str, str], tuple[Any, str]] = {}
+        for kind in ("context", "cluster", "user"):
+            for entry in mappings(document, kind + "s"):
+                entries.setdefault((kind, text(entry, "name")), (entry.get(kind), file))
+        return text(document, "current-context"), entries
+    except (OSError, KubeconfigError) as error:
+        problem = getattr(error, "strerror", None) or str(error)
+        raise KubeconfigError(f"{file}: {problem}" if several else problem) from None
+
+
+def _with_absolute_names(section: dict[str, Any], file: str) -> dict[str, Any]:
+    folder = Path(file).absolute().parent
+
+    def absolute(name: str) -> str:
+        return os.path.normpath(folder / name)
+
+    named: dict[str, Any] = {key: absolute(text(section, key)) for key in _FILES if section.get(key)}
+    plugin = section.get("exec")
+    if isinstance(plugin, dict) and "/" in text(plugin, "command"):
+        # As in shells: a name without a slash is looked up in $PATH.
+        named["exec"] = {**plugin, "command": absolute(plugin["command"])}
+    return {**section, **named}
+
+
+def _document(content: bytes) -> dict[str, Any]:
+    """The first document of a kubeconfig, JSON or YAML. As in kubectl, nothing after it is parsed."""
+    try:
+        document = _json(content)
+        if document is None:
+            # Not yaml.load, which parses all documents. Not libyaml, which crashes on deep nesting.
+            loader: Any = _Loader(content)
+            document = loader.get_data() if loader.check_data() else None
+    except yaml.YAMLError as error:
+        # The error's own text quotes lines of the file, which may hold a token.
+        mark = getattr(error, "problem_mark", None)
+        line = f"line {mark.line + 1}: " if mark is not None else ""
+        problem = getattr(error, "problem", None) or type(error).__name__
+        raise KubeconfigError(f"{line}it is not YAML: {problem}") from None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise KubeconfigError(f"it is not YAML: {type(error).__name__}") from None
+    except RecursionError:
+        raise KubeconfigError("it is nested too deeply, or contains itself") from None
+    return mapping({} if document is None else document, "it")
+
+
+def _json(content: bytes) -> Any:
+    """The JSON object at the beginning; None if there is none."""
+    try:
+        start = content.decode("utf-8-sig").lstrip()
+        return json.JSONDecoder().raw_decode(start)[0] if start.startswith("{") else None
+    except ValueError:
+        return None
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads numbers and times as text, since a kubeconfig has neither, and ignores unknown tags."""
+
+    def scan_to_next_token(self) -> None:
+        # PyYAML takes a tab between tokens for an error, YAML does not.
+        super().scan_to_next_token()
+        while self.peek() == "\t" and (self.flow_level or not self.allow_simple_key):
+            self.forward()
+            super().scan_to_next_token()
+
+    def untagged(self, node: Any) -> Any:
+        if isinstance(node, yaml.MappingNode):
+            return self.construct_mapping(node, deep=True)
+        if isinstance(node, yaml.SequenceNode):
+            return self.construct_sequence(node, deep=True)
+        return self.construct_scalar(node)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag.rpartition(":")[2] in ("bool", "merge", "null")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_constructor(None, _Loader.untagged)

@@ -1,0 +1,223 @@
+"""The access by kubeconfigs: the same as by the library, which is loaded for credential plugins and providers alone."""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from frameworkcontroller.kube.errors import ConnectionConfigError
+from frameworkcontroller.kube.kubeconfig import Access, read_kubeconfig
+from frameworkcontroller.kubeconfig.tls import Pem, Tls
+
+DATA = base64.b64encode(b"-----BEGIN CERTIFICATE-----\n").decode()
+
+
+def kubeconfig(
+    folder: Path,
+    user: dict[str, Any] | None,
+    *,
+    server: str = "https://h:6443/",
+    context: dict[str, Any] | None = None,
+    **cluster: Any,
+) -> str:
+    chosen: dict[str, Any] = {"cluster": "c", **(context or {})}
+    if user is not None:
+        chosen["user"] = "u"
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "x",
+        "contexts": [
+            {"name": "other", "context": {"cluster": "c", "namespace": "there"}},
+            {"name": "x", "context": chosen},
+        ],
+        "clusters": [
+            {"name": "c", "cluster": {"server": server, **{k.replace("_", "-"): v for k, v in cluster.items()}}}
+        ],
+        "users": [] if user is None else [{"name": "u", "user": user}],
+    }
+    path = folder / "config"
+    path.write_text(yaml.safe_dump(content))
+    return str(path)
+
+
+async def by_library(path: str, context: str | None, address: str | None) -> Access:
+    """The same access as kubernetes-asyncio reads it."""
+    from kubernetes_asyncio.client import Configuration
+    from kubernetes_asyncio.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
+
+    read = Configuration()
+    merged = KubeConfigMerger(path).config
+    assert merged is not None
+    for node in merged.value["contexts"]:
+        # The library refuses https without a user.
+        node.value["context"].setdefault("user", "anonymous")
+    merged.value["users"].append(ConfigNode("anonymous", {"name": "anonymous", "user": {}}))
+    for node in merged.value["clusters"] if address else ():
+        node.value["cluster"]["server"] = address
+    loader = KubeConfigLoader(merged, context, config_base_path=None)
+    await loader.load_and_set(read)
+    current = loader.current_context
+    assert current is not None
+    authority, certificate, key = (
+        None if file is None else Path(file).read_bytes() for file in (read.ssl_ca_cert, read.cert_file, read.key_file)
+    )
+    return Access(
+        server=read.host or "",
+        authorization=read.api_key.get("BearerToken"),
+        tls=Tls(authority, pem(certificate), pem(key), bool(read.verify_ssl), read.tls_server_name),
+        proxy=read.proxy,
+        namespace=current["context"].get("namespace"),
+    )
+
+
+def pem(content: bytes | None) -> Pem | None:
+    return None if content is None else Pem(content)
+
+
+def without_file_names(access: Access) -> Access:
+    tls = access.tls
+    if not access.server.startswith("https"):
+        return replace(access, tls=Tls(verify=tls.verify))
+    certificate, key = (pem(None if one is None else one.content) for one in (tls.certificate, tls.key))
+    return replace(access, tls=replace(tls, certificate=certificate, key=key))
+
+
+PLAIN: list[tuple[dict[str, Any] | None, dict[str, Any]]] = [
+    (None, {}),
+    ({}, {}),
+    ({"token": "t"}, {}),
+    ({"token": "t"}, {"server": "http://h:1", "certificate_authority_data": DATA}),
+    ({"token": "t"}, {"context": {"namespace": "n"}}),
+    ({"token": "t"}, {"certificate_authority": "ca.crt"}),
+    ({"token": "t"}, {"certificate_authority": "sub/../ca.crt", "tls_server_name": "name"}),
+    ({"client-certificate-data": DATA, "client-key-data": DATA}, {"certificate_authority_data": DATA}),
+    ({"client-certificate": "a", "client-key": "sub/b", "token": "t"}, {"certificate_authority_data": DATA}),
+    (
+        {"client-certificate": "a", "client-certificate-data": DATA, "client-key": "b"},
+        {"insecure_skip_tls_verify": True},
+    ),
+]
+
+
+@pytest.mark.parametrize(("user", "more"), PLAIN)
+@pytest.mark.parametrize(("context", "address"), [(None, None), ("other", None), (None, "https://elsewhere:1")])
+async def test_it_means_the_same(
+    tmp_path: Path, user: dict[str, Any] | None, more: dict[str, Any], context: str | None, address: str | None
+) -> None:
+    (tmp_path / "sub").mkdir()
+    for name in ("ca.crt", "a", "b", "sub/b"):
+        (tmp_path / name).write_text(name)
+    path = kubeconfig(tmp_path, user, **more)
+    ours = await read_kubeconfig(path, context=context, address=address)
+    theirs = await by_library(path, context, address)
+    assert without_file_names(ours) == theirs
+    assert ours.namespace == theirs.namespace
+
+
+@pytest.mark.parametrize(
+    ("user", "authorization"),
+    [
+        ({"username": "me", "password": "p"}, "Basic bWU6cA=="),
+        ({"tokenFile": "t"}, "Bearer of-file"),
+        ({"tokenFile": "t", "token": "stale"}, "Bearer of-file"),
+        ({"tokenFile": "absent", "token": "last"}, "Bearer last"),
+        ({"token": 5}, "Bearer 5"),
+        ({"token": ""}, None),
+        ({"token": " t\n"}, "Bearer t"),
+        ({"token": "t", "exec": {"command": "absent"}}, "Bearer t"),
+    ],
+)
+async def test_authorization(tmp_path: Path, user: dict[str, Any], authorization: str | None) -> None:
+    (tmp_path / "t").write_text("of-file\n")
+    access = await read_kubeconfig(kubeconfig(tmp_path, user))
+    assert access.authorization == authorization
+    assert access.renew_after == (60 if "tokenFile" in user else None)
+
+
+@pytest.mark.parametrize(
+    ("user", "more", "said"),
+    [
+        ({"token": "t"}, {"certificate_authority": "absent"}, "certificate-authority .*/absent cannot be used"),
+        ({"client-certificate-data": "not base64!"}, {}, "client-certificate-data is not base64"),
+        ({"token": "t"}, {"server": ""}, "its cluster names no server"),
+        ({"token": "t"}, {"context": {"cluster": "absent"}}, "there is no cluster 'absent'"),
+        ({"token": "t", "as-groups": ["g"]}, {}, "it impersonates groups"),
+        ({"tokenFile": "absent"}, {}, "token file .*/absent: No such file"),
+        ({"token": "t", "username": "me"}, {}, "its user has both a token and a username"),
+    ],
+)
+async def test_a_setting_that_cannot_be_used_is_named(
+    tmp_path: Path, user: dict[str, Any], more: dict[str, Any], said: str
+) -> None:
+    path = kubeconfig(tmp_path, user, **more)
+    with pytest.raises(ConnectionConfigError, match=f"kubeconfig {path}: {said}"):
+        await read_kubeconfig(path)
+
+
+async def test_a_proxy_and_the_name_in_the_certificate(tmp_path: Path) -> None:
+    access = await read_kubeconfig(kubeconfig(tmp_path, None, proxy_url="http://p:1", tls_server_name=5))
+    assert (access.proxy, access.tls.server_name) == ("http://p:1", "5")
+
+
+async def test_refreshed_tokens_are_written_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the file is worthless with identity providers that hand out a new refresh token each time."""
+    from kubernetes_asyncio.config.openid import OpenIDRequestor
+
+    async def refresh_token(_self: object, old: str) -> dict[str, str]:
+        return {"id_token": f"after {old}", "refresh_token": "second"}
+
+    monkeypatch.setattr(OpenIDRequestor, "refresh_token", refresh_token)
+    config = {"client-id": "i", "client-secret": "s", "idp-issuer-url": "https://i", "refresh-token": "first"}
+    path = kubeconfig(tmp_path, {"auth-provider": {"name": "oidc", "config": config}}, certificate_authority_data=DATA)
+    before = yaml.safe_load(Path(path).read_text())
+    access = await read_kubeconfig(path)
+    assert (access.authorization, access.renew_after) == ("Bearer after first", 60)
+    after = yaml.safe_load(Path(path).read_text())
+    assert after["users"][0]["user"]["auth-provider"]["config"] == {
+        **config, "id-token": "after first", "refresh-token": "second",
+    }  # fmt: skip
+    assert {**after, "users": None} == {**before, "users": None}
+
+
+async def test_certificates_of_a_plugin(tmp_path: Path) -> None:
+    status = {"clientCertificateData": "certificate", "clientKeyData": "key"}
+    version = "client.authentication.k8s.io/v1"
+    credential = json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status})
+    (tmp_path / "plugin").write_text(f"#!/bin/sh\necho '{credential}'\n")
+    (tmp_path / "plugin").chmod(0o755)
+    path = kubeconfig(
+        tmp_path, {"exec": {"apiVersion": version, "command": "./plugin"}}, certificate_authority_data=DATA
+    )
+    for _ in range(2):
+        tls = (await read_kubeconfig(path)).tls
+        assert (tls.certificate, tls.key) != (None, None)
+        assert tls.certificate is not None
+        assert tls.certificate.content == b"certificate"
+        assert tls.ca == base64.b64decode(DATA)
+        # Many systems clean /tmp of what is ten days old, and a controller runs for longer.
+        assert tls.certificate.file is not None
+        Path(tls.certificate.file).unlink()
+
+
+def test_it_needs_no_library_and_leaves_no_key_behind(tmp_path: Path) -> None:
+    user = {"client-certificate-data": DATA, "client-key-data": DATA}
+    path = kubeconfig(tmp_path, user, certificate_authority_data=DATA)
+    script = (
+        "import asyncio, sys; from frameworkcontroller.kube.kubeconfig import read_kubeconfig; "
+        f"access = asyncio.run(read_kubeconfig({path!r})); "
+        "assert not any(name.startswith('kubernetes_asyncio') for name in sys.modules); "
+        "print('KEY' in repr(access), 'BEGIN' in repr(access))"
+    )
+    (tmp_path / "tmp").mkdir()
+    environ = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environ)
+    assert said.stdout == "False False\n"
+    assert list((tmp_path / "tmp").iterdir()) == []
