@@ -37,8 +37,6 @@ UNEDITED: Final = (
     "docs/metrics.md",
     "docs/reference.md",
     "frameworkcontroller/api",
-    "frameworkcontroller/barrier",
-    "frameworkcontroller/barrier.py",
     "frameworkcontroller/cli",
     "frameworkcontroller/commands",
     "frameworkcontroller/config",

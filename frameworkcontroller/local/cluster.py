@@ -22,12 +22,19 @@ from frameworkcontroller.local.kubelet.supervisor import SupervisorError
 
 RuntimeName = Literal["process", "simulated"]
 
-_BARRIER: Final = Path(__file__).resolve().parents[1] / "barrier.py"
+_PACKAGES: Final = Path(__file__).resolve().parents[2]
 
 IMAGES: Final = {
-    # Writes to the image's output directory if the Pod has a volume there.
     "frameworkcontroller/frameworkbarrier": LocalImage(
-        ("sh", "-c", 'cd "$0" 2>/dev/null || :; exec "$1" "$2"', "/mnt/frameworkbarrier", sys.executable, str(_BARRIER))
+        (
+            "sh",
+            "-c",
+            # Writes to the image's output directory if the Pod has a volume there. -P: no imports from it.
+            'cd "$0" 2>/dev/null || :; exec env PYTHONPATH="$1" "$2" -P -m frameworkcontroller.barrier',
+            "/mnt/frameworkbarrier",
+            str(_PACKAGES),
+            sys.executable,
+        )
     ),
 }
 """Local commands for this project's images."""

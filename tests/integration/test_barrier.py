@@ -13,9 +13,12 @@ from typing import TypeVar
 import orjson
 import pytest
 
-from frameworkcontroller import barrier
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.barrier import FrameworkGone, Reader, Settings
+from frameworkcontroller.barrier.connection import connect
+from frameworkcontroller.barrier.errors import CheckFailed, FrameworkGone
+from frameworkcontroller.barrier.framework import Reader, addresses
+from frameworkcontroller.barrier.main import run
+from frameworkcontroller.barrier.settings import Settings
 from frameworkcontroller.kube.client import KubeClient
 from tests.support.barrier_world import NAME, Json, compressed, framework, written
 from tests.support.clusters import Cluster
@@ -64,7 +67,7 @@ async def blocking(work: Callable[[], _T]) -> _T:
 
 def reader_of(cluster: Cluster) -> Reader:
     settings = Settings(environ(cluster))
-    return Reader(barrier.connect(environ(cluster)), settings)
+    return Reader(connect(environ(cluster)), settings)
 
 
 @pytest.mark.parametrize("pack", [lambda plain: plain, compressed], ids=["raw", "compressed"])
@@ -76,14 +79,14 @@ async def test_passes_and_writes_the_framework(cluster: Cluster, tmp_path: Path,
     }
     out = tmp_path / "out"
     out.mkdir()
-    assert await blocking(partial(barrier.run, {**environ(cluster), **identity}, out)) == 0
-    assert barrier.addresses(written(out)) == READY
+    assert await blocking(partial(run, {**environ(cluster), **identity}, out)) == 0
+    assert addresses(written(out)) == READY
     assert written(out)["metadata"]["uid"] == there["metadata"]["uid"]
     assert 'export FB_WORKER_IPS="10.0.1.1,10.0.1.2"\n' in (out / "injector.sh").read_text()
 
 
 async def test_a_framework_that_is_not_there(cluster: Cluster, tmp_path: Path) -> None:
-    assert await blocking(partial(barrier.run, environ(cluster), tmp_path)) == 210
+    assert await blocking(partial(run, environ(cluster), tmp_path)) == 210
 
 
 async def test_a_large_framework_is_told_unchanged_by_its_metadata(cluster: Cluster) -> None:
@@ -102,7 +105,7 @@ async def test_a_large_framework_is_told_unchanged_by_its_metadata(cluster: Clus
         except FrameworkGone:
             found = None
         assert found is not None
-        assert barrier.addresses(found)["worker"][-1] == last
+        assert addresses(found)["worker"][-1] == last
 
     await eventually(partial(seen, None))
     assert await cached() is None
@@ -116,8 +119,8 @@ async def test_somebody_who_may_not_read_frameworks(cluster: Cluster) -> None:
         pytest.skip("this cluster lets everybody do everything")
     await stored(cluster, await cluster.client(), framework(READY))
     settings = Settings(environ(cluster))
-    reader = Reader(barrier.connect(environ(cluster, cluster.kubeconfig_of("stranger"))), settings)
-    with pytest.raises(barrier.CheckFailed, match=r"403: .*forbidden.*needs leave to `get` Frameworks"):
+    reader = Reader(connect(environ(cluster, cluster.kubeconfig_of("stranger"))), settings)
+    with pytest.raises(CheckFailed, match=r"403: .*forbidden.*needs permission to `get` Frameworks"):
         await blocking(partial(reader.read, 30, cached=True))
 
 

@@ -17,7 +17,6 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frameworkcontroller import barrier
 from frameworkcontroller.api.codec import (
     MAX_DECOMPRESSED_BYTES,
     StatusError,
@@ -34,6 +33,9 @@ from frameworkcontroller.api.objects import (
     pod_record,
 )
 from frameworkcontroller.api.spec import MAX_TASK_COUNT, FrameworkSpec, SpecError, parse_spec
+from frameworkcontroller.barrier.errors import CheckFailed
+from frameworkcontroller.barrier.files import injector
+from frameworkcontroller.barrier.framework import _decoded, _unpack, addresses
 from frameworkcontroller.config.config import SHIPPED_CONFIG_FILE, ConfigError, load_config
 from frameworkcontroller.config.failurespec import compile_regex
 from frameworkcontroller.controller.snapshots import deleted_framework_tail
@@ -229,8 +231,8 @@ def test_a_gzip_bomb_takes_neither_memory_nor_time(name: str) -> None:
 
 
 def read_at_the_barrier(framework: Any) -> None:
-    barrier._unpack(framework)
-    barrier.addresses(framework)
+    _unpack(framework)
+    addresses(framework)
 
 
 @pytest.mark.parametrize("name", BOMBS)
@@ -239,7 +241,7 @@ def test_a_gzip_bomb_does_not_hurt_the_barrier(name: str) -> None:
     tracemalloc.start()
     began = time.process_time()
     try:
-        with pytest.raises(barrier.CheckFailed):
+        with pytest.raises(CheckFailed):
             read_at_the_barrier(framework)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -257,18 +259,18 @@ def test_what_is_not_packed_is_said_to_be_none(text: Any) -> None:
 @settings(max_examples=300)
 @given(body=mangled(FRAMEWORK) | VALUES)
 def test_the_barrier_reads_a_framework_or_says_that_it_is_none(body: Any) -> None:
-    with suppress(barrier.CheckFailed):
-        framework = barrier._decoded(orjson.dumps(body))
-        barrier._unpack(framework)
-        found = barrier.addresses(framework)
-        script = barrier.injector({name: [ip or "" for ip in ips] for name, ips in found.items()})
+    with suppress(CheckFailed):
+        framework = _decoded(orjson.dumps(body))
+        _unpack(framework)
+        found = addresses(framework)
+        script = injector({name: [ip or "" for ip in ips] for name, ips in found.items()})
         assert script.isascii()
 
 
 @given(raw=st.binary())
 def test_the_barrier_says_of_bytes_that_are_no_framework_that_they_are_none(raw: bytes) -> None:
-    with pytest.raises(barrier.CheckFailed):
-        barrier._decoded(raw)
+    with pytest.raises(CheckFailed):
+        _decoded(raw)
 
 
 CONFIG: Final = {

@@ -6,19 +6,18 @@ import re
 import shutil
 import ssl
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
-from frameworkcontroller import barrier
-from frameworkcontroller.barrier import CheckFailed, NoConnection, Server, connect
+from frameworkcontroller.barrier.connection import Server, connect
+from frameworkcontroller.barrier.credentials import Plugin, ServiceAccount
+from frameworkcontroller.barrier.errors import CheckFailed, NoConnection
+from frameworkcontroller.kubeconfig.reader import Kubeconfig
+from frameworkcontroller.kubeconfig.tls import Tls
 from tests.support.barrier_world import StubApi, status
 
 GROUP = "client.authentication.k8s.io"
@@ -168,11 +167,9 @@ class TestInCluster:
         assert ask(server) == 404
         assert [headers["Authorization"] for headers in secure.headers] == ["Bearer first", "Bearer second"]
 
-    def test_a_server_with_another_authority_gets_no_token(
-        self, secure: StubApi, account: Path, tmp_path_factory: pytest.TempPathFactory
-    ) -> None:
+    def test_a_server_with_another_authority_gets_no_token(self, secure: StubApi, account: Path) -> None:
         with pytest.raises(CheckFailed, match="CERTIFICATE_VERIFY_FAILED"):
-            ask(Server(secure.address, "test", credentials=barrier._Password("me", "secret")))
+            ask(Server(secure.address, "test", credentials=ServiceAccount(account / "token")))
         assert secure.headers == []
 
     @pytest.mark.parametrize("missing", ["token", "ca.crt"])
@@ -313,11 +310,12 @@ class TestKubeconfig:
     @pytest.mark.parametrize(
         ("change", "text"),
         [
-            ({"current-context": ""}, "it has no current-context"),
-            ({"current-context": "nowhere"}, "it has no context nowhere"),
-            ({"clusters": None}, "it has no cluster arn:aws:eks:us-east-1:1:cluster/c"),
-            ({"users": {}}, "it has no user me"),
-            ({"users": [{"name": "me", "user": None}]}, "user me is not a mapping"),
+            ({"current-context": ""}, "no current-context is set"),
+            ({"current-context": "nowhere"}, "there is no context 'nowhere'"),
+            ({"clusters": None}, "there is no cluster 'arn:aws:eks:us-east-1:1:cluster/c'"),
+            ({"users": []}, "there is no user 'me'"),
+            ({"users": {"me": {}}}, "users must be a list of mappings"),
+            ({"users": [{"name": "me", "user": 5}]}, "user 'me' is not a mapping"),
             ({"users": [{"name": "me", "user": {"auth-provider": {"name": "gcp"}}}]}, "auth-provider is not supported"),
             (
                 {"users": [{"name": "me", "user": {"username": "a", "token": "secret"}}]},
@@ -334,7 +332,7 @@ class TestKubeconfig:
             ({"users": [{"name": "me", "user": {"exec": {**PLUGIN, "args": "a"}}}]}, "args must be a list of text"),
             ({"users": [{"name": "me", "user": {"exec": {**PLUGIN, "env": [1]}}}]}, "env must be a list of mappings"),
             ({"users": [{"name": "me", "user": {"token": 7}}]}, "token must be text"),
-            ({"users": [{"name": "me", "user": {"token": "a\nb: secret"}}]}, "its token holds characters"),
+            ({"users": [{"name": "me", "user": {"token": "a\nb: secret"}}]}, "its token contains characters"),
             ({"users": [{"name": "me", "user": {"client-key-data": "%"}}]}, "client-key-data is not base64"),
         ],
     )
@@ -359,160 +357,20 @@ class TestKubeconfig:
             connect(stored(tmp_path, kubeconfig(section)))
 
     def test_files_that_are_not_there(self, tmp_path: Path) -> None:
-        with pytest.raises(NoConnection, match="No such file"):
-            connect({"KUBECONFIG": str(tmp_path / "absent")})
-        with pytest.raises(NoConnection, match="several files are not supported"):
-            connect({"KUBECONFIG": f"{tmp_path}/a:{tmp_path}/b"})
+        for paths in (f"{tmp_path}/a", f"{tmp_path}/a:{tmp_path}/b"):
+            with pytest.raises(NoConnection, match=f"kubeconfig {paths}: no such file"):
+                connect({"KUBECONFIG": paths})
+
+    def test_several_files(self, plain: StubApi, tmp_path: Path) -> None:
+        (tmp_path / "users").write_text(json.dumps({"users": [{"name": "me", "user": {"token": "first"}}]}))
+        environ = stored(tmp_path, kubeconfig({"server": plain.address}, {"token": "second"}))
+        ask(connect({"KUBECONFIG": f"{tmp_path}/absent:{tmp_path}/users:{environ['KUBECONFIG']}"}))
+        assert plain.headers[0]["Authorization"] == "Bearer first"
 
     @pytest.mark.parametrize("text", ["{", "", "- a", "\x00", "clusters: [", "a: b\n  c: d"])
     def test_what_is_no_kubeconfig(self, tmp_path: Path, text: str) -> None:
         with pytest.raises(NoConnection, match="kubeconfig"):
             connect(stored(tmp_path, text))
-
-
-BY_KUBECTL = """\
-apiVersion: v1
-clusters:
-- cluster:
-    certificate-authority-data: LS0tLS1CRUdJTg==
-    extensions:
-    - extension:
-        last-update: Sat, 21 Nov 2026 00:00:00 UTC
-        version: v1.33.0
-      name: cluster_info
-    server: https://192.168.49.2:8443
-  name: minikube
-contexts:
-- context:
-    cluster: minikube
-    namespace: ""
-    user: 'it''s me'
-  name: minikube
-current-context: minikube
-kind: Config
-preferences: {}
-users:
-- name: it's me
-  user:
-    exec:
-      apiVersion: client.authentication.k8s.io/v1
-      args:
-      - --region
-      - us-east-1
-      command: aws
-      env: null
-      interactiveMode: IfAvailable
-      provideClusterInfo: false
-"""
-
-ONE = {"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}
-"""What each of these says."""
-
-VALID = {
-    "flow": "{current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}]}",
-    "anchors": """\
-current-context: &name c
-contexts: [{name: *name, context: {<<: &both {cluster: c}, user: u}}]
-""",
-    "several documents": """\
-%YAML 1.1
----
-current-context: c
-contexts:
-- name: c
-  context: {cluster: c, user: u}
-...
----
-current-context: other
-""",
-    "tags": """\
-!!map
-current-context: !!str c
-contexts: !<tag:example.com,2000:list>
-- !context {name: !!str c, context: !!map {cluster: !own c, user: u}}
-""",
-    "block scalars": """\
-current-context: |-
-  c
-contexts:
-- name: >-
-    c
-  context:
-    cluster: "\\x63"
-    user: 'u'
-""",
-    "question marks": """\
-? current-context
-: c
-? contexts
-:
-  - ? name
-    : c
-    ? "context"
-    : {"cluster":"c",
-user:   u}
-""",
-    "byte order mark": "\ufeff" + json.dumps(ONE),
-    "tabs and comments": "current-context:\tc\t# c\ncontexts: [{name: c,\tcontext: {cluster: c, user: u}}]\t# d\r\n",
-}
-
-
-class TestYaml:
-    @pytest.mark.parametrize("text", VALID.values(), ids=VALID)
-    def test_any_valid_yaml_is_read(self, text: str) -> None:
-        assert parse(text) == ONE
-
-    def test_other_encodings(self) -> None:
-        assert barrier._parse(VALID["flow"].encode("utf-16")) == ONE
-
-    def test_what_kubectl_writes(self) -> None:
-        assert parse(BY_KUBECTL) == yaml.safe_load(BY_KUBECTL)
-
-    def test_what_looks_like_a_number_or_a_time_is_text(self) -> None:
-        texts = ["0123", "1e3", "12:30", "2001-01-01", "0x1", ".inf", "="]
-        assert parse("".join(f"- {text}\n" for text in texts)) == texts
-        assert parse("[yes, true, Off, ~, null]") == [True, True, False, None, None]
-
-    @pytest.mark.parametrize(
-        ("text", "said"),
-        [
-            ("a: b\n\tc: secret", "line 2: it is not YAML: found character"),
-            ("a: [secret", "line 1: it is not YAML: expected ',' or ']'"),
-            ("a: *secret", "line 1: it is not YAML: found undefined alias"),
-            ("a: secret\n b: c", "line 2: it is not YAML: mapping values"),
-            ("a: secret\x00", "it is not YAML"),
-            ("? [secret]\n: b", "line 1: it is not YAML: found unhashable key"),
-            ("- " * 5000 + "secret", "it is nested too deeply"),
-            ("[" * 100_000, "it is nested too deeply"),
-            ("a: !!int secret", "it is not YAML: ValueError"),
-        ],
-    )
-    def test_what_is_none_is_told_without_quoting_it(self, text: str, said: str) -> None:
-        with pytest.raises(barrier._Unusable) as caught:
-            parse(text)
-        assert str(caught.value).startswith(said)
-        assert "secret" not in str(caught.value).replace("'secret'", "")
-
-    def test_without_pyyaml_json_is_read_and_yaml_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(sys.modules, "yaml", None)
-        assert parse(json.dumps(ONE, indent=1)) == ONE
-        with pytest.raises(barrier._Unusable, match=r"no PyYAML here .* kubectl config view --raw"):
-            parse(VALID["flow"])
-
-    @given(
-        st.recursive(
-            st.none() | st.booleans() | st.text(max_size=20),
-            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-            max_leaves=12,
-        ),
-        st.booleans(),
-    )
-    def test_what_is_written_is_read_back(self, value: Any, flow: bool) -> None:
-        assert parse(yaml.safe_dump({"top": value}, default_flow_style=flow)) == {"top": value}
-
-
-def parse(text: str) -> Any:
-    return barrier._parse(text.encode())
 
 
 class TestUsers:
@@ -537,7 +395,7 @@ class TestUsers:
         ]
 
 
-class Plugin:
+class PluginFile:
     """A credential plugin, beside the kubeconfig, that counts how often it ran."""
 
     def __init__(self, folder: Path) -> None:
@@ -571,12 +429,12 @@ def printing(version: str, status: str) -> str:
 
 
 @pytest.fixture
-def plugin(tmp_path: Path) -> Plugin:
-    return Plugin(tmp_path)
+def plugin(tmp_path: Path) -> PluginFile:
+    return PluginFile(tmp_path)
 
 
 class TestPlugins:
-    def test_it_runs_once_for_many_requests(self, plain: StubApi, tmp_path: Path, plugin: Plugin) -> None:
+    def test_it_runs_once_for_many_requests(self, plain: StubApi, tmp_path: Path, plugin: PluginFile) -> None:
         user = plugin.user(args=["get-token"], env=[{"name": "REGION", "value": "eu"}])
         server = connect(stored(tmp_path, kubeconfig({"server": plain.address}, user)))
         ask(server)
@@ -587,7 +445,7 @@ class TestPlugins:
         info = json.loads((tmp_path / "info").read_text())
         assert info == {"apiVersion": f"{GROUP}/v1", "kind": "ExecCredential", "spec": {"interactive": False}}
 
-    def test_it_is_told_of_the_cluster_if_it_asks(self, plain: StubApi, tmp_path: Path, plugin: Plugin) -> None:
+    def test_it_is_told_of_the_cluster_if_it_asks(self, plain: StubApi, tmp_path: Path, plugin: PluginFile) -> None:
         extensions = [{"name": "other", "extension": 1}, {"name": f"{GROUP}/exec", "extension": {"audience": "a"}}]
         cluster = {"server": plain.address, "insecure-skip-tls-verify": True, "extensions": extensions}
         ask(connect(stored(tmp_path, kubeconfig(cluster, plugin.user(provideClusterInfo=True)))))
@@ -597,9 +455,13 @@ class TestPlugins:
             "config": {"audience": "a"},
         }
 
-    def test_it_runs_again_when_its_credentials_expire(self, plain: StubApi, tmp_path: Path, plugin: Plugin) -> None:
+    def test_it_runs_again_when_its_credentials_expire(
+        self, plain: StubApi, tmp_path: Path, plugin: PluginFile
+    ) -> None:
         now = [1_800_000_000.0]
-        credentials = barrier._Plugin(plugin.user()["exec"], tmp_path, None, ssl.create_default_context, lambda: now[0])
+        environ = stored(tmp_path, kubeconfig({"server": "https://127.0.0.1:1"}, plugin.user()))
+        config = Kubeconfig(environ["KUBECONFIG"])
+        credentials = Plugin(config.user["exec"], config, Tls(), config.server(), lambda: now[0])
         plugin.prints({"token": "a", "expirationTimestamp": "2027-01-15T09:00:10.5+01:00"})
         credentials.headers()
         now[0] += 9
@@ -609,19 +471,19 @@ class TestPlugins:
         credentials.headers()
         assert plugin.runs == 2
 
-    def test_it_runs_again_after_a_refusal(self, plain: StubApi, tmp_path: Path, plugin: Plugin) -> None:
+    def test_it_runs_again_after_a_refusal(self, plain: StubApi, tmp_path: Path, plugin: PluginFile) -> None:
         server = connect(stored(tmp_path, kubeconfig({"server": plain.address}, plugin.user())))
         plain.answers = [status(401, "Unauthorized", "no")]
         assert [ask(server), ask(server)] == [401, 404]
         assert plugin.runs == 2
 
-    def test_a_token_goes_before_it(self, plain: StubApi, tmp_path: Path, plugin: Plugin) -> None:
+    def test_a_token_goes_before_it(self, plain: StubApi, tmp_path: Path, plugin: PluginFile) -> None:
         ask(connect(stored(tmp_path, kubeconfig({"server": plain.address}, {"token": "own", **plugin.user()}))))
         assert plain.headers[0]["Authorization"] == "Bearer own"
         assert not (tmp_path / "runs").exists()
 
     @needs_openssl
-    def test_a_certificate(self, tmp_path: Path, plugin: Plugin, certificates: Certificates) -> None:
+    def test_a_certificate(self, tmp_path: Path, plugin: PluginFile, certificates: Certificates) -> None:
         context = server_tls(certificates)
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(certificates.certificate)
@@ -649,7 +511,7 @@ class TestPlugins:
         ],
     )
     def test_one_that_fails_may_succeed_later(
-        self, plain: StubApi, tmp_path: Path, plugin: Plugin, script: str, said: str
+        self, plain: StubApi, tmp_path: Path, plugin: PluginFile, script: str, said: str
     ) -> None:
         server = connect(stored(tmp_path, kubeconfig({"server": plain.address}, plugin.user())))
         plugin.says(script)
@@ -659,7 +521,7 @@ class TestPlugins:
         plugin.prints({"token": "of-plugin"})
         assert ask(server) == 404
 
-    def test_one_that_is_not_there(self, plain: StubApi, tmp_path: Path, plugin: Plugin) -> None:
+    def test_one_that_is_not_there(self, plain: StubApi, tmp_path: Path, plugin: PluginFile) -> None:
         server = connect(
             stored(tmp_path, kubeconfig({"server": plain.address}, plugin.user(command="no-such-program")))
         )

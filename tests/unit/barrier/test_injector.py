@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frameworkcontroller.barrier import addresses, injector
+from frameworkcontroller.barrier.files import injector
+from frameworkcontroller.barrier.framework import addresses
 from tests.support.barrier_world import framework
 
 SHELLS = [

@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from frameworkcontroller import barrier
+import frameworkcontroller
 from tests.support.barrier_world import ENVIRON, IDENTITY, NAME, StubApi, framework, written
 
-FILE = Path(barrier.__file__)
-BUILD = FILE.parents[1] / "scripts" / "build-barrier"
+PACKAGE = Path(frameworkcontroller.__file__).parent
+SOURCES = [PACKAGE / "__init__.py", *(PACKAGE / "barrier").glob("*.py"), *(PACKAGE / "kubeconfig").glob("*.py")]
+BUILD = PACKAGE.parent / "scripts" / "build-barrier"
+COMMAND = [sys.executable, "-m", "frameworkcontroller.barrier"]
 OLDEST = (3, 7)
 VERMIN = str(Path(sys.executable).with_name("vermin"))
 OTHERS = [f"python3.{minor}" for minor in range(OLDEST[1], 15)]
@@ -37,16 +39,6 @@ def api() -> Iterator[StubApi]:
         yield stub
 
 
-@pytest.fixture
-def alone(tmp_path: Path) -> Path:
-    """A copy, under the name that it has in images."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    copy = folder / "frameworkbarrier"
-    shutil.copy(FILE, copy)
-    return copy
-
-
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of the image."""
@@ -59,37 +51,28 @@ def run(command: list[str], directory: Path, environ: dict[str, str]) -> subproc
     return subprocess.run(command, cwd=directory, env=environ, capture_output=True, text=True, check=False, timeout=60)
 
 
-def test_syntax_is_that_of_the_oldest_python() -> None:
-    ast.parse(FILE.read_text(), feature_version=OLDEST)
-
-
-def test_library_is_that_of_the_oldest_python(tmp_path: Path) -> None:
-    done = run([VERMIN, "--no-tips", "-vvv", "-t=3.7-", str(FILE)], tmp_path, {})
-    assert done.returncode == 0, done.stdout + done.stderr
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: str(source.relative_to(PACKAGE)))
+def test_syntax_is_that_of_the_oldest_python(source: Path) -> None:
+    ast.parse(source.read_text(), feature_version=OLDEST)
 
 
 def test_the_check_of_the_library_finds_what_is_newer(tmp_path: Path) -> None:
     newer = tmp_path / "newer.py"
-    newer.write_text(FILE.read_text() + "\nPath('x').unlink(missing_ok=True)\nimport graphlib\n")
+    newer.write_text("from pathlib import Path\nPath('x').unlink(missing_ok=True)\nimport graphlib\n")
     assert run([VERMIN, "-t=3.7-", str(newer)], tmp_path, {}).returncode != 0
 
 
-def test_is_executable_by_itself() -> None:
-    assert os.access(FILE, os.X_OK)
-    assert FILE.read_text().startswith("#!/usr/bin/env python3\n")
-
-
-def test_runs_by_its_first_line(api: StubApi, alone: Path, tmp_path: Path) -> None:
-    environ = {**ENVIRON, **IDENTITY, "KUBE_APISERVER_ADDRESS": api.address, "PATH": os.environ["PATH"]}
-    done = run([str(alone)], tmp_path, environ)
-    assert done.returncode == 0, done.stderr
-    assert written(tmp_path) == api.current
-    assert "FB_WORKER_IPS" in (tmp_path / "injector.sh").read_text()
+def test_the_built_file_contains_every_source(built: Path) -> None:
+    with zipfile.ZipFile(built) as archive:
+        for source in SOURCES:
+            assert archive.read(str(source.relative_to(PACKAGE.parent))) == source.read_bytes()
 
 
 def test_the_built_file_is_executable_and_always_the_same(api: StubApi, built: Path, tmp_path: Path) -> None:
     environ = {**ENVIRON, "KUBE_APISERVER_ADDRESS": api.address, "PATH": os.environ["PATH"]}
     assert run([str(built)], tmp_path, environ).returncode == 0
+    assert written(tmp_path) == api.current
+    assert "FB_WORKER_IPS" in (tmp_path / "injector.sh").read_text()
     subprocess.run([sys.executable, BUILD, tmp_path / "again"], check=True)
     assert (tmp_path / "again").read_bytes() == built.read_bytes()
 
@@ -101,37 +84,31 @@ def test_the_library_in_the_built_file_is_that_of_the_oldest_python(built: Path,
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_runs_as_console_script(api: StubApi, tmp_path: Path) -> None:
-    script = Path(sys.executable).with_name("frameworkbarrier")
-    done = run([str(script)], tmp_path, {**ENVIRON, "KUBE_APISERVER_ADDRESS": api.address})
+@pytest.mark.parametrize("command", [COMMAND, [str(Path(sys.executable).with_name("frameworkbarrier"))]])
+def test_runs_as_module_and_console_script(api: StubApi, tmp_path: Path, command: list[str]) -> None:
+    done = run(command, tmp_path, {**ENVIRON, "KUBE_APISERVER_ADDRESS": api.address})
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("pyyaml", [False, True])
-def test_runs_isolated_on_every_python_that_is_here(
-    api: StubApi, alone: Path, built: Path, tmp_path: Path, pyyaml: bool
-) -> None:
-    connection = {"KUBE_APISERVER_ADDRESS": api.address}
-    if pyyaml:
-        connection = {"KUBECONFIG": str(tmp_path / "kubeconfig")}
-        (tmp_path / "kubeconfig").write_text(
-            f"current-context: &name >-\n  c\ncontexts: [{{name: *name, context: {{cluster: c}}}}]\n"
-            f"clusters: [{{name: c, cluster: {{server: '{api.address}'}}}}]\n---\nanother: document\n"
-        )
+def test_runs_isolated_on_every_python_that_is_here(api: StubApi, built: Path, tmp_path: Path) -> None:
+    connection = {"KUBECONFIG": str(tmp_path / "kubeconfig")}
+    (tmp_path / "kubeconfig").write_text(
+        f"current-context: &name >-\n  c\ncontexts: [{{name: *name, context: {{cluster: c}}}}]\n"
+        f"clusters: [{{name: c, cluster: {{server: '{api.address}'}}}}]\n---\nanother: document\n"
+    )
     for python in [sys.executable, *filter(works, OTHERS)]:
         directory = tmp_path / Path(python).name
         directory.mkdir()
         # All of the environment, since tools that keep several Pythons look there for which one is meant.
         environ = {**os.environ, **ENVIRON, **IDENTITY, **connection}
-        file = built if pyyaml else alone
-        done = run([python, "-I", "-S", "-W", "error", str(file)], directory, environ)
+        done = run([python, "-I", "-S", "-W", "error", str(built)], directory, environ)
         assert done.returncode == 0, f"{python}: {done.stderr}"
         assert written(directory) == api.current
         assert len(done.stderr.splitlines()) == 2
 
 
 def test_help_tells_all(tmp_path: Path) -> None:
-    done = run([sys.executable, str(FILE), "--help"], tmp_path, {})
+    done = run([*COMMAND, "--help"], tmp_path, {})
     assert done.returncode == 0
     for word in ("FC_FRAMEWORK_NAME", "BARRIER_CHECK_TIMEOUT_SEC", "KUBECONFIG", "injector.sh", "201", "210"):
         assert word in done.stdout
@@ -149,14 +126,14 @@ def test_help_tells_all(tmp_path: Path) -> None:
             1,
             "$KUBE_APISERVER_ADDRESS must be http[s]://host:port",
         ),
-        ([], {**ENVIRON, "KUBECONFIG": "absent"}, 1, "kubeconfig absent: No such file"),
+        ([], {**ENVIRON, "KUBECONFIG": "absent"}, 1, "kubeconfig absent: no such file"),
     ],
 )
 def test_what_stops_it_at_once_is_the_last_line(
     tmp_path: Path, arguments: list[str], environ: dict[str, str], code: int, said: str
 ) -> None:
     """The last lines are what becomes the container's termination message, and so the Task's diagnostics."""
-    done = run([sys.executable, "-I", str(FILE), *arguments], tmp_path, environ)
+    done = run([*COMMAND, *arguments], tmp_path, environ)
     assert done.returncode == code
     assert said in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
@@ -164,7 +141,7 @@ def test_what_stops_it_at_once_is_the_last_line(
 
 def test_not_found_ends_in_210(api: StubApi, tmp_path: Path) -> None:
     api.current = None
-    done = run([sys.executable, str(FILE)], tmp_path, {**ENVIRON, "KUBE_APISERVER_ADDRESS": api.address})
+    done = run(COMMAND, tmp_path, {**ENVIRON, "KUBE_APISERVER_ADDRESS": api.address})
     assert done.returncode == 210
     assert done.stderr.endswith(f"ERROR there is no Framework team-a/{NAME}\n")
 
@@ -173,7 +150,7 @@ def test_not_found_ends_in_210(api: StubApi, tmp_path: Path) -> None:
 def test_ends_at_once_when_told_to(api: StubApi, tmp_path: Path, number: signal.Signals) -> None:
     api.current = framework({"worker": [None]})
     environ = {**ENVIRON, "KUBE_APISERVER_ADDRESS": api.address}
-    with subprocess.Popen([sys.executable, str(FILE)], cwd=tmp_path, env=environ, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(COMMAND, cwd=tmp_path, env=environ, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         while b"still without" not in process.stderr.readline():
             assert process.poll() is None

@@ -12,8 +12,14 @@ from typing import Any
 
 import pytest
 
-from frameworkcontroller import barrier
-from frameworkcontroller.barrier import Barrier, BarrierError, Reader, Server, Settings
+from frameworkcontroller.barrier import connection
+from frameworkcontroller.barrier import framework as framework_reader
+from frameworkcontroller.barrier.connection import Server
+from frameworkcontroller.barrier.errors import BarrierError
+from frameworkcontroller.barrier.framework import Reader
+from frameworkcontroller.barrier.main import run
+from frameworkcontroller.barrier.settings import Settings
+from frameworkcontroller.barrier.waiting import Barrier
 from tests.support.barrier_world import (
     CONFIGMAP_UID,
     ENVIRON,
@@ -283,7 +289,7 @@ class TestBadAnswers:
         assert failure(api, clock)[0] == 1
 
     def test_a_gzip_bomb_is_not_unpacked(self, api: StubApi, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(barrier, "_MOST_BYTES", 1 << 20)
+        monkeypatch.setattr(framework_reader, "MOST_BYTES", 1 << 20)
         bomb = compressed(framework(READY))
         packed = base64.b64encode(gzip.compress(b" " * (8 << 20))).decode()
         bomb["status"]["attemptStatus"]["taskRoleStatusesCompressed"] = packed
@@ -295,7 +301,7 @@ class TestBadAnswers:
     def test_an_answer_without_end_is_not_read(
         self, api: StubApi, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(barrier, "_MOST_BYTES", 1 << 20)
+        monkeypatch.setattr(connection, "MOST_BYTES", 1 << 20)
         api.answers = [(200, {}, b" " * (2 << 20))]
         api.current = framework(READY)
         assert wait(api, clock) == READY
@@ -412,13 +418,13 @@ class TestRun:
         plain = framework(READY)
         plain["spec"]["description"] = 'ä "quoted" \u2028 $(thing)'
         api.current = pack(plain)
-        assert barrier.run({**ENVIRON, **IDENTITY, "KUBE_APISERVER_ADDRESS": api.address}, tmp_path) == 0
+        assert run({**ENVIRON, **IDENTITY, "KUBE_APISERVER_ADDRESS": api.address}, tmp_path) == 0
         assert written(tmp_path) == plain
         assert sorted(file.name for file in tmp_path.iterdir()) == ["framework.json", "injector.sh"]
 
     def test_files_can_be_read_by_anybody(self, api: StubApi, tmp_path: Path) -> None:
         api.current = framework(READY)
-        assert barrier.run({**ENVIRON, "KUBE_APISERVER_ADDRESS": api.address}, tmp_path) == 0
+        assert run({**ENVIRON, "KUBE_APISERVER_ADDRESS": api.address}, tmp_path) == 0
         modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
         assert modes == {"framework.json": 0o644, "injector.sh": 0o755}
 
@@ -426,12 +432,12 @@ class TestRun:
         for name in ("framework.json", "injector.sh"):
             (tmp_path / name).write_text("old")
         api.current = framework(READY)
-        assert barrier.run({**ENVIRON, "KUBE_APISERVER_ADDRESS": api.address}, tmp_path) == 0
+        assert run({**ENVIRON, "KUBE_APISERVER_ADDRESS": api.address}, tmp_path) == 0
         assert written(tmp_path) == api.current
         assert "old" not in (tmp_path / "injector.sh").read_text()
 
     def test_nothing_is_written_unless_passed(self, api: StubApi, tmp_path: Path) -> None:
-        assert barrier.run({**ENVIRON, "KUBE_APISERVER_ADDRESS": api.address}, tmp_path) == 210
+        assert run({**ENVIRON, "KUBE_APISERVER_ADDRESS": api.address}, tmp_path) == 210
         assert list(tmp_path.iterdir()) == []
 
     def test_a_directory_that_takes_no_files_is_said_before_waiting(
@@ -439,7 +445,7 @@ class TestRun:
     ) -> None:
         api.current = framework({"worker": [None]})
         absent = tmp_path / "absent"
-        assert barrier.run({**ENVIRON, "KUBE_APISERVER_ADDRESS": api.address}, absent) == 1
+        assert run({**ENVIRON, "KUBE_APISERVER_ADDRESS": api.address}, absent) == 1
         assert caplog.messages[-1] == f"cannot write to {absent}: No such file or directory"
         assert api.requests == []
 
@@ -474,7 +480,7 @@ def test_one_stub_serves_many_at_a_time(api: StubApi, tmp_path: Path) -> None:
     def one(number: int) -> None:
         directory = tmp_path / str(number)
         directory.mkdir()
-        codes.append(barrier.run(environ, directory))
+        codes.append(run(environ, directory))
 
     threads = [threading.Thread(target=one, args=(number,)) for number in range(8)]
     for thread in threads:

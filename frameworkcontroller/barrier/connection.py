@@ -1,0 +1,161 @@
+"""The connection to the API server."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from frameworkcontroller.barrier.credentials import Credentials, Plugin, ServiceAccount, User
+from frameworkcontroller.barrier.errors import CheckFailed, NoConnection, reason
+from frameworkcontroller.kubeconfig.reader import Kubeconfig, KubeconfigError, mapping
+from frameworkcontroller.kubeconfig.tls import Tls, TlsError
+
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+MOST_BYTES = 64 << 20  # of an answer, and of its unpacked status: more than 10,000 Tasks can need
+
+
+class Server:
+    """An API server.
+
+    Requests ignore the proxies in the environment: those of a container lead out of the cluster, and must not see the
+    token.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        named: str,
+        tls: Tls | None = None,
+        credentials: Credentials | None = None,
+        impersonation: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """``named``: the setting that the address comes from. Raises NoConnection, TlsError."""
+        wanted = f"{named} must be http[s]://host:port: {address!r}"
+        try:
+            url = urlsplit(address.strip())
+            port = url.port
+        except ValueError as error:
+            raise NoConnection(f"{wanted} ({error})") from None
+        if url.scheme not in ("http", "https") or not url.hostname or url.username is not None or url.query:
+            raise NoConnection(wanted)
+        tls = tls or Tls()
+        self.address = address.strip()
+        self._host = url.hostname
+        self._port = port or (443 if url.scheme == "https" else 80)
+        self._prefix = url.path.rstrip("/")
+        self._tls = tls.context() if url.scheme == "https" else None
+        self._tls_server_name = tls.server_name or url.hostname
+        self._credentials = credentials or Credentials()
+        self._impersonation = list(impersonation)
+
+    def get(self, path: str, accept: str, timeout: float) -> tuple[int, Mapping[str, str], bytes]:
+        """Send a GET; return status, headers (in lower case) and body. ``timeout``: seconds. Raises CheckFailed."""
+        deadline = time.monotonic() + timeout
+        headers = [("Accept", accept), ("User-Agent", "frameworkbarrier"), ("Connection", "close")]
+        headers += self._credentials.headers() + self._impersonation
+        tls = self._tls and (self._credentials.tls() or self._tls)
+        connection = _Connection(self._host, self._port, timeout, tls, self._tls_server_name)
+        try:
+            connection.putrequest("GET", self._prefix + path, skip_accept_encoding=True)
+            for name, value in headers:
+                connection.putheader(name, value)
+            connection.endheaders()
+            response = connection.getresponse()
+            if response.status == 401:
+                self._credentials.on_unauthorized()
+            chunks = []
+            size = 0
+            while True:
+                chunk = response.read(1 << 16)
+                if not chunk:
+                    break
+                chunks.append(chunk)
+                size += len(chunk)
+                if size > MOST_BYTES:
+                    raise CheckFailed(f"{self.address}: its answer is larger than any Framework")
+                if time.monotonic() > deadline:
+                    raise CheckFailed(f"{self.address}: its answer was not complete after {timeout:.0f} s")
+            return response.status, {key.lower(): value for key, value in response.getheaders()}, b"".join(chunks)
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise CheckFailed(f"{self.address}: {reason(error)}") from error
+        finally:
+            connection.close()
+
+
+class _Connection(http.client.HTTPConnection):
+    """A connection with or without TLS; the name in the certificate may differ from the host."""
+
+    def __init__(self, host: str, port: int, timeout: float, tls: ssl.SSLContext | None, tls_server_name: str) -> None:
+        super().__init__(host, port, timeout=timeout)
+        self._tls = tls
+        self._tls_server_name = tls_server_name
+
+    def connect(self) -> None:
+        super().connect()
+        if self._tls is not None:
+            self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._tls_server_name)
+
+
+def connect(environ: Mapping[str, str], service_account: str = SERVICE_ACCOUNT) -> Server:
+    """The API server of the environment: by kubeconfig, by its bare address, or by the Pod's service account.
+
+    With a kubeconfig and an address, the kubeconfig's credentials are used at that address. Raises NoConnection.
+    """
+    address = environ.get("KUBE_APISERVER_ADDRESS")
+    kubeconfig = environ.get("KUBECONFIG")
+    if not kubeconfig and environ.get("HOME"):
+        usual = Path(environ["HOME"]) / ".kube" / "config"
+        kubeconfig = str(usual) if usual.is_file() else None
+    if kubeconfig:
+        try:
+            return _by_kubeconfig(kubeconfig, address)
+        except (KubeconfigError, TlsError) as error:
+            raise NoConnection(f"kubeconfig {kubeconfig}: {error}") from error
+    if not address:
+        return _by_service_account(environ, Path(service_account))
+    try:
+        return Server(address, "$KUBE_APISERVER_ADDRESS")
+    except TlsError as error:
+        raise NoConnection(f"$KUBE_APISERVER_ADDRESS: {error}") from error
+
+
+def _by_kubeconfig(paths: str, address: str | None) -> Server:
+    config = Kubeconfig(paths)
+    if config.proxy():
+        raise KubeconfigError("proxy-url is not supported")
+    if config.user.get("auth-provider"):
+        raise KubeconfigError("auth-provider is not supported, nor by kubectl since 1.26; use exec")
+    url = address or config.server()
+    named = "$KUBE_APISERVER_ADDRESS" if address else f"kubeconfig {paths}: server"
+    tls = config.tls()
+    credentials: Credentials = User(config)
+    if config.user.get("exec") and not config.has_credentials:
+        credentials = Plugin(mapping(config.user["exec"], "exec"), config, tls, url)
+    return Server(url, named, tls, credentials, config.impersonation())
+
+
+def _by_service_account(environ: Mapping[str, str], directory: Path) -> Server:
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
+    if not host or not port:
+        raise NoConnection(
+            "no API server is known: neither $KUBE_APISERVER_ADDRESS nor $KUBECONFIG is set, "
+            "and without $KUBERNETES_SERVICE_HOST and $KUBERNETES_SERVICE_PORT this is not a Pod"
+        )
+    token_file, ca_file = directory / "token", directory / "ca.crt"
+    if not token_file.exists():
+        raise NoConnection(f"{token_file} is not there: the Pod needs its service account's token mounted")
+    bracketed = f"[{host}]" if ":" in host else host
+    try:
+        return Server(
+            f"https://{bracketed}:{port}",
+            "$KUBERNETES_SERVICE_HOST",
+            Tls(ca_file.read_bytes()),
+            ServiceAccount(token_file),
+        )
+    except (OSError, TlsError) as error:
+        raise NoConnection(f"{ca_file}: the certificate authority cannot be used: {reason(error)}") from error

@@ -1,0 +1,185 @@
+"""Reading the Framework, and the addresses of its Tasks."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import json
+import re
+import zlib
+from typing import Any
+
+from frameworkcontroller.barrier.connection import MOST_BYTES, Server
+from frameworkcontroller.barrier.errors import AttemptOver, CheckFailed, FrameworkGone
+from frameworkcontroller.barrier.settings import Settings
+
+_MOST_VALUES = 2000000  # of an uncompressed status; 10,000 Tasks have a third of that
+_MOST_TASKS = 10000  # of a role
+_LARGE_BYTES = 64 << 10  # a Framework of this size is read again only after a change
+
+_FRAMEWORKS = "/apis/frameworkcontroller.microsoft.com/v1/namespaces/%s/frameworks/%s"
+_METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json"
+
+
+class Reader:
+    """Reads one Framework from an API server."""
+
+    def __init__(self, server: Server, settings: Settings) -> None:
+        self._server = server
+        self._settings = settings
+        self._path = _FRAMEWORKS % (settings.namespace, settings.name)
+        self._large_version: str | None = None
+
+    def read(self, timeout: float, cached: bool) -> dict[str, Any] | None:
+        """Return the Framework with uncompressed task role statuses; None if it has not changed since the last read.
+
+        ``cached``: read from the API server's cache, which is cheap and may be stale. ``timeout``: seconds.
+        Raises FrameworkGone, CheckFailed.
+        """
+        path = self._path + "?resourceVersion=0" if cached else self._path
+        if cached and self._large_version is not None:
+            # Serializing a large Framework takes the API server many milliseconds; its metadata show a change.
+            metadata = _decoded(self._get(path, _METADATA_ONLY, timeout))
+            if _version(metadata) == self._large_version:
+                return None
+        body = self._get(path, "application/json", timeout)
+        framework = _decoded(body)
+        self._large_version = _version(framework) if len(body) >= _LARGE_BYTES else None
+        _unpack(framework)
+        return framework
+
+    def _get(self, path: str, accept: str, timeout: float) -> bytes:
+        code, headers, body = self._server.get(path, accept, timeout)
+        if code == 200:
+            return body
+        try:
+            status = json.loads(body.decode("utf-8"))
+            message = str(status["message"])
+        except (ValueError, KeyError, TypeError):
+            status, message = {}, body[:300].decode("utf-8", "replace").strip()
+        details = status.get("details")
+        if code == 404 and isinstance(details, dict) and details.get("name") == self._settings.name:
+            raise FrameworkGone(f"there is no Framework {self._settings.namespace}/{self._settings.name}")
+        if code == 404:
+            message += " (does it know the kind Framework?)"
+        elif code == 403:
+            message += " (its user needs permission to `get` Frameworks)"
+        after = headers.get("retry-after", "")
+        raise CheckFailed(
+            f"{self._server.address}: {code}: {' '.join(message.split())[:500]}",
+            float(after) if re.fullmatch(r"[0-9]{1,4}", after) else 0.0,
+        )
+
+
+def _decoded(body: bytes) -> dict[str, Any]:
+    try:
+        framework = json.loads(body.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise CheckFailed(f"the answer is not JSON: {error}") from error
+    if not isinstance(framework, dict) or not isinstance(framework.get("metadata"), dict):
+        raise CheckFailed("the answer is not a Framework")
+    return framework
+
+
+def _version(framework: dict[str, Any]) -> str | None:
+    version = framework["metadata"].get("resourceVersion")
+    return version if isinstance(version, str) else None
+
+
+def _unpack(framework: dict[str, Any]) -> None:
+    """Uncompress the task role statuses in place. Raises CheckFailed."""
+    status = framework.get("status")
+    attempt = status.get("attemptStatus") if isinstance(status, dict) else None
+    if not isinstance(attempt, dict):
+        return
+    compressed = attempt.pop("taskRoleStatusesCompressed", None)
+    if attempt.get("taskRoleStatuses") is not None or not compressed:
+        return
+    try:
+        packed = base64.b64decode(compressed, validate=True)
+        inflater = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        roles = inflater.decompress(packed, MOST_BYTES)
+        if not inflater.eof:
+            problem = "is larger than any status" if len(roles) == MOST_BYTES else "is cut short"
+            raise CheckFailed(f"taskRoleStatusesCompressed {problem}")
+        if _holds_too_much(roles):
+            raise CheckFailed("taskRoleStatusesCompressed has more values than any status")
+        attempt["taskRoleStatuses"] = json.loads(roles.decode("utf-8"))
+    except (ValueError, TypeError, zlib.error, RecursionError) as error:
+        raise CheckFailed(f"taskRoleStatusesCompressed cannot be read: {error}") from error
+
+
+def _holds_too_much(raw: bytes) -> bool:
+    """True if the JSON text has more values than any status: parsed, a value takes much more memory than its text."""
+    if _marks(raw) <= _MOST_VALUES:
+        return False
+    # The marks may be inside strings, such as the messages of containers.
+    texts = (raw.count(b'"') - raw.count(b'\\"')) // 2
+    return texts > _MOST_VALUES or _marks(re.sub(rb'"(?:[^"\\]|\\.)*"', b"", raw, flags=re.DOTALL)) > _MOST_VALUES
+
+
+def _marks(raw: bytes) -> int:
+    return sum(raw.count(mark) for mark in (b",", b":", b"[", b"{"))
+
+
+def addresses(framework: dict[str, Any]) -> dict[str, list[str | None]]:
+    """The IPs of the Tasks of the spec, by role and ordered by index; None for a Task without an IP.
+
+    A Task with deletionPending does not count: another one replaces it, or the spec no longer contains it.
+    Raises CheckFailed if the Framework is malformed, or contains a name or an IP that is unsafe in a shell.
+    """
+    try:
+        status = framework.get("status") or {}
+        statuses: dict[str, dict[int, Any]] = {}
+        for role in (status.get("attemptStatus") or {}).get("taskRoleStatuses") or ():
+            statuses[role["name"]] = {
+                task["index"]: task["attemptStatus"].get("podIP")
+                for task in role.get("taskStatuses") or ()
+                if not task.get("deletionPending")
+            }
+        wanted: dict[str, list[str | None]] = {}
+        for role in (framework.get("spec") or {}).get("taskRoles") or ():
+            name, number = role["name"], role.get("taskNumber")
+            if re.fullmatch(r"[a-z0-9]{1,63}", name) is None:
+                raise ValueError(f"{name!r} is no name of a TaskRole")
+            found = statuses.get(name, {})
+            number = 1 if number is None else number
+            if number > _MOST_TASKS:
+                raise ValueError(f"{number!r} is no taskNumber")
+            wanted[name] = [_checked(found.get(index)) for index in range(number)]
+        return wanted
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CheckFailed(f"the Framework is not as it should be: {type(error).__name__}: {error}") from error
+
+
+def _checked(ip: Any) -> str | None:
+    if not isinstance(ip, (str, type(None))):
+        raise TypeError(f"{ip!r} is no IP")
+    return str(ipaddress.ip_address(ip)) if ip else None
+
+
+def check_identity(framework: dict[str, Any], settings: Settings) -> None:
+    """Raise FrameworkGone or AttemptOver if this Pod does not belong to the Framework or to its current attempt.
+
+    Raises CheckFailed for an earlier attempt than the Pod's, which only a stale cache can show.
+    """
+    uid = framework["metadata"].get("uid")
+    if settings.uid is not None and uid != settings.uid:
+        raise FrameworkGone(
+            f"the Framework {settings.namespace}/{settings.name} of this Pod is gone: "
+            f"the one of that name has UID {uid}, not {settings.uid}"
+        )
+    if settings.attempt is None:
+        return
+    wanted_id, wanted_uid = settings.attempt
+    status = framework.get("status")
+    attempt = status.get("attemptStatus") if isinstance(status, dict) else None
+    attempt = attempt if isinstance(attempt, dict) else {}
+    current_id, current_uid = attempt.get("id"), attempt.get("configMapUID")
+    if not isinstance(current_id, int) or current_id < wanted_id:
+        raise CheckFailed(f"the Framework does not show attempt {wanted_id} yet")
+    if current_id > wanted_id or (current_uid is not None and current_uid != wanted_uid):
+        raise AttemptOver(
+            f"attempt {wanted_id}_{wanted_uid}, which this Pod belongs to, is over: "
+            f"the Framework is at {current_id}_{current_uid}"
+        )

@@ -1,0 +1,99 @@
+"""frameworkbarrier: wait until every Task of a Framework has an IP address, and write the addresses to files.
+
+Run it as an init container of the Framework's Pods. Once every Task of the spec has a Pod with an IP, it writes two
+files into the working directory and exits 0:
+
+  framework.json   the Framework; its task role statuses are uncompressed
+  injector.sh      a shell script to source; for each TaskRole, in upper case, it exports and prints
+                     FB_{ROLE}_IPS        the IPs of the Tasks, ordered by index, separated by commas
+                     FB_{ROLE}_ADDRESSES  the same with :${FB_{ROLE}_PORT} after each IP; set the port before
+
+Exit codes, which are the completion codes of the Pod's Task:
+
+    0   every Task has an IP
+  201   timeout: some Task has no IP; the Framework should release its resources and retry later
+  210   there is no such Framework, or a setting is wrong; a retry is useless
+    1   no API server is configured, or its credentials cannot be used; the working directory is not writable; or the
+        Framework could not be read until the timeout
+
+Environment:
+
+  FC_FRAMEWORK_NAMESPACE, FC_FRAMEWORK_NAME    the Framework; every container of it has both
+  FC_FRAMEWORK_UID                             if set, the UID that the Framework must have
+  FC_FRAMEWORK_ATTEMPT_INSTANCE_UID            if set, the attempt that the Framework must be in
+  BARRIER_CHECK_INTERVAL_SEC                   default 10, at least 5
+  BARRIER_CHECK_TIMEOUT_SEC                    default 600, from 60 to 1200
+  KUBECONFIG, KUBE_APISERVER_ADDRESS           the API server; the default is the Pod's service account, which needs
+                                               permission to `get` Frameworks
+
+This file needs Python 3.7 or newer and nothing else: copy it into any image.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from frameworkcontroller.barrier.connection import connect
+from frameworkcontroller.barrier.errors import EXIT_PASSED, EXIT_REFUSED, BarrierError
+from frameworkcontroller.barrier.files import check_writable, write_files
+from frameworkcontroller.barrier.framework import Reader
+from frameworkcontroller.barrier.settings import Settings
+from frameworkcontroller.barrier.waiting import Barrier
+
+_log = logging.getLogger("frameworkbarrier")
+
+
+def run(environ: Mapping[str, str], directory: Path) -> int:
+    """Wait, and write the files into ``directory``. Returns the exit code."""
+    try:
+        settings = Settings(environ)
+        server = connect(environ)
+        check_writable(directory)
+        _log.info(
+            "waiting up to %d s for the Tasks of Framework %s/%s, looking at %s every %d s",
+            settings.timeout,
+            settings.namespace,
+            settings.name,
+            server.address,
+            settings.interval,
+        )
+        framework, ips = Barrier(Reader(server, settings), settings).wait()
+        write_files(directory, framework, ips)
+        _log.info("passed: all %d Tasks have an IP", sum(map(len, ips.values())))
+        return EXIT_PASSED
+    except BarrierError as error:
+        _log.error("%s", error)
+        return error.code
+
+
+def _end(number: int, _frame: Any) -> NoReturn:
+    # The first process of a container ignores signals without a handler.
+    sys.exit(128 + number)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line, whose only option is --help. Returns the exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if list(arguments) in (["-h"], ["--help"]):
+        sys.stdout.write(__doc__ or "")
+        return EXIT_PASSED
+    handler = logging.StreamHandler()
+    formatter = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
+    formatter.converter = time.gmtime
+    handler.setFormatter(formatter)
+    _log.addHandler(handler)
+    _log.setLevel(logging.INFO)
+    _log.propagate = False
+    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGINT, _end)
+    if arguments:
+        _log.error("no arguments are taken, only the environment: see --help")
+        return EXIT_REFUSED
+    return run(os.environ, Path())
