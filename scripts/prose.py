@@ -30,12 +30,9 @@ PATTERNS: Final = (
 # Not edited yet; to be emptied.
 UNEDITED: Final = (
     "CHANGELOG.md",
-    "crd",
     "docs/architecture.md",
     "docs/events.md",
-    "docs/failure-codes.md",
     "docs/metrics.md",
-    "docs/reference.md",
     "frameworkcontroller/api",
     "frameworkcontroller/cli",
     "frameworkcontroller/commands",

@@ -1,6 +1,6 @@
-"""Prints docs/reference.md: spec and status of a Framework, from the CRD.
+"""Print docs/reference.md, spec and status of a Framework, from the CRD.
 
-Run as `.venv/bin/python scripts/reference.py > docs/reference.md`; a test says when that is due.
+Run as `.venv/bin/python scripts/reference.py > docs/reference.md`; a test detects an outdated page.
 """
 
 from __future__ import annotations
@@ -20,74 +20,73 @@ CRD: Final = Path(__file__).resolve().parents[1] / "crd" / "frameworks.yaml"
 HEAD: Final = f"""\
 # Reference
 
-This page is to look up a field. The [manual](manual.md) explains what the fields are for, and how they work together.
+This page describes every field of the Framework API, `{names.API_VERSION}`, kind `{names.KIND}`, as
+`kubectl explain framework.spec --recursive` does on a cluster. The [manual](manual.md) explains the use of the fields.
+See also [completion codes](failure-codes.md), [states](states.md), [configuration](configuration.md),
+[events](events.md) and [metrics](metrics.md).
 
-It describes the Framework API, `{names.API_VERSION}`, kind `{names.KIND}`. `kubectl explain framework.spec --recursive`
-says the same of a cluster's own CRD. More to look up: [completion codes](failure-codes.md), [states](states.md),
-[configuration](configuration.md), [events](events.md), [metrics](metrics.md).
-
-The name of a Framework matches `{names.NAME_PATTERN}`, and so does that of a TaskRole: a Pod is called
-FRAMEWORK-TASKROLE-INDEX, and clients split that name at its dashes.
+The names of Frameworks and TaskRoles match `{names.NAME_PATTERN}`, since clients split the Pod name
+FRAMEWORK-TASKROLE-INDEX at its dashes.
 
 ## spec
 
-Every field but the name of a TaskRole may be left out, or null; both mean the default.
+Every field except the name of a TaskRole may be omitted or null, which both mean the default.
 """
 
 STATUS: Final = """
 ## status
 
-The controller alone writes the status. Times are in UTC, RFC 3339, to the second. A field that may be null is always
-there, and is null while it has no value; a field that may be absent says so.
+Only the controller writes the status. Times are in UTC, RFC 3339, to the second. Nullable fields are always present,
+and null while they have no value; fields that may be absent are marked.
 """
 
 TASK: Final[Mapping[str, tuple[str, str]]] = {
-    "index": ("integer", "From 0 on."),
-    "instanceUID": ("string", "Identifies this life of the Task: another one if a rescale has removed and added it."),
+    "index": ("integer", "From 0."),
+    "instanceUID": ("string", "Identity of this instance of the Task; changes if a rescale removes and adds it again."),
     "startTime": ("time", "When the Task was added."),
     "runTime": ("time, null", "When any of its attempts first ran."),
-    "completionTime": ("time, null", "When it completed for good."),
+    "completionTime": ("time, null", "When it completed."),
     "transitionTime": ("time", "When its state last changed."),
-    "state": ("string", "As that of the Framework, with the Pod in place of the ConfigMap: see [states](states.md)."),
+    "state": ("string", "Like that of the Framework, with the Pod in place of the ConfigMap: see [states](states.md)."),
     "deletionPending": (
         "boolean",
-        "A rescale removes it: it counts for nothing any more, and goes once its Pod is gone.",
+        "A rescale removes it: policies ignore it, and it is removed once its Pod is gone.",
     ),
-    "retryPolicyStatus.totalRetriedCount": ("integer", "How many retries were made, for whatever reason."),
-    "retryPolicyStatus.accountableRetriedCount": ("integer", "How many of them count against maxRetryCount."),
+    "retryPolicyStatus.totalRetriedCount": ("integer", "Number of retries, for any reason."),
+    "retryPolicyStatus.accountableRetriedCount": ("integer", "Number of retries that count against maxRetryCount."),
     "retryPolicyStatus.retryDelaySec": (
         "integer, null",
         "Seconds from the end of this attempt to the next, once a retry is decided.",
     ),
     "retryPolicyStatus.recentRetriedCount": (
         "integer",
-        "How many retries under fancyRetryPolicy were made in a row; they decide the next delay. Left out while 0.",
+        "Number of retries in a row under fancyRetryPolicy, which determines the next delay. Absent while 0.",
     ),
-    "attemptStatus.id": ("integer", "0 for the first attempt, and one more for each retry."),
+    "attemptStatus.id": ("integer", "0 for the first attempt, plus 1 for each retry."),
     "attemptStatus.startTime": ("time", "When the attempt began."),
     "attemptStatus.runTime": ("time, null", "When its Pod first ran."),
     "attemptStatus.completionTime": ("time, null", "When its Pod was gone."),
-    "attemptStatus.instanceUID": ("string, null", "Identifies the attempt for ever, as ID_PODUID."),
+    "attemptStatus.instanceUID": ("string, null", "Unique identity of the attempt, ID_PODUID."),
     "attemptStatus.podName": ("string", "FRAMEWORK-TASKROLE-INDEX, the same for every attempt."),
     "attemptStatus.podUID": ("string, null", "The UID of that Pod, once it is created."),
-    "attemptStatus.podNodeName": ("string, null", "Its node; empty once the Pod was seen without one."),
+    "attemptStatus.podNodeName": ("string, null", "Its node; empty once the Pod was observed without one."),
     "attemptStatus.podIP": ("string, null", "Its address; likewise."),
     "attemptStatus.podHostIP": ("string, null", "The address of its node; likewise."),
-    "attemptStatus.completionStatus": ("object, null", "How the attempt was completed; set once and never changed."),
+    "attemptStatus.completionStatus": ("object, null", "Completion of the attempt; set once and never changed."),
     "attemptStatus.completionStatus.code": ("integer", "See [completion codes](failure-codes.md)."),
-    "attemptStatus.completionStatus.phrase": ("string", "The same in one word."),
+    "attemptStatus.completionStatus.phrase": ("string", "The code in one word."),
     "attemptStatus.completionStatus.type.name": ("string", "Succeeded or Failed."),
     "attemptStatus.completionStatus.type.attributes": (
         "list of string, null",
         "Transient, Permanent and Conflict, as far as known; null for a code whose podFailureSpec gives none.",
     ),
-    "attemptStatus.completionStatus.diagnostics": ("string", "The details, for people and log collectors."),
-    "attemptStatus.completionStatus.pod": ("object, or absent", "What a Pod that succeeded or failed said of itself."),
+    "attemptStatus.completionStatus.diagnostics": ("string", "Details for people and log collectors."),
+    "attemptStatus.completionStatus.pod": ("object, or absent", "Final state of a Pod that succeeded or failed."),
     "attemptStatus.completionStatus.pod.reason": ("string, or absent", "Of the Pod."),
     "attemptStatus.completionStatus.pod.message": ("string, or absent", "Of the Pod."),
     "attemptStatus.completionStatus.pod.containers": ("list, or absent", "Its containers, init containers first."),
     "attemptStatus.completionStatus.pod.containers[].name": ("string", "Its name."),
-    "attemptStatus.completionStatus.pod.containers[].reason": ("string, or absent", "Why it ended."),
+    "attemptStatus.completionStatus.pod.containers[].reason": ("string, or absent", "The reason of its end."),
     "attemptStatus.completionStatus.pod.containers[].message": (
         "string, or absent",
         "Its termination message, or log.",
@@ -95,23 +94,20 @@ TASK: Final[Mapping[str, tuple[str, str]]] = {
     "attemptStatus.completionStatus.pod.containers[].signal": ("integer, or absent", "The signal that ended it."),
     "attemptStatus.completionStatus.pod.containers[].code": ("integer", "Its exit code; 0 if it has not ended."),
 }
-"""The fields of a Task's status, of which the CRD has no schema."""
+"""The fields of a Task's status, for which the CRD has no schema."""
 
 TASKS: Final = f"""
 ### One of taskStatuses
 
 With `largeFrameworkCompression: true`, `taskRoleStatuses` whose JSON has {COMPRESSION_THRESHOLD_BYTES:,} bytes or more
-is null, and `taskRoleStatusesCompressed` holds it, gzipped and in base64. Read the first unless it is null, else the
-second:
-
-    kubectl get framework NAME -o jsonpath='{{.status.attemptStatus.taskRoleStatusesCompressed}}' | base64 -d | gunzip
+is null, and `taskRoleStatusesCompressed` replaces it ([large Frameworks](manual.md#large-frameworks)).
 """
 
 CONDITIONS: Final = """
 ## Conditions
 
-`kubectl wait --for=condition=Succeeded framework/NAME` and the like. They are computed from the rest of the status; no
-decision is ever taken by them.
+Conditions serve clients such as `kubectl wait --for=condition=Succeeded framework/NAME`. They are computed from the
+rest of the status; the controller does not read them.
 
 | type | True while |
 |---|---|
@@ -123,25 +119,24 @@ CONDITION: Final[tuple[tuple[str, str], ...]] = (
     (
         "`Succeeded`, `Failed`",
         "the state is Completed, with that completion type; the reason is the completion phrase, the message its "
-        "diagnostics. Absent before",
+        "diagnostics. Absent until then",
     ),
     (
         "`Stalled`",
-        "it waits for what only a person or another component can change; the message says what. Absent if that never "
-        "was so",
+        "it waits for a person or another component; the message says for what. Absent if it never did",
     ),
 )
 
 OBJECTS: Final = f"""
-## What the controller creates
+## Created objects
 
-An attempt of a Framework is a ConfigMap, `FRAMEWORK-attempt`, which the Framework owns and which has no data; an
-attempt of a Task is a Pod, `FRAMEWORK-TASKROLE-INDEX`, which the ConfigMap owns. Both bear the label
-`{names.FRAMEWORK_NAME}`, Pods `{names.TASKROLE_NAME}` and `{names.TASK_INDEX}` too. The ConfigMap's finalizer
-`{names.FOREGROUND_FINALIZER}` holds it until its last Pod is gone.
+An attempt of a Framework is a ConfigMap without data, `FRAMEWORK-attempt`, which the Framework owns; an attempt of a
+Task is a Pod, `FRAMEWORK-TASKROLE-INDEX`, which the ConfigMap owns. Both have the label `{names.FRAMEWORK_NAME}`, Pods
+also `{names.TASKROLE_NAME}` and `{names.TASK_INDEX}`. The finalizer `{names.FOREGROUND_FINALIZER}` keeps the ConfigMap
+until its last Pod is gone.
 
-Each of these is an annotation of the Pod, and in the environment of each of its containers, before what the template
-sets there; of the ConfigMap, those that say so.
+Each of these is an annotation of the Pod and, before the variables of the template, in the environment of each of its
+containers; some are also annotations of the ConfigMap.
 
 | name | value | ConfigMap |
 |---|---|---|
@@ -166,41 +161,39 @@ KEYS: Final[tuple[tuple[str, str, bool], ...]] = (
 )
 
 TEMPLATES: Final = """
-The rest of the Pod is the template of its TaskRole, untouched but for this:
+The rest of the Pod is the template of its TaskRole, [with a few changes](manual.md#what-is-put-into-a-pod).
 
-- its name and namespace are given, and an owner is added;
-- `{{FC_FRAMEWORK_NAMESPACE}}`, `{{FC_FRAMEWORK_NAME}}`, `{{FC_TASKROLE_NAME}}`, `{{FC_TASK_INDEX}}`,
-  `{{FC_CONFIGMAP_NAME}}` and `{{FC_POD_NAME}}` are replaced in every text, keys included; others stay;
-- a container's `terminationMessagePolicy`, if it has none, is `FallbackToLogsOnError`.
+## Invalid input
 
-## What becomes of bad input
-
-| what | where it shows |
+| input | outcome |
 |---|---|
 """
 
 BAD_INPUT: Final[tuple[tuple[str, str], ...]] = (
     (
-        "a field of the spec is out of its bounds, or two TaskRoles have one name",
-        "the API server refuses it, and names field and value",
+        "a field of the spec that is out of its bounds, or two TaskRoles of one name",
+        "the API server refuses it and names field and value",
     ),
     (
-        "a template of a wrong type, or with a field that is invalid, be it only once placeholders are replaced",
-        "the Task completes with -310 or -200, and the API server's own words in the diagnostics",
+        "a template of a wrong type, or with an invalid field, even if only by replaced placeholders",
+        "the Task completes with -310 or -200, and the API server's message in the diagnostics",
     ),
     (
-        "a template that the API server answers with an error of its own (a Pod larger than it stores, say)",
-        "condition `Stalled`, reason `PodNotAnswered`; tried again with back-off",
+        "a template that causes an internal error of the API server (such as a Pod that is too large to store)",
+        "condition `Stalled`, reason `PodNotAnswered`; retried with back-off",
     ),
-    ("the name of a Pod or of the ConfigMap is taken by others", "`Stalled`, `NamingConflict`; theirs is not touched"),
+    (
+        "a Pod or ConfigMap name that is taken by another object",
+        "`Stalled`, `NamingConflict`; that object is not touched",
+    ),
     (
         "a spec that was stored before the CRD had these bounds",
-        "`Stalled`, `InvalidSpec`, and nothing is done until it is mended. An API server older than 1.30 takes no "
-        "status for such a Framework: there, an Event and the log say it",
+        "`Stalled`, `InvalidSpec`; nothing is done until it is corrected. An API server older than 1.30 accepts no "
+        "status for such a Framework: there, an Event and the log report it",
     ),
-    ("a spec nested more than 254 levels deep", "the log alone; nothing is done for that Framework"),
+    ("a spec nested more than 254 levels deep", "only a line in the log; nothing is done for that Framework"),
     ("a status that does not fit into the API server", "`Stalled`, `StatusTooLarge`"),
-    ("a configuration that is wrong", "the controller does not start, and names file, line, key and value"),
+    ("an invalid configuration", "the controller does not start, and names file, line, key and value"),
 )
 
 
@@ -244,7 +237,7 @@ def rows(schema: Mapping[str, Any], path: str, *, of_spec: bool) -> Iterator[str
         where = f"{path}{name}"
         columns = [f"`{where}`", kind(field)]
         if of_spec:
-            columns += [bounds(field), "needed" if name in schema.get("required", ()) else default(field)]
+            columns += [bounds(field), "required" if name in schema.get("required", ()) else default(field)]
         yield f"| {' | '.join([*columns, described(field['description'])])} |"
         inner = field.get("items", field)
         yield from rows(inner, where + ("[]." if "items" in field else "."), of_spec=of_spec)
@@ -284,7 +277,7 @@ def page() -> Iterator[str]:
     yield "|---|---|---|"
     for column in version["additionalPrinterColumns"]:
         wide = " (`-o wide`)" if column.get("priority") else ""
-        shows = column.get("description", "How long ago it was created")
+        shows = column.get("description", "Time since its creation")
         yield f"| {column['name'].upper()}{wide} | `{column['jsonPath'].removeprefix('.')}` | {shows} |"
     yield OBJECTS.rstrip("\n")
     for key, value, of_configmap in KEYS:
