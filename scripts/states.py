@@ -1,6 +1,6 @@
-"""Prints docs/states.md: the state machine, from its table.
+"""Print docs/states.md, the state machine, from its table.
 
-Run as `.venv/bin/python scripts/states.py > docs/states.md`; a test says when that is due.
+Run as `.venv/bin/python scripts/states.py > docs/states.md`; a test detects an outdated page.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from frameworkcontroller.machine.states import EDGES, MEANING
 HEAD: Final = """\
 # States
 
-This page is to look up a state, and what can follow it. The [manual](manual.md#concepts) introduces states, and
-[lifecycle](lifecycle.md) says what makes a Framework or a Task take an edge.
+This page lists the states and their transitions. The [manual](manual.md#concepts) introduces states;
+[lifecycle](lifecycle.md) has the rule of each transition.
 
-A Framework and a Task go through the same states. "The object" is what an attempt stands on: the ConfigMap of a
-FrameworkAttempt, the Pod of a TaskAttempt. A phase that was never observed may be skipped. No edge is ever taken that
-is not here: this page is made from the table in `machine/states.py`, which everything that moves a state asks.
+Frameworks and Tasks have the same states. "The object" is the ConfigMap of a FrameworkAttempt or the Pod of a
+TaskAttempt. States that are never observed are skipped. There are no other transitions: this page is generated from the
+table in `machine/states.py`, which every change of a state consults.
 """
 
 
