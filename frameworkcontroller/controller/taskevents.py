@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from frameworkcontroller.controller.eventcorrelator import CACHE_CAPACITY, Event, InvolvedObject
@@ -22,39 +23,29 @@ MAX_DELAY_SEC: Final = 300.0
 RESET_SEC: Final = 600.0
 """After this time without records of a Framework the delay starts at ``DELAY_SEC`` again."""
 
-_TASKS_NAMED: Final = 5
+_NAMED: Final = 5
+"""The number of Tasks that an Event names."""
 
 
 @dataclass(slots=True)
 class _Group:
     """Records of Tasks of one role with the same reason and completion code."""
 
-    first: dict[int | None, Record] = field(default_factory=dict)
-    """By Task index: the first record of each of the first few Tasks."""
-    others: set[int | None] = field(default_factory=set)
+    first: Record
+    indexes: dict[int | None, None] = field(default_factory=dict)
+    """The indexes of the Tasks, in the order of their first records."""
     count: int = 0
 
-    def add(self, record: Record) -> None:
-        self.count += 1
-        if record.index in self.first:
-            return
-        if len(self.first) < _TASKS_NAMED:
-            self.first[record.index] = record
-        else:
-            self.others.add(record.index)
-
-    def event(self, involved_object: InvolvedObject, reason: Reason, role: str, completion: str) -> Event:
-        first = next(iter(self.first.values()))
-        tasks = len(self.first) + len(self.others)
+    def message(self, reason: Reason, role: str, completion: str) -> str:
+        tasks = len(self.indexes)
+        first = f"{role}[{self.first.index}]"
         if tasks == 1:
             times = f" ({self.count} times)" if self.count > 1 else ""
-            message = f"Task {role}[{first.index}]{times}: {first.message}"
-        else:
-            named = ", ".join(f"{role}[{index}]" for index in sorted(index or 0 for index in self.first))
-            more = f" and {len(self.others)} more" if self.others else ""
-            what = f"{tasks} Tasks of TaskRole {role} {ABOUT[reason].many} {completion}"
-            message = f"{what}: {named}{more}; {role}[{first.index}]: {first.message}"
-        return Event(involved_object, reason, message, first.warning)
+            return f"Task {first}{times}: {self.first.message}"
+        named = ", ".join(f"{role}[{index}]" for index in sorted(index or 0 for index in islice(self.indexes, _NAMED)))
+        more = f" and {tasks - _NAMED} more" if tasks > _NAMED else ""
+        what = f"{tasks} Tasks of TaskRole {role} {ABOUT[reason].many} {completion}"
+        return f"{what}: {named}{more}; {first}: {self.first.message}"
 
 
 @dataclass(slots=True)
@@ -84,7 +75,9 @@ class TaskEventBatcher:
             batch.delay = DELAY_SEC
         batch.last = now
         completion = "" if record.completion is None else brief(record.completion)
-        batch.groups.setdefault((record.reason, record.role or "", completion), _Group()).add(record)
+        group = batch.groups.setdefault((record.reason, record.role or "", completion), _Group(record))
+        group.indexes[record.index] = None
+        group.count += 1
         if batch.timer is None:
             batch.timer = asyncio.get_running_loop().call_later(batch.delay, self._flush, involved_object, batch)
             batch.delay = min(MAX_DELAY_SEC, 2 * batch.delay)
@@ -106,4 +99,5 @@ class TaskEventBatcher:
             batch.timer = None
         groups, batch.groups = batch.groups, {}
         for (reason, role, completion), group in groups.items():
-            self._post(group.event(involved_object, reason, role, completion))
+            message = group.message(reason, role, completion)
+            self._post(Event(involved_object, reason, message, group.first.warning))

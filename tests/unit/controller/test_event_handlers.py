@@ -1,4 +1,4 @@
-"""What cache events make of what is known: above all, which disappearances are believed."""
+"""The event handlers: which deletions they believe, and the snapshots of deleted objects."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def known() -> Known:
         (replace(POD, identity=DELETING, finalizers=True), False),
         (replace(POD, phase="Succeeded"), False),
         (POD, False),
-        # A list without it: it lost its label, or was deleted, while nobody watched.
+        # A list without it: it lost its label or was deleted while unwatched.
         (None, False),
     ],
     ids=["removed", "ended", "terminating", "finalizers", "succeeded", "alive", "vanished"],
@@ -158,7 +158,7 @@ async def test_a_framework_that_was_kept_before_its_deletion_is_not_kept_again(
 async def test_snapshots_that_no_request_has_followed_are_logged_when_the_framework_is_gone(
     known: Known, final: FrameworkRecord | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its deletion at the end of its retention is held back, say, and somebody else deletes it."""
+    """For example, another client deletes it while its own deletion at the end of its retention is delayed."""
     _track(known)
     entry = known.ledger.open(FRAMEWORK)
     entry.tracker.deletion_kept = True
@@ -207,7 +207,7 @@ def owner(kind: str = "ConfigMap", name: str = "f-attempt", *, controller: bool 
 async def test_only_pods_of_a_framework_are_kept_for_the_history(
     known: Known, owners: list[dict[str, Any]] | None, told: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Anybody can give a Pod the label."""
+    """Any client can set the label of a Pod."""
     metadata = {"namespace": "ns", "name": "f-a-0", "uid": "pod-1", "labels": {"FC_FRAMEWORK_NAME": "f"}}
     with caplog.at_level(logging.INFO):
         known.handlers.pod_object_deleted(
