@@ -10,7 +10,6 @@ one key to two workers.
 from __future__ import annotations
 
 import asyncio
-import heapq
 import itertools
 import random
 from collections import deque
@@ -19,6 +18,7 @@ from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 
 from frameworkcontroller.backoff import Backoff
+from frameworkcontroller.deadlines import Deadlines
 
 K = TypeVar("K", bound=Hashable)
 
@@ -27,8 +27,6 @@ RETRY: Final = Backoff(base=0.05, maximum=15.0)
 
 _TIMER_SLACK: Final = 1e-6
 """Event loops may fire a timer one clock tick early."""
-
-_STALE_ALLOWANCE: Final = 64
 
 
 class ShutDown(Exception):
@@ -43,11 +41,9 @@ class QueueCore(Generic[K]):
 
     __slots__ = (
         "_clock",
-        "_delays",
         "_dirty",
         "_due",
         "_failures",
-        "_order",
         "_processing",
         "_ready",
         "_retry",
@@ -68,10 +64,7 @@ class QueueCore(Generic[K]):
         self._dirty: dict[K, float] = {}
         self._processing: dict[K, float] = {}
         self._failures: dict[K, int] = {}
-        # A heap entry is valid while _due has it; a shorter delay leaves the old entry behind.
-        self._delays: list[tuple[float, int, K]] = []
-        self._due: dict[K, tuple[float, int]] = {}
-        self._order = 0
+        self._due: Deadlines[K] = Deadlines()
         self._shut_down = False
         self.adds = 0
         """Number of times that a key became dirty."""
@@ -123,11 +116,10 @@ class QueueCore(Generic[K]):
     def snapshot(self, most: int) -> dict[str, Any]:
         """The state of the queue for people: up to ``most`` keys of each kind, with times in seconds from now."""
         now = self._clock()
-        delays = sorted((due[0], key) for key, due in self._due.items())
         return {
             "ready": list(itertools.islice(self._ready, most)),
             "processing": {str(key): now - since for key, since in itertools.islice(self._processing.items(), most)},
-            "delayed": {str(key): when - now for when, key in delays[:most]},
+            "delayed": {str(key): when - now for key, when in self._due.items()[:most]},
             "failures": {str(key): failures for key, failures in itertools.islice(self._failures.items(), most)},
             "counts": {
                 "ready": len(self._ready),
@@ -159,17 +151,11 @@ class QueueCore(Generic[K]):
             return False
         when = self._clock() + seconds
         current = self._due.get(key)
-        if current is not None and current[0] <= when:
+        if current is not None and current <= when:
             return False
-        self._order += 1
-        self._due[key] = (when, self._order)
-        if len(self._delays) > 2 * len(self._due) + _STALE_ALLOWANCE:
-            # Remove stale entries, which a key with ever shorter delays leaves behind.
-            self._delays = [(due, order, waiting) for waiting, (due, order) in self._due.items()]
-            heapq.heapify(self._delays)
-        else:
-            heapq.heappush(self._delays, (when, self._order, key))
-        return self._first()[1] == self._order
+        earliest = self.next_due
+        self._due.set(key, when)
+        return earliest is None or when < earliest
 
     def fail(self, key: K) -> float:
         """Count a failure of the key. Return its back-off in seconds."""
@@ -185,7 +171,6 @@ class QueueCore(Generic[K]):
     def shut_down(self) -> None:
         """Drop delayed keys and ignore new ones. Ready keys can still be got."""
         self._shut_down = True
-        self._delays.clear()
         self._due.clear()
 
     # --- processing ---
@@ -220,25 +205,16 @@ class QueueCore(Generic[K]):
 
     @property
     def next_due(self) -> float | None:
-        """The time at which the next delayed key is due."""
-        return self._first()[0] if self._due else None
+        """The time at which the next delayed key is due, None if none is delayed."""
+        return self._due.next()
 
     def promote_due(self) -> int:
         """Add the delayed keys that are due. Return how many became ready."""
         ready = len(self._ready)
         until = self._clock() + _TIMER_SLACK
-        while (due := self.next_due) is not None and due <= until:
-            key = heapq.heappop(self._delays)[2]
-            del self._due[key]
+        while (key := self._due.pop_due(until)) is not None:
             self.add(key)
         return len(self._ready) - ready
-
-    def _first(self) -> tuple[float, int, K]:
-        """The earliest valid heap entry. There must be one."""
-        delays = self._delays
-        while self._due.get(delays[0][2]) != delays[0][:2]:
-            heapq.heappop(delays)
-        return delays[0]
 
 
 class WorkQueue(Generic[K]):

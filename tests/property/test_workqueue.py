@@ -107,7 +107,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert not set(self.ready) & set(self.processing)
         assert core.next_due == min(self.due.values(), default=None)
         assert core.delayed == len(self.due)
-        assert len(core._delays) <= 2 * len(self.due) + 65
+        assert len(core._due._heap) <= 2 * len(self.due) + 65
         assert core.longest_running_seconds == self.now - min(self.processing.values(), default=self.now)
         assert core.unfinished_seconds == sum(self.now - since for since in self.processing.values())
 

@@ -26,7 +26,7 @@ LAYERS = {
 }
 """The packages and modules that each package may import. Modules at the top may import all but `local`."""
 
-FOUNDATIONS = {"backoff.py", "lru.py"}
+FOUNDATIONS = {"backoff.py", "deadlines.py", "lru.py"}
 """Pure modules at the top that every package may import; they import nothing of ours."""
 
 RESERVED = {"prometheus_client": "manager"}

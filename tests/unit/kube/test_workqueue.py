@@ -113,7 +113,7 @@ def test_stale_delays_do_not_pile_up(core: QueueCore[str], hand: Clock) -> None:
         hand.now += 1
         assert core.promote_due() == 1
         core.done(core.get() or "")
-    assert len(core._delays) < 200
+    assert len(core._due._heap) < 200
 
 
 def test_back_off_doubles_up_to_its_cap_and_starts_anew_when_forgotten(core: QueueCore[str]) -> None:
