@@ -1,4 +1,4 @@
-"""Talking to a Kubernetes API server: connections, requests, watches and caches.
+"""A Kubernetes client: connections, requests, watches, caches, work queues and leader election.
 
-This package knows objects, verbs and resourceVersions; it knows nothing of Frameworks, and decides nothing about them.
+It knows nothing of Frameworks.
 """

@@ -1,4 +1,4 @@
-"""Where an API server is, and how to prove who we are to it.
+"""The address of an API server, and the credentials for it.
 
 | address | kubeconfig | connection |
 |---|---|---|
@@ -37,10 +37,10 @@ _FAILED_RENEWAL_AGAIN_SECONDS: Final = 30.0
 
 
 class Connection:
-    """An API server's address, TLS settings and credentials, which it renews by itself.
+    """The address, TLS settings and credentials of an API server. It renews the credentials by itself.
 
-    ``server`` has no trailing slash; it may have a path. ``origin`` says in words which setting it came from.
-    ``generation`` rises when what a new TLS session needs has changed: connections made before belong to the old.
+    ``server`` has no trailing slash, and may have a path. ``origin`` describes the setting that it comes from.
+    ``generation`` increases when TLS settings change, after which new TLS connections are needed.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Connection:
         renew: Callable[[], Awaitable[Access]] | None = None,
         proxy: str | None = None,
     ) -> None:
-        """``renew`` reads the access anew, raising ConnectionConfigError; None: there is nothing to renew.
+        """``renew`` reads the access again, and raises ConnectionConfigError; None: it does not expire.
 
         Raises ConnectionConfigError if the certificates cannot be used.
         """
@@ -69,11 +69,9 @@ class Connection:
 
     @classmethod
     def to_address(cls, address: str, *, token: str | None = None) -> Connection:
-        """A connection to ``http[s]://host[:port]`` without proxy; reads no environment and no files.
+        """Return a connection to ``http[s]://host[:port]`` without a proxy, with an optional bearer token.
 
-        ``token``: what it bears, if anything.
-
-        Raises ConnectionConfigError if the address is not of that form.
+        Reads no environment and no files. Raises ConnectionConfigError if the address is not of that form.
         """
         server = check_address(address, "the API server's address")
         authorization = None if token is None else f"Bearer {token}"
@@ -81,13 +79,13 @@ class Connection:
 
     @property
     def tls_server_name(self) -> str | None:
-        """The name that the server's certificate must have, if it is not that of the address."""
+        """The expected name in the server's certificate, if it differs from the address."""
         return self.access.tls.server_name
 
     async def headers(self) -> CIMultiDict[str]:
-        """What every request carries to prove who sends it. Do not change it. Renewed when it is due.
+        """Return the credentials for a request, renewed if due. Do not modify them.
 
-        A renewal that fails is logged and tried again half a minute later: the old may well still do.
+        A failed renewal is logged and retried after 30 s; the old credentials may still be valid.
         """
         if self._renew is None:
             return self._headers
@@ -99,9 +97,9 @@ class Connection:
         return self._headers
 
     async def renew_after_refusal(self, refused: CIMultiDict[str]) -> bool:
-        """Get new credentials after a 401 to a request with these headers. Returns whether to send it again.
+        """Renew the credentials after a 401 to a request with these headers. Return whether to repeat the request.
 
-        Many requests may be refused at once: they all wait for one renewal, and use what comes of it.
+        Concurrent calls share one renewal.
         """
         if self._renew is None:
             return False
@@ -110,15 +108,15 @@ class Connection:
         if self._renewal is None:
             now = asyncio.get_running_loop().time()
             if self._forced_at is not None and now - self._forced_at < _FORCED_RENEWAL_EVERY_SECONDS:
-                # Just renewed, and refused again: this is no matter of age, and plugins may be costly.
+                # Refused right after a renewal: another one would not help, and exec plugins are expensive.
                 return False
             self._forced_at = now
         return await self._renewed(self._renew)
 
     async def _renewed(self, renew: Callable[[], Awaitable[Access]]) -> bool:
-        """Wait for the renewal that is under way, or a new one; whether it brought anything.
+        """Wait for the current renewal, or start one. Return whether it succeeded.
 
-        It goes on if who waits for it is cancelled: a claim of the lease has a few seconds, a plugin takes longer.
+        It continues if the caller is cancelled: a renewal of the lease has a shorter timeout than a slow exec plugin.
         """
         if self._renewal is None:
             self._renewal = asyncio.create_task(self._renew_once(renew), name="renewal of credentials")
@@ -131,19 +129,19 @@ class Connection:
                 access = await renew()
                 if access.server != self.access.server:
                     raise ConnectionConfigError(
-                        f"{self.origin} now names another server, {access.server}: to follow it takes a restart"
+                        f"{self.origin} now names another server, {access.server}; restart to use it"
                     )
                 tls = self.tls if access.tls == self.access.tls else _tls_context(access, self.origin)
             except ConnectionConfigError as error:
                 self._renew_at = loop.time() + _FAILED_RENEWAL_AGAIN_SECONDS
-                _log.warning("Credentials were not renewed, the old ones stay in use: %s", error)
+                _log.warning("Cannot renew the credentials, using the old ones: %s", error)
                 return False
             if tls is not self.tls:
                 self.tls = tls
                 self.generation += 1
             self.access = access
             self._renew_at = None if access.renew_after is None else loop.time() + access.renew_after
-            # A new object even if nothing in it is new: it says "renewed since", see renew_after_refusal.
+            # A new object even if the content is equal: renew_after_refusal compares identities.
             self._headers = _headers(access)
             return True
         finally:
@@ -161,18 +159,17 @@ async def connect(
     wall: Callable[[], float] = time.time,
     absent_kubeconfig_ok: bool = False,
 ) -> Connection:
-    """The connection that these settings, or else the environment, mean; the module says by which rules.
+    """Return the connection for these settings, completed from the environment by the rules of the module.
 
-    ``kubeconfig`` is a path, or several separated by ``:``. None comes from ``$KUBE_APISERVER_ADDRESS``, and from
-    ``$KUBECONFIG`` or ``~/.kube/config``; empty means none, and the environment is ignored. Nothing is sent to the
-    server yet. ``service_account`` is the directory of the Pod's token, if not the usual one.
+    ``kubeconfig`` is a path, or several separated by ``:``. None stands for ``$KUBE_APISERVER_ADDRESS``, and for
+    ``$KUBECONFIG`` or ``~/.kube/config``; empty for no setting at all. Sends no request. ``service_account`` is the
+    directory of the Pod's token, if not the usual one.
 
-    ``absent_kubeconfig_ok``: a ``$KUBECONFIG`` that names no file counts as not set, as in the original. Not for
-    commands: what was meant for one cluster would reach another.
+    ``absent_kubeconfig_ok``: ignore a ``$KUBECONFIG`` that names no existing file, as the original does. Not for
+    commands, which would reach another cluster than the intended one.
 
-    An HTTP proxy is taken from the kubeconfig or, by the customary variables, from the environment. In a cluster it
-    never is: the API server is then at a cluster-internal address, and a proxy that was set for the way out, with
-    exceptions that cover that address or not, must not get to see the token.
+    An HTTP proxy is taken from the kubeconfig or from the usual environment variables, but not in a cluster: the
+    API server then has a cluster-internal address, and a proxy for outgoing traffic must not see the token.
 
     Raises ConnectionConfigError, naming the file, variable or value at fault.
     """
@@ -226,12 +223,12 @@ def _usual_kubeconfig(home: Path | None) -> str | None:
         found = (home or Path.home()) / ".kube" / "config"
         return str(found) if found.is_file() else None
     except (RuntimeError, OSError):
-        # A user without a home, or one that may not be looked into.
+        # A user without a home directory, or without permission to read it.
         return None
 
 
 def check_address(address: str, named: str) -> str:
-    """The address of an API server without a trailing slash. Raises ConnectionConfigError, naming it as ``named``."""
+    """Return the address without a trailing slash. Raises ConnectionConfigError, which calls the address ``named``."""
     wanted = f"{named} must be http[s]://host:port: {address!r}"
     try:
         url = urlsplit(address.strip())

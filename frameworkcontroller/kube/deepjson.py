@@ -1,8 +1,7 @@
-"""JSON that is nested deeper than the parser goes.
+"""Cuts off JSON that is nested too deeply for the parser.
 
-An API server stores a custom resource with ten thousand levels if somebody sends one; orjson stops at 1,024, and with
-it would stop whoever reads a list or a watch in which there is such an object. So what is too deep is cut off, and the
-objects that it was cut off from can be told from the others.
+An API server accepts custom resources with ten thousand levels; orjson parses 1,024. Without this, one such object
+would make every list and watch of its resource unreadable.
 """
 
 from __future__ import annotations
@@ -13,20 +12,20 @@ from typing import Any, Final
 import orjson
 
 DEEPEST: Final = 1000
-_CUT_OFF: Final = "\ufdd0 nested too deeply"  # begins with a code point that no text contains, by Unicode's own rule
+_CUT_OFF: Final = "\ufdd0 nested too deeply"  # begins with a Unicode noncharacter, which no text contains
 _CUT_OFF_JSON: Final = orjson.dumps(_CUT_OFF)
 _BRACKET_OR_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
 
 
 class NestedTooDeeply(ValueError):
-    """An object has more levels than can be read."""
+    """An object is nested too deeply to be decoded."""
 
     def __init__(self) -> None:
         super().__init__(f"nested more than {DEEPEST} levels deep")
 
 
 def without_depths(data: bytes) -> bytes:
-    """The text with what lies deeper than `DEEPEST` levels replaced by a mark; the same object if nothing does."""
+    """Return the text with a mark in place of values below `DEEPEST` levels; the same object if there are none."""
     kept: list[bytes] = []
     done = depth = cut_from = 0
     for token in _BRACKET_OR_STRING.finditer(data):
@@ -47,7 +46,7 @@ def without_depths(data: bytes) -> bytes:
 
 
 def was_cut(value: Any) -> bool:
-    """Whether something was cut off from this part of a parsed text."""
+    """Return whether a parsed value has a mark in it."""
     pending = [value]
     while pending:
         one = pending.pop()

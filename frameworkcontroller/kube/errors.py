@@ -1,9 +1,9 @@
-"""What can go wrong when talking to an API server, as a tree of exceptions.
+"""The exceptions of requests to an API server.
 
 KubeError
-├── ConnectionConfigError   the settings do not lead to an API server: nothing was tried, or no try can succeed
-├── TransportError          no whole answer arrived; the request may or may not have been executed
-└── ApiError                the server (or a proxy before it) refused
+├── ConnectionConfigError   the connection settings are unusable
+├── TransportError          the answer is missing or incomplete; the request may have been executed
+└── ApiError                the server, or a proxy in front of it, refused
     ├── BadRequest 400 · Unauthorized 401 · Forbidden 403 · MethodNotAllowed 405
     ├── NotFound 404
     │   └── ObjectNotFound
@@ -25,11 +25,11 @@ import orjson
 
 _MAX_QUOTED_BODY: Final = 300
 _MAX_RETRY_AFTER_SECONDS: Final = 300.0
-"""API servers ask for seconds; what asks for more than this is broken, and must not silence a controller for long."""
+"""API servers send seconds. A longer time is an error, and must not stop a controller."""
 
 
 class KubeError(Exception):
-    """Root of everything this package raises on purpose."""
+    """Base class of the errors of this package."""
 
 
 class ConnectionConfigError(KubeError):
@@ -37,10 +37,10 @@ class ConnectionConfigError(KubeError):
 
 
 class TransportError(KubeError):
-    """No whole answer arrived: refused, reset, timed out, cut in the middle, or not what HTTP or JSON allow.
+    """The answer is missing, incomplete or invalid: connection refused or reset, timeout, bad HTTP or JSON.
 
-    ``maybe_sent`` is False only if it is certain that the server never received the request, so that nothing can have
-    been executed. Otherwise a write may have been done with its answer lost: look before doing it again.
+    ``maybe_sent`` is False only if the server certainly did not receive the request. Otherwise a write may have been
+    executed, and its result must be read before it is repeated.
     """
 
     def __init__(self, message: str, *, maybe_sent: bool = True) -> None:
@@ -49,14 +49,14 @@ class TransportError(KubeError):
 
 
 class SilenceError(TransportError):
-    """Nothing came for longer than the read timeout: the other side hangs, or is gone without a word."""
+    """Nothing arrived within the read timeout: the peer hangs or has vanished."""
 
 
 class ApiError(KubeError):
-    """An answer that is an error: ``str()`` is the server's message.
+    """An error answer; ``str()`` is the server's message.
 
-    ``retry_after`` is in seconds, from the ``Retry-After`` header or ``details.retryAfterSeconds``; None if neither
-    was sent. ``reason`` is the machine-readable ``metav1.Status`` reason, ``""`` if there was none (a proxy's answer).
+    ``retry_after`` is in seconds, from the ``Retry-After`` header or ``details.retryAfterSeconds``, or None.
+    ``reason`` is that of the ``metav1.Status``; ``""`` without one (a proxy's answer).
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ApiError(KubeError):
 
     @property
     def status(self) -> dict[str, Any]:
-        """The ``metav1.Status`` that was received, or one made up from the answer if it was not one."""
+        """The received ``metav1.Status``, or one that represents the answer."""
         if self._status is not None:
             return self._status
         status: dict[str, Any] = {
@@ -97,33 +97,33 @@ class ApiError(KubeError):
 
     @property
     def is_of_api(self) -> bool:
-        """Whether it came as a ``metav1.Status``, as an API server refuses; if not, something before it spoke."""
+        """True if the answer was a ``metav1.Status``; otherwise it came from a proxy or gateway."""
         return self._status is not None
 
     def has_cause(self, reason: str) -> bool:
-        """Whether ``details.causes`` names this reason."""
+        """Return whether ``details.causes`` has this reason."""
         causes = self.details.get("causes") if self.details else None
         return isinstance(causes, list) and any(isinstance(c, dict) and c.get("reason") == reason for c in causes)
 
 
 class BadRequest(ApiError):
-    """400: the request itself is malformed, or an admission plugin refused with this code."""
+    """400: the request is malformed, or an admission plugin refused with this code."""
 
 
 class Unauthorized(ApiError):
-    """401: no or unknown credentials, also after they were refreshed."""
+    """401: no or unknown credentials, also after a renewal."""
 
 
 class Forbidden(ApiError):
-    """403: RBAC, quota, or another admission plugin refused."""
+    """403: refused by RBAC, quota, or another admission plugin."""
 
 
 class NotFound(ApiError):
-    """404: no such object, or no such resource type; or what answered is no API server."""
+    """404: no such object or resource type, or not an API server."""
 
 
 class ObjectNotFound(NotFound):
-    """404, naming the object that is not there: the only one that says so of an object."""
+    """404 with the name of an object in its details: that object does not exist."""
 
 
 class MethodNotAllowed(ApiError):
@@ -135,7 +135,7 @@ class Conflict(ApiError):
 
 
 class AlreadyExists(Conflict):
-    """409, reason AlreadyExists: an object of that name exists, possibly ours, by a request whose answer was lost."""
+    """409, reason AlreadyExists: an object of that name exists, possibly created by a request whose answer was lost."""
 
 
 class Gone(ApiError):
@@ -143,13 +143,13 @@ class Gone(ApiError):
 
 
 class TooLarge(ApiError):
-    """413: the request body is larger than the server or its storage takes."""
+    """413: the request body is too large for the server or its storage."""
 
 
 def is_too_large(error: KubeError) -> bool:
-    """Whether the object, or the request, is larger than the server or its storage takes; nothing was done.
+    """Return whether the object or request is too large for the server or its storage. Nothing was done then.
 
-    What etcd and the client library before it refuse, the server passes on as a 500 in their words.
+    The server passes on refusals of etcd and of its client library as a 500 with their text.
     """
     if isinstance(error, TooLarge):
         return True
@@ -165,11 +165,11 @@ class Invalid(ApiError):
 
 
 class TooManyRequests(ApiError):
-    """429: overload or priority-and-fairness; come back after ``retry_after`` seconds."""
+    """429: overload, or API priority and fairness; retry after ``retry_after`` seconds."""
 
 
 class ServerError(ApiError):
-    """5xx: the server failed, or gave up waiting (504: a write may have been done)."""
+    """5xx: the server failed, or timed out (504: a write may have been executed)."""
 
 
 _TOO_LARGE_FOR_STORAGE: Final = (
@@ -190,21 +190,21 @@ _BY_CODE: Final[dict[int, type[ApiError]]] = {
     422: Invalid,
     429: TooManyRequests,
 }
-# The reasons that say more than, or (in a watch's ERROR event of some servers) something else than, the code.
+# These reasons are more specific than the code, or (in an ERROR event of some servers) contradict it.
 _BY_REASON: Final[dict[str, type[ApiError]]] = {"AlreadyExists": AlreadyExists, "Expired": Gone, "Gone": Gone}
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether asking again may help: trouble, and what speaks in place of the API server (a gateway's page)."""
+    """Return whether a retry may help: outages, and answers of a gateway in place of the API server."""
     if isinstance(error, TransportError | ServerError | TooManyRequests):
         return True
     return isinstance(error, ApiError) and not error.is_of_api
 
 
 def error_from_status(status: Mapping[str, Any], *, code: int = 0, retry_after: float | None = None) -> ApiError:
-    """The error that a ``metav1.Status`` describes, tolerating missing or mistyped fields.
+    """Return the error for a ``metav1.Status``, whose fields may be missing or of a wrong type.
 
-    ``code`` is the HTTP code of the answer and wins over the body's own; a watch's ERROR event has only the latter.
+    ``code``, the HTTP code, takes precedence over that of the body. An ERROR event of a watch has only the latter.
     """
     stated = status.get("code")
     if not code:
@@ -235,11 +235,10 @@ def error_from_answer(
     retry_after: str | None = None,
     location: str | None = None,
 ) -> ApiError:
-    """The error that an HTTP answer outside 2xx describes.
+    """Return the error for an HTTP answer other than 2xx.
 
-    Bodies that are no ``metav1.Status`` (proxies, load balancers and redirects send those) are quoted, shortened, with
-    the request they answer, so that the reader sees who really spoke. ``retry_after`` is the raw header, ``now`` the
-    time as seconds since the epoch.
+    The message quotes the beginning of a body that is not a ``metav1.Status`` (of a proxy, for example), and the
+    request. ``retry_after`` is the raw header, ``now`` seconds since the epoch.
     """
     seconds = parse_retry_after(retry_after, now)
     try:
@@ -253,7 +252,7 @@ def error_from_answer(
             f"{request}: answered {code}, a redirect to {location or 'nowhere'}, which is not followed: "
             "is this the address of an API server?"
         )
-        # A header need not be text, and what cannot be encoded could be neither logged nor told.
+        # A header may have characters that cannot be encoded, and hence not be logged.
         message = message.encode("utf-8", "replace").decode()
     else:
         text = " ".join(body[: 4 * _MAX_QUOTED_BODY].decode("utf-8", "replace").split())
@@ -265,7 +264,7 @@ def error_from_answer(
 
 
 def parse_retry_after(value: str | None, now: float) -> float | None:
-    """Seconds to wait by a ``Retry-After`` header: a number or (RFC 9110) a date. None if absent or unreadable."""
+    """Return the seconds of a ``Retry-After`` header, a number or (RFC 9110) a date; None if absent or invalid."""
     if value is None:
         return None
     value = value.strip()

@@ -1,4 +1,4 @@
-"""Keeps Python's garbage collector from walking what a large list is just being parsed into."""
+"""Pauses Python's garbage collector during the parsing of large lists."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _was_enabled = False
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """No automatic collection within; nests, and overlaps between tasks.
+    """Disable automatic collection. Calls may be nested, and overlap between tasks.
 
-    Parsing makes objects by the hundred thousand, all in use: collections triggered by their number find nothing and
-    cost several times the parsing itself.
+    Parsing creates hundreds of thousands of objects, all in use. The collections that it triggers find nothing and
+    cost several times the parsing.
     """
-    global _depth, _was_enabled  # noqa: PLW0603 - the collector is one for the whole process, and so is this count
+    global _depth, _was_enabled  # noqa: PLW0603 - there is one collector per process
     if _depth == 0:
         _was_enabled = gc.isenabled()
         gc.disable()

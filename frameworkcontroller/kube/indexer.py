@@ -1,4 +1,4 @@
-"""An indexed cache of objects, changed only by its informer."""
+"""A cache of objects with indices, after client-go's Lister and Indexer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, overload
 
 
 class Item(Protocol):
-    """What a cached object must say of itself. ``key`` is ``namespace/name``, or ``name`` if cluster-scoped."""
+    """A cached object. ``key`` is ``namespace/name``, or ``name`` if cluster-scoped."""
 
     @property
     def key(self) -> str: ...
@@ -24,10 +24,9 @@ _NOTHING: Final[dict[str, Any]] = {}
 
 
 class Lister(Generic[T]):
-    """What the informer has seen, by key and by index. Reading never suspends and never copies.
+    """Read access by key and by index, without copies.
 
-    Everything returned shows the store as it is when looked at, not as it was when asked for; between two awaits
-    nothing changes it. Do not change the items either.
+    All results are views of the current content, which changes only between two awaits. Do not modify the items.
     """
 
     def __init__(self, indexers: Mapping[str, Callable[[T], Iterable[Hashable]]] | None = None) -> None:
@@ -36,15 +35,15 @@ class Lister(Generic[T]):
         self._buckets: dict[str, dict[Hashable, dict[str, T]]] = {index: {} for index in self._indexers}
 
     def get(self, key: str) -> T | None:
-        """The object of that key, or None."""
+        """Return the object of that key, or None."""
         return self._items.get(key)
 
     def by_index(self, index: str, value: Hashable) -> Mapping[str, T]:
-        """The objects, by key, for which this indexer yielded this value. Raises KeyError if there is no such index."""
+        """Return the objects with this value in the index, by key. Raises KeyError if there is no such index."""
         return _BucketView(self._buckets[index], value)
 
     def index_values(self, index: str) -> KeysView[Hashable]:
-        """The values under which this index holds at least one object."""
+        """Return the values that at least one object has in the index."""
         return self._buckets[index].keys()
 
     def keys(self) -> KeysView[str]:
@@ -67,16 +66,15 @@ class Lister(Generic[T]):
 
 
 class Indexer(Lister[T]):
-    """The informer's side of the store."""
+    """Write access, for the informer."""
 
     def __init__(self, indexers: Mapping[str, Callable[[T], Iterable[Hashable]]] | None = None) -> None:
         super().__init__(indexers)
-        # The values each object was filed under are kept, not computed anew when it leaves: were an indexer not pure,
-        # or an item changed by somebody, entries would stay behind for ever.
+        # The indexed values of each object are kept: computed again on removal, they might differ and leave entries.
         self._filed: dict[str, tuple[frozenset[Hashable] | tuple[Hashable, ...], ...]] = {}
 
     def put(self, item: T) -> T | None:
-        """Add or replace; the replaced object is returned. If an indexer raises, nothing has changed."""
+        """Add or replace, and return the replaced object. If an index function raises, nothing changes."""
         key = item.key
         old = self._items.get(key)
         if self._indexers:
@@ -95,7 +93,7 @@ class Indexer(Lister[T]):
         return old
 
     def remove(self, key: str) -> T | None:
-        """Take out, and return, the object of that key; None if there is none."""
+        """Remove and return the object of that key; None if there is none."""
         old = self._items.pop(key, None)
         if old is not None and self._indexers:
             self._unfile(key)
@@ -103,7 +101,7 @@ class Indexer(Lister[T]):
         return old
 
     def clear(self) -> None:
-        """Take out everything."""
+        """Remove all objects."""
         self._items.clear()
         self._filed.clear()
         for buckets in self._buckets.values():
@@ -115,7 +113,7 @@ class Indexer(Lister[T]):
                 bucket = buckets[value]
                 del bucket[key]
                 if not bucket:
-                    # Values come and go (Framework names): empty buckets would pile up.
+                    # Values (Framework names) come and go: empty buckets would accumulate.
                     del buckets[value]
 
 
@@ -123,12 +121,12 @@ def _distinct(values: Iterable[Hashable]) -> frozenset[Hashable] | tuple[Hashabl
     found = tuple(values)
     if len(found) > 1:
         return frozenset(found)
-    hash(found)  # raises here, before anything was changed, if the value is not hashable
+    hash(found)  # raises before any change if the value is not hashable
     return found
 
 
 class _BucketView(Mapping[str, T]):
-    """One bucket of an index, whichever dict that is at the moment (it comes and goes as it fills and empties)."""
+    """One bucket of an index. Its dict is looked up each time, as it exists only while it is not empty."""
 
     __slots__ = ("_buckets", "_value")
 
@@ -158,7 +156,7 @@ class _BucketView(Mapping[str, T]):
     def get(self, key: str, /, default: T | D | None = None) -> T | D | None:
         return self._bucket().get(key, default)
 
-    # The mixin's views look up every element through __getitem__; these run at the speed of the dict itself.
+    # The views of the base class look up every element by __getitem__; these are as fast as the dict.
     def keys(self) -> KeysView[str]:
         return self._bucket().keys()
 

@@ -1,23 +1,19 @@
-"""Cuts a byte stream into lines of any length."""
+"""Splits a byte stream into lines."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# etcd refuses objects above 1.5 MiB unless told otherwise, and 8 MiB is the most its operators are known to allow; an
-# event holds one object. What is longer than this by far is no event stream, and must not eat all memory.
+# An event holds one object. etcd refuses objects above 1.5 MiB by default, and 8 MiB is the highest limit in use.
 MAX_LINE_BYTES: Final = 64 * 2**20
 
 
 class LineTooLong(ValueError):
-    """A line went on for longer than allowed."""
+    """A line exceeds the limit."""
 
 
 class LineFramer:
-    """Feed it chunks as they arrive; it returns the lines they complete, without their newline.
-
-    A line that comes in many chunks is joined once, when it ends: the cost stays linear in its length.
-    """
+    """Collects chunks and returns complete lines. The cost is linear in the length of a line."""
 
     __slots__ = ("_limit", "_parts", "_pending")
 
@@ -28,11 +24,11 @@ class LineFramer:
 
     @property
     def pending(self) -> int:
-        """Bytes of the line that has begun and not ended. Not 0 at the end of a stream means that it was cut."""
+        """The length of the incomplete line so far. It is 0 at the end of a complete stream."""
         return self._pending
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that ended in this chunk; empty ones are left out. Raises LineTooLong."""
+        """Return the lines that end in this chunk, without newlines and empty lines. Raises LineTooLong."""
         head, newline, _ = chunk.partition(b"\n")
         if self._pending + len(head) > self._limit:
             raise LineTooLong(f"a line exceeds {self._limit} bytes")

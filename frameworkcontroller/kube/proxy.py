@@ -1,4 +1,4 @@
-"""Which HTTP proxy leads to a server, by the customary environment variables."""
+"""The HTTP proxy for a server, by the usual environment variables."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 
 
 def proxy_from_environment(server: str, environ: Mapping[str, str]) -> str | None:
-    """The proxy for this URL by ``HTTPS_PROXY`` or ``HTTP_PROXY`` and ``NO_PROXY`` (or in lower case), or None.
+    """Return the proxy for this URL by ``HTTPS_PROXY`` or ``HTTP_PROXY`` and ``NO_PROXY`` (or in lower case), or None.
 
-    As Kubernetes' own clients read them: never for localhost and loopback addresses; entries of ``NO_PROXY`` are
-    names (their subdomains included, with or without a leading dot), addresses, networks such as ``10.0.0.0/8``, each
-    with an optional port, or ``*``.
+    As in Kubernetes' own clients, there is none for localhost and loopback addresses. Entries of ``NO_PROXY`` are names
+    (with their subdomains, with or without a leading dot) and addresses, both with an optional port, networks such as
+    ``10.0.0.0/8``, or ``*``.
     """
     url = urlsplit(server)
     variable = "HTTPS_PROXY" if url.scheme == "https" else "HTTP_PROXY"

@@ -8,17 +8,14 @@ from urllib.parse import quote
 
 def _segment(value: str) -> str:
     if value in ("", ".", ".."):
-        # Such a segment would silently turn the path into that of another resource, or of the whole collection.
+        # Such a segment would make it the path of another resource, or of the whole collection.
         raise ValueError(f"not usable as a URL path segment: {value!r}")
     return quote(value, safe="")
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One resource type of the API, e.g. ``Resource("apps", "v1", "deployments", "Deployment")``.
-
-    The core group is written ``""``, as in RBAC rules.
-    """
+    """A resource type, for example ``Resource("apps", "v1", "deployments", "Deployment")``. The core group is ""."""
 
     group: str
     version: str
@@ -28,22 +25,22 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """The ``apiVersion`` that objects of this resource carry: ``v1`` or ``group/version``."""
+        """The ``apiVersion`` of its objects: ``v1`` or ``group/version``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def qualified(self) -> str:
-        """``plural.group``, or ``plural`` in the core group: the name the API server uses in its messages."""
+        """``plural.group``, or ``plural`` in the core group, as in messages of API servers."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
-        """The percent-encoded URL path of the collection, of one object, or of a subresource of it.
+        """Return the percent-encoded URL path of the collection, of an object, or of a subresource.
 
-        ``namespace=None`` means all namespaces (collections only) or, for a cluster-scoped resource, its only scope.
-        ``subresource`` may itself have several segments, such as ``proxy/metrics``.
+        ``namespace=None``: all namespaces (collections only), or a cluster-scoped resource. ``subresource`` may have
+        several segments, such as ``proxy/metrics``.
 
-        Raises ValueError where no such path exists: a namespace for a cluster-scoped resource, a namespaced object
-        named without its namespace, a subresource without a name, or a segment that is empty, ``.`` or ``..``.
+        Raises ValueError for a namespace of a cluster-scoped resource, a namespaced object without a namespace, a
+        subresource without a name, or a segment that is empty, ``.`` or ``..``.
         """
         parts = ["api" if not self.group else f"apis/{_segment(self.group)}", _segment(self.version)]
         if namespace is not None:

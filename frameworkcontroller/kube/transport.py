@@ -1,4 +1,4 @@
-"""HTTP to one API server: sessions, credentials, timeouts, and one tree of errors for whatever may go wrong."""
+"""HTTP to one API server: sessions, credentials, timeouts, and the mapping of failures to errors."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from frameworkcontroller.kube.lineframer import LineFramer, LineTooLong
 USER_AGENT: Final = f"frameworkcontroller/{__version__}"
 
 CONNECT_TIMEOUT_SECONDS: Final = 10.0
-# An API server gives up on a request by itself after 60 s and says so (504): its word is worth waiting for.
+# Longer than the 60 s after which an API server answers 504 by itself.
 READ_TIMEOUT_SECONDS: Final = 65.0
-# For a watch on which nothing may happen for long.
+# For watches without bookmarks.
 WATCH_SILENCE_SECONDS: Final = 3600.0
-# API servers close idle connections after 90 s, some proxies after 75 s: those who close first never send a request
-# into a connection that is just being closed.
+# API servers close idle connections after 90 s, some proxies after 75 s. The side that closes first never sends a
+# request into a connection that is being closed.
 _KEEPALIVE_SECONDS: Final = 60.0
 
 _READ_BUFFER_BYTES: Final = 512 * 1024
-# All that is in the buffer is handled in one go, so that of a watch is small: some dozens of Pods, two milliseconds.
+# The event loop handles a full buffer in one step: for a watch some dozens of Pods, two milliseconds.
 _WATCH_BUFFER_BYTES: Final = 128 * 1024
 _LARGE_BODY_BYTES: Final = 1024 * 1024
 _BROKEN: Final = (aiohttp.ClientError, asyncio.TimeoutError, OSError, EOFError)
@@ -41,8 +41,8 @@ _BROKEN: Final = (aiohttp.ClientError, asyncio.TimeoutError, OSError, EOFError)
 class Exchange(NamedTuple):
     """One finished request, for metrics.
 
-    ``verb`` and ``resource`` are as in RBAC rules: ``get``, ``deletecollection``; ``pods/status``. ``code`` is 0 if no
-    answer came. ``seconds`` does not count waiting for the rate limit; of a watch, it is how long it was open.
+    ``verb`` and ``resource`` are as in RBAC rules, for example ``get`` and ``pods/status``. ``code`` is 0 without an
+    answer. ``seconds`` excludes the wait for the rate limit; for a watch, it is the time for which it was open.
     """
 
     verb: str
@@ -54,12 +54,12 @@ class Exchange(NamedTuple):
 
 
 class Transport:
-    """Sends requests to the connection's server. Belongs to one event loop.
+    """Sends requests to the server of a connection. Belongs to one event loop.
 
-    Nothing is sent twice here but for two cases that are safe: a request refused with 401, once, with renewed
-    credentials; and, by aiohttp, an idempotent one (not POST or PATCH) whose kept-alive connection turned out to be
-    closed. Proxies and credentials come from the connection alone: aiohttp's ``trust_env`` would also apply
-    ``~/.netrc``, knows no networks in ``NO_PROXY``, and costs two thread switches for each request.
+    It repeats requests only where that is safe: once after a 401, with renewed credentials; and (by aiohttp) idempotent
+    requests, which are neither POST nor PATCH, whose kept-alive connection was closed. Proxies and credentials come
+    from the connection alone: aiohttp's ``trust_env`` also applies ``~/.netrc``, does not support networks in
+    ``NO_PROXY``, and costs two thread switches per request.
     """
 
     def __init__(
@@ -73,14 +73,14 @@ class Transport:
         wall: Callable[[], float],
         check: Callable[[], None] | None = None,
     ) -> None:
-        """``check`` is called when there is a connection to write a request to; if it raises, nothing is written."""
+        """``check`` is called before a request is written to its connection; if it raises, nothing is written."""
         self._check = check
         self._connection = connection
         self._observe = observe
         self._max_connections = max_connections
         self._read_timeout = read_timeout
         self._timeout = _timeout(read_timeout)
-        # Identity: compressing large answers costs the API server more than the network gains within a cluster.
+        # Within a cluster, compression costs the API server more than the network gains.
         self._fixed_headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
         self._wall = wall
         self._pools: dict[bool, _Pool] = {}
@@ -89,7 +89,7 @@ class Transport:
         self._closed = False
 
     async def close(self) -> None:
-        """Close all connections; what is under way on them fails with TransportError."""
+        """Close all connections. Pending requests fail with TransportError."""
         self._closed = True
         for pool in (*self._pools.values(), *self._retired):
             await pool.session.close()
@@ -107,7 +107,7 @@ class Transport:
         headers: Mapping[str, str],
         body: bytes | None = None,
     ) -> bytes:
-        """The body of a 2xx answer. Raises ApiError for any other answer, TransportError if there is no whole one."""
+        """Return the body of a 2xx answer. Raises ApiError for any other, TransportError for no whole answer."""
         clock = asyncio.get_running_loop().time
         began = clock()
         code = received = 0
@@ -131,7 +131,7 @@ class Transport:
     async def stream(
         self, path: str, *, resource: str, query: Mapping[str, str], headers: Mapping[str, str], silence: float
     ) -> AsyncIterator[LineStream]:
-        """A watch: a GET whose answer is lines without end. ``silence`` is for how long it may say nothing."""
+        """Send a watch: a GET with an endless answer of lines. ``silence`` is its read timeout in seconds."""
         clock = asyncio.get_running_loop().time
         began = clock()
         code = 0
@@ -155,7 +155,7 @@ class Transport:
     async def chunks(
         self, path: str, *, resource: str, query: Mapping[str, str], headers: Mapping[str, str], silence: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """A GET whose answer may go on for ever, as it comes: a log. Until its first byte a server may say nothing."""
+        """Send a GET with a possibly endless answer (a log). Its headers may be as late as its first byte."""
         clock = asyncio.get_running_loop().time
         began = clock()
         code = 0
@@ -190,7 +190,7 @@ class Transport:
         silence: float | None = None,
         begins_late: bool = False,
     ) -> tuple[_Pool, aiohttp.ClientResponse]:
-        """The beginning of an answer: its status and headers; `_leave` must follow. With ``silence`` it is a watch."""
+        """Return an answer after its status and headers; `_leave` must follow. ``silence`` is for streams."""
         text = f"{self._connection.server}{path}"
         url = URL(f"{text}?{urlencode(query)}" if query else text, encoded=True)
         renewed = False
@@ -203,7 +203,7 @@ class Transport:
                     method,
                     url,
                     headers=[*headers.items(), *credentials.items()],
-                    # A large body written in one go would hold up the event loop.
+                    # A large body written at once would block the event loop.
                     data=io.BytesIO(body) if body is not None and len(body) >= _LARGE_BODY_BYTES else body,
                     allow_redirects=False,
                     timeout=self._timeout if silence is None else _timeout(silence),
@@ -212,7 +212,7 @@ class Transport:
                 if silence is None:
                     response = await request
                 else:
-                    # A watch may say nothing for long, but that it has begun a server must say as soon as ever.
+                    # A stream may be silent for long, but its headers must arrive within the usual timeout.
                     async with asyncio.timeout(None if begins_late else self._read_timeout):
                         response = await request
             except BaseException as error:
@@ -225,7 +225,7 @@ class Transport:
                 return pool, response
             try:
                 await self._read(response, method, path)
-                # A 401 means that nothing was done, so sending it again is safe for every verb.
+                # After a 401 nothing was done: repeating the request is safe for every verb.
                 renewed = await self._connection.renew_after_refusal(credentials)
             except BaseException:
                 await self._leave(pool, response)
@@ -235,7 +235,7 @@ class Transport:
             await self._leave(pool, response)
 
     async def _leave(self, pool: _Pool, response: aiohttp.ClientResponse) -> None:
-        """The connection goes back to the pool if the answer was read to its end, else it is closed."""
+        """Return the connection to the pool if the answer was read to its end, else close it."""
         response.release()
         pool.users -= 1
         if self._retired:
@@ -249,7 +249,7 @@ class Transport:
 
     async def _pool(self, *, watch: bool) -> _Pool:
         if self._generation != self._connection.generation:
-            # New TLS credentials: what is under way ends on the old connections, and takes them along.
+            # New TLS credentials: pending requests finish on the old connections, which are closed then.
             self._generation = self._connection.generation
             self._retired += self._pools.values()
             self._pools.clear()
@@ -261,7 +261,7 @@ class Transport:
         connector = _Connector(
             self._check,
             self._read_timeout,
-            # Watches keep their connections for minutes: in a pool of their own they cannot use up the requests'.
+            # Watches keep connections for minutes, and must not use up those of other requests.
             limit=0 if watch else self._max_connections,
             ssl=self._connection.tls or True,
             keepalive_timeout=_KEEPALIVE_SECONDS,
@@ -299,7 +299,7 @@ class Transport:
         server = f"{self._connection.server} ({self._connection.origin})"
         match error:
             case aiohttp.ConnectionTimeoutError():
-                return TransportError(f"{request}: {server} took no connection in time", maybe_sent=False)
+                return TransportError(f"{request}: {server} did not accept a connection in time", maybe_sent=False)
             case aiohttp.ClientConnectorError():
                 return TransportError(f"{request}: cannot connect to {server}: {error}", maybe_sent=False)
             case aiohttp.ClientHttpProxyError():
@@ -310,7 +310,7 @@ class Transport:
             case asyncio.TimeoutError():
                 return SilenceError(f"{request}: {server} fell silent")
             case aiohttp.ClientPayloadError():
-                return TransportError(f"{request}: {server} broke off in the middle of its answer")
+                return TransportError(f"{request}: {server} broke off its answer")
             case aiohttp.ServerDisconnectedError():
                 return TransportError(f"{request}: {server} closed the connection without an answer")
             case _:
@@ -318,7 +318,7 @@ class Transport:
 
 
 class LineStream:
-    """The lines of a watch as they come; ends when the server ends it. Raises TransportError if it breaks off."""
+    """The lines of a watch. Ends when the server ends it; raises TransportError if it breaks off."""
 
     def __init__(self, response: aiohttp.ClientResponse, translate: Callable[[Exception], TransportError]) -> None:
         self._content = response.content
@@ -340,15 +340,15 @@ class LineStream:
             self.received_bytes += len(chunk)
             if not chunk:
                 if self._framer.pending:
-                    raise self._translate(EOFError("ended in the middle of a line"))
+                    raise self._translate(EOFError("the last line is incomplete"))
                 raise StopAsyncIteration
         return self._ready.popleft()
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Calls ``check`` when there is a connection, which may have taken seconds, and the request is written next.
+    """Calls ``check`` after it has made a connection, right before the request is written.
 
-    Making one takes at most ``seconds``: of a proxy that says nothing, aiohttp waits for the answer for ever.
+    It bounds the time to make one: aiohttp has no timeout for the answer of a proxy to CONNECT.
     """
 
     def __init__(self, check: Callable[[], None] | None, seconds: float, **options: Any) -> None:
@@ -365,7 +365,7 @@ class _Connector(aiohttp.TCPConnector):
     async def connect(
         self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
     ) -> aiohttp.connector.Connection:
-        """As the base class. Raises what ``check`` does, too."""
+        """As the base class. Also raises the exceptions of ``check``."""
         connection = await super().connect(req, traces, timeout)
         if self._check is not None:
             try:
@@ -378,7 +378,7 @@ class _Connector(aiohttp.TCPConnector):
 
 @dataclass(slots=True, eq=False)
 class _Pool:
-    """A session, and how many requests use it now."""
+    """A session and the number of its pending requests."""
 
     session: aiohttp.ClientSession
     users: int = 0
@@ -389,11 +389,11 @@ def _timeout(silence: float) -> aiohttp.ClientTimeout:
 
 
 def _make_socket(info: aiohttp.AddrInfoType) -> socket.socket:
-    """A socket that notices within half a minute or so that the other side is gone without a word."""
+    """Return a socket that detects within about 30 s that its peer has vanished."""
     family, kind, protocol, _, _ = info
     sock = socket.socket(family, kind, protocol)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # Not every system has all of these; without them only the read timeouts notice.
+    # Not all systems have these; without them, read timeouts must do.
     for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 30_000)):
         option = getattr(socket, name, None)
         if option is not None:
