@@ -29,8 +29,8 @@ Ts = TypeVarTuple("Ts")
 RELIST_SEC: Final = 600.0
 RELIST_MAX_SEC: Final = 3600.0
 RELIST_SEC_PER_OBJECT: Final = 0.3
-"""A list recovers events that a watch has lost and no later event makes up for, such as the last one of a Pod. It costs
-11 us here and 7 KB of the API server for each Pod. The intervals bound this to three Pods a second, up to the hour."""
+"""A list recovers events that a watch has lost, such as the last one of a Pod. For each Pod it costs 11 us here and 7
+KB from the API server. So the interval grows with the cache, to at most three Pods a second, and up to an hour."""
 
 
 def relist_sec(objects: int) -> float:
@@ -95,4 +95,5 @@ class Informers:
 
     def of(self, kind: Kind) -> Informer[Any]:
         """The informer of the owned objects of that kind."""
-        return self.configmaps if kind is Kind.CONFIGMAP else self.pods
+        informers: dict[Kind, Informer[Any]] = {Kind.CONFIGMAP: self.configmaps, Kind.POD: self.pods}
+        return informers[kind]
