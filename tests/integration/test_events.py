@@ -1,4 +1,4 @@
-"""The story of a Framework as its Events tell it."""
+"""The Events of a Framework over its life."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,15 +24,15 @@ class Story:
         self._frameworks = frameworks
 
     async def events(self, name: str = "f") -> list[Json]:
-        """Those about that Framework, in the order in which they began."""
+        """The Events about a Framework, in the order of creation."""
         selector = f"involvedObject.kind=Framework,involvedObject.name={name}"
         client, namespace = self._frameworks.client, self._frameworks.namespace
         body = orjson.loads(await client.list(EVENTS, namespace, field_selector=selector))
         found: list[Json] = sorted(body["items"], key=lambda one: int(one["metadata"]["resourceVersion"]))
         return found
 
-    async def told(self, *reasons: str, name: str = "f") -> list[Json]:
-        """Wait until exactly that has been told; the Events then."""
+    async def exactly(self, *reasons: str, name: str = "f") -> list[Json]:
+        """Wait for Events of exactly these reasons, and return them."""
 
         async def probe() -> list[Json]:
             events = await self.events(name)
@@ -42,7 +42,7 @@ class Story:
         return await eventually(probe, within=20)
 
     async def until(self, holds: Callable[[Json], bool], name: str = "f") -> Json:
-        """Wait for an Event that is such."""
+        """Wait for an Event for which ``holds`` is true."""
 
         async def probe() -> Json:
             events = await self.events(name)
@@ -66,7 +66,9 @@ def story(frameworks: Frameworks) -> Story:
 async def test_a_framework_that_succeeds(frameworks: Frameworks, story: Story) -> None:
     made = await frameworks.create("f", role("a", 3, simulate={"run-seconds": 0.5}))
     await frameworks.until_state("f", "Completed")
-    started, _, succeeded = await story.told("FrameworkAttemptStarted", "FrameworkAttemptRunning", "FrameworkSucceeded")
+    started, _, succeeded = await story.exactly(
+        "FrameworkAttemptStarted", "FrameworkAttemptRunning", "FrameworkSucceeded"
+    )
     assert started["message"].startswith("FrameworkAttempt 0 started with 3 Tasks: ConfigMap ")
     assert started["type"] == "Normal"
     assert succeeded["message"].startswith("Framework completed, not retried as it succeeded, with 0 Succeeded")
@@ -92,7 +94,7 @@ async def test_a_framework_that_fails_and_is_retried(frameworks: Frameworks, sto
     )
     await frameworks.until_state("f", "Completed")
     attempt = ["FrameworkAttemptStarted", "FrameworkAttemptRunning", "TaskCompleted", "FrameworkAttemptCompleting"]
-    events = await story.told(
+    events = await story.exactly(
         *attempt, *attempt[:2], attempt[3], "TaskFailed", "FrameworkRetryScheduled", "FrameworkFailed"
     )
     by_reason: dict[str, list[Json]] = {}
@@ -121,7 +123,7 @@ async def test_a_framework_that_fails_and_is_retried(frameworks: Frameworks, sto
     assert last["message"].startswith("Framework completed, not retried as all of its 1 retries were used, with 7 ")
 
 
-async def test_what_many_tasks_do_is_told_at_once(
+async def test_equal_changes_of_many_tasks_are_one_event(
     cluster: Cluster, pods: SimulatedRuntime, frameworks: Frameworks, story: Story
 ) -> None:
     count = 150 if cluster.embedded else 40
@@ -143,26 +145,28 @@ async def test_what_many_tasks_do_is_told_at_once(
 
 
 def how_many(event: Json) -> int:
-    """How many Tasks it is about."""
+    """The number of Tasks that an Event is about."""
     first = event["message"].split()[0]
     return int(first) if first.isdigit() else int(event["count"])
 
 
-async def test_a_rescale_is_told(frameworks: Frameworks, story: Story) -> None:
+async def test_a_rescale_has_events(frameworks: Frameworks, story: Story) -> None:
     await frameworks.create("f", role("a", 1))
     await frameworks.until_running("f", 1)
     await frameworks.set("f", taskRoles__0__taskNumber=3)
     await frameworks.until_running("f", 3)
     await frameworks.set("f", taskRoles__0__taskNumber=1)
     await frameworks.until_running("f", 1)
-    events = await story.told("FrameworkAttemptStarted", "FrameworkAttemptRunning", "TaskRoleScaled", "TaskRoleScaled")
+    events = await story.exactly(
+        "FrameworkAttemptStarted", "FrameworkAttemptRunning", "TaskRoleScaled", "TaskRoleScaled"
+    )
     assert [event["message"] for event in events if event["reason"] == "TaskRoleScaled"] == [
         "TaskRole a is scaled up by 2 to 3 Tasks",
         "TaskRole a is scaled down by 2 to 1 Task",
     ]
 
 
-async def test_what_stalls_it_is_told_and_that_it_is_over(frameworks: Frameworks, story: Story) -> None:
+async def test_a_stall_and_its_end_have_events(frameworks: Frameworks, story: Story) -> None:
     other = pod_manifest(name="f-a-0", namespace=frameworks.namespace)
     await frameworks.client.create(PODS, orjson.dumps(other), frameworks.namespace)
     await frameworks.create("f", role("a", 1))
@@ -177,7 +181,7 @@ async def test_what_stalls_it_is_told_and_that_it_is_over(frameworks: Frameworks
 
 
 async def test_no_event_is_about_a_pod(frameworks: Frameworks, story: Story) -> None:
-    """A client keeps those whose object is named like a Task's Pod, for its own story of it."""
+    """Clients show Events that involve a Task's Pod as the Pod's own."""
     await frameworks.create("f", role("a", 2, simulate={"run-seconds": "0.2", "exit-code": "1"}))
     await frameworks.until_state("f", "Completed")
     await story.until(lambda event: event["reason"] == "FrameworkSucceeded")
@@ -195,7 +199,7 @@ async def test_events_can_be_switched_off(cluster: Cluster, pods: SimulatedRunti
     assert await Story(frameworks).events() == []
 
 
-async def test_what_happened_last_is_told_by_a_controller_that_stops(cluster: Cluster, pods: SimulatedRuntime) -> None:
+async def test_a_stopping_controller_sends_its_last_events(cluster: Cluster, pods: SimulatedRuntime) -> None:
     frameworks = Frameworks(await cluster.client(), cluster.namespace)
     async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
         await frameworks.create("f", role("a", 1, simulate={"exit-code": 7, "run-seconds": 0.1}))
@@ -204,7 +208,7 @@ async def test_what_happened_last_is_told_by_a_controller_that_stops(cluster: Cl
     assert "FrameworkSucceeded" in [event["reason"] for event in await Story(frameworks).events()]
 
 
-async def test_describe_reads_like_a_story(
+async def test_describe_shows_the_events(
     cluster: Cluster, frameworks: Frameworks, story: Story, kubectl: Kubectl
 ) -> None:
     simulate = {"run-seconds": "0.2, 0.2", "exit-code": "200, 0"}

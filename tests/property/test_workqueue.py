@@ -1,4 +1,4 @@
-"""The work queue against a model of what it promises, under random histories."""
+"""The work queue against a model, under random histories."""
 
 import random
 
@@ -13,7 +13,7 @@ DELAYS = st.one_of(st.integers(1, 20), st.just(10_000)).map(float)
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """Keeps which keys ought to be ready (in order), dirty while processing, delayed until when, failed how often."""
+    """Models the ready keys (in order), the keys added while processing, the delays and the failures."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.core.forget(key)
 
     @rule()
-    def take(self) -> None:
+    def get(self) -> None:
         key = self.core.get()
         assert key == (self.ready.pop(0) if self.ready else None)
         if key is not None:
@@ -79,18 +79,18 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(seconds=st.one_of(st.integers(0, 5), st.just(20_000)))
     def time_passes(self, seconds: int) -> None:
         self.now += seconds
-        ripe = sorted((when, key) for key, when in self.due.items() if when <= self.now)
+        promoted = sorted((when, key) for key, when in self.due.items() if when <= self.now)
         self.core.promote_due()
-        # Keys of the same time come in the order in which they were delayed, which the model does not keep.
+        # The model does not keep the order of keys of the same time.
         came = list(self.core._ready)[len(self.ready) :]
-        for _, key in ripe:
+        for _, key in promoted:
             del self.due[key]
-        expected = [key for _, key in ripe if key not in self.ready and key not in self.processing]
+        expected = [key for _, key in promoted if key not in self.ready and key not in self.processing]
         assert sorted(came) == sorted(expected)
-        when = {key: due for due, key in ripe}
+        when = {key: due for due, key in promoted}
         assert [when[key] for key in came] == sorted(when[key] for key in came)
         self.ready += came
-        self.again |= {key for _, key in ripe if key in self.processing}
+        self.again |= {key for _, key in promoted if key in self.processing}
 
     @rule()
     def shut(self) -> None:

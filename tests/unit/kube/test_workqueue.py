@@ -1,4 +1,4 @@
-"""The work queue, by a clock that the test moves and then on an event loop of virtual time."""
+"""The work queue: its core on a clock that the test moves, then the queue on a virtual-time event loop."""
 
 import asyncio
 import random
@@ -44,7 +44,7 @@ def test_keys_come_out_in_the_order_they_went_in_and_once_each(core: QueueCore[s
     assert core.get() is None
 
 
-def test_key_being_processed_is_not_handed_out_until_done(core: QueueCore[str]) -> None:
+def test_a_processing_key_is_not_ready_until_done(core: QueueCore[str]) -> None:
     core.add("a")
     assert core.get() == "a"
     assert not core.add("a")
@@ -55,7 +55,7 @@ def test_key_being_processed_is_not_handed_out_until_done(core: QueueCore[str]) 
     assert core.get() is None
 
 
-def test_done_without_hand_out_is_an_error(core: QueueCore[str]) -> None:
+def test_done_without_get_is_an_error(core: QueueCore[str]) -> None:
     core.add("a")
     with pytest.raises(KeyError):
         core.done("a")
@@ -116,7 +116,7 @@ def test_stale_delays_do_not_pile_up(core: QueueCore[str], hand: Clock) -> None:
     assert len(core._due._heap) < 200
 
 
-def test_back_off_doubles_up_to_its_cap_and_starts_anew_when_forgotten(core: QueueCore[str]) -> None:
+def test_back_off_doubles_up_to_its_cap_and_restarts_when_forgotten(core: QueueCore[str]) -> None:
     delays = [core.fail("a") for _ in range(6)]
     for delay, whole in zip(delays, (1, 2, 4, 8, 8, 8), strict=True):
         assert whole / 2 <= delay <= whole
@@ -132,7 +132,7 @@ def test_jitter_tells_keys_apart(core: QueueCore[str]) -> None:
     assert len({core.fail(key) for key in "abcdefgh"}) == 8
 
 
-def test_shut_down_takes_nothing_more_and_hands_out_what_is_ready(core: QueueCore[str], hand: Clock) -> None:
+def test_after_shut_down_ready_keys_can_still_be_got(core: QueueCore[str], hand: Clock) -> None:
     core.add("a")
     core.get()
     core.add("a")
@@ -212,7 +212,7 @@ async def test_each_delayed_key_wakes_a_getter_of_its_own(clock: VirtualClockLoo
     assert sorted(await asyncio.gather(*getters)) == ["a", "b", "c"]
 
 
-async def test_rate_limited_key_waits_for_at_least_what_was_asked(clock: VirtualClockLoop) -> None:
+async def test_rate_limited_key_waits_for_at_least_the_given_time(clock: VirtualClockLoop) -> None:
     queue: WorkQueue[str] = WorkQueue(retry=Backoff(1.0, 8.0))
     start = clock.time()
     queue.add_rate_limited("a", at_least=30)
@@ -248,7 +248,7 @@ async def test_cancelled_getter_loses_no_key(clock: VirtualClockLoop) -> None:
     assert first.cancelled() or first.cancelling()
 
 
-async def test_getter_cancelled_while_waiting_is_out_of_the_line(clock: VirtualClockLoop) -> None:
+async def test_getter_cancelled_while_waiting_is_removed(clock: VirtualClockLoop) -> None:
     queue: WorkQueue[str] = WorkQueue()
     first, second = (asyncio.create_task(queue.get()) for _ in range(2))
     await clock.settled()
