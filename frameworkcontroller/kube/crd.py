@@ -1,4 +1,4 @@
-"""Installs a CustomResourceDefinition, or brings it up to date, and waits until its resource is served."""
+"""Installs or updates a CustomResourceDefinition, and waits until its resource is served."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FIRST_CHECK_SECONDS: Final = 0.1
 
 
 class CrdError(KubeError):
-    """The resource type cannot be served as it must; the message says why, and what to do."""
+    """The resource type cannot be served; the message says why, and what to do."""
 
 
 async def ensure_crd(
@@ -43,44 +43,43 @@ async def ensure_crd(
 ) -> dict[str, Any]:
     """Create the CRD, or update it if it differs from ``manifest``, and return it once it is established.
 
-    An update changes what the manifest speaks of and nothing else: labels and annotations of others, a conversion
-    webhook, versions that the manifest does not know (of a newer release) and which version is stored then all stay.
-    One that is established and up to date costs a single request.
+    An update changes only the fields of the manifest. It keeps other labels and annotations, a conversion webhook,
+    versions that the manifest does not have (of a newer release), and then also the storage version. An established
+    CRD without differences costs one request.
 
-    Whoever may not write CRDs goes on with the one that is there, with a warning if it differs; if CRDs may not even be
-    read, it is enough that the resource type is served or, if that cannot be told either, that its objects can be
-    listed (those of ``namespace``, if it is given). A server that cannot be reached, or is overloaded, is asked again
-    until ``timeout`` seconds have passed; checks are ``check_interval`` seconds apart, the first ones less.
+    Without permission to write CRDs, the existing one is used, with a warning if it differs. Without permission to read
+    them, the resource type must be served or, if discovery is forbidden, its objects (of ``namespace``) be listable.
+    Transient errors are retried for ``timeout`` seconds, every ``check_interval`` seconds, at first more often.
 
-    Raises CrdError: not established in time; its names are taken by another CRD; it is not there and may not be
-    created; the server refuses the manifest. Raises another KubeError if that is how it stood at the end of the time.
+    Raises CrdError: it is not established in time; its names are those of another CRD; it does not exist and may not be
+    created; the server refuses the manifest. Raises the last KubeError after a timeout.
     """
     task = _Installation(client, manifest, namespace)
     try:
         async with asyncio.timeout(timeout):
             return await task.run(check_interval)
     except TimeoutError:
-        if task.trouble is not None:
-            raise task.trouble from None
-        if task.stands is None:
+        if task.error is not None:
+            raise task.error from None
+        if task.state is None:
             raise SilenceError(f"CustomResourceDefinition {task.name}: no answer came within {timeout:g} s") from None
         raise CrdError(
-            f"CustomResourceDefinition {task.name} was not established within {timeout:g} s: {task.stands}"
+            f"CustomResourceDefinition {task.name} was not established within {timeout:g} s: {task.state}"
         ) from None
 
 
 class _Installation:
     def __init__(self, client: KubeClient, manifest: Mapping[str, Any], namespace: str | None) -> None:
         self.name: str = manifest["metadata"]["name"]
-        self.stands: str | None = None
-        """How it stood when last looked at; None if no answer has come yet."""
-        self.trouble: KubeError | None = None
-        """Why the last request failed, if it did."""
+        self.state: str | None = None
+        """The last observed state, for messages; None before the first answer."""
+        self.error: KubeError | None = None
+        """The error of the last request."""
         self._client = client
         self._manifest = manifest
         self._namespace = namespace
-        # Not what was just written either: a server that drops what it does not know would be asked to no end.
-        self._is_to_be_updated = True
+        # At most one write: a server that drops unknown fields would always differ.
+        self._may_update = True
 
     async def run(self, check_interval: float) -> dict[str, Any]:
         pause = min(_FIRST_CHECK_SECONDS, check_interval)
@@ -88,12 +87,12 @@ class _Installation:
             wait = pause
             try:
                 served = await self._step()
-                self.trouble = None
-            except Passing as passing:
-                error = passing.error
-                if self.trouble is None:
-                    _log.warning("CustomResourceDefinition %s: trying again: %s", self.name, error)
-                self.trouble = error
+                self.error = None
+            except Transient as transient:
+                error = transient.error
+                if self.error is None:
+                    _log.warning("Cannot install CustomResourceDefinition %s; retrying: %s", self.name, error)
+                self.error = error
                 wait = max(wait, (error.retry_after or 0.0) if isinstance(error, ApiError) else 0.0)
             else:
                 if served is not None:
@@ -102,20 +101,20 @@ class _Installation:
             pause = min(2 * pause, check_interval)
 
     async def _step(self) -> dict[str, Any] | None:
-        """Do the next thing that is to be done; the CRD, if that was all."""
+        """Send the next request. Return the CRD if it is installed."""
         try:
             crd: dict[str, Any] | None = await answered(self._client.get(CRDS, self.name))
         except NotFound:
             crd = await self._create()
         except Forbidden as refused:
-            return await self._accept_unseen(refused)
+            return await self._accept_unread(refused)
         if crd is None:
             return None
         if crd["metadata"].get("deletionTimestamp"):
-            self.stands = "it is being deleted, until which it cannot be created again"
+            self.state = "it is being deleted, and cannot be created before that is over"
             return None
         wanted = updated(crd, self._manifest)
-        if wanted is not None and self._is_to_be_updated:
+        if wanted is not None and self._may_update:
             crd = await self._update(crd, wanted)
             if crd is None:
                 return None
@@ -128,12 +127,12 @@ class _Installation:
                 f"CustomResourceDefinition {self.name}: its names are not accepted: {names.get('message')} "
                 "(another CustomResourceDefinition has them; remove one of the two)"
             )
-        self.stands = (
+        self.state = (
             "; ".join(
                 f"{kind} is {condition.get('status')}: {condition.get('message')}"
                 for kind, condition in conditions.items()
             )
-            or "the server has not looked at it yet"
+            or "the server has not processed it yet"
         )
         return None
 
@@ -149,7 +148,7 @@ class _Installation:
             ) from refused
         except ApiError as refused:
             raise CrdError(f"CustomResourceDefinition {self.name} was refused: {refused}") from refused
-        self._is_to_be_updated = False
+        self._may_update = False
         _log.info("Created CustomResourceDefinition %s", self.name)
         return crd
 
@@ -159,7 +158,7 @@ class _Installation:
         except (Conflict, NotFound):
             return None
         except Forbidden as refused:
-            self._is_to_be_updated = False
+            self._may_update = False
             _log.warning(
                 "CustomResourceDefinition %s differs from this release's and may not be updated from here: %s",
                 self.name,
@@ -167,17 +166,15 @@ class _Installation:
             )
             return crd
         except ApiError as refused:
-            raise CrdError(
-                f"CustomResourceDefinition {self.name} could not be brought up to date: {refused}"
-            ) from refused
-        self._is_to_be_updated = False
-        # An old server drops the parts of the schema that it does not know; then this changes nothing each time.
+            raise CrdError(f"CustomResourceDefinition {self.name} could not be updated: {refused}") from refused
+        self._may_update = False
+        # The update of a server that drops unknown fields may change nothing.
         if after["metadata"].get("resourceVersion") != crd["metadata"].get("resourceVersion"):
-            _log.info("Brought CustomResourceDefinition %s up to date", self.name)
+            _log.info("Updated CustomResourceDefinition %s", self.name)
         return after
 
-    async def _accept_unseen(self, refused: Forbidden) -> dict[str, Any] | None:
-        """Everybody may see which resource types are served: enough to go on, if ours is."""
+    async def _accept_unread(self, refused: Forbidden) -> dict[str, Any] | None:
+        """Check by discovery, which nearly every user may do, that the resource type is served."""
         spec = self._manifest["spec"]
         for version in spec["versions"]:
             try:
@@ -186,7 +183,7 @@ class _Installation:
             except NotFound:
                 continue
             except Forbidden:
-                # Nearly everybody: but what is permitted by a Role alone may be all that is permitted.
+                # Permissions may consist of a Role alone.
                 await self._list(version["name"])
                 return dict(self._manifest)
             if any(resource.get("name") == spec["names"]["plural"] for resource in listing.get("resources") or ()):
@@ -206,8 +203,8 @@ class _Installation:
             raise CrdError(f"{self.name} cannot be listed: install its CRD, and permit its use: {refused}") from refused
 
 
-class Passing(Exception):
-    """Something that may pass, and so is neither an answer nor a refusal."""
+class Transient(Exception):
+    """A transient error: neither an answer nor a refusal."""
 
     def __init__(self, error: KubeError) -> None:
         super().__init__(str(error))
@@ -215,22 +212,24 @@ class Passing(Exception):
 
 
 async def answered(asked: Awaitable[bytes], *, of_served: bool = True) -> dict[str, Any]:
-    """The object that is answered. ``of_served``: if the resource type is not, the API server says so in plain text.
+    """Return the object in an answer.
+
+    ``of_served``: the resource type is known to be served. (Of others, an API server answers 404 in plain text.)
 
     Raises:
-        ApiError: the API server refuses.
-        Passing: it did not get to that; a gateway's page does not count, whatever its code.
+        ApiError: the API server refused.
+        Transient: the request may succeed later; answers of a gateway count as such, whatever their code.
     """
     try:
         return _object(await asked)
     except KubeError as error:
         if may_pass(error) and (of_served or not isinstance(error, NotFound)):
-            raise Passing(error) from error
+            raise Transient(error) from error
         raise
 
 
 def _object(answer: bytes) -> dict[str, Any]:
-    """The object that was answered. Raises TransportError if it is none: a proxy's page, or what a bad line left."""
+    """Return the object in an answer. Raises TransportError if it has none, as the page of a proxy."""
     with suppress(ValueError):
         body = orjson.loads(answer)
         if isinstance(body, dict) and (isinstance(body.get("metadata"), dict) or "resources" in body):
@@ -239,7 +238,7 @@ def _object(answer: bytes) -> dict[str, Any]:
 
 
 def updated(existing: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any] | None:
-    """``existing`` with what ``manifest`` speaks of brought up to date; None if it is already."""
+    """Return ``existing`` with the fields of ``manifest``; None if there is no difference."""
     result = {**existing, "metadata": dict(existing["metadata"]), "spec": dict(existing["spec"])}
     for kind in ("labels", "annotations"):
         own = manifest["metadata"].get(kind)
@@ -250,12 +249,12 @@ def updated(existing: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[st
         if key == "versions":
             spec[key] = _merged_versions(existing["spec"].get(key) or [], value)
         elif key == "names":
-            # Those that are left out have defaults, which the server has filled in.
+            # The server has filled in defaults for names that the manifest omits.
             spec[key] = {**(existing["spec"].get(key) or {}), **value}
         else:
             spec[key] = value
     if spec.get("preserveUnknownFields") and "preserveUnknownFields" not in manifest["spec"]:
-        # As v1beta1 had it by default; it forbids defaults in the schema.
+        # The default of v1beta1, which forbids defaults in the schema.
         spec["preserveUnknownFields"] = False
     return None if _normal(result) == _normal(existing) else result
 
@@ -264,16 +263,16 @@ def _merged_versions(existing: list[Any], own: list[Any]) -> list[Any]:
     names = {version["name"] for version in own}
     others = [version for version in existing if version["name"] not in names]
     stored_by_others = any(version.get("storage") for version in others)
-    # Exactly one version is stored. If that is one that we do not know, a newer release has been here.
+    # Exactly one version is stored. If it is an unknown one, a newer release has been installed before.
     mine = [{**version, "storage": False} if stored_by_others else version for version in own]
     order = {version["name"]: number for number, version in enumerate(existing)}
     return sorted([*mine, *others], key=lambda version: order.get(version["name"], len(order)))
 
 
 def _normal(value: Any, key: str = "") -> Any:
-    """Without the members that a server leaves out when it writes an object, being the same as absent ones.
+    """Return the value without members that are equivalent to absent ones, which servers omit.
 
-    Too much of a difference costs a request that changes nothing; a difference too few, an outdated schema.
+    A false difference costs a request without effect; a missed difference leaves an outdated schema.
     """
     if key in ("default", "enum", "example"):
         return value

@@ -1,7 +1,7 @@
-"""Notices that the CRD has lost its status subresource while the controller runs, and puts it back.
+"""Detects that the CRD has lost its status subresource while the controller runs, and restores it.
 
-The original's manifest has no such subresource: to apply it over ours is enough. Until it is back, the API server
-answers 404 to each write of a status.
+This happens when the original's manifest, which has no such subresource, is applied. Until it is restored, the API
+server answers 404 to each write of a status.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.crd import Passing, answered, updated
+from frameworkcontroller.kube.crd import Transient, answered, updated
 from frameworkcontroller.kube.errors import ApiError, Conflict, Forbidden, KubeError, NotFound
 from frameworkcontroller.kube.resources import CRDS
 
 _log: Final = logging.getLogger(__name__)
 
 PERIOD_SEC: Final = 600.0
-"""The CRD is read this often, since nothing may be written for hours."""
+"""Interval of checks: there may be no writes for hours."""
 
 AGAIN_SEC: Final = 30.0
-"""While the subresource is lost, and at most this often after refused writes."""
+"""Interval while the subresource is lost, and minimum interval after refused writes."""
 
 _SETTLE_SEC: Final = 1.0
-"""Most objects whose status answers 404 were deleted: the cache shows it after this."""
+"""Most objects whose status answers 404 were deleted, which the cache shows after this time."""
 
 
 def has_status(crd: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:
-    """Whether each version of ``manifest`` that the CRD serves has a status subresource."""
+    """Return whether each served version of the CRD that is in ``manifest`` has a status subresource."""
     own = {version["name"] for version in manifest["spec"]["versions"]}
     return all(
         (version.get("subresources") or {}).get("status") is not None
@@ -43,7 +43,7 @@ def has_status(crd: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:
 
 
 class CrdGuard:
-    """Watches over one CRD that ``ensure_crd`` has installed."""
+    """Checks a CRD that ``ensure_crd`` has installed."""
 
     def __init__(
         self,
@@ -55,13 +55,13 @@ class CrdGuard:
         restored: Callable[[Set[str]], None],
         rng: random.Random,
     ) -> None:
-        """``exists``: whether the cache has the object of that key.
+        """``exists(key)`` returns whether the object is in the cache.
 
-        ``lost`` is told the problem, and the keys whose status could not be written for it, each once. ``restored`` is
-        told all of them when the subresource is back.
+        ``lost(problem, keys)`` is called with the objects whose status could not be written, once for each, and
+        ``restored(keys)`` with all of them after the subresource is restored.
         """
         self.problem: str | None = None
-        """Why no status can be written; None while it can."""
+        """Why statuses cannot be written; None while they can."""
         self._client = client
         self._manifest = manifest
         self._name: str = manifest["metadata"]["name"]
@@ -70,21 +70,21 @@ class CrdGuard:
         self._restored = restored
         self._rng = rng
         self._refused: set[str] = set()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._wanted = asyncio.Event()
 
     def refused(self, key: str) -> None:
-        """The API server answered 404 to a write of that object's status."""
+        """The API server answered 404 to a write of the status of this object."""
         self._refused.add(key)
         self._wanted.set()
 
     def start_with(self, crd: Mapping[str, Any]) -> None:
-        """Take the CRD as ``ensure_crd`` left it."""
+        """Check the CRD that ``ensure_crd`` returned."""
         if not has_status(crd, self._manifest):
             self._find("it has none, and may not be updated from here")
 
     async def run(self) -> None:
-        """Look now and then, and when a write of a status was refused; never returns."""
+        """Check at intervals, and after refused writes of statuses; never returns."""
         while True:
             if self.problem is None:
                 with suppress(TimeoutError):
@@ -97,7 +97,7 @@ class CrdGuard:
                 await asyncio.sleep(AGAIN_SEC)
 
     async def _check(self) -> bool:
-        """Whether a refusal has led to a request."""
+        """Check the CRD. Return whether refused writes led to requests."""
         was_refused = self._wanted.is_set()
         keys = {key for key in self._refused if self._exists(key)}
         if self.problem is None and was_refused and not keys:
@@ -105,20 +105,20 @@ class CrdGuard:
             self._wanted.clear()
             return False
         try:
-            problem, mended = await self._look()
-        except (KubeError, Passing) as error:
-            _log.info("CustomResourceDefinition %s could not be checked: %s", self._name, error)
+            problem, repaired = await self._inspect()
+        except (KubeError, Transient) as error:
+            _log.info("Cannot check CustomResourceDefinition %s: %s", self._name, error)
             return was_refused
         self._refused.clear()
         self._wanted.clear()
         if problem is not None:
             self._find(problem, keys)
-        elif mended or self.problem is not None:
-            if not mended:
-                _log.info("CustomResourceDefinition %s has its status subresource again", self._name)
+        elif repaired or self.problem is not None:
+            if not repaired:
+                _log.info("The status subresource of CustomResourceDefinition %s is restored", self._name)
             self.problem = None
-            told, self._told = self._told, set()
-            self._restored(told | keys)
+            reported, self._reported = self._reported, set()
+            self._restored(reported | keys)
         return was_refused
 
     def _find(self, problem: str, keys: Set[str] = frozenset()) -> None:
@@ -128,15 +128,15 @@ class CrdGuard:
         if self.problem != text:
             self.problem = text
             _log.warning("%s", text)
-        self._lost(text, keys - self._told)
-        self._told |= keys
+        self._lost(text, keys - self._reported)
+        self._reported |= keys
 
-    async def _look(self) -> tuple[str | None, bool]:
-        """What is wrong and could not be mended; whether something was. Raises KubeError, Passing."""
+    async def _inspect(self) -> tuple[str | None, bool]:
+        """Return the remaining problem, and whether one was repaired. Raises KubeError, Transient."""
         try:
             crd = await answered(self._client.get(CRDS, self._name))
         except NotFound:
-            # Its objects are gone with it.
+            # Its objects were deleted with it.
             return None, False
         except Forbidden as refused:
             return (f"it may not be read from here: {refused}" if await self._is_unserved() else None), False
@@ -146,12 +146,12 @@ class CrdGuard:
         try:
             await answered(self._client.replace(CRDS, self._name, orjson.dumps(wanted)))
         except (Conflict, NotFound) as changed:
-            raise Passing(changed) from changed
+            raise Transient(changed) from changed
         except ApiError as refused:
             return f"another manifest was applied over it, and it could not be put back: {refused}", False
         _log.warning(
-            "CustomResourceDefinition %s had lost its status subresource, without which no status can be written: "
-            "another manifest was applied over it. It was put back",
+            "Restored the status subresource of CustomResourceDefinition %s: another manifest was applied, "
+            "after which no status could be written",
             self._name,
         )
         return None, True

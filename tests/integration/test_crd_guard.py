@@ -103,7 +103,7 @@ class TestGuard:
         assert has_status(guarded.server.crd, MANIFEST)
         assert guarded.problem() is None
         assert guarded.restored == [set()]
-        assert "It was put back" in caplog.text
+        assert "Restored the status subresource" in caplog.text
 
     async def test_a_refused_write_has_it_looked_at_at_once(self, guarded: Guarded) -> None:
         guarded.server.store(WITHOUT)
@@ -219,7 +219,7 @@ async def test_it_is_put_back_while_the_controller_runs(
         assert controller.crd_guard.problem is None
     crd = (await api.get(f"{CRDS}/{names.CRD_NAME}")).ok()
     assert crd["spec"]["versions"][0]["subresources"] == {"status": {}}
-    assert "It was put back" in caplog.text
+    assert "Restored the status subresource" in caplog.text
 
 
 async def test_it_is_told_where_it_may_not_be_put_back(

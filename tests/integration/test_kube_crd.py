@@ -214,7 +214,7 @@ async def test_a_manifest_that_is_refused(server: CrdServer, client: KubeClient)
         await ensure_crd(client, MANIFEST)
     server.store({**MANIFEST, "spec": {**MANIFEST["spec"], "scope": "Cluster"}})
     server.faulty.then(server.answer, status(422, "Invalid", "spec.scope: field is immutable"))
-    with pytest.raises(CrdError, match=r"could not be brought up to date: spec\.scope: field is immutable"):
+    with pytest.raises(CrdError, match=r"could not be updated: spec\.scope: field is immutable"):
         await ensure_crd(client, MANIFEST)
 
 
