@@ -26,7 +26,7 @@ import uvloop
 import yaml
 
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.commands.program import settle_garbage_collector
+from frameworkcontroller.cli.controller import tune_garbage_collector
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
@@ -79,7 +79,7 @@ async def _control(url: str, every: float) -> None:
     began = time.monotonic()
     token = os.environ["SOAK_TOKEN"]
     async with Controller(config, Connection.to_address(url, token=token)) as controller:
-        settle_garbage_collector()
+        tune_garbage_collector()
         while True:
             sample = Sample(
                 seconds=round(time.monotonic() - began, 1),

@@ -33,8 +33,6 @@ UNEDITED: Final = (
     "docs/events.md",
     "docs/metrics.md",
     "frameworkcontroller/api",
-    "frameworkcontroller/cli",
-    "frameworkcontroller/commands",
     "frameworkcontroller/controller",
     "frameworkcontroller/kube",
     "frameworkcontroller/local",

@@ -1,4 +1,4 @@
-"""The commands ``frameworkcontroller local up`` and ``frameworkcontroller local run``: a cluster in this process."""
+"""``frameworkcontroller local up`` and ``frameworkcontroller local run``: a cluster in this process."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from rich.console import Console
 from rich.text import Text
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands import program
+from frameworkcontroller.commands.background import background
 from frameworkcontroller.commands.follower import Follower
-from frameworkcontroller.commands.lineprefix import Labels
-from frameworkcontroller.commands.progress import Progress, draw_for_ever, ending, progress_on
+from frameworkcontroller.commands.lineprefix import LinePrefixes
+from frameworkcontroller.commands.progress import Progress, ending, keep_drawing, progress_on
 from frameworkcontroller.config.bindaddress import BindAddress
 from frameworkcontroller.config.config import Config, ConfigError, load_config, shipped_config
 from frameworkcontroller.kube.client import KubeClient
@@ -46,9 +46,7 @@ T = TypeVar("T")
 
 _HINT_AFTER_SEC: Final = 3.0
 
-_FRAMEWORKS: Final = f"{FRAMEWORKS.plural}.{FRAMEWORKS.group}"
-
-_OF_A_PORT: Final = frozenset({errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL})
+_PORT_ERRORS: Final = frozenset({errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL})
 
 _ANY_PORT: Final = BindAddress("127.0.0.1", 0)
 
@@ -62,37 +60,37 @@ A cluster runs at {url}: an API server, one node, and the controller.
 
 The controller's metrics: {web}/metrics
 
-Ctrl-C stops it, and all that runs on it."""
+Ctrl-C stops the cluster and its containers."""
 
 _RUNTIMES: Final = {
-    "process": "Containers run as processes of this user, which nothing keeps from what this user may do.",
-    "simulated": "Containers run only seemingly, as the annotations of their Pods say.",
+    "process": "Containers run as processes of this user, with all permissions of this user.",
+    "simulated": "Containers are simulated, as the annotations of their Pods describe.",
 }
 
 
 class _Unusable(program.CommandError):
-    """What was asked for cannot be done."""
+    """The options or files cannot be used."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, program.EXIT_USAGE)
 
 
 class _Failed(program.CommandError):
-    """It was begun and could not be brought to its end."""
+    """The command has failed after its start."""
 
 
 def up(options: argparse.Namespace) -> int:
-    """Keep a cluster running until a signal. Returns the exit code."""
+    """Run a cluster until a signal. Return the exit code."""
     return program.run_command(_up(options), interrupted=lambda _number: program.EXIT_OK)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the Frameworks of some files to their ends. Returns the exit code: 0 if all of them succeeded."""
+    """Run the Frameworks of files until they complete. Return the exit code, 0 if all succeeded."""
     return program.run_command(_run(options), interrupted=_interrupted)
 
 
 def _interrupted(number: signal.Signals) -> int:
-    return program.fail("stopped before all had completed", 128 + number)
+    return program.fail("stopped before all Frameworks had completed", 128 + number)
 
 
 # --- up ---
@@ -106,13 +104,13 @@ async def _up(options: argparse.Namespace) -> int:
             async with Controller(config, cluster.connect()) as controller, _web(controller, config) as web:
                 runtime = _RUNTIMES[options.runtime]
                 _say(_HOW_TO_USE.format(url=cluster.url, runtime=runtime, kubeconfig=kubeconfig, web=web.url))
-                await _unless_it_breaks(asyncio.Event().wait(), controller, cluster)
+                await _unless_one_fails(asyncio.Event().wait(), controller, cluster)
     return program.EXIT_OK
 
 
 @asynccontextmanager
 async def _web(controller: Controller, config: Config) -> AsyncIterator[WebServer]:
-    """Metrics and health where the configuration says, if it does; else for this machine alone, on any free port."""
+    """Serve metrics and health at the configured address, or else on a free port of 127.0.0.1."""
     address = config.web if "web_address" in config.model_fields_set else None
     try:
         async with WebServer(controller, address or _ANY_PORT, debug=config.web_debug) as web:
@@ -123,7 +121,7 @@ async def _web(controller: Controller, config: Config) -> AsyncIterator[WebServe
 
 @contextmanager
 def _kubeconfig(cluster: LocalCluster, path: Path) -> Iterator[Path]:
-    """A kubeconfig in that place, and only as long as the cluster is there. Never in the place of somebody else's."""
+    """Write the kubeconfig, and remove it at the end. Replace only a kubeconfig of a local cluster."""
     try:
         former = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -132,7 +130,7 @@ def _kubeconfig(cluster: LocalCluster, path: Path) -> Iterator[Path]:
         raise _Unusable(f"--kubeconfig {path}: cannot be read: {error}") from None
     ours = cluster.server.kubeconfig()
     if former is not None and not _is_of_a_local_cluster(former, ours):
-        raise _Unusable(f"--kubeconfig {path}: is there already and not of a local cluster; name another file")
+        raise _Unusable(f"--kubeconfig {path}: exists and is not of a local cluster; name another file")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
@@ -144,13 +142,13 @@ def _kubeconfig(cluster: LocalCluster, path: Path) -> Iterator[Path]:
         yield path
     finally:
         with suppress(OSError):
-            # Unless another local cluster has taken the place.
+            # Another local cluster may have replaced it.
             if path.read_text(encoding="utf-8") == ours:
                 path.unlink()
 
 
 def _is_of_a_local_cluster(former: str, ours: str) -> bool:
-    """Whether it names the very context that ours has, and no other."""
+    """Return whether the kubeconfig has the same context as ours, and no other one."""
     try:
         found, own = yaml.safe_load(former), yaml.safe_load(ours)
         return [one["name"] for one in found["contexts"]] == [one["name"] for one in own["contexts"]]
@@ -168,9 +166,9 @@ async def _run(options: argparse.Namespace) -> int:
     except ManifestError as error:
         raise _Unusable(str(error)) from None
     if not any(_is_framework(manifest) for manifest in manifests):
-        raise _Unusable("there is no Framework in the files: nothing to run")
+        raise _Unusable("the files contain no Framework")
     if options.logs and options.runtime != "process":
-        raise _Unusable(f"--logs: with --runtime {options.runtime} containers write nothing")
+        raise _Unusable(f"--logs: containers of --runtime {options.runtime} write nothing")
     for manifest in manifests:
         if _is_framework(manifest):
             _lint(str(manifest), manifest.body)
@@ -180,17 +178,17 @@ async def _run(options: argparse.Namespace) -> int:
         Controller(config, cluster.connect()) as controller,
         KubeClient(cluster.connect()) as client,
     ):
-        return await _unless_it_breaks(
+        return await _unless_one_fails(
             _follow(client, manifests, options.timeout, cluster, output), controller, cluster
         )
 
 
 class _Output:
-    """Shows what containers print, for as long as there is something that shows it."""
+    """Prints the output of containers while there is a display."""
 
     def __init__(self) -> None:
         self.progress: Progress | None = None
-        self._labels = Labels()
+        self._prefixes = LinePrefixes()
 
     def __call__(self, pod: PodRecord, container: str, line: bytes) -> None:
         if self.progress is None:
@@ -200,7 +198,7 @@ class _Output:
         if len(pod.containers) > 1:
             label += f"/{container}"
         text = Text.from_ansi(line.rstrip(b"\r").decode("utf-8", "replace"))
-        self.progress.tell(self._labels.make(label, pod.name).append_text(text))
+        self.progress.print(self._prefixes.make(label, pod.name).append_text(text))
 
 
 async def _follow(
@@ -214,23 +212,21 @@ async def _follow(
         created = await create_all(client, manifests)
     except ManifestError as error:
         raise _Failed(str(error)) from None
-    frameworks = [body["metadata"] for manifest, body in created if _is_framework(manifest)]
-    uids = {f"{metadata['namespace']}/{metadata['name']}": metadata["uid"] for metadata in frameworks}
+    frameworks = [body for manifest, body in created if _is_framework(manifest)]
     console = Console(highlight=False)
     late = False
     with progress_on(console, time.time) as progress:
-        follower = Follower(client, uids, progress.show)
+        follower = Follower(client, frameworks, progress.show)
         if output is not None:
             output.progress = progress
-        drawing = asyncio.create_task(draw_for_ever(progress), name="drawing")
         try:
-            async with asyncio.timeout(timeout):
-                await follower.run()
-            await cluster.all_printed()
+            async with background(keep_drawing(progress)):
+                async with asyncio.timeout(timeout):
+                    await follower.run()
+                await cluster.all_printed()
         except TimeoutError:
             late = True
         finally:
-            drawing.cancel()
             if output is not None:
                 output.progress = None
     endings = [ending(key, last) for key, last in follower.last.items()]
@@ -238,7 +234,7 @@ async def _follow(
     for end in endings:
         _say(end.text)
     if late:
-        raise _Failed(f"not all have completed within {timeout:g} s")
+        raise _Failed(f"not all Frameworks completed within {timeout:g} s")
     return program.EXIT_OK if all(end.succeeded for end in endings) else program.EXIT_FAILED
 
 
@@ -250,34 +246,34 @@ def _is_framework(manifest: Manifest) -> bool:
 
 
 def _lint_created(change: Change) -> None:
-    """Print lint's warnings of a Framework that was just created."""
+    """Print lint's warnings for a new Framework."""
     record = change.record
-    if change.type == "ADDED" and record.resource == _FRAMEWORKS:
+    if change.type == "ADDED" and record.resource == names.CRD_NAME:
         place = record.key.removeprefix(f"{DEFAULT_NAMESPACE}/")
         body = {"apiVersion": names.API_VERSION, "kind": names.KIND, **record.document()}
         asyncio.get_running_loop().call_soon(_lint, place, body)
 
 
 def _lint(place: str, framework: Mapping[str, Any]) -> None:
-    """Print lint's warnings: a Framework that never ends must say so at once. Errors the API server tells itself."""
-    # Brings hundreds of modules along, and `local up` may never need it.
+    """Print lint's warnings, such as a Framework that never ends. The API server reports errors itself."""
+    # A late import: it imports hundreds of modules, which `local up` may never need.
     from frameworkcontroller.commands.lint.findings import Severity
     from frameworkcontroller.commands.lint.spec import check_framework
 
     for finding in check_framework(framework):
         if finding.severity is Severity.WARNING:
-            text = program.remark(f"{place}: {finding.severity}: {finding.problem}")
+            text = program.note_line(f"{place}: {finding.severity}: {finding.problem}")
             print(text, file=sys.stderr, flush=True)  # noqa: T201 - a command line speaks to its user
 
 
 def _config(options: argparse.Namespace) -> Config:
-    """Only what is named: a ./frameworkcontroller.yaml that lies there is for another cluster."""
+    """Load the named configuration only: ./frameworkcontroller.yaml is for another cluster."""
     if options.config is not None:
         try:
             return load_config(options.config, required=True)
         except ConfigError as error:
             raise _Unusable(str(error)) from None
-    # Nobody shares this API server.
+    # The API server has no other clients.
     return shipped_config().model_copy(update={"kube_client_qps": 10000.0, "kube_client_burst": 10000})
 
 
@@ -285,17 +281,17 @@ def _config(options: argparse.Namespace) -> Config:
 async def _cluster(
     options: argparse.Namespace, data: Path | None, port: int, printed: Printed | None = None
 ) -> AsyncIterator[tuple[LocalCluster, Path]]:
-    """A cluster, and the directory of its files: ``data``, or else one that is removed with it."""
+    """Run a cluster, with its files in ``data`` or in a directory that is removed at the end."""
     with _directory(data) as directory:
         cluster = LocalCluster(directory, runtime=options.runtime, port=port, printed=printed)
-        hint = f"still waiting to start: is another cluster using {directory}?"
+        hint = f"waiting to start: does another cluster use {directory}?"
         waiting = asyncio.get_running_loop().call_later(_HINT_AFTER_SEC, program.fail, hint)
         try:
             await cluster.__aenter__()
         except ClusterError as error:
             raise _Failed(f"cannot start a cluster: {error}") from None
         except OSError as error:
-            place = f"port {port}" if error.errno in _OF_A_PORT else str(error.filename or directory)
+            place = f"port {port}" if error.errno in _PORT_ERRORS else str(error.filename or directory)
             raise _Unusable(f"cannot start a cluster: {place}: {os.strerror(error.errno or 0)}") from None
         finally:
             waiting.cancel()
@@ -320,19 +316,19 @@ def _directory(named: Path | None) -> Iterator[Path]:
         yield directory
 
 
-async def _unless_it_breaks(work: Coroutine[Any, Any, T], controller: Controller, cluster: LocalCluster) -> T:
-    """What ``work`` returns, or the error by which the controller or the cluster ended before that."""
+async def _unless_one_fails(work: Coroutine[Any, Any, T], controller: Controller, cluster: LocalCluster) -> T:
+    """Return the result of ``work``, or raise the error of the controller or the cluster if one ends before."""
     working = asyncio.create_task(work, name="work")
     parts = [
-        asyncio.create_task(controller.wait_stopped(), name="controller breaks"),
-        asyncio.create_task(cluster.wait(), name="cluster breaks"),
+        asyncio.create_task(controller.wait_stopped(), name="the controller"),
+        asyncio.create_task(cluster.wait(), name="the cluster"),
     ]
     try:
         done, _ = await asyncio.wait([working, *parts], return_when=asyncio.FIRST_COMPLETED)
         for part in parts:
             if part in done and working not in done:
                 part.result()
-                raise _Failed(f"it ended too early: {part.get_name()}")
+                raise _Failed(f"{part.get_name()} ended too early")
         return await working
     finally:
         for task in (working, *parts):

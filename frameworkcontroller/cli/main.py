@@ -1,6 +1,7 @@
-"""The command line: ``frameworkcontroller`` runs the controller, ``local`` a cluster; the rest is for people.
+"""The entry points: ``frameworkcontroller`` and its kubectl plugin.
 
-What a command needs is imported when it runs: people wait for the others, and the controller's memory is dear.
+The module of a command is imported when the command runs: people wait for its start, and the controller's memory is
+limited.
 """
 
 from __future__ import annotations
@@ -14,41 +15,37 @@ from typing import Any, Final
 
 from frameworkcontroller import __version__
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.argtypes import Parser, seconds
-from frameworkcontroller.commands.parsers import add_commands, build_plugin_parser
+from frameworkcontroller.commands.completion import complete, complete_for_kubectl
+from frameworkcontroller.commands.parsers import SUPPRESSED, Parser, add_commands, build_plugin_parser, seconds
 from frameworkcontroller.logs import FORMATS, LEVELS, configure_logging
 
 _DESCRIPTION: Final = """\
-Runs many Pods on Kubernetes as one job, a Framework, with retries, completion rules and rescaling.
+Run many Pods on Kubernetes as one job, a Framework, with retries, completion policies and rescaling.
 
-Without a command it runs the controller. Its configuration is ./frameworkcontroller.yaml if that is there; its API
-server is named by the configuration, $KUBE_APISERVER_ADDRESS, $KUBECONFIG, ~/.kube/config or the Pod that it runs in.
+Without a command, run the controller. Its configuration is ./frameworkcontroller.yaml, if that file exists. The
+configuration, $KUBE_APISERVER_ADDRESS, $KUBECONFIG, ~/.kube/config or the controller's Pod names its API server.
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line. Returns the exit code: 0 all is well, 1 something failed, 2 it was asked for wrongly."""
-    program.speak(as_plugin=False)
+    """Run the command line. Return the exit code: 0 success, 1 failure, 2 wrong usage."""
+    program.set_prefixes(as_plugin=False)
     return _run(build_parser(), arguments)
 
 
 def kubectl_main(arguments: Sequence[str] | None = None) -> int:
-    """Run it as a plugin of kubectl: the commands for people alone."""
-    program.speak(as_plugin=True)
+    """Run as a plugin of kubectl, which has the commands for Frameworks only."""
+    program.set_prefixes(as_plugin=True)
     return _run(build_plugin_parser(), arguments)
 
 
 def kubectl_complete_main(arguments: Sequence[str] | None = None) -> int:
-    """What kubectl runs to complete ``kubectl framework``: the arguments are the words after that."""
-    from frameworkcontroller.commands.completion import complete_for_kubectl
-
+    """Complete ``kubectl framework`` for kubectl, whose arguments are the words after that."""
     return complete_for_kubectl(build_plugin_parser(), sys.argv[1:] if arguments is None else arguments)
 
 
 def _run(parser: Parser, arguments: Sequence[str] | None) -> int:
     if "_ARGCOMPLETE" in os.environ:
-        from frameworkcontroller.commands.completion import complete
-
         complete(parser)
     options = parser.parse_args(arguments)
     configure_logging(options.log_level or options.usual_log_level, options.log_format)
@@ -57,15 +54,15 @@ def _run(parser: Parser, arguments: Sequence[str] | None) -> int:
     except program.CommandError as error:
         return program.fail(str(error), error.code)
     except KeyboardInterrupt:
-        # Before or after signals are ours.
+        # The command has no handler of signals, or not yet, or no longer.
         return program.EXIT_INTERRUPTED
     except BrokenPipeError:
-        return program.nobody_reads()
+        return program.discard_stdout()
     return code
 
 
 def build_parser() -> Parser:
-    """The parser of all commands. What it parses has ``command``, which runs it and returns the exit code."""
+    """Return the parser of all commands. Each sets ``command``, which takes the options and returns a code."""
     parser = Parser(
         prog=program.PROGRAM, description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -80,8 +77,8 @@ def build_parser() -> Parser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     local = commands.add_parser(
         "local",
-        help="a cluster in this process, to try Frameworks on",
-        description="A Kubernetes API server and a Pod runtime in this process, on loopback, and the controller on it.",
+        help="run a cluster in this process, to try Frameworks",
+        description="Run a Kubernetes API server, a Pod runtime and the controller in this process, on loopback.",
     )
     local_commands = local.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="local_command")
     _add_up(local_commands)
@@ -91,32 +88,30 @@ def build_parser() -> Parser:
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-    # Without defaults, so that an option before a command is not undone by its absence after it.
-    suppressed: Any = {"default": argparse.SUPPRESS}
-    parser.add_argument("--config", metavar="FILE", type=Path, help="configuration of the controller", **suppressed)
+    parser.add_argument("--config", metavar="FILE", type=Path, help="configuration of the controller", **SUPPRESSED)
     levels = ", ".join(LEVELS)
     parser.add_argument(
-        "--log-level", choices=list(LEVELS), metavar="LEVEL", help=f"log from it upwards: {levels}", **suppressed
+        "--log-level", choices=list(LEVELS), metavar="LEVEL", help=f"least level to log: {levels}", **SUPPRESSED
     )
     parser.add_argument(
-        "--log-format", choices=FORMATS, metavar="FORMAT", help="klog (the default) or json, on stderr", **suppressed
+        "--log-format", choices=FORMATS, metavar="FORMAT", help="klog (the default) or json, on stderr", **SUPPRESSED
     )
 
 
 def _add_up(commands: Any) -> None:
     up = commands.add_parser(
         "up",
-        help="keep a cluster running, to be used with kubectl",
-        description="Runs a cluster with the controller until Ctrl-C, and says how kubectl gets at it.",
+        help="run a cluster for kubectl",
+        description="Run a cluster with the controller until Ctrl-C, and print how to use it with kubectl.",
     )
     _add_common(up)
     _add_runtime(up)
-    up.add_argument("--port", type=_port, default=0, help="port of the API server on 127.0.0.1 (default: any free one)")
+    up.add_argument("--port", type=_port, default=0, help="port of the API server on 127.0.0.1 (default: a free one)")
     up.add_argument(
         "--kubeconfig",
         metavar="PATH",
         type=Path,
-        help="where to write the kubeconfig (default: kubeconfig in the data directory)",
+        help="kubeconfig to write (default: kubeconfig in the data directory)",
     )
     up.add_argument(
         "--data",
@@ -130,22 +125,20 @@ def _add_up(commands: Any) -> None:
 def _add_run(commands: Any) -> None:
     run = commands.add_parser(
         "run",
-        help="run the Frameworks of some files and show how they get on",
+        help="run the Frameworks of files and show their progress",
         description=(
-            "Starts a cluster, creates what the files describe, shows how the Frameworks get on, says how each ended, "
-            "and leaves nothing behind. Exit code 0: all of them succeeded."
+            "Start a cluster, create the objects in the files, show the progress and results of the Frameworks, and "
+            "remove the cluster. Exit code 0: all Frameworks succeeded."
         ),
     )
     run.add_argument("files", metavar="FILE", type=Path, nargs="+", help="manifests, YAML or JSON; - is standard input")
     _add_common(run)
     _add_runtime(run)
-    run.add_argument("--timeout", metavar="SECONDS", type=seconds, help="give up after so long (default: never)")
+    run.add_argument("--timeout", metavar="SECONDS", type=seconds, help="give up after this time (default: never)")
     run.add_argument(
-        "--logs",
-        action="store_true",
-        help="print what containers write, each line with its Pod (and #attempt) in front",
+        "--logs", action="store_true", help="print the output of containers, each line with its Pod (and #attempt)"
     )
-    # What happens to Frameworks is shown anyway.
+    # The progress shows what the log would.
     run.set_defaults(command=_local_run, usual_log_level="error")
 
 
@@ -154,7 +147,7 @@ def _add_runtime(parser: argparse.ArgumentParser) -> None:
         "--runtime",
         choices=("process", "simulated"),
         default="process",
-        help="run containers as processes of this machine, without isolation (the default), or only seemingly",
+        help="run containers as processes of this machine, without isolation (the default), or simulate them",
     )
 
 

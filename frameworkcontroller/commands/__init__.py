@@ -1,1 +1,1 @@
-"""Commands for people: how Frameworks get on, and what to do about it, on any cluster that a kubeconfig reaches."""
+"""Commands for users: they show and change Frameworks on any cluster that a kubeconfig names."""

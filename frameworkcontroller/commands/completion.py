@@ -1,4 +1,4 @@
-"""Completion by the shell: of commands and options from the parser, of names from the cluster that is meant."""
+"""``completion``: the script for the shell; and completion itself, of names too, which it asks the cluster for."""
 
 from __future__ import annotations
 
@@ -12,33 +12,35 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-import argcomplete
-from argcomplete.shell_integration import shellcode
-
 from frameworkcontroller.commands import program
-from frameworkcontroller.kube.errors import KubeError
 
 _PROGRAMS: Final = (program.PROGRAM, "kubectl-framework")
 _TIMEOUT_SEC: Final = 3.0
 _SEPARATOR: Final = "\013"
-# What a completer of cobra's ends with: 4 has the shell not offer files, 0 leaves it to the shell.
+# The last line of cobra's completers: 4 stops the shell from offering files, 0 does not.
 _NO_FILES: Final = ":4"
-_AS_USUAL: Final = ":0"
+_DEFAULT: Final = ":0"
 
 
-def print_script(options: argparse.Namespace) -> int:
-    """Print what the shell is to read. Returns the exit code."""
+def run(options: argparse.Namespace) -> int:
+    """Print the script for the shell. Return the exit code."""
+    from argcomplete.shell_integration import shellcode
+
     sys.stdout.write(shellcode(_PROGRAMS, shell=options.shell) + "\n")
     return program.EXIT_OK
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Answer the shell, which has said in the environment what is to be completed, and exit."""
+    """Answer the shell's request, which is in the environment, and exit."""
+    import argcomplete
+
     argcomplete.autocomplete(parser, always_complete_options=False)
 
 
 def complete_for_kubectl(parser: argparse.ArgumentParser, words: Sequence[str]) -> int:
-    """Print, as kubectl wants it, what the last of the words may become. Returns the exit code."""
+    """Print the completions of the last word in kubectl's format. Return the exit code."""
+    import argcomplete
+
     *before, last = words or [""]
     line = " ".join([_PROGRAMS[1], *map(shlex.quote, before), last])
     os.environ |= {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": _SEPARATOR, "COMP_LINE": line, "COMP_POINT": str(len(line))}
@@ -51,22 +53,32 @@ def complete_for_kubectl(parser: argparse.ArgumentParser, words: Sequence[str]) 
         default_completer=argcomplete.completers.SuppressCompleter(),
     )
     found = [word.strip() for word in answer.getvalue().split(_SEPARATOR) if word.strip()]
-    sys.stdout.write("\n".join([*found, _NO_FILES if found else _AS_USUAL]) + "\n")
+    sys.stdout.write("\n".join([*found, _NO_FILES if found else _DEFAULT]) + "\n")
     return program.EXIT_OK
 
 
-def framework_names(options: argparse.Namespace) -> list[str]:
-    """The names of the Frameworks in the namespace that is meant; none if the cluster does not answer soon."""
-    return _ask(options, None)
+# --- completers of arguments, with the names of parameters that argcomplete expects ---
 
 
-def role_names(options: argparse.Namespace) -> list[str]:
-    """The names of the roles of the Framework that is named before; none if the cluster does not answer soon."""
-    name = getattr(options, "name", None)
-    return _ask(options, name) if isinstance(name, str) else []
+def complete_names(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:  # noqa: ARG001
+    """Return the names of the Frameworks in the namespace; none if the cluster does not answer soon."""
+    return _ask(parsed_args, None)
+
+
+def complete_roles(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:  # noqa: ARG001
+    """Return the role names of the Framework that the line names; none if the cluster does not answer soon."""
+    name = getattr(parsed_args, "name", None)
+    return _ask(parsed_args, name) if isinstance(name, str) else []
+
+
+def complete_roles_to_scale(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
+    """Return the same as ``ROLE=``."""
+    return [f"{role}=" for role in complete_roles(prefix, parsed_args)]
 
 
 def _ask(options: argparse.Namespace, framework: str | None) -> list[str]:
+    from frameworkcontroller.kube.errors import KubeError
+
     logging.disable()
     try:
         return asyncio.run(asyncio.wait_for(_names(options, framework), _TIMEOUT_SEC))
@@ -76,16 +88,16 @@ def _ask(options: argparse.Namespace, framework: str | None) -> list[str]:
 
 async def _names(options: argparse.Namespace, framework: str | None) -> list[str]:
     from frameworkcontroller.api.resources import FRAMEWORKS
-    from frameworkcontroller.commands.invocation import Json, open_session
+    from frameworkcontroller.commands.invocation import Json, open_invocation
 
     found: list[str] = []
 
     def take(body: Json) -> None:
         found.append(body["metadata"]["name"])
 
-    async with open_session(options) as session:
+    async with open_invocation(options) as invocation:
         if framework is None:
-            await session.each(FRAMEWORKS, take, metadata_only=True)
+            await invocation.each(FRAMEWORKS, take, metadata_only=True)
             return found
-        spec: dict[str, Any] = (await session.framework(framework)).get("spec") or {}
+        spec: dict[str, Any] = (await invocation.framework(framework)).get("spec") or {}
         return [role["name"] for role in spec.get("taskRoles") or ()]

@@ -1,4 +1,4 @@
-"""The logs of a Framework's containers: which there are, and their lines one by one."""
+"""The logs of the containers of a Framework."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from frameworkcontroller.kube.errors import KubeError, TransportError
 
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 
-_AGAIN_AFTER_SEC: Final = 1.0
+_RETRY_SEC: Final = 1.0
 _STAMP: Final = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
-_MOST_OF_AN_ANSWER: Final = 2000
+_MAX_ERROR_BYTES: Final = 2000
 
 
 class NotALog(KubeError):
-    """A kubelet could not read the log, and sent its error in the log's place: it answers 200 before it reads."""
+    """A kubelet sent an error in place of the log: it answers 200 before it reads the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One life of one container of the Pod of one attempt of a Task."""
+    """One run of a container of the Pod of a Task's attempt."""
 
     role: str
     index: int
@@ -42,13 +42,13 @@ class Source:
         return f"{self.role}[{self.index}]{f'#{self.attempt}' if self.attempt else ''}"
 
     def is_same_place(self, other: Source) -> bool:
-        """Whether it is the same container of the same Task, in whichever life."""
+        """Return whether it is the same container of the same Task, in any attempt or run."""
         return (self.role, self.index, self.container) == (other.role, other.index, other.container)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a log. ``stamp``: when it was written, as RFC 3339 text; texts of one container compare as times do."""
+    """A line of a log. ``stamp``: its time as RFC 3339 text; the texts of one container compare as the times do."""
 
     source: Source
     stamp: str
@@ -56,7 +56,7 @@ class Line:
 
 
 def selector(framework: str, role: str | None, index: int | None) -> str:
-    """The label selector of the Pods that are meant."""
+    """Return the label selector for the Pods of a Framework, a role or a Task."""
     text = f"{names.FRAMEWORK_NAME}={framework}"
     if role is not None:
         text += f",{names.TASKROLE_NAME}={role}"
@@ -64,14 +64,14 @@ def selector(framework: str, role: str | None, index: int | None) -> str:
 
 
 def default_container(pod: Mapping[str, Any]) -> str | None:
-    """The default container: by the Pod's annotation, as for kubectl, or else the first."""
+    """Return the container of kubectl's annotation, or else the first one."""
     named: str | None = (pod["metadata"].get("annotations") or {}).get(DEFAULT_CONTAINER)
     listed = (pod.get("spec") or {}).get("containers")
     return named or (listed[0]["name"] if listed else None)
 
 
 def sources_of(pod: Mapping[str, Any], container: str | None, *, every: bool = False) -> list[Source]:
-    """The containers of the Pod that have begun to run: the one that is asked for, or every one of them."""
+    """Return the containers of the Pod that have begun to run: the named or default one, or ``every`` one."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     annotations = metadata.get("annotations") or {}
     place = names.split_pod_name(metadata["name"])
@@ -100,12 +100,12 @@ def sources_of(pod: Mapping[str, Any], container: str | None, *, every: bool = F
 
 
 async def read_lines(client: KubeClient, source: Source, *, follow: bool, **options: str | int) -> AsyncIterator[Line]:
-    """Its lines. With ``follow`` until the container has ended, across connections that break.
+    """Yield the lines. With ``follow``, continue over broken connections until the container has ended.
 
     Raises:
-        KubeError: there is no such log, or it cannot be read.
+        KubeError: the log does not exist or cannot be read.
     """
-    # The time of the last line, and how many lines had that time: clocks of container runtimes are not all exact.
+    # The stamp of the last line, and the number of lines with it: the clocks of some container runtimes are coarse.
     last, of_last = "", 0
     while True:
         asked: dict[str, str | int] = {"timestamps": "true", **options}
@@ -114,7 +114,7 @@ async def read_lines(client: KubeClient, source: Source, *, follow: bool, **opti
         if last:
             asked.pop("tailLines", None)
             asked.pop("sinceSeconds", None)
-            # Whole seconds are all that the API knows here: what was seen of that second is left out.
+            # The API takes whole seconds: the lines of that second that were printed are skipped below.
             asked["sinceTime"] = f"{last[:19]}Z"
         resumed, seen_before = last, of_last
         try:
@@ -137,13 +137,13 @@ async def read_lines(client: KubeClient, source: Source, *, follow: bool, **opti
         except TransportError:
             if not follow:
                 raise
-        await asyncio.sleep(_AGAIN_AFTER_SEC)
+        await asyncio.sleep(_RETRY_SEC)
 
 
 async def _whole(first: bytes, rest: AsyncIterator[bytes]) -> str:
     text = first
     async for line in rest:
-        if len(text) < _MOST_OF_AN_ANSWER:
+        if len(text) < _MAX_ERROR_BYTES:
             text += b"\n" + line
     return text.decode("utf-8", "replace")
 

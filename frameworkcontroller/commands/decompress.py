@@ -1,4 +1,4 @@
-"""``decompress``: Frameworks with their roles' statuses readable, from a file or as they are."""
+"""``decompress``: print Frameworks, from the cluster or a file, with the statuses of their roles decompressed."""
 
 from __future__ import annotations
 
@@ -10,38 +10,54 @@ from typing import Any
 import orjson
 import yaml
 
-from frameworkcontroller.api.codec import StatusError
+from frameworkcontroller.api.codec import StatusError, decompress_roles
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.invocation import Session
-from frameworkcontroller.commands.printing import decompress, encode, print_value, without_managed_fields
+from frameworkcontroller.commands.invocation import Invocation, Json
+from frameworkcontroller.commands.output import encode
 
 
 def run_on_file(options: argparse.Namespace) -> int:
-    """Print what the file holds. Returns the exit code."""
+    """Print the objects in the file. Return the exit code."""
     for document in _documents(options.file):
-        text = encode(_readable(document), options.output)
+        if not isinstance(document, dict):
+            raise program.CommandError("not an API object")
+        items = document.get("items")
+        for body in items if isinstance(items, list) else [document]:
+            _decompress(body)
+        text = encode(document, options.output)
         sys.stdout.write(f"---\n{text}" if options.output == "yaml" else text)
     sys.stdout.flush()
     return program.EXIT_OK
 
 
-async def run(session: Session, options: argparse.Namespace) -> int:
-    """Print the Framework as it is. Returns the exit code."""
-    framework = await session.framework(options.name)
-    print_value(session, without_managed_fields(_readable(framework)), options.output)
+async def run(invocation: Invocation, options: argparse.Namespace) -> int:
+    """Print the Framework. Return the exit code."""
+    invocation.print_object(decompressed(await invocation.framework(options.name)), options.output)
     return program.EXIT_OK
 
 
-def _readable(body: Any) -> Any:
-    if not isinstance(body, dict):
-        raise program.CommandError("not an API object")
-    items = body.get("items")
-    for one in items if isinstance(items, list) else [body]:
-        try:
-            decompress(one)
-        except (StatusError, AttributeError) as error:
-            raise program.CommandError(str(error)) from None
-    return body
+def decompressed(framework: Json) -> Json:
+    """Decompress the status of a Framework and remove its ``managedFields``, in place.
+
+    Raises:
+        CommandError: the status cannot be decompressed.
+    """
+    (framework.get("metadata") or {}).pop("managedFields", None)
+    _decompress(framework)
+    return framework
+
+
+def _decompress(body: Any) -> None:
+    try:
+        attempt = (body.get("status") or {}).get("attemptStatus") or {}
+        compressed = attempt.get("taskRoleStatusesCompressed")
+        if not compressed:
+            return
+        if attempt.get("taskRoleStatuses") is None:
+            attempt["taskRoleStatuses"] = decompress_roles(compressed)
+        del attempt["taskRoleStatusesCompressed"]
+    except (StatusError, AttributeError) as error:
+        raise program.CommandError(str(error)) from None
 
 
 def _documents(path: Path) -> list[Any]:

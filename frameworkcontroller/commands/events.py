@@ -1,21 +1,22 @@
-"""``events``: what was told of a Framework, its attempt's ConfigMap and its Pods, in the order of time."""
+"""``events``: the Events of a Framework, its attempt's ConfigMap and its Pods, oldest first."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rich.table import Table
 from rich.text import Text
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.humanize import duration, tame
-from frameworkcontroller.commands.invocation import Json, Session, checked_name
+from frameworkcontroller.commands.background import background
+from frameworkcontroller.commands.follower import Record
+from frameworkcontroller.commands.humanize import clean_line, duration
+from frameworkcontroller.commands.invocation import Invocation, Json, checked_name
+from frameworkcontroller.commands.output import table
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import EVENTS
 
@@ -24,11 +25,8 @@ _OF_ALL_FRAMEWORKS = "involvedObject.kind=Framework"
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One Event, as far as people want to know. ``resource_version`` is what an informer needs of it."""
+    """One Event. ``seen``: seconds since the epoch; ``about``: kind and name of its object, as ``Pod/a``."""
 
-    key: str
-    uid: str
-    resource_version: str
     namespace: str
     warning: bool
     seen: int
@@ -37,124 +35,105 @@ class Event:
     about: str
     message: str
 
+    @property
+    def text(self) -> str:
+        """The message and the number of times."""
+        times = f" ({self.count} times)" if self.count > 1 else ""
+        return f"{clean_line(self.message)}{times}"
 
-async def run(session: Session, options: argparse.Namespace) -> int:
-    """Show them. Returns the exit code; with ``--watch`` only a signal ends it."""
+
+async def run(invocation: Invocation, options: argparse.Namespace) -> int:
+    """Show them. Return the exit code; with ``--watch`` only a signal ends it."""
     name = None if options.name is None else checked_name(options.name)
+    everywhere: bool = options.all_namespaces
     if options.watch:
-        return await _watch(session, name, all_namespaces=options.all_namespaces)
+        await _watch(invocation, name, all_namespaces=everywhere)
     found: list[Event] = []
 
     def take(body: Json) -> None:
-        if name is None or concerns(name, body.get("involvedObject") or {}):
-            found.append(read_event(body))
+        event = read_event(body)
+        if _concerns(name, event):
+            found.append(event)
 
-    await session.each(
+    await invocation.each(
         EVENTS,
         take,
-        all_namespaces=options.all_namespaces,
+        all_namespaces=everywhere,
         field_selector=_OF_ALL_FRAMEWORKS if name is None else None,
     )
     if not found:
         whose = "Frameworks" if name is None else f"Framework {name}"
-        session.note(f"there are no Events of {whose} (clusters keep them for an hour or so)")
+        invocation.note(f"there are no Events of {whose} (clusters delete Events after an hour or so)")
         return program.EXIT_OK
-    found.sort(key=lambda event: event.seen)
-    table = Table(
-        *["NAMESPACE"] * options.all_namespaces,
-        *("SEEN", "TYPE", "REASON", "ABOUT", "MESSAGE"),
-        box=None,
-        pad_edge=False,
-        padding=(0, 3, 0, 0),
-        header_style="bold",
-    )
-    for event in found:
+    rows = table(*["NAMESPACE"] * everywhere, "SEEN", "TYPE", "REASON", "ABOUT", "MESSAGE")
+    for event in sorted(found, key=lambda event: event.seen):
         colour = "yellow" if event.warning else ""
-        table.add_row(
-            *[event.namespace] * options.all_namespaces,
-            f"{duration(session.wall() - event.seen)} ago",
+        rows.add_row(
+            *[event.namespace] * everywhere,
+            f"{duration(invocation.wall() - event.seen)} ago",
             Text("Warning" if event.warning else "Normal", colour),
-            tame(event.reason),
-            tame(event.about),
-            Text(_message(event), colour),
+            clean_line(event.reason),
+            clean_line(event.about),
+            Text(event.text, colour),
         )
-    session.print_table(table)
+    invocation.print_table(rows)
     return program.EXIT_OK
 
 
-async def _watch(session: Session, name: str | None, *, all_namespaces: bool) -> int:
-    informer: Informer[Event] = Informer(
-        session.client,
+async def _watch(invocation: Invocation, name: str | None, *, all_namespaces: bool) -> None:
+    informer: Informer[Record[Event]] = Informer(
+        invocation.client,
         EVENTS,
-        read_event,
-        namespace=None if all_namespaces else session.namespace,
+        lambda body: Record.of(body, read_event(body)),
+        namespace=None if all_namespaces else invocation.namespace,
         field_selector=_OF_ALL_FRAMEWORKS if name is None else None,
     )
-    former: list[Event] = []
+    listed: list[Event] = []
 
     def take(event: Event) -> None:
-        if name is None or event.about in _own(name) or _is_pod_of(name, event.about):
+        if _concerns(name, event):
             if informer.synced:
                 show(event)
             else:
-                former.append(event)
+                listed.append(event)
 
     def show(event: Event) -> None:
-        line = f"{event.about}: {tame(event.reason)}: {_message(event)}"
-        session.out.print(line, style="yellow" if event.warning else "", soft_wrap=True)
+        line = f"{event.about}: {clean_line(event.reason)}: {event.text}"
+        invocation.out.print(line, style="yellow" if event.warning else "", soft_wrap=True)
 
-    informer.add_handler(on_add=take, on_update=lambda _old, new: take(new))
-    watching = asyncio.create_task(informer.run(), name="watching Events")
-    try:
+    informer.add_handler(on_add=lambda new: take(new.value), on_update=lambda _old, new: take(new.value))
+    async with background(informer.run()) as (watching,):
         await informer.wait_synced()
-        for event in sorted(former, key=lambda event: event.seen):
+        for event in sorted(listed, key=lambda event: event.seen):
             show(event)
         await watching
-    finally:
-        watching.cancel()
-        await asyncio.wait([watching])
     raise AssertionError("an informer runs until it is cancelled")
 
 
-def concerns(framework: str, about: Mapping[str, Any]) -> bool:
-    """Whether the object reference is the Framework's, its attempt's ConfigMap's, or that of one of its Pods."""
-    text = _about(about)
-    return text in _own(framework) or _is_pod_of(framework, text)
-
-
 def read_event(body: Mapping[str, Any]) -> Event:
-    """The Event in an API object, of the old kind or of the new."""
+    """Read an Event of the core API, written in the old or the new form."""
     metadata, series = body["metadata"], body.get("series") or {}
     times = (series.get("lastObservedTime"), body.get("lastTimestamp"), body.get("eventTime"))
     seen = next((time for time in times if time), metadata["creationTimestamp"])
+    involved = body.get("involvedObject") or {}
     return Event(
-        f"{metadata['namespace']}/{metadata['name']}",
-        metadata["uid"],
-        metadata["resourceVersion"],
         metadata["namespace"],
         body.get("type") == "Warning",
         parse_time(seen),
         series.get("count") or body.get("count") or 1,
         body.get("reason") or "",
-        _about(body.get("involvedObject") or {}),
+        f"{involved.get('kind', '')}/{involved.get('name', '')}",
         body.get("message") or "",
     )
 
 
-def _about(reference: Mapping[str, Any]) -> str:
-    return f"{reference.get('kind', '')}/{reference.get('name', '')}"
-
-
-def _own(framework: str) -> tuple[str, str]:
-    return f"Framework/{framework}", f"ConfigMap/{names.configmap_name(framework)}"
-
-
-def _is_pod_of(framework: str, about: str) -> bool:
-    kind, _, name = about.partition("/")
+def _concerns(framework: str | None, event: Event) -> bool:
+    """Return whether the Event is about the Framework, its attempt's ConfigMap or one of its Pods."""
+    if framework is None or event.about in (
+        f"{names.KIND}/{framework}",
+        f"ConfigMap/{names.configmap_name(framework)}",
+    ):
+        return True
+    kind, _, name = event.about.partition("/")
     parts = names.split_pod_name(name) if kind == "Pod" else None
     return parts is not None and parts[0] == framework
-
-
-def _message(event: Event) -> str:
-    times = f" ({event.count} times)" if event.count > 1 else ""
-    return f"{tame(event.message)}{times}"

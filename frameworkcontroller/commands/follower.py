@@ -1,101 +1,111 @@
-"""Follows some Frameworks until the last of them has completed, or is as far as was waited for."""
+"""Watches Frameworks until all have completed."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
+from frameworkcontroller.commands.background import background
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.informer import Informer
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class Record(Generic[T]):
+    """What an informer keeps of an object: its identity and a value."""
+
     key: str
     uid: str
     resource_version: str
-    body: Mapping[str, Any]
+    value: T
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any], value: T) -> Record[T]:
+        """Return the record of an API object."""
+        metadata = body["metadata"]
+        return cls(key_of(body), metadata["uid"], metadata["resourceVersion"], value)
+
+
+def key_of(body: Mapping[str, Any]) -> str:
+    """Return ``namespace/name`` of an API object."""
+    return f"{body['metadata']['namespace']}/{body['metadata']['name']}"
 
 
 class Follower:
-    """Watches the Frameworks of these UIDs (by ``namespace/name``); tells ``changed(key, object)`` of each change.
+    """Watches Frameworks until each has completed, meets ``until``, or is deleted.
 
-    ``until`` says of an object whether that Framework is as far as is waited for; to have completed always is.
+    Args:
+        frameworks: their objects.
+        changed: called with key and object at each change.
+        until: a condition on an object that ends the watch of that Framework before its completion.
     """
 
     def __init__(
         self,
         client: KubeClient,
-        uids: Mapping[str, str],
-        changed: Callable[[str, Mapping[str, Any]], None],
+        frameworks: Iterable[Mapping[str, Any]],
+        changed: Callable[[str, Mapping[str, Any]], None] = lambda _key, _body: None,
         *,
         until: Callable[[Mapping[str, Any]], bool] = lambda _body: False,
     ) -> None:
-        self._uids = dict(uids)
+        self._uids: dict[str, str] = {key_of(body): body["metadata"]["uid"] for body in frameworks}
         self._changed = changed
         self._until = until
-        self._unfinished = set(uids)
+        self._unfinished = set(self._uids)
         self._all_ended = asyncio.Event()
-        namespaces = {key.partition("/")[0] for key in uids}
-        self._informer: Informer[_Seen] = Informer(
+        namespaces = {key.partition("/")[0] for key in self._uids}
+        name = next(iter(self._uids)).partition("/")[2]
+        self._informer: Informer[Record[Mapping[str, Any]]] = Informer(
             client,
             FRAMEWORKS,
-            _seen,
+            lambda body: Record.of(body, body),
             namespace=namespaces.pop() if len(namespaces) == 1 else None,
-            field_selector=f"metadata.name={next(iter(uids)).partition('/')[2]}" if len(uids) == 1 else None,
+            field_selector=f"metadata.name={name}" if len(self._uids) == 1 else None,
         )
         self._informer.add_handler(
-            on_add=self._on_present,
-            on_update=lambda _old, new: self._on_present(new),
-            on_delete=lambda old, _final: self._on_gone(old),
+            on_add=self._on_change,
+            on_update=lambda _old, new: self._on_change(new),
+            on_delete=lambda old, _final: self._on_deleted(old),
         )
-        self.last: dict[str, Mapping[str, Any] | None] = {key: {} for key in uids}
-        """Each Framework as it was seen last; None once it is gone without having completed."""
+        self.last: dict[str, Mapping[str, Any] | None] = {key: {} for key in self._uids}
+        """The last object of each Framework; None after a deletion before its completion."""
 
     async def run(self) -> None:
-        """Follow until all have completed, are as far as is waited for, or are gone."""
-        watching = asyncio.create_task(self._informer.run(), name="following Frameworks")
-        ended = asyncio.create_task(self._wait_for_all(), name="all Frameworks have ended")
-        try:
+        """Watch until all have ended."""
+        async with background(self._informer.run(), self._wait_for_all()) as (watching, ended):
             await asyncio.wait([watching, ended], return_when=asyncio.FIRST_COMPLETED)
             if watching.done():
                 watching.result()
-        finally:
-            watching.cancel()
-            ended.cancel()
-            await asyncio.wait([watching, ended])
 
     async def _wait_for_all(self) -> None:
         await self._informer.wait_synced()
         for key, uid in self._uids.items():
-            seen = self._informer.lister.get(key)
-            if seen is None or seen.uid != uid:
-                self._end(key, gone=True)
+            record = self._informer.lister.get(key)
+            if record is None or record.uid != uid:
+                self._end(key, deleted=True)
         await self._all_ended.wait()
 
-    def _on_present(self, seen: _Seen) -> None:
-        if self._uids.get(seen.key) == seen.uid:
-            self.last[seen.key] = seen.body
-            self._changed(seen.key, seen.body)
-            if (seen.body.get("status") or {}).get("state") == State.COMPLETED or self._until(seen.body):
-                self._end(seen.key)
+    def _on_change(self, record: Record[Mapping[str, Any]]) -> None:
+        key, body = record.key, record.value
+        if self._uids.get(key) == record.uid:
+            self.last[key] = body
+            self._changed(key, body)
+            if (body.get("status") or {}).get("state") == State.COMPLETED or self._until(body):
+                self._end(key)
 
-    def _on_gone(self, seen: _Seen) -> None:
-        if self._uids.get(seen.key) == seen.uid:
-            self._end(seen.key, gone=True)
+    def _on_deleted(self, record: Record[Mapping[str, Any]]) -> None:
+        if self._uids.get(record.key) == record.uid:
+            self._end(record.key, deleted=True)
 
-    def _end(self, key: str, *, gone: bool = False) -> None:
-        if gone and key in self._unfinished:
+    def _end(self, key: str, *, deleted: bool = False) -> None:
+        if deleted and key in self._unfinished:
             self.last[key] = None
         self._unfinished.discard(key)
         if not self._unfinished:
             self._all_ended.set()
-
-
-def _seen(body: dict[str, Any]) -> _Seen:
-    metadata = body["metadata"]
-    return _Seen(f"{metadata['namespace']}/{metadata['name']}", metadata["uid"], metadata["resourceVersion"], body)

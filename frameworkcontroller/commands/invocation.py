@@ -1,4 +1,4 @@
-"""What every command on a cluster works with: a client, the namespace that is meant, and where to write."""
+"""One invocation of a command on a cluster: the client, the namespace, and where to print."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
+from frameworkcontroller import __version__
 from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.output import console, print_whole
+from frameworkcontroller.commands.output import console, encode, print_table
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import connect
 from frameworkcontroller.kube.errors import Gone, NotFound
@@ -31,8 +32,8 @@ Json: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """One command's way to its cluster and its user. ``wall``: seconds since the epoch."""
+class Invocation:
+    """The environment of a running command. ``wall``: a clock, in seconds since the epoch."""
 
     client: KubeClient
     namespace: str
@@ -40,24 +41,28 @@ class Session:
     err: Console = field(default_factory=lambda: console(sys.stderr))
     wall: Callable[[], float] = time.time
 
-    def say(self, text: str = "") -> None:
-        """Print plain text, however long its lines."""
+    def print(self, text: str = "") -> None:
+        """Print plain text on stdout without wrapping it."""
         self.out.print(text, soft_wrap=True)
 
-    def print_table(self, table: Table) -> None:
-        """Print it as wide as it is: whoever wants it narrower has a window, and a pipe has no width."""
-        print_whole(self.out, table)
+    def print_table(self, rows: Table) -> None:
+        """Print a table in its full width."""
+        print_table(self.out, rows)
+
+    def print_object(self, value: Any, output: str) -> None:
+        """Print an object as ``json`` or ``yaml``."""
+        self.print(encode(value, output).rstrip("\n"))
 
     def note(self, text: str) -> None:
-        """Tell the user something that is not the result."""
-        self.err.print(program.remark(text), soft_wrap=True)
+        """Print on stderr what is not the result."""
+        self.err.print(program.note_line(text), soft_wrap=True)
 
-    def complain(self, text: str) -> None:
-        """Tell the user of something that went wrong while the rest goes on."""
-        self.err.print(program.complaint(text), soft_wrap=True)
+    def error(self, text: str) -> None:
+        """Print on stderr an error that does not end the command."""
+        self.err.print(program.error_line(text), soft_wrap=True)
 
     async def framework(self, name: str) -> Json:
-        """The Framework of that name.
+        """Return the Framework of that name.
 
         Raises:
             CommandError: there is none.
@@ -78,10 +83,10 @@ class Session:
         field_selector: str | None = None,
         most: int | None = None,
         metadata_only: bool = False,
-    ) -> bool:
-        """Read a collection page by page, so that only what ``take`` keeps of an object stays in memory.
+    ) -> None:
+        """Call ``take`` with the objects of a collection, a page at a time, to hold no more than a page in memory.
 
-        Returns whether that was all, which it may not be if more than ``most`` are there.
+        Stop after the page with the object number ``most``.
         """
         token: str | None = None
         read = 0
@@ -99,7 +104,7 @@ class Session:
                     )
                 )
             except Gone as error:
-                # The page's moment is no longer known. The server offers to go on from now.
+                # The token has expired. The error has one that continues with the current objects.
                 token = (error.status.get("metadata") or {}).get("continue")
                 if not token:
                     raise
@@ -110,10 +115,8 @@ class Session:
                 take(item)
                 read += 1
             token = (page.get("metadata") or {}).get("continue")
-            if not token:
-                return True
-            if most is not None and read >= most:
-                return False
+            if not token or (most is not None and read >= most):
+                return
 
     def _missing(self, name: str, error: NotFound) -> str:
         if (error.details or {}).get("name") == name and name:
@@ -121,43 +124,37 @@ class Session:
         return f"this cluster knows no Frameworks: is the controller installed? ({error})"
 
 
-Work: TypeAlias = Callable[[Session, argparse.Namespace], Awaitable[int]]
-"""A command: does what the options say, and returns the exit code."""
+Work: TypeAlias = Callable[[Invocation, argparse.Namespace], Awaitable[int]]
+"""The function of a command. It returns the exit code."""
 
 
 def run(work: Work, options: argparse.Namespace) -> int:
-    """Do it on the cluster that the options mean. Returns the exit code."""
+    """Run a command on the cluster that the options name. Return the exit code."""
     return program.run_command(_on_cluster(work, options), interrupted=lambda number: 128 + number)
 
 
 async def _on_cluster(work: Work, options: argparse.Namespace) -> int:
-    async with open_session(options) as session:
-        code = await work(session, options)
-        # While whoever does not read any more can still be told from other trouble.
+    async with open_invocation(options) as invocation:
+        code = await work(invocation, options)
+        # A broken pipe must raise here, where it is handled.
         sys.stdout.flush()
         return code
 
 
 @asynccontextmanager
-async def open_session(options: argparse.Namespace) -> AsyncIterator[Session]:
-    """A session with the cluster that the options mean, as kubectl would understand them."""
+async def open_invocation(options: argparse.Namespace) -> AsyncIterator[Invocation]:
+    """Connect to the cluster that kubectl would use with these options."""
     kubeconfig = options.kubeconfig
     connection = await connect(kubeconfig=None if kubeconfig is None else str(kubeconfig), context=options.context)
     namespace = options.namespace or connection.access.namespace or "default"
-    async with KubeClient(connection, user_agent=_user_agent()) as client:
-        yield Session(client, namespace)
+    async with KubeClient(connection, user_agent=f"{FIELD_MANAGER}/{__version__}") as client:
+        yield Invocation(client, namespace)
 
 
 def checked_name(name: str) -> str:
-    """The name of a Framework. Raises CommandError if none can have it."""
+    """Return the name of a Framework; raise CommandError if it is invalid."""
     if not names.is_valid_name(name):
         raise program.CommandError(
             f'"{name}" is not the name of a Framework (lower case letters and digits, at most 63)', program.EXIT_USAGE
         )
     return name
-
-
-def _user_agent() -> str:
-    from frameworkcontroller import __version__
-
-    return f"{FIELD_MANAGER}/{__version__}"

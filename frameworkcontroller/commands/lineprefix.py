@@ -1,4 +1,4 @@
-"""What stands in front of the lines of several writers: whose they are, in one column, each in a colour of its own."""
+"""Coloured prefixes that name the writer of each line."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rich.text import Text
 _COLOURS: Final = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 
 
-class Labels:
-    """Makes them as wide as the widest so far."""
+class LinePrefixes:
+    """Makes prefixes as wide as the widest one so far."""
 
     def __init__(self) -> None:
         self._wide = 0
 
     def make(self, label: str, writer: str) -> Text:
-        """The label, and a bar. The same ``writer`` has the same colour, in every run."""
+        """Return the label and a bar, in the colour of ``writer``, which is the same in each run."""
         self._wide = max(self._wide, len(label))
         return Text(f"{label.ljust(self._wide)} | ", _COLOURS[zlib.crc32(writer.encode()) % len(_COLOURS)])

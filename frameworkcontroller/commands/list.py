@@ -1,4 +1,4 @@
-"""``list``: the Frameworks of a namespace, or of all."""
+"""``list``: the Frameworks of one namespace or of all."""
 
 from __future__ import annotations
 
@@ -7,47 +7,62 @@ import argparse
 from rich.table import Table
 from rich.text import Text
 
+from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.humanize import code_and_phrase_of, duration
-from frameworkcontroller.commands.invocation import Json, Session
-from frameworkcontroller.commands.printing import print_objects
+from frameworkcontroller.commands.decompress import decompressed
+from frameworkcontroller.commands.diagnosis import code_and_phrase
+from frameworkcontroller.commands.humanize import duration
+from frameworkcontroller.commands.invocation import Invocation, Json
+from frameworkcontroller.commands.output import table
 from frameworkcontroller.commands.summary import Summary, summarize
 
 _NONE = "-"
 
 
-async def run(session: Session, options: argparse.Namespace) -> int:
-    """List them. Returns the exit code."""
+async def run(invocation: Invocation, options: argparse.Namespace) -> int:
+    """List them. Return the exit code."""
+    everywhere: bool = options.all_namespaces
     if options.output in ("json", "yaml", "name"):
         objects: list[Json] = []
-        await session.each(
-            FRAMEWORKS, objects.append, all_namespaces=options.all_namespaces, label_selector=options.selector
-        )
-        print_objects(session, objects, options.output)
+        await invocation.each(FRAMEWORKS, objects.append, all_namespaces=everywhere, label_selector=options.selector)
+        _print_objects(invocation, objects, options.output)
         return program.EXIT_OK
     found: list[Summary] = []
-    await session.each(
+    await invocation.each(
         FRAMEWORKS,
         lambda body: found.append(summarize(body)),
-        all_namespaces=options.all_namespaces,
+        all_namespaces=everywhere,
         label_selector=options.selector,
     )
     if not found:
-        where = "" if options.all_namespaces else f' in namespace "{session.namespace}"'
-        session.note(f"there are no Frameworks{where}")
+        where = "" if everywhere else f' in namespace "{invocation.namespace}"'
+        invocation.note(f"there are no Frameworks{where}")
         return program.EXIT_OK
     wide = options.output == "wide"
-    session.print_table(_table(found, session.wall(), namespaces=options.all_namespaces, wide=wide))
+    invocation.print_table(_table(found, invocation.wall(), namespaces=everywhere, wide=wide))
     return program.EXIT_OK
+
+
+def _print_objects(invocation: Invocation, objects: list[Json], output: str) -> None:
+    if output == "name":
+        for body in objects:
+            invocation.print(f"{names.CRD_NAME}/{body['metadata']['name']}")
+        return
+    for body in objects:
+        try:
+            decompressed(body)
+        except program.CommandError as error:
+            invocation.error(f"{body['metadata']['name']}: {error}; not decompressed")
+    invocation.print_object({"apiVersion": "v1", "kind": "List", "items": objects}, output)
 
 
 def _table(found: list[Summary], now: float, *, namespaces: bool, wide: bool) -> Table:
     titles = ["NAMESPACE"] * namespaces + ["NAME", "STATE", "RUNNING", "RETRIES", "RESULT", "AGE"]
     if wide:
         titles += ["EXECUTION", "DONE", "TASK RETRIES", "RAN", "ROLES", "STALLED"]
-    table = Table(*titles, box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+    rows = table(*titles)
     for one in found:
         row: list[str | Text] = [one.namespace] * namespaces
         row += [
@@ -67,8 +82,8 @@ def _table(found: list[Summary], now: float, *, namespaces: bool, wide: bool) ->
                 ",".join(f"{name}={number}" for name, number in one.wanted.items()) or _NONE,
                 one.stalled or _NONE,
             ]
-        table.add_row(*row)
-    return table
+        rows.add_row(*row)
+    return rows
 
 
 def _state(one: Summary) -> Text:
@@ -86,4 +101,4 @@ def _result(one: Summary) -> Text:
         return Text(_NONE)
     if one.result == "Succeeded":
         return Text("Succeeded", "green")
-    return Text(code_and_phrase_of(one.code, one.phrase), "red")
+    return Text(code_and_phrase(one.code, one.phrase), "red")

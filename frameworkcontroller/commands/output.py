@@ -1,37 +1,41 @@
-"""What is written to: a terminal, with its colours and its width, or a file or pipe, which has neither."""
+"""Output of commands: consoles, tables, and objects as JSON or YAML."""
 
 from __future__ import annotations
 
 import io
+import json
 import os
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
+import orjson
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from frameworkcontroller.commands.humanize import harmless
+from frameworkcontroller.commands import program
+from frameworkcontroller.commands.humanize import printable
 
 _UNLIMITED_WIDTH: Final = 100_000
 
 
 class _Console(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Of what is shown, other users wrote a good part: none of it may do anything to the terminal."""
+        """Render printable text only: other users wrote much of it, and none of it may act on the terminal."""
         for part in super().render(renderable, options):
-            yield part if part.control else Segment(harmless(part.text), part.style)
+            yield part if part.control else Segment(printable(part.text), part.style)
 
     def on_broken_pipe(self) -> None:
-        """Leave it to the command to end; rich would end the process."""
+        """Let the command end; rich would end the process."""
         raise  # noqa: PLE0704 - called where the error is handled
 
 
 def console(file: Any) -> Console:
-    """A console that colours on terminals only, minds NO_COLOR, and cuts nothing off for a file or a pipe."""
+    """Return a console with colours on terminals only, subject to NO_COLOR, and unlimited lines elsewhere."""
     if isinstance(file, io.TextIOWrapper):
-        # What the terminal has no character for is no reason to fail.
+        # The terminal's encoding may lack characters.
         file.reconfigure(errors="replace")
     made = _Console(file=file, highlight=False, emoji=False, markup=False)
     if not made.is_terminal and "COLUMNS" not in os.environ:
@@ -39,10 +43,51 @@ def console(file: Any) -> Console:
     return made
 
 
-def print_whole(out: Console, table: Table) -> None:
-    """Print a table as wide as it is, without blanks at the ends of its lines."""
+def table(*titles: str) -> Table:
+    """Return a table in kubectl's form, without borders."""
+    return Table(*titles, box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+
+
+def print_table(out: Console, rows: Table) -> None:
+    """Print a table in its full width, without blanks at the ends of lines."""
     width = max(out.width, _UNLIMITED_WIDTH)
-    for line in out.render_lines(table, out.options.update(width=width, max_width=width), pad=False):
+    for line in out.render_lines(rows, out.options.update(width=width, max_width=width), pad=False):
         text = Text.assemble(*((part.text, part.style or "") for part in line if not part.control))
         text.rstrip()
         out.print(text, soft_wrap=True)
+
+
+def encode(value: Any, output: str) -> str:
+    """Encode an object as ``json`` or ``yaml``, with characters escaped on which a terminal may act.
+
+    Raises:
+        CommandError: it is nested too deeply.
+    """
+    try:
+        return _as_json(value) if output == "json" else _as_yaml(value)
+    except RecursionError:
+        raise program.CommandError(f"an object is nested too deeply for -o {output}") from None
+
+
+def _as_json(value: Any) -> str:
+    try:
+        text = orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    except orjson.JSONEncodeError:
+        # orjson reads deeper nesting than it writes.
+        text = json.dumps(value, indent=2, ensure_ascii=False)
+    if not _is_printable(text):
+        # All such characters are inside strings.
+        text = "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
+    return text + "\n"
+
+
+def _as_yaml(value: Any) -> str:
+    import yaml
+
+    dump = partial(yaml.dump, value, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False, width=120)
+    text: str = dump(allow_unicode=True)  # type: ignore[assignment] # without a stream it is text
+    return text if _is_printable(text) else str(dump(allow_unicode=False))
+
+
+def _is_printable(text: str) -> bool:
+    return printable(text) == text

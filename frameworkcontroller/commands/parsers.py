@@ -1,39 +1,60 @@
-"""What may be asked for on the command line: one parser for ``frameworkcontroller`` and for ``kubectl framework``.
+"""The parsers of ``frameworkcontroller`` and ``kubectl framework``, and the types of their arguments.
 
-Everything that a command needs is imported when it runs: the parser alone has to be quick, for the controller's start
-and for completion by the shell.
+The module of a command is imported when the command runs: the controller and shell completion need the parser alone,
+and need it fast.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import re
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from frameworkcontroller import __version__
-from frameworkcontroller.commands.argtypes import Parser, PluginParser, count, framework, role_and_number, span, target
-from frameworkcontroller.commands.completers import (
-    complete_names,
-    complete_roles,
-    complete_roles_to_scale,
-    completed_by,
-)
+from frameworkcontroller.api import names
+from frameworkcontroller.commands.completion import complete_names, complete_roles, complete_roles_to_scale
+from frameworkcontroller.commands.program import EXIT_USAGE
 
 if TYPE_CHECKING:
     from frameworkcontroller.commands.invocation import Work
 
 PLUGIN: Final = "kubectl framework"
 
-_PLUGIN_DESCRIPTION: Final = """\
-Shows how Frameworks get on, and why, and changes what they are to do.
+SUPPRESSED: Final[dict[str, Any]] = {"default": argparse.SUPPRESS}
+"""For options that may stand before or after a command: with a default, the later parser would overwrite the value."""
 
-The cluster is the one that kubectl would use: --kubeconfig, $KUBECONFIG or ~/.kube/config, and its current context
-and namespace unless told otherwise.
+_PLUGIN_DESCRIPTION: Final = """\
+Show and change Frameworks.
+
+The cluster is the one that kubectl uses: the kubeconfig of --kubeconfig, $KUBECONFIG or ~/.kube/config, with its
+current context and namespace as defaults.
 """
+
+_KINDS: Final = frozenset({names.KIND.lower(), names.PLURAL, "fw"})
+_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors take one line, without the usage that hides them."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with the code for wrong usage."""
+        self.exit(EXIT_USAGE, f"{self.prog}: {message}\nTry '{self.prog} --help'.\n")
+
+
+class PluginParser(Parser):
+    """The parser of a kubectl plugin, with errors in kubectl's form."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with the code for wrong usage."""
+        self.exit(EXIT_USAGE, f"error: {message}\nSee '{self.prog} --help' for usage.\n")
 
 
 def build_plugin_parser() -> Parser:
-    """The parser of ``kubectl framework``: the commands for people alone."""
+    """Return the parser of ``kubectl framework``."""
     parser = PluginParser(
         prog=PLUGIN, description=_PLUGIN_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -48,7 +69,7 @@ def build_plugin_parser() -> Parser:
 
 
 def add_commands(commands: Any) -> None:
-    """Add the commands for people. Each sets ``command``, as `cli.build_parser` says, and ``work``, for clusters."""
+    """Add the commands of ``kubectl framework``. Each sets ``command``, which takes the options and returns a code."""
     _add_list(commands)
     _add_status(commands)
     _add_wait(commands)
@@ -63,98 +84,112 @@ def add_commands(commands: Any) -> None:
     _add_completion(commands)
 
 
-# --- what many of them have ---
+def work_of(options: argparse.Namespace) -> Work:
+    """Import the module of the command and return its function."""
+    work: Work = import_module(f"frameworkcontroller.commands.{options.module}").run
+    return work
+
+
+# --- common to several commands ---
 
 
 def _add_connection(parser: argparse.ArgumentParser) -> None:
-    # Without defaults, so that an option before a command is not undone by its absence after it.
-    suppressed: Any = {"default": argparse.SUPPRESS}
     group = parser.add_argument_group("cluster")
-    group.add_argument("-n", "--namespace", metavar="NAME", help="namespace (default: the context's)", **suppressed)
-    group.add_argument("--context", metavar="NAME", help="context of the kubeconfig", **suppressed)
-    group.add_argument("--kubeconfig", metavar="PATH", type=Path, help="kubeconfig to use", **suppressed)
+    group.add_argument("-n", "--namespace", metavar="NAME", help="namespace (default: the context's)", **SUPPRESSED)
+    group.add_argument("--context", metavar="NAME", help="context of the kubeconfig", **SUPPRESSED)
+    group.add_argument("--kubeconfig", metavar="PATH", type=Path, help="kubeconfig to use", **SUPPRESSED)
 
 
-def _command(commands: Any, name: str, help: str, description: str, **more: Any) -> argparse.ArgumentParser:  # noqa: A002
-    added: argparse.ArgumentParser = commands.add_parser(name, help=help, description=description, **more)
-    # They are people's: what the controller logs of its connections is of use to them only when something is wrong.
-    added.set_defaults(usual_log_level="warning")
-    return added
-
-
-def _on_cluster(commands: Any, name: str, help: str, description: str, **more: Any) -> argparse.ArgumentParser:  # noqa: A002
-    added = _command(commands, name, help, description, **more)
+def _add(
+    commands: Any,
+    name: str,
+    help: str,  # noqa: A002 - argparse's name
+    description: str,
+    *,
+    module: str = "",
+    **more: Any,
+) -> argparse.ArgumentParser:
+    """Add a command that needs a cluster. ``module``: its module, if not of the command's name."""
+    added = _add_offline(commands, name, help, description, module=module, **more)
     _add_connection(added)
     added.set_defaults(command=_run_on_cluster)
     return added
 
 
-def _add_name(parser: argparse._ActionsContainer, **more: Any) -> None:
-    completed_by(
-        complete_names, parser.add_argument("name", metavar="NAME", type=framework, help="of the Framework", **more)
-    )
+def _add_offline(
+    commands: Any,
+    name: str,
+    help: str,  # noqa: A002 - argparse's name
+    description: str,
+    *,
+    module: str = "",
+    **more: Any,
+) -> argparse.ArgumentParser:
+    added: argparse.ArgumentParser = commands.add_parser(name, help=help, description=description, **more)
+    # What the client logs helps people only when something is wrong.
+    added.set_defaults(command=_run, module=module or name, usual_log_level="warning")
+    return added
 
 
-def _add_names(parser: argparse.ArgumentParser) -> None:
-    completed_by(
-        complete_names, parser.add_argument("names", metavar="NAME", type=framework, nargs="+", help="of a Framework")
-    )
+def _run(options: argparse.Namespace) -> int:
+    code: int = import_module(f"frameworkcontroller.commands.{options.module}").run(options)
+    return code
 
 
 def _run_on_cluster(options: argparse.Namespace) -> int:
     from frameworkcontroller.commands import invocation
 
-    return invocation.run(options.work(), options)
+    return invocation.run(work_of(options), options)
 
 
-# --- one by one ---
+def _add_name(parser: argparse._ActionsContainer, **more: Any) -> None:
+    name = parser.add_argument("name", metavar="NAME", type=framework, help="name of the Framework", **more)
+    name.completer = complete_names  # type: ignore[attr-defined] # argcomplete's
+
+
+def _add_names(parser: argparse.ArgumentParser) -> None:
+    name = parser.add_argument("names", metavar="NAME", type=framework, nargs="+", help="name of a Framework")
+    name.completer = complete_names  # type: ignore[attr-defined] # argcomplete's
+
+
+def _add_all_namespaces(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="include all namespaces")
+
+
+# --- the commands ---
 
 
 def _add_list(commands: Any) -> None:
-    parser = _on_cluster(commands, "list", "list Frameworks", "Lists Frameworks and how they stand.", aliases=["ls"])
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="those of all namespaces")
-    parser.add_argument("-l", "--selector", metavar="SELECTOR", help="only those whose labels match")
+    parser = _add(commands, "list", "list Frameworks", "List Frameworks and their states.", aliases=["ls"])
+    _add_all_namespaces(parser)
+    parser.add_argument("-l", "--selector", metavar="SELECTOR", help="only Frameworks whose labels match")
     parser.add_argument(
-        "-o", "--output", choices=("wide", "json", "yaml", "name"), help="more columns, or for programs"
+        "-o", "--output", choices=("wide", "json", "yaml", "name"), help="more columns, or a format for programs"
     )
-    parser.set_defaults(work=_list)
-
-
-def _list() -> Work:
-    from frameworkcontroller.commands.list import run
-
-    return run
 
 
 def _add_status(commands: Any) -> None:
-    parser = _on_cluster(
+    parser = _add(
         commands,
         "status",
-        "show a Framework's roles and Tasks, and why they wait or failed",
-        "Shows a Framework as a tree of its roles and Tasks, with the reason of each that waits or failed. Of many "
-        "Tasks it shows groups of those that are alike, the most interesting first.",
+        "show the roles and Tasks of a Framework, and why they wait or failed",
+        "Show a Framework as a tree of its roles and Tasks, with the reason of each Task that waits or failed. Equal "
+        "Tasks of a large role are shown as groups, failed ones first.",
     )
     _add_name(parser)
     shape = parser.add_mutually_exclusive_group()
-    shape.add_argument("-w", "--watch", action="store_true", help="go on showing it until it has completed")
-    shape.add_argument("-o", "--output", choices=("json", "yaml"), help="the object, its status never compressed")
-    parser.add_argument("--all-tasks", action="store_true", help="a line for each Task, however many there are")
-    parser.set_defaults(work=_status)
-
-
-def _status() -> Work:
-    from frameworkcontroller.commands import status
-
-    return status.run
+    shape.add_argument("-w", "--watch", action="store_true", help="update the tree until the Framework has completed")
+    shape.add_argument("-o", "--output", choices=("json", "yaml"), help="print the object, its status decompressed")
+    parser.add_argument("--all-tasks", action="store_true", help="show each Task in a line of its own")
 
 
 def _add_wait(commands: Any) -> None:
-    parser = _on_cluster(
+    parser = _add(
         commands,
         "wait",
         "wait until Frameworks run, have completed or have succeeded",
-        "Waits, and says how they stand then. Exit code 0: all are as was asked; 1: that cannot be any more (one has "
-        "failed, say, or was deleted), or the time is up.",
+        "Wait for Frameworks, then print their states. Exit code 0: all met the condition; 1: one of them can no "
+        "longer meet it (because it failed or was deleted, for example), or the timeout has expired.",
     )
     _add_names(parser)
     parser.add_argument(
@@ -162,103 +197,78 @@ def _add_wait(commands: Any) -> None:
         dest="wanted",
         choices=("running", "completed", "succeeded"),
         default="completed",
-        help="running: any Task of it runs; completed (the default): it has ended, whichever way; succeeded",
+        help="running: at least one Task runs; completed (the default): succeeded or failed; succeeded",
     )
-    parser.add_argument("--timeout", metavar="SPAN", type=span, help="give up after so long, such as 90s or 2h")
-    parser.set_defaults(work=_wait)
-
-
-def _wait() -> Work:
-    from frameworkcontroller.commands import wait
-
-    return wait.run
+    parser.add_argument("--timeout", metavar="SPAN", type=span, help="give up after this time, such as 90s or 2h")
 
 
 def _add_start_and_stop(commands: Any) -> None:
-    start = _on_cluster(
+    start = _add(
         commands,
         "start",
         "start Frameworks that were only created",
-        "Starts Frameworks whose executionType is Create. One that was stopped cannot be started again.",
+        "Start Frameworks whose executionType is Create. A stopped Framework cannot be started again.",
+        module="startstop",
     )
-    stop = _on_cluster(
+    stop = _add(
         commands,
         "stop",
         "stop Frameworks for good",
-        "Stops Frameworks: their Pods are deleted, they complete with code -210, and their status stays to be looked "
-        "at. It cannot be undone.",
+        "Stop Frameworks: delete their Pods and complete them with code -210. Their status stays. A stop cannot be "
+        "undone.",
+        module="startstop",
     )
     for parser, wanted in ((start, "Start"), (stop, "Stop")):
         _add_names(parser)
-        parser.set_defaults(work=_execution, wanted=wanted)
-
-
-def _execution() -> Work:
-    from frameworkcontroller.commands import startstop
-
-    return startstop.run
+        parser.set_defaults(wanted=wanted)
 
 
 def _add_scale(commands: Any) -> None:
-    parser = _on_cluster(
+    parser = _add(
         commands,
         "scale",
-        "change how many Tasks roles have, while they run",
-        "Sets the number of Tasks of one or several roles in one step, safe against others who change the Framework "
-        "meanwhile. Tasks with the highest indexes are the ones that come and go.",
+        "change the number of Tasks of running roles",
+        "Set the number of Tasks of one or more roles in one step. Concurrent changes of the Framework are not "
+        "overwritten. Tasks with the highest indexes are added and removed.",
     )
     _add_name(parser)
-    # Not "+": what is before it would not be parsed while this is completed.
-    roles = parser.add_argument("roles", metavar="ROLE=N", type=role_and_number, nargs="*", help="role, and new number")
-    completed_by(complete_roles_to_scale, roles)
+    # With nargs="+", argparse would not have parsed NAME yet when the shell completes this argument.
+    roles = parser.add_argument("roles", metavar="ROLE=N", type=role_and_number, nargs="*", help="role and new number")
+    roles.completer = complete_roles_to_scale  # type: ignore[attr-defined] # argcomplete's
     parser.add_argument(
         "--adjust-policy",
         action="store_true",
-        help="change the role's completion policy along: a minimum that was all Tasks becomes all of the new number, "
-        "one between 1 and all keeps its share (rounded up), and 1, 0 and -1 stay; what was changed is said",
+        help="adjust the role's completion policy and print each change: a minimum of all Tasks becomes the new "
+        "number, one between 1 and all keeps its share (rounded up), and 1, 0 and -1 stay",
     )
-    parser.set_defaults(work=_scale)
-
-
-def _scale() -> Work:
-    from frameworkcontroller.commands import scale
-
-    return scale.run
 
 
 def _add_events(commands: Any) -> None:
-    parser = _on_cluster(
+    parser = _add(
         commands,
         "events",
-        "show what was told of a Framework and its Pods",
-        "Shows the Events of a Framework, of its attempt's ConfigMap and of its Pods, the newest last; without a name, "
-        "those of all Frameworks themselves.",
+        "show the Events of a Framework and its Pods",
+        "Show the Events of a Framework, of its attempt's ConfigMap and of its Pods, oldest first; without a name, the "
+        "Events of all Frameworks, without those of their Pods.",
     )
     _add_name(parser, nargs="?")
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="those of all namespaces")
-    parser.add_argument("-w", "--watch", action="store_true", help="go on showing them as they come")
-    parser.set_defaults(work=_events)
-
-
-def _events() -> Work:
-    from frameworkcontroller.commands import events
-
-    return events.run
+    _add_all_namespaces(parser)
+    parser.add_argument("-w", "--watch", action="store_true", help="show new Events as they arrive")
 
 
 def _add_decompress(commands: Any) -> None:
-    parser = _on_cluster(
+    parser = _add(
         commands,
         "decompress",
-        "show a Framework's object with its status readable",
-        "Prints a Framework with taskRoleStatuses in place of taskRoleStatusesCompressed, which the controller stores "
-        "of large ones.",
+        "show the object of a Framework with its status decompressed",
+        "Print a Framework with taskRoleStatuses in place of taskRoleStatusesCompressed, which the controller stores "
+        "for large Frameworks.",
     )
     source = parser.add_mutually_exclusive_group(required=True)
     _add_name(source, nargs="?")
-    source.add_argument("-f", "--file", metavar="FILE", type=Path, help="a file in its place, JSON or YAML; - is stdin")
+    source.add_argument("-f", "--file", metavar="FILE", type=Path, help="read this file, JSON or YAML; - is stdin")
     parser.add_argument("-o", "--output", choices=("json", "yaml"), default="json", help="default: json")
-    parser.set_defaults(command=_run_decompress, work=_decompress)
+    parser.set_defaults(command=_run_decompress)
 
 
 def _run_decompress(options: argparse.Namespace) -> int:
@@ -269,80 +279,55 @@ def _run_decompress(options: argparse.Namespace) -> int:
     return decompress.run_on_file(options)
 
 
-def _decompress() -> Work:
-    from frameworkcontroller.commands import decompress
-
-    return decompress.run
-
-
 def _add_logs(commands: Any) -> None:
-    parser = _on_cluster(
+    parser = _add(
         commands,
         "logs",
-        "print what the containers of a Framework write, merged over its Tasks",
-        "Prints the logs of all Tasks of a Framework, of a role or of one Task, merged by time, each line with its "
-        "Task (worker[3], and worker[3]#1 in the Task's second attempt). With -f it goes on with the Pods of attempts "
-        "to come, until the Framework has completed. The logs of a Pod are gone with it, soon after it has ended.",
+        "print the merged logs of the containers of a Framework",
+        "Print the logs of all Tasks of a Framework, of a role or of one Task, sorted by time, each line with its "
+        "Task as prefix (worker[3], or worker[3]#1 in the Task's second attempt). With -f, follow the Pods of the "
+        "current and of later attempts until the Framework has completed. The logs of a Pod disappear with it, soon "
+        "after its end.",
     )
     _add_name(parser)
-    which_tasks = parser.add_argument("target", metavar="ROLE[/INDEX]", type=target, nargs="?", default=(None, None))
-    completed_by(complete_roles, which_tasks)
-    parser.add_argument("-f", "--follow", action="store_true", help="go on with what is written from now on")
+    tasks = parser.add_argument("target", metavar="ROLE[/INDEX]", type=target, nargs="?", default=(None, None))
+    tasks.completer = complete_roles  # type: ignore[attr-defined] # argcomplete's
+    parser.add_argument("-f", "--follow", action="store_true", help="print new lines as they are written")
     parser.add_argument(
-        "--tail",
-        metavar="N",
-        type=count,
-        help="only the last lines of each Task (default: all of one Task, 100 of many)",
+        "--tail", metavar="N", type=count, help="last lines of each Task (default: all of one Task, 100 of several)"
     )
-    parser.add_argument("--since", metavar="SPAN", type=span, help="nothing older, such as 90s or 2h")
+    parser.add_argument("--since", metavar="SPAN", type=span, help="only lines newer than this time, such as 90s or 2h")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("-c", "--container", metavar="NAME", help="container (default: the Pod's default, or its first)")
-    which.add_argument("--all-containers", action="store_true", help="all of them, init containers too")
-    parser.add_argument("-p", "--previous", action="store_true", help="of the container before its last restart")
-    parser.set_defaults(work=_logs)
-
-
-def _logs() -> Work:
-    from frameworkcontroller.commands import logs
-
-    return logs.run
+    which.add_argument("--all-containers", action="store_true", help="all containers, init containers included")
+    parser.add_argument("-p", "--previous", action="store_true", help="the container before its last restart")
 
 
 def _add_lint(commands: Any) -> None:
-    parser = _command(
+    parser = _add_offline(
         commands,
         "lint",
         "check the Frameworks in files, without a cluster",
-        "Checks Frameworks before they are submitted and says, line by line, what an API server or the controller "
-        "would refuse (errors), and what would not do what was likely meant (warnings). Exit code 1: there are errors.",
+        "Check Frameworks before they are submitted. Print, by line, what an API server or the controller would refuse "
+        "(errors), and what would probably not work as intended (warnings). Exit code 1: there are errors.",
+        module="lint.command",
     )
     parser.add_argument("files", metavar="FILE", type=Path, nargs="+", help="YAML or JSON; - is standard input")
     parser.add_argument("--strict", action="store_true", help="exit code 1 for warnings, too")
-    parser.set_defaults(command=_lint)
-
-
-def _lint(options: argparse.Namespace) -> int:
-    from frameworkcontroller.commands.lint import command
-
-    return command.run(options)
 
 
 def _add_timeline(commands: Any) -> None:
-    parser = _on_cluster(
+    parser = _add(
         commands,
         "timeline",
-        "draw a Framework's attempts over time",
-        "Draws when the attempts of a Framework and of its Tasks waited, ran and ended. The status knows the last "
-        "attempt of each Task; those before are drawn as well if the controller's log is given.",
+        "draw the attempts of a Framework over time",
+        "Draw when the attempts of a Framework and of its Tasks waited, ran and ended. The status has the last attempt "
+        "of each Task; the controller's log has the earlier ones.",
+        module="timeline.command",
     )
     _add_name(parser)
     parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        type=Path,
-        required=True,
-        help="what to write: FILE.svg, FILE.html, or - (SVG)",
+        "-o", "--output", metavar="FILE", type=Path, required=True, help="output: FILE.svg, FILE.html, or - (SVG)"
     )
     parser.add_argument(
         "--history",
@@ -350,49 +335,84 @@ def _add_timeline(commands: Any) -> None:
         type=Path,
         action="append",
         default=[],
-        help="a file with log lines of the controller: the object snapshots in it tell of earlier attempts",
+        help="log of the controller, whose object snapshots hold the earlier attempts",
     )
-    parser.set_defaults(work=_timeline)
-
-
-def _timeline() -> Work:
-    from frameworkcontroller.commands.timeline import command
-
-    return command.run
 
 
 def _add_top(commands: Any) -> None:
-    parser = _on_cluster(
+    parser = _add(
         commands,
         "top",
-        "show all Frameworks in one view",
-        "Counts Frameworks and Tasks by state and says which are retried most, which Tasks were slowest to start, and, "
-        "where the cluster has the metrics API, what uses most CPU.",
+        "show totals of all Frameworks",
+        "Count Frameworks and Tasks by state. List the Frameworks with the most retries, the Tasks that were slowest "
+        "to start, and, if the cluster has the metrics API, the Frameworks that use the most CPU.",
     )
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="those of all namespaces")
+    _add_all_namespaces(parser)
     parser.add_argument("--most", metavar="N", type=count, default=5, help="lines of each list (default: 5)")
-    parser.set_defaults(work=_top)
-
-
-def _top() -> Work:
-    from frameworkcontroller.commands import top
-
-    return top.run
 
 
 def _add_completion(commands: Any) -> None:
-    parser = _command(
+    parser = _add_offline(
         commands,
         "completion",
-        "print what makes a shell complete commands and names",
-        "Prints a script for the shell: source <(frameworkcontroller completion bash), or the same with zsh, or "
-        "frameworkcontroller completion fish | source. kubectl completes its plugin by itself.",
+        "print the script for shell completion",
+        "Print a script for the shell to read: source <(frameworkcontroller completion bash), the same with zsh, or "
+        "frameworkcontroller completion fish | source. kubectl completes its plugin without a script.",
     )
     parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
-    parser.set_defaults(command=_completion)
 
 
-def _completion(options: argparse.Namespace) -> int:
-    from frameworkcontroller.commands import completion
+# --- types of arguments ---
 
-    return completion.print_script(options)
+
+def seconds(text: str) -> float:
+    """Parse a number of seconds above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"not a number of seconds: {text!r}")
+    return number
+
+
+def span(text: str) -> float:
+    """Parse ``90``, ``90s``, ``5m`` or ``1h30m`` to seconds."""
+    if not re.fullmatch(r"(\d+[smhd])+|\d+", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"not a duration such as 90s, 5m or 1h30m: {text!r}")
+    total = sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"(\d+)([smhd]?)", text))
+    if total == 0:
+        raise argparse.ArgumentTypeError(f"must be above 0: {text!r}")
+    return float(total)
+
+
+def count(text: str) -> int:
+    """Parse a number, 0 or more."""
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"not a number: {text!r}")
+    return int(text)
+
+
+def framework(text: str) -> str:
+    """Parse the name of a Framework, with or without the kind that kubectl prints (``framework/train``)."""
+    kind, slash, name = text.partition("/")
+    plain = kind.lower().removesuffix(f".{names.GROUP}")
+    return name if slash and plain in _KINDS else text
+
+
+def role_and_number(text: str) -> tuple[str, int]:
+    """Parse ``worker=4``."""
+    role, equals, number = text.partition("=")
+    # The API server knows the bounds.
+    if not role or not equals or not re.fullmatch(r"\d{1,9}", number, re.ASCII):
+        raise argparse.ArgumentTypeError(f"not ROLE=NUMBER: {text!r}")
+    return role, int(number)
+
+
+def target(text: str) -> tuple[str, int | None]:
+    """Parse a role or a Task: ``worker``, ``worker/3`` or ``worker[3]``."""
+    found = re.fullmatch(r"([a-z0-9]{1,63})(?:/(\d{1,9})|\[(\d{1,9})\])?", text, re.ASCII)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"not ROLE or ROLE/INDEX: {text!r}")
+    index = found[2] or found[3]
+    return found[1], None if index is None else int(index)

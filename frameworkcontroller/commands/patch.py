@@ -1,4 +1,4 @@
-"""Changes a Framework's spec by what it is now, and only if it still is that when the change arrives."""
+"""Changes of a Framework's spec by JSON patches that fail if the spec has changed meanwhile."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ import orjson
 
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.invocation import FIELD_MANAGER, Json, Session
+from frameworkcontroller.commands.invocation import FIELD_MANAGER, Invocation, Json
 from frameworkcontroller.kube.client import JSON_PATCH
 from frameworkcontroller.kube.errors import Conflict, Invalid
 
 _TRIES: Final = 10
 
 
-async def edit(session: Session, name: str, change: Callable[[Json], list[Json]]) -> None:
-    """Send the operations (of a JSON patch) that ``change`` makes of the object; none: there is nothing to change.
+async def patch_spec(invocation: Invocation, name: str, change: Callable[[Json], list[Json]]) -> None:
+    """Send the JSON patch operations that ``change`` returns for the Framework; nothing if it returns none.
 
-    The patch tests the object's UID and generation, and with them its whole spec, which is what ``change`` looks at.
-    If somebody else was quicker, it is all done again on what they made of it.
+    The patch tests the UID and the generation, which changes with the spec. After a concurrent change, ``change`` is
+    called again with the new object.
 
     Raises:
-        CommandError: there is no such Framework, or the API server does not take the change.
+        CommandError: there is no such Framework, or the API server refuses the patch.
     """
     for _ in range(_TRIES):
-        framework = await session.framework(name)
+        framework = await invocation.framework(name)
         operations = change(framework)
         if not operations:
             return
         metadata = framework["metadata"]
-        guards = [
+        tests = [
             {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
             {"op": "test", "path": "/metadata/generation", "value": metadata["generation"]},
         ]
         try:
-            await session.client.patch(
+            await invocation.client.patch(
                 FRAMEWORKS,
                 name,
-                orjson.dumps([*guards, *operations]),
-                session.namespace,
+                orjson.dumps([*tests, *operations]),
+                invocation.namespace,
                 content_type=JSON_PATCH,
                 field_manager=FIELD_MANAGER,
                 metadata_only=True,
@@ -48,10 +48,10 @@ async def edit(session: Session, name: str, change: Callable[[Json], list[Json]]
         except Conflict:
             continue
         except Invalid as error:
-            # A test that fails is told by this, too.
-            now = (await session.framework(name))["metadata"]
+            # A failed test looks the same as a refused spec.
+            now = (await invocation.framework(name))["metadata"]
             if (now["uid"], now["generation"]) == (metadata["uid"], metadata["generation"]):
                 raise program.CommandError(f"{name}: {error}") from None
             continue
         return
-    raise program.CommandError(f"{name}: others kept changing it; nothing was done")
+    raise program.CommandError(f"{name}: not changed: other clients changed it {_TRIES} times meanwhile")

@@ -1,4 +1,4 @@
-"""How the Tasks of a role stand: how many are in which standing, and of which the same is to be said."""
+"""Phases of Tasks: what a person wants to know of a Task, and groups of Tasks with the same text."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from frameworkcontroller.api.completion import NEVER_RETRIED, CompletionStatus
 from frameworkcontroller.api.status import State, TaskStatus
 
 
-class Standing(Enum):
-    """In the order in which a person looks at them."""
+class Phase(Enum):
+    """A summary of a Task's state; the most interesting one first."""
 
     FAILED = "failed"
     WAITING = "waiting"
@@ -24,72 +24,72 @@ class Standing(Enum):
 
 
 COLOURS: Final = {
-    Standing.FAILED: "red",
-    Standing.WAITING: "yellow",
-    Standing.ENDING: "magenta",
-    Standing.RUNNING: "green",
-    Standing.STOPPED: "dim",
-    Standing.SUCCEEDED: "cyan",
+    Phase.FAILED: "red",
+    Phase.WAITING: "yellow",
+    Phase.ENDING: "magenta",
+    Phase.RUNNING: "green",
+    Phase.STOPPED: "dim",
+    Phase.SUCCEEDED: "cyan",
 }
 
-BEFORE_IT_RUNS: Final = frozenset({State.CREATION_PENDING, State.CREATION_REQUESTED, State.PREPARING})
+BEFORE_RUNNING: Final = frozenset({State.CREATION_PENDING, State.CREATION_REQUESTED, State.PREPARING})
 
 
-def standing(task: TaskStatus) -> Standing:
-    """What a person would say of the Task."""
+def phase_of(task: TaskStatus) -> Phase:
+    """Return the phase of a Task."""
     if task.state is State.COMPLETED:
-        return ended_as(task.attempt.completion_status)
+        return completed_phase(task.attempt.completion_status)
     if task.state is State.RUNNING:
-        return Standing.RUNNING
+        return Phase.RUNNING
     if task.state is State.ATTEMPT_COMPLETED and task.retry.retry_delay_sec:
-        return Standing.WAITING
-    return Standing.WAITING if task.state in BEFORE_IT_RUNS else Standing.ENDING
+        return Phase.WAITING
+    return Phase.WAITING if task.state in BEFORE_RUNNING else Phase.ENDING
 
 
-def ended_as(completion: CompletionStatus | None) -> Standing:
-    """How something that has completed did so. What was stopped on purpose has not failed."""
+def completed_phase(completion: CompletionStatus | None) -> Phase:
+    """Return the phase of a Task or Framework that has completed. One that was stopped has not failed."""
     if completion is not None and completion.succeeded:
-        return Standing.SUCCEEDED
+        return Phase.SUCCEEDED
     if completion is not None and completion.code in NEVER_RETRIED:
-        return Standing.STOPPED
-    return Standing.FAILED
+        return Phase.STOPPED
+    return Phase.FAILED
 
 
-def count(tasks: Iterable[TaskStatus]) -> Counter[Standing]:
-    """How many are in which standing."""
-    return Counter(standing(task) for task in tasks)
+def count(tasks: Iterable[TaskStatus]) -> Counter[Phase]:
+    """Count Tasks by phase."""
+    return Counter(phase_of(task) for task in tasks)
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Tasks of which the same is to be said."""
+    """Tasks with the same text."""
 
     text: str
     tasks: list[TaskStatus]
 
     @property
     def indexes(self) -> str:
-        """``0-3,7``."""
+        """The indexes as ``0-3,7``."""
         return ranges([task.index for task in self.tasks])
 
 
 def group(tasks: Sequence[TaskStatus], text_of: Callable[[TaskStatus], str]) -> list[Group]:
-    """The Tasks by what is to be said of them, the most interesting first, then the most numerous."""
-    found: dict[tuple[Standing, State, str], list[TaskStatus]] = {}
+    """Group Tasks by phase, state and text; sort by phase, then by size."""
+    found: dict[tuple[Phase, State, str], list[TaskStatus]] = {}
     for task in tasks:
-        found.setdefault((standing(task), task.state, text_of(task)), []).append(task)
-    order = list(Standing)
+        found.setdefault((phase_of(task), task.state, text_of(task)), []).append(task)
+    order = list(Phase)
     ranked = sorted(found.items(), key=lambda item: (order.index(item[0][0]), -len(item[1]), item[1][0].index))
     return [Group(text, members) for (_, _, text), members in ranked]
 
 
 def ranges(indexes: Sequence[int], most: int = 6) -> str:
-    """Ascending numbers as ``0-3,7``; those after ``most`` ranges as ``…``."""
+    """Format ascending numbers as ``0-3,7``, with ``…`` after ``most`` ranges."""
     runs: list[list[int]] = []
     for index in indexes:
         if runs and runs[-1][1] == index - 1:
             runs[-1][1] = index
         else:
             runs.append([index, index])
-    told = [str(first) if first == last else f"{first}-{last}" for first, last in runs[:most]]
-    return ",".join(told + ["…"] * (len(runs) > most))
+    shown = [str(first) if first == last else f"{first}-{last}" for first, last in runs[:most]]
+    return ",".join(shown + ["…"] * (len(runs) > most))

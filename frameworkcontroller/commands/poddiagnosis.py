@@ -1,4 +1,4 @@
-"""Why a Pod does not run, end or go away, in its own words."""
+"""The reason for which a Pod does not run, end or disappear, from its own status."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands.containerlogs import default_container
 from frameworkcontroller.commands.humanize import duration
 
-_ON_ITS_WAY: Final = frozenset({"ContainerCreating", "PodInitializing"})
-"""What every container says before it starts: no reason to worry, or to be told twice."""
+_STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
+"""Reasons of every container before its start: no sign of trouble."""
 
 _LATE_SEC: Final = 60.0
 
 
-def waits_for(pod: Mapping[str, Any], now: float) -> str:
-    """Why the Pod does not run, end or go away, by its status; empty if there is nothing to tell."""
-    return _explained(pod, now)[0]
+def diagnose_pod(pod: Mapping[str, Any], now: float) -> str:
+    """Return the reason for which the Pod does not run, end or disappear; "" if there is none."""
+    return _diagnosis(pod, now)[0]
 
 
 def needs_event(pod: Mapping[str, Any], now: float) -> bool:
-    """Whether the Pod waits for a cause that its status does not tell: its Events may."""
+    """Return whether the Pod waits for a reason that only its Events may have."""
     phase = (pod.get("status") or {}).get("phase") or "Pending"
-    return phase == "Pending" and not pod["metadata"].get("deletionTimestamp") and not _explained(pod, now)[1]
+    return phase == "Pending" and not pod["metadata"].get("deletionTimestamp") and not _diagnosis(pod, now)[1]
 
 
-def is_past(event_seen: int, pod: Mapping[str, Any]) -> bool:
-    """Whether an Event of that time is about an earlier stage: the Pod got its node since."""
+def precedes_scheduling(event_seen: int, pod: Mapping[str, Any]) -> bool:
+    """Return whether an Event of that time, seconds since the epoch, is older than the Pod's node."""
     scheduled = _condition(pod.get("status") or {}, "PodScheduled")
     since = scheduled.get("lastTransitionTime")
     return scheduled.get("status") == "True" and bool(since) and event_seen < parse_time(since)
 
 
 def without_name(pod: str, text: str) -> str:
-    """The text with words in place of the Pod's name: equal texts of several Pods are shown once."""
+    """Replace the name of the Pod: equal texts of several Pods are shown once."""
     name = rf'(?<![-.\w])"?{re.escape(pod)}(?:_[-a-z0-9]+\([-0-9a-f]*\))?"?(?![-\w])'
     text = re.sub(rf"(?<!\bin )\bpod={name}", "in its Pod", text)
     return re.sub(rf"(?:\b[Pp]od[ =])?{name}", "its Pod", text)
 
 
-def _explained(pod: Mapping[str, Any], now: float) -> tuple[str, bool]:
-    """The explanation by the status, and whether it is a cause."""
+def _diagnosis(pod: Mapping[str, Any], now: float) -> tuple[str, bool]:
+    """Return the text, and whether it is the cause."""
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     if metadata.get("deletionTimestamp"):
-        return _goes_away(metadata, spec, status, now), True
+        return _deletion(metadata, spec, status, now), True
     scheduled = _condition(status, "PodScheduled")
     if scheduled.get("status") == "False":
         return _joined(scheduled.get("reason"), scheduled.get("message")), True
@@ -55,49 +55,49 @@ def _explained(pod: Mapping[str, Any], now: float) -> tuple[str, bool]:
         return f"its node {spec['nodeName']} does not report", True
     names = {"initContainerStatuses": "init container", "containerStatuses": "container"}
     sidecars = {one["name"] for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"}
-    on_its_way = ""
+    starting = ""
     for listed, what in names.items():
         for container in status.get(listed) or ():
             state = container.get("state") or {}
             waiting = state.get("waiting")
-            if waiting and waiting.get("reason") not in _ON_ITS_WAY:
+            if waiting and waiting.get("reason") not in _STARTING:
                 return f"{what} {container['name']}: {_joined(waiting.get('reason'), waiting.get('message'))}", True
             if "running" in state and listed == "initContainerStatuses" and container["name"] not in sidecars:
                 return f"init container {container['name']} is running", True
-            if waiting and not on_its_way:
-                on_its_way = _joined(waiting.get("reason"), waiting.get("message"))
+            if waiting and not starting:
+                starting = _joined(waiting.get("reason"), waiting.get("message"))
     ended = _ended_beside_others(pod, spec, status)
     if ended:
         return ended, True
-    return on_its_way or _joined(status.get("reason"), status.get("message")), False
+    return starting or _joined(status.get("reason"), status.get("message")), False
 
 
-def _goes_away(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any], now: float) -> str:
+def _deletion(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any], now: float) -> str:
     held = ", ".join(metadata.get("finalizers") or ())
     if held:
         return f"held by the finalizers {held}"
     node = spec.get("nodeName")
     if _node_is_lost(spec, status):
         return f"waits for its node {node}, which does not report"
-    # The time by which its grace period is over.
+    # A deletionTimestamp is the end of the grace period.
     late = now - parse_time(metadata["deletionTimestamp"])
     if node and late >= _LATE_SEC:
-        return f"was to be gone {duration(late)} ago: look at its node {node}"
+        return f"its grace period ended {duration(late)} ago: check its node {node}"
     return "waits until its containers have ended"
 
 
 def _node_is_lost(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
-    """Whether the control plane has marked the Pod as not ready, which its kubelet last reported as ready."""
+    """Return whether the control plane has marked the Pod as not ready after its kubelet reported it as ready."""
     if not spec.get("nodeName"):
         return False
     if status.get("reason") == "NodeLost":
         return True
-    said = _condition(status, "ContainersReady").get("status") == "True" and not spec.get("readinessGates")
-    return said and _condition(status, "Ready").get("status") == "False"
+    reported = _condition(status, "ContainersReady").get("status") == "True" and not spec.get("readinessGates")
+    return reported and _condition(status, "Ready").get("status") == "False"
 
 
 def _ended_beside_others(pod: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
-    """Which container has ended for good while others keep the Pod running."""
+    """Name a container that has ended for good while others keep the Pod running."""
     if (spec.get("restartPolicy") or "Always") != "Never":
         return ""
     containers = status.get("containerStatuses") or ()
@@ -107,12 +107,11 @@ def _ended_beside_others(pod: Mapping[str, Any], spec: Mapping[str, Any], status
     for one in containers:
         end = (one.get("state") or {}).get("terminated")
         if end and (end.get("exitCode") or one["name"] == default_container(pod)):
-            said = _joined(end.get("reason"), end.get("message"))
-            rest = ", ".join(running)
+            reason = _joined(end.get("reason"), end.get("message"))
+            rest = f"{', '.join(running)} {'has' if len(running) == 1 else 'have'}"
             return (
                 f"container {one['name']} has ended with exit code {end.get('exitCode') or 0}"
-                f"{f' ({said})' if said else ''}; its Pod runs until {rest} {'has' if len(running) == 1 else 'have'} "
-                "ended, too"
+                f"{f' ({reason})' if reason else ''}; its Pod runs until {rest} ended, too"
             )
     return ""
 
@@ -122,5 +121,5 @@ def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def _joined(reason: str | None, message: str | None) -> str:
-    # A container's message is often the end of its log, line feed included.
+    # A container's message is often the end of its log, with a line feed.
     return ": ".join(part for part in (reason, (message or "").strip()) if part)

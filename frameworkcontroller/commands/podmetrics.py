@@ -1,4 +1,4 @@
-"""What Pods use of CPU and memory, where a cluster has the metrics API (metrics-server)."""
+"""CPU and memory of Pods, from the metrics API (metrics-server) of clusters that have it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _SCALE: Final = {
 
 
 class NoMetrics(Exception):
-    """There are none to be had; the text says why."""
+    """The cluster has no metrics; the text says why."""
 
 
 @dataclass(slots=True)
 class Usage:
-    """What some Pods use together: ``cpu`` in cores, ``memory`` in bytes."""
+    """Sums over Pods: ``cpu`` in cores, ``memory`` in bytes."""
 
     pods: int = 0
     cpu: float = 0.0
@@ -35,10 +35,10 @@ class Usage:
 
 
 async def read_usage(client: KubeClient, namespace: str | None, label: str) -> dict[tuple[str, str], Usage]:
-    """What the Pods use that bear the label, by their namespace and its value.
+    """Return the usage of the Pods with the label, by namespace and value of the label.
 
     Raises:
-        NoMetrics: the cluster does not tell.
+        NoMetrics: the cluster has none.
     """
     try:
         listed = orjson.loads(await client.list(POD_METRICS, namespace, label_selector=label))
@@ -60,7 +60,7 @@ async def read_usage(client: KubeClient, namespace: str | None, label: str) -> d
 
 
 def quantity(text: str) -> float:
-    """The number that a quantity such as ``250m`` or ``1Gi`` is; 0 for one that is none."""
+    """Parse a quantity such as ``250m`` or ``1Gi``; return 0 for an invalid one."""
     found = _QUANTITY.fullmatch(text)
     if found is None or found[2] not in _SCALE:
         return 0.0

@@ -1,4 +1,4 @@
-"""Shows people how Frameworks get on: a live table on a terminal, a line per change elsewhere, and how it ended."""
+"""Progress of Frameworks: live trees on a terminal, a line per change elsewhere, and the result."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from rich.text import Text
 from frameworkcontroller.api.codec import StatusError, decode_status
 from frameworkcontroller.api.completion import NEVER_RETRIED, CompletionStatus
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
-from frameworkcontroller.commands.diagnosis import NOT_SEEN, View, read_view, stalled
-from frameworkcontroller.commands.humanize import by_policy, code_and_phrase, counted, tame, why
+from frameworkcontroller.commands.diagnosis import NOT_SEEN, View, cause, read_view, result, stalled, trigger
+from frameworkcontroller.commands.humanize import clean_line, counted
 from frameworkcontroller.commands.tree import DEFAULT_NAMESPACE, framework_tree
 
 _DRAW_EVERY_SEC: Final = 0.125
-_PAUSES: Final = 9
-"""So many times as long as drawing took is what is left to everything else."""
+_PAUSE_FACTOR: Final = 9
+"""Pauses are longer than drawing by this factor, to leave time for everything else."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a Framework ended, in words for people. ``succeeded`` is False too for one that has not ended."""
+    """The result of a Framework, for people. ``succeeded`` is also False before its end."""
 
     succeeded: bool
     text: str
 
 
 class Progress(Protocol):
-    """What is told of every change of a Framework, and draws now and then."""
+    """A display of Frameworks."""
 
     def show(self, key: str, framework: Mapping[str, Any]) -> None:
-        """The Framework (``namespace/name``) is now as this API object says."""
+        """Take the current object of the Framework ``namespace/name``."""
 
-    def tell(self, line: Text) -> None:
-        """Print a line beside it."""
+    def print(self, line: Text) -> None:
+        """Print a line beside the display."""
 
     def draw(self) -> None:
-        """Bring what is seen up to date."""
+        """Update the display."""
 
     def __enter__(self) -> Self: ...
 
@@ -53,23 +53,23 @@ class Progress(Protocol):
 
 
 def progress_on(console: Console, wall: Callable[[], float]) -> LiveProgress | LineProgress:
-    """Live trees if the console is a terminal that can have them, else a line for each change."""
+    """Return live trees for a terminal that can show them, else lines."""
     if console.is_terminal and not console.is_dumb_terminal:
         return LiveProgress(console, wall)
     return LineProgress(console, wall)
 
 
-async def draw_for_ever(progress: Progress) -> None:
-    """Bring what is seen up to date again and again, until cancelled; the less often, the longer it takes."""
+async def keep_drawing(progress: Progress) -> None:
+    """Update the display until cancelled: often, but for a small share of the time."""
     clock = asyncio.get_running_loop().time
     while True:
         began = clock()
         progress.draw()
-        await asyncio.sleep(max(_DRAW_EVERY_SEC, _PAUSES * (clock() - began)))
+        await asyncio.sleep(max(_DRAW_EVERY_SEC, _PAUSE_FACTOR * (clock() - began)))
 
 
 class LineProgress:
-    """Prints a line whenever the state or attempt of a Framework or a Task changes. ``clock``: seconds."""
+    """Prints a line at each change of the state or attempt of a Framework or Task. ``clock``: seconds."""
 
     def __init__(self, console: Console, clock: Callable[[], float]) -> None:
         self._console = console
@@ -84,7 +84,7 @@ class LineProgress:
         return None
 
     def show(self, key: str, framework: Mapping[str, Any]) -> None:
-        """Print what changed."""
+        """Print the changes."""
         status = _status(framework)
         if status is None:
             return
@@ -93,12 +93,12 @@ class LineProgress:
             for task in role.tasks:
                 self._line(key, role.name, task.index, _task_text(task))
 
-    def tell(self, line: Text) -> None:
-        """Print it."""
+    def print(self, line: Text) -> None:
+        """Print the line."""
         self._console.print(line, soft_wrap=True)
 
     def draw(self) -> None:
-        """Everything is printed already."""
+        """Do nothing: all is printed."""
 
     def _line(self, key: str, role: str, index: int, text: str) -> None:
         place = (key, role, index)
@@ -110,16 +110,16 @@ class LineProgress:
 
 
 class LiveProgress:
-    """Trees that are redrawn in place, as large as the screen allows. ``wall``: seconds since the epoch."""
+    """Redraws trees in place, as large as the screen allows. ``wall``: seconds since the epoch."""
 
     def __init__(self, console: Console, wall: Callable[[], float]) -> None:
         self._console = console
         self._wall = wall
         self._bodies: dict[str, Mapping[str, Any]] = {}
         self._views: dict[str, View] = {}
-        self.pod_words: dict[str, str] = {}
-        """What Pods say they wait for, by their names."""
-        self._told: list[Text] = []
+        self.pods: dict[str, str] = {}
+        """Diagnoses of Pods, by name."""
+        self._lines: list[Text] = []
         self._live = Live(console=console, auto_refresh=False, get_renderable=self.picture)
 
     def __enter__(self) -> Self:
@@ -131,36 +131,36 @@ class LiveProgress:
         self._live.stop()
 
     def show(self, key: str, framework: Mapping[str, Any]) -> None:
-        """Keep it for the next drawing."""
+        """Keep the object for the next drawing."""
         self._bodies[key] = framework
-        # Reading a large one takes longer than it is worth for what nobody gets to see.
+        # Not read yet: a large one takes long, and the next change may come before the next drawing.
         self._views.pop(key, None)
 
-    def tell(self, line: Text) -> None:
-        """Print it above the trees at the next drawing: each time, the trees are drawn, too."""
-        self._told.append(line)
+    def print(self, line: Text) -> None:
+        """Print the line above the trees with the next drawing: each print redraws the trees."""
+        self._lines.append(line)
 
     def draw(self) -> None:
-        """Redraw it all."""
-        if self._told:
-            told, self._told = self._told, []
-            self._console.print(Text("\n").join(told), soft_wrap=True)
+        """Print the lines and redraw the trees."""
+        if self._lines:
+            lines, self._lines = self._lines, []
+            self._console.print(Text("\n").join(lines), soft_wrap=True)
         self._live.refresh()
 
     def picture(self) -> Group:
-        """What is to be seen now."""
+        """Return the trees."""
         left = self._console.height - 1
         trees = []
         for position, (key, body) in enumerate(self._bodies.items()):
             if key not in self._views:
-                self._views[key] = read_view(body, self.pod_words)
+                self._views[key] = read_view(body, self.pods)
             trees.append(framework_tree(self._views[key], self._wall(), left // (len(self._bodies) - position)))
             left -= len(self._console.render_lines(trees[-1], pad=False))
         return Group(*trees)
 
 
 def ending(key: str, framework: Mapping[str, Any] | None) -> Ending:
-    """How the Framework ended, and why; None: it is gone."""
+    """Return the result of the Framework; of None: it was deleted."""
     name = _name(key)
     if framework is None:
         return Ending(False, f"{name}: was deleted before it completed")
@@ -172,13 +172,13 @@ def ending(key: str, framework: Mapping[str, Any] | None) -> Ending:
         took = "" if status.completion_time is None else f" after {status.completion_time - status.start_time} s"
         retried = status.retry.total_retried_count
         retries = "" if retried == 0 else f", {counted(retried, 'retry', 'retries')}"
-        lines = [f"{name}: {completion.type_name}{took}{retries}: {code_and_phrase(completion)}"]
-        lines[0] += tame(by_policy(completion))
+        lines = [f"{name}: {completion.type_name}{took}{retries}: {result(completion)}"]
+        lines[0] += clean_line(trigger(completion))
     else:
         lines = [f"{name}: not completed, {_framework_text(status)}"]
         stall = stalled(status)
         if stall is not None:
-            lines.append(f"    {stall.reason}: {tame(stall.message)}")
+            lines.append(f"    {stall.reason}: {clean_line(stall.message)}")
     for role in status.attempt.roles:
         lines.append(f"    {role.name}: {_counts_of_ended(role.tasks)}")
         lines += _first_failure(role)
@@ -186,11 +186,11 @@ def ending(key: str, framework: Mapping[str, Any] | None) -> Ending:
 
 
 def _first_failure(role: TaskRoleStatus) -> list[str]:
-    """Why the first Task failed that was not stopped on purpose: the others most likely did for the same reason."""
+    """Return why the first Task failed, not counting stopped ones: the others probably have the same reason."""
     for task in role.tasks:
         completion = task.attempt.completion_status
         if completion is not None and completion.failed and completion.code not in NEVER_RETRIED:
-            return [f"    {role.name}[{task.index}]: {why(completion)}"]
+            return [f"    {role.name}[{task.index}]: {cause(completion)}"]
     return []
 
 
@@ -198,7 +198,7 @@ def _status(framework: Mapping[str, Any]) -> FrameworkStatus | None:
     try:
         return decode_status(framework.get("status"))
     except StatusError:
-        # The controller says so; to people it is as if it had none.
+        # The controller reports it; here it counts as none.
         return None
 
 
@@ -212,18 +212,16 @@ def _task_text(task: TaskStatus) -> str:
 
 
 def _colon(completion: CompletionStatus | None) -> str:
-    return "" if completion is None else f": {code_and_phrase(completion)}"
+    return "" if completion is None else f": {result(completion)}"
 
 
 def _counts_of_ended(tasks: list[TaskStatus]) -> str:
-    counts = Counter(
-        code_and_phrase(task.attempt.completion_status) or f"not completed ({task.state})" for task in tasks
-    )
+    counts = Counter(result(task.attempt.completion_status) or f"not completed ({task.state})" for task in tasks)
     ends = ", ".join(f"{number} x {text}" for text, number in counts.most_common())
     retries = counted(sum(task.retry.total_retried_count for task in tasks), "retry", "retries")
     return f"{counted(len(tasks), 'Task')}, {retries}{': ' if ends else ''}{ends}"
 
 
 def _name(key: str) -> str:
-    """The name alone for what is in the default namespace."""
+    """Return the name alone in the default namespace."""
     return key.removeprefix(f"{DEFAULT_NAMESPACE}/")

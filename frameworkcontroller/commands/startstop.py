@@ -1,4 +1,4 @@
-"""``start`` and ``stop``: what is asked of Frameworks as a whole."""
+"""``start`` and ``stop``: set the execution type of Frameworks."""
 
 from __future__ import annotations
 
@@ -7,39 +7,37 @@ import argparse
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.invocation import Json, Session
-from frameworkcontroller.commands.patch import edit
+from frameworkcontroller.commands.invocation import Invocation, Json
+from frameworkcontroller.commands.patch import patch_spec
 
 
-async def run(session: Session, options: argparse.Namespace) -> int:
-    """Start or stop them, as ``options.wanted`` says. Returns the exit code."""
+async def run(invocation: Invocation, options: argparse.Namespace) -> int:
+    """Set ``options.wanted`` for each of them. Return the exit code."""
     code = program.EXIT_OK
     for name in options.names:
         try:
-            await _set(session, name, ExecutionType(options.wanted))
+            await _set(invocation, name, ExecutionType(options.wanted))
         except program.CommandError as error:
-            # The others are none the worse for it.
             code = program.fail(str(error), error.code)
     return code
 
 
-async def _set(session: Session, name: str, wanted: ExecutionType) -> None:
-    said = ""
+async def _set(invocation: Invocation, name: str, wanted: ExecutionType) -> None:
+    done = "started" if wanted is ExecutionType.START else "stopped"
+    result = ""
 
     def change(framework: Json) -> list[Json]:
-        nonlocal said
+        nonlocal result
         now = (framework.get("spec") or {}).get("executionType") or ExecutionType.START
-        state = (framework.get("status") or {}).get("state")
-        done = {ExecutionType.START: "started", ExecutionType.STOP: "stopped"}[wanted]
         if now == wanted:
-            said = f"{name}: was {done} before"
+            result = f"{name}: already {done}"
             return []
-        if state == State.COMPLETED:
-            raise program.CommandError(f"{name}: has completed already")
+        if (framework.get("status") or {}).get("state") == State.COMPLETED:
+            raise program.CommandError(f"{name}: has already completed")
         if now == ExecutionType.STOP:
-            raise program.CommandError(f"{name}: was stopped, and cannot be started again: create another one")
-        said = f"{name}: {done}"
+            raise program.CommandError(f"{name}: is stopped and cannot be started again; create another one")
+        result = f"{name}: {done}"
         return [{"op": "add", "path": "/spec/executionType", "value": wanted}]
 
-    await edit(session, name, change)
-    session.say(said)
+    await patch_spec(invocation, name, change)
+    invocation.print(result)

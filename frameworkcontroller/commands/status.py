@@ -1,4 +1,4 @@
-"""``status``: one Framework as a tree, once, or live until it has completed."""
+"""``status``: show a Framework as a tree, once or until it has completed."""
 
 from __future__ import annotations
 
@@ -6,115 +6,109 @@ import argparse
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.codec import StatusError
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
+from frameworkcontroller.commands.background import background
+from frameworkcontroller.commands.decompress import decompressed
 from frameworkcontroller.commands.diagnosis import read_view
 from frameworkcontroller.commands.events import Event, read_event
-from frameworkcontroller.commands.follower import Follower
-from frameworkcontroller.commands.invocation import Json, Session
-from frameworkcontroller.commands.poddiagnosis import is_past, needs_event, waits_for
-from frameworkcontroller.commands.printing import decompress, print_value, without_managed_fields
-from frameworkcontroller.commands.progress import LiveProgress, draw_for_ever, ending, progress_on
+from frameworkcontroller.commands.follower import Follower, key_of
+from frameworkcontroller.commands.invocation import Invocation, Json
+from frameworkcontroller.commands.poddiagnosis import diagnose_pod, needs_event, precedes_scheduling
+from frameworkcontroller.commands.progress import LiveProgress, ending, keep_drawing, progress_on
 from frameworkcontroller.commands.tree import framework_tree
 from frameworkcontroller.kube.errors import Forbidden
 from frameworkcontroller.kube.resources import EVENTS, PODS
 
-_LINES: Final = 40
-_MOST_PODS_ASKED: Final = 500
-_ASK_PODS_EVERY_SEC: Final = 3.0
-_WAITING: Final = "status.phase=Pending"
-_MOST_EVENTS_ASKED: Final = 1000
-_WARNINGS_OF_PODS: Final = "involvedObject.kind=Pod,type=Warning"
+_MAX_LINES: Final = 40
+_MAX_PODS: Final = 500
+_POD_INTERVAL_SEC: Final = 3.0
+_PENDING: Final = "status.phase=Pending"
+_MAX_EVENTS: Final = 1000
+_POD_WARNINGS: Final = "involvedObject.kind=Pod,type=Warning"
 
 
-async def run(session: Session, options: argparse.Namespace) -> int:
-    """Show it. Returns the exit code."""
-    framework = await session.framework(options.name)
+async def run(invocation: Invocation, options: argparse.Namespace) -> int:
+    """Show it. Return the exit code."""
+    framework = await invocation.framework(options.name)
     if options.output:
-        try:
-            decompress(framework)
-        except StatusError as error:
-            raise program.CommandError(str(error)) from None
-        print_value(session, without_managed_fields(framework), options.output)
+        invocation.print_object(decompressed(framework), options.output)
         return program.EXIT_OK
     if options.watch:
-        return await _watch(session, framework)
-    view = read_view(framework, await _pod_words(session, framework))
-    session.out.print(framework_tree(view, session.wall(), None if options.all_tasks else _LINES))
+        return await _watch(invocation, framework)
+    view = read_view(framework, await _diagnose_pods(invocation, framework))
+    invocation.out.print(framework_tree(view, invocation.wall(), None if options.all_tasks else _MAX_LINES))
     return program.EXIT_OK
 
 
-async def _watch(session: Session, framework: Json) -> int:
-    """Follow it to its end, which is the exit code: 0 if it succeeded."""
-    metadata = framework["metadata"]
-    key = f"{metadata['namespace']}/{metadata['name']}"
-    with progress_on(session.out, session.wall) as progress:
+async def _watch(invocation: Invocation, framework: Json) -> int:
+    """Show the Framework until its end. Return the exit code, 0 if it succeeded."""
+    key = key_of(framework)
+    with progress_on(invocation.out, invocation.wall) as progress:
         progress.show(key, framework)
-        follower = Follower(session.client, {key: metadata["uid"]}, progress.show)
-        company = [asyncio.create_task(draw_for_ever(progress), name="drawing")]
+        follower = Follower(invocation.client, [framework], progress.show)
+        work = [keep_drawing(progress)]
         if isinstance(progress, LiveProgress):
-            company.append(asyncio.create_task(_keep_asking(session, framework, progress), name="asking for Pods"))
-        try:
+            work.append(_keep_diagnosing(invocation, framework, progress))
+        async with background(*work):
             await follower.run()
-        finally:
-            for task in company:
-                task.cancel()
-            await asyncio.wait(company)
     end = ending(key, follower.last[key])
-    session.say()
-    session.say(end.text)
+    invocation.print()
+    invocation.print(end.text)
     return program.EXIT_OK if end.succeeded else program.EXIT_FAILED
 
 
-async def _keep_asking(session: Session, framework: Json, progress: LiveProgress) -> None:
+async def _keep_diagnosing(invocation: Invocation, framework: Json, progress: LiveProgress) -> None:
     while True:
-        words = await _pod_words(session, framework)
-        progress.pod_words.clear()
-        progress.pod_words.update(words)
-        await asyncio.sleep(_ASK_PODS_EVERY_SEC)
+        pods = await _diagnose_pods(invocation, framework)
+        progress.pods.clear()
+        progress.pods.update(pods)
+        await asyncio.sleep(_POD_INTERVAL_SEC)
 
 
-async def _pod_words(session: Session, framework: Mapping[str, Any]) -> dict[str, str]:
-    """What the Framework's Pods that do not run yet, or are to go away, say they wait for."""
-    name = framework["metadata"]["name"]
+async def _diagnose_pods(invocation: Invocation, framework: Json) -> dict[str, str]:
+    """Return the diagnoses of the Framework's Pods that do not run or are being deleted, by name."""
     state = (framework.get("status") or {}).get("state")
     if state is None or state == State.COMPLETED:
         return {}
     found: dict[str, str] = {}
     unexplained: dict[str, Json] = {}
-    now = session.wall()
+    now = invocation.wall()
 
     def take(pod: Json) -> None:
-        said = waits_for(pod, now)
-        if said:
-            found[pod["metadata"]["name"]] = said
+        text = diagnose_pod(pod, now)
+        if text:
+            found[pod["metadata"]["name"]] = text
         if needs_event(pod, now):
             unexplained[pod["metadata"]["uid"]] = pod
 
     roles = (framework.get("spec") or {}).get("taskRoles") or ()
-    many = sum(role.get("taskNumber", 1) for role in roles) > _MOST_PODS_ASKED
-    # Who may see Frameworks and no Pods sees what the Framework says.
+    many = sum(role.get("taskNumber", 1) for role in roles) > _MAX_PODS
+    # A user may be allowed to read Frameworks but not Pods.
     with suppress(Forbidden):
-        await session.each(
+        await invocation.each(
             PODS,
             take,
-            label_selector=f"{names.FRAMEWORK_NAME}={name}",
-            field_selector=_WAITING if many else None,
-            most=_MOST_PODS_ASKED,
+            label_selector=f"{names.FRAMEWORK_NAME}={framework['metadata']['name']}",
+            field_selector=_PENDING if many else None,
+            most=_MAX_PODS,
         )
     if unexplained:
-        for name, event in (await _last_warnings(session, unexplained)).items():
-            said = found.get(name)
-            found[name] = f"{f'{said}; ' if said else ''}{event.reason}: {event.message}"
+        for name, event in (await _last_warnings(invocation, unexplained)).items():
+            text = found.get(name)
+            found[name] = f"{f'{text}; ' if text else ''}{event.reason}: {event.message}"
     return found
 
 
-async def _last_warnings(session: Session, pods: Mapping[str, Json]) -> dict[str, Event]:
-    """The last Warning Event of each of the Pods (by uid), by their names; as far as the user may read Events."""
+async def _last_warnings(invocation: Invocation, pods: Mapping[str, Json]) -> dict[str, Event]:
+    """Return the last Warning Event of each Pod, by name; none if the user may not read Events.
+
+    Args:
+        pods: the Pods by UID.
+    """
     last: dict[str, Event] = {}
 
     def take(body: Json) -> None:
@@ -122,9 +116,9 @@ async def _last_warnings(session: Session, pods: Mapping[str, Json]) -> dict[str
         if pod is None:
             return
         event, name = read_event(body), pod["metadata"]["name"]
-        if not is_past(event.seen, pod) and (name not in last or event.seen >= last[name].seen):
+        if not precedes_scheduling(event.seen, pod) and (name not in last or event.seen >= last[name].seen):
             last[name] = event
 
     with suppress(Forbidden):
-        await session.each(EVENTS, take, field_selector=_WARNINGS_OF_PODS, most=_MOST_EVENTS_ASKED)
+        await invocation.each(EVENTS, take, field_selector=_POD_WARNINGS, most=_MAX_EVENTS)
     return last

@@ -1,4 +1,4 @@
-"""A Framework in a line: what lists and totals show of it, kept in place of the object."""
+"""Summaries of Frameworks for lists and totals, which are smaller than the objects."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from frameworkcontroller.api.timestamps import parse_time
 
 @dataclass(slots=True)
 class Summary:
-    """``tasks`` counts Tasks by state, ``task_ends`` those that have completed by their completion type."""
+    """``tasks`` counts Tasks by state, ``task_ends`` completed Tasks by completion type."""
 
     namespace: str
     name: str
     created: int
     execution: str
     wanted: dict[str, int]
-    """Tasks that the spec asks for, by role."""
+    """Tasks in the spec, by role."""
     state: str = ""
     attempt: int = 0
     retries: int = 0
@@ -38,22 +38,22 @@ class Summary:
 
     @property
     def total(self) -> int:
-        """Tasks that the spec asks for."""
+        """Tasks in the spec."""
         return sum(self.wanted.values())
 
     @property
     def running(self) -> int:
-        """Tasks that run."""
+        """Running Tasks."""
         return self.tasks[State.RUNNING]
 
     @property
     def completed(self) -> bool:
-        """Whether it has ended for good."""
+        """Whether the Framework has completed."""
         return self.state == State.COMPLETED
 
 
 def summarize(framework: Mapping[str, Any]) -> Summary:
-    """What is to be said of the API object in a line. Never fails: what cannot be read is said to be so."""
+    """Summarize an API object. Instead of an error, an unreadable status sets ``unreadable``."""
     metadata, spec = framework["metadata"], framework.get("spec") or {}
     summary = Summary(
         namespace=metadata["namespace"],
@@ -77,8 +77,8 @@ def _read_status(summary: Summary, status: Mapping[str, Any]) -> None:
     attempt = status["attemptStatus"]
     summary.attempt = attempt["id"]
     summary.retries = (status.get("retryPolicyStatus") or {}).get("totalRetriedCount") or 0
-    summary.run_time = _time(status.get("runTime"))
-    summary.completion_time = _time(status.get("completionTime"))
+    summary.run_time = maybe_time(status.get("runTime"))
+    summary.completion_time = maybe_time(status.get("completionTime"))
     completion = attempt.get("completionStatus")
     if completion:
         summary.code = completion["code"]
@@ -97,10 +97,10 @@ def _read_status(summary: Summary, status: Mapping[str, Any]) -> None:
 
 
 def tasks_of(attempt: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The name of its role, and the JSON, of each Task in an ``attemptStatus``.
+    """Yield the role and the JSON of each Task in an ``attemptStatus``.
 
     Raises:
-        StatusError: they are compressed, and cannot be read.
+        StatusError: they are no list, or cannot be decompressed.
     """
     roles = attempt.get("taskRoleStatuses")
     if roles is None and attempt.get("taskRoleStatusesCompressed"):
@@ -112,5 +112,6 @@ def tasks_of(attempt: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any
             yield role["name"], task
 
 
-def _time(text: str | None) -> int | None:
+def maybe_time(text: str | None) -> int | None:
+    """Parse an optional time."""
     return None if text is None else parse_time(text)

@@ -1,4 +1,4 @@
-"""``top``: all Frameworks in one view: by state, how often they are retried, what is slow to start, what they use."""
+"""``top``: totals of all Frameworks, the most retries, the slowest starts, and the use of CPU and memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from rich.table import Table
 from rich.text import Text
 
 from frameworkcontroller.api import names
@@ -16,19 +15,20 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.humanize import counted, duration
-from frameworkcontroller.commands.invocation import Json, Session
-from frameworkcontroller.commands.phases import BEFORE_IT_RUNS
+from frameworkcontroller.commands.invocation import Invocation, Json
+from frameworkcontroller.commands.output import table
+from frameworkcontroller.commands.phases import BEFORE_RUNNING
 from frameworkcontroller.commands.podmetrics import NoMetrics, Usage, read_usage
 from frameworkcontroller.commands.summary import Summary, summarize, tasks_of
 
 _HOUR: Final = 3600.0
 
 
-async def run(session: Session, options: argparse.Namespace) -> int:
-    """Show it. Returns the exit code."""
+async def run(invocation: Invocation, options: argparse.Namespace) -> int:
+    """Show it. Return the exit code."""
     found: list[Summary] = []
     starts: list[tuple[int, str, str, str, bool]] = []
-    now = session.wall()
+    now = invocation.wall()
 
     def take(body: Json) -> None:
         summary = summarize(body)
@@ -39,110 +39,106 @@ async def run(session: Session, options: argparse.Namespace) -> int:
             elif options.most:
                 heapq.heappushpop(starts, start)
 
-    await session.each(FRAMEWORKS, take, all_namespaces=options.all_namespaces)
+    await invocation.each(FRAMEWORKS, take, all_namespaces=options.all_namespaces)
     if not found:
-        session.note("there are no Frameworks")
+        invocation.note("there are no Frameworks")
         return program.EXIT_OK
-    _print_totals(session, found)
-    _print_most_retried(session, found, now, options.most)
-    _print_slowest(session, sorted(starts, reverse=True))
-    await _print_usage(session, options)
+    _print_totals(invocation, found)
+    _print_most_retried(invocation, found, now, options.most)
+    _print_slowest(invocation, sorted(starts, reverse=True))
+    await _print_usage(invocation, options)
     return program.EXIT_OK
 
 
 def _starts(body: Mapping[str, Any], summary: Summary, now: float) -> Iterator[tuple[int, str, str, str, bool]]:
-    """How long each Task's current attempt waited to run, or has waited so far (True)."""
+    """Yield the time that the current attempt of each Task waited to run; with True: still waits."""
     if summary.unreadable or not summary.state:
         return
     for role, task in tasks_of(body["status"]["attemptStatus"]):
         try:
             attempt = task["attemptStatus"]
             run = attempt.get("runTime")
-            if run is None and (task["state"] not in BEFORE_IT_RUNS or summary.execution == "Create"):
+            if run is None and (task["state"] not in BEFORE_RUNNING or summary.execution == "Create"):
                 continue
             until = now if run is None else parse_time(run)
             waited = int(until - parse_time(attempt["startTime"]))
             name = f"{role}[{task['index']}]"
         except (KeyError, TypeError, ValueError, AttributeError):
-            continue  # no controller of ours wrote that
+            continue  # another controller wrote it
         yield waited, summary.namespace, summary.name, name, run is None
 
 
-def _print_totals(session: Session, found: Sequence[Summary]) -> None:
+def _print_totals(invocation: Invocation, found: Sequence[Summary]) -> None:
     states = Counter(one.state or "not seen by a controller" for one in found)
     results = Counter(one.result for one in found if one.completed)
     stalled = sum(bool(one.stalled) and not one.completed for one in found)
     tasks: Counter[str] = Counter()
     for one in found:
         tasks.update(one.tasks)
-    session.say(f"{counted(len(found), 'Framework')}: {_counts(states)}")
+    invocation.print(f"{counted(len(found), 'Framework')}: {_counts(states)}")
     if results:
-        session.say(f"  of those completed: {_counts(results)}")
+        invocation.print(f"  of those completed: {_counts(results)}")
     if stalled:
-        session.say(f"  stalled: {stalled}")
-    session.say(f"{counted(tasks.total(), 'Task')}: {_counts(tasks) or 'none yet'}")
+        invocation.print(f"  stalled: {stalled}")
+    invocation.print(f"{counted(tasks.total(), 'Task')}: {_counts(tasks) or 'none yet'}")
     retries = sum(one.retries for one in found)
     task_retries = sum(one.task_retries for one in found)
-    session.say(
+    invocation.print(
         f"{counted(retries, 'retry', 'retries')} of Frameworks, {task_retries:,} of Tasks in their last attempts"
     )
 
 
-def _print_most_retried(session: Session, found: Sequence[Summary], now: float, most: int) -> None:
+def _print_most_retried(invocation: Invocation, found: Sequence[Summary], now: float, most: int) -> None:
     def retries(one: Summary) -> int:
         return one.retries + one.task_retries
 
     retried = heapq.nlargest(most, (one for one in found if retries(one)), key=retries)
     if not retried:
         return
-    table = _table("RETRIED MOST", "RETRIES", "TASK RETRIES", "AN HOUR", "STATE")
+    rows = table("RETRIED MOST", "RETRIES", "TASK RETRIES", "AN HOUR", "STATE")
     for one in retried:
         hours = max(60.0, (one.completion_time or now) - one.created) / _HOUR
-        table.add_row(
+        rows.add_row(
             f"{one.namespace}/{one.name}",
             str(one.retries),
             str(one.task_retries),
             f"{retries(one) / hours:.1f}",
             one.state,
         )
-    session.say()
-    session.print_table(table)
+    invocation.print()
+    invocation.print_table(rows)
 
 
-def _print_slowest(session: Session, starts: Sequence[tuple[int, str, str, str, bool]]) -> None:
+def _print_slowest(invocation: Invocation, starts: Sequence[tuple[int, str, str, str, bool]]) -> None:
     if not starts:
         return
-    table = _table("SLOWEST TO START", "TASK", "WAITED")
+    rows = table("SLOWEST TO START", "TASK", "WAITED")
     for waited, namespace, name, task, still in starts:
         text = Text(f"{duration(waited)}, and still waits", "yellow") if still else Text(duration(waited))
-        table.add_row(f"{namespace}/{name}", task, text)
-    session.say()
-    session.print_table(table)
+        rows.add_row(f"{namespace}/{name}", task, text)
+    invocation.print()
+    invocation.print_table(rows)
 
 
-async def _print_usage(session: Session, options: argparse.Namespace) -> None:
-    namespace = None if options.all_namespaces else session.namespace
-    session.say()
+async def _print_usage(invocation: Invocation, options: argparse.Namespace) -> None:
+    namespace = None if options.all_namespaces else invocation.namespace
+    invocation.print()
     try:
-        usage = await read_usage(session.client, namespace, names.FRAMEWORK_NAME)
+        usage = await read_usage(invocation.client, namespace, names.FRAMEWORK_NAME)
     except NoMetrics as error:
-        session.say(f"CPU and memory: not known: {error}")
+        invocation.print(f"CPU and memory: unknown: {error}")
         return
     if not usage:
-        session.say("CPU and memory: the metrics API has nothing on Pods of Frameworks (yet)")
+        invocation.print("CPU and memory: the metrics API has no Pods of Frameworks (yet)")
         return
-    table = _table("USES MOST", "PODS", "CPU", "MEMORY")
+    rows = table("USES MOST", "PODS", "CPU", "MEMORY")
     for (where, name), used in heapq.nlargest(options.most, usage.items(), key=_weight):
-        table.add_row(f"{where}/{name}", str(used.pods), f"{used.cpu:.2f}", f"{used.memory / 2**20:,.0f} MiB")
-    session.print_table(table)
+        rows.add_row(f"{where}/{name}", str(used.pods), f"{used.cpu:.2f}", f"{used.memory / 2**20:,.0f} MiB")
+    invocation.print_table(rows)
 
 
 def _weight(item: tuple[tuple[str, str], Usage]) -> tuple[float, float]:
     return item[1].cpu, item[1].memory
-
-
-def _table(*titles: str) -> Table:
-    return Table(*titles, box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
 
 
 def _counts(counts: Counter[str]) -> str:

@@ -1,4 +1,4 @@
-"""A Framework as a tree of roles and Tasks, with why each waits or failed; large ones summarised."""
+"""A Framework as a tree of roles and Tasks, with the reasons of those that wait or failed; large roles in groups."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from rich.tree import Tree
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
-from frameworkcontroller.commands.diagnosis import NOT_SEEN, View, about_framework, about_task
-from frameworkcontroller.commands.humanize import counted, duration, tame
-from frameworkcontroller.commands.phases import COLOURS, Group, Standing, count, ended_as, group, standing
+from frameworkcontroller.commands.diagnosis import NOT_SEEN, View, diagnose_framework, diagnose_task
+from frameworkcontroller.commands.humanize import clean_line, counted, duration
+from frameworkcontroller.commands.phases import COLOURS, Group, Phase, completed_phase, count, group, phase_of
 
 DEFAULT_NAMESPACE: Final = "default"
 
 _BAR_CELLS: Final = 20
-# In the order in which a bar shows them; told apart without colours, too. What waits is what is left open.
+# In the order of the bar; distinguishable without colours. Waiting Tasks are the open rest.
 _BAR: Final = {
-    Standing.SUCCEEDED: "█",
-    Standing.FAILED: "x",
-    Standing.STOPPED: "-",
-    Standing.ENDING: "▒",
-    Standing.RUNNING: "▓",
+    Phase.SUCCEEDED: "█",
+    Phase.FAILED: "x",
+    Phase.STOPPED: "-",
+    Phase.ENDING: "▒",
+    Phase.RUNNING: "▓",
 }
 _OPEN: Final = "░"
 _LEAST_LINES: Final = 3
 
 
 def framework_tree(view: View, now: float, lines: int | None = None) -> Tree:
-    """The tree. It tries to take no more than ``lines``: a role whose Tasks do not fit is shown by groups of them."""
+    """Return the tree. To keep it within ``lines``, if possible, a role whose Tasks do not fit shows groups of them."""
     tree = Tree(_head(view, now), guide_style="dim")
-    about = about_framework(view, now)
+    about = diagnose_framework(view, now)
     for text in about:
         tree.add(Text(text, _style_of_about(view)))
     if view.status is None:
@@ -58,7 +58,7 @@ def _head(view: View, now: float) -> Text:
         return text.append(f"{NOT_SEEN}: is one running?" if not view.problem else "", "yellow")
     completion = status.attempt.completion_status
     if status.state is State.COMPLETED:
-        end = ended_as(completion)
+        end = completed_phase(completion)
         text.append(end.value.capitalize(), f"bold {COLOURS[end]}")
     else:
         text.append(status.state, "green" if status.state is State.RUNNING else "yellow")
@@ -79,7 +79,7 @@ def _took(status: FrameworkStatus, now: float) -> str:
 def _style_of_about(view: View) -> str:
     status = view.status
     if status is not None and status.state is State.COMPLETED:
-        return COLOURS[ended_as(status.attempt.completion_status)]
+        return COLOURS[completed_phase(status.attempt.completion_status)]
     return "yellow"
 
 
@@ -94,12 +94,12 @@ def _role_head(role: TaskRoleStatus, wide: int) -> Text:
     return text
 
 
-def _count_texts(counts: Counter[Standing]) -> list[Text]:
-    return [Text(f"{counts[kind]:,} {kind.value}", COLOURS[kind]) for kind in Standing if counts[kind]]
+def _count_texts(counts: Counter[Phase]) -> list[Text]:
+    return [Text(f"{counts[kind]:,} {kind.value}", COLOURS[kind]) for kind in Phase if counts[kind]]
 
 
-def bar(counts: Counter[Standing], cells: int = _BAR_CELLS) -> Text:
-    """How many of all are how far; no standing that there is goes without a cell. Blank if there are none at all."""
+def bar(counts: Counter[Phase], cells: int = _BAR_CELLS) -> Text:
+    """Return a bar with the share of each phase, at least one cell wide; blank without Tasks."""
     if not counts.total():
         return Text(" " * cells)
     text = Text()
@@ -112,16 +112,16 @@ def bar(counts: Counter[Standing], cells: int = _BAR_CELLS) -> Text:
 
 
 def _add_tasks(node: Tree, view: View, role: TaskRoleStatus, now: float, lines: int | None) -> int:
-    """Returns how many lines it took, or a little less."""
+    """Return the number of added lines, or slightly less: long lines wrap."""
 
     def about(task: TaskStatus) -> str:
-        return about_task(view, role.name, task, names.pod_name(view.name, role.name, task.index))
+        return diagnose_task(view, role.name, task, names.pod_name(view.name, role.name, task.index))
 
     if lines is None:
         entries = [Group(about(task), [task]) for task in role.tasks]
     else:
         groups = group(role.tasks, about)
-        # Those of which there is something to say in common stay together, the others get a line each.
+        # Tasks with a common text stay together, the others get a line each.
         entries = [one for one in groups if one.text]
         entries += [Group("", [task]) for one in groups if not one.text for task in one.tasks]
         entries.sort(key=lambda one: one.tasks[0].index)
@@ -143,7 +143,7 @@ def _add_tasks(node: Tree, view: View, role: TaskRoleStatus, now: float, lines: 
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """How wide the columns of a role's lines are."""
+    """Widths of the columns of a role's lines."""
 
     indexes: int
     state: int
@@ -160,7 +160,7 @@ def _more(rest: Sequence[Group]) -> Text:
 
 def _entry(one: Group, now: float, columns: _Columns) -> Text:
     first = one.tasks[0]
-    colour = COLOURS[standing(first)]
+    colour = COLOURS[phase_of(first)]
     indexes = f"[{one.indexes}]".ljust(columns.indexes + 2)
     text = Text.assemble((indexes, "bold"), "  ", (first.state.ljust(columns.state), colour), "  ")
     text.append(_details(first, now) if len(one.tasks) == 1 else counted(len(one.tasks), "Task"), "dim")
@@ -171,7 +171,7 @@ def _entry(one: Group, now: float, columns: _Columns) -> Text:
 
 
 def _next_attempts(tasks: Sequence[TaskStatus], now: float) -> str:
-    """When the first of the Tasks has its next attempt that wait for one."""
+    """Return when the next attempt of the waiting Tasks begins."""
     due = [
         task.attempt.completion_time + task.retry.retry_delay_sec
         for task in tasks
@@ -190,9 +190,9 @@ def _details(task: TaskStatus, now: float) -> str:
     else:
         text += f"  {duration(now - task.transition_time)}"
     if attempt.pod_ip:
-        text += f"  {tame(attempt.pod_ip)}"
+        text += f"  {clean_line(attempt.pod_ip)}"
     if attempt.pod_node_name:
-        text += f" on {tame(attempt.pod_node_name)}"
+        text += f" on {clean_line(attempt.pod_node_name)}"
     if task.deletion_pending:
         text += "  (scaled down)"
     return text

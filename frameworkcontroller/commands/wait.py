@@ -1,4 +1,4 @@
-"""``wait``: until Frameworks run, have completed, or have succeeded."""
+"""``wait``: wait until Frameworks run, have completed or have succeeded."""
 
 from __future__ import annotations
 
@@ -10,18 +10,15 @@ from typing import Any
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.follower import Follower
-from frameworkcontroller.commands.invocation import Session
+from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.progress import ending
 
 
-async def run(session: Session, options: argparse.Namespace) -> int:
-    """Wait. Returns the exit code: 0 once all are as was asked, 1 as soon as that can no longer be."""
-    frameworks = [await session.framework(name) for name in options.names]
-    uids = {f"{session.namespace}/{body['metadata']['name']}": body["metadata"]["uid"] for body in frameworks}
-    wanted = options.wanted
-    follower = Follower(
-        session.client, uids, lambda _key, _body: None, until=_runs if wanted == "running" else lambda _body: False
-    )
+async def run(invocation: Invocation, options: argparse.Namespace) -> int:
+    """Wait. Return the exit code: 0 if all met the condition, 1 if one no longer can."""
+    frameworks = [await invocation.framework(name) for name in options.names]
+    wanted: str = options.wanted
+    follower = Follower(invocation.client, frameworks, until=_runs if wanted == "running" else lambda _body: False)
     try:
         async with asyncio.timeout(options.timeout):
             await follower.run()
@@ -29,7 +26,7 @@ async def run(session: Session, options: argparse.Namespace) -> int:
         late = ", ".join(key.partition("/")[2] for key, body in follower.last.items() if not _is_met(wanted, body))
         raise program.CommandError(f"not {wanted} within {options.timeout:g} s: {late}") from None
     for key, body in follower.last.items():
-        session.say(f"{key.partition('/')[2]}: running" if body and _runs(body) else ending(key, body).text)
+        invocation.print(f"{key.partition('/')[2]}: running" if body and _runs(body) else ending(key, body).text)
     met = all(_is_met(wanted, body) for body in follower.last.values())
     return program.EXIT_OK if met else program.EXIT_FAILED
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.commands.invocation import Session
+from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import Forbidden, NotFound
 from frameworkcontroller.kube.resources import CRDS, EVENTS, PODS, Resource
@@ -157,14 +157,14 @@ async def test_status_quotes_the_last_warning_of_a_pod_that_waits(
         }
         await frameworks.client.create(EVENTS, orjson.dumps(event), frameworks.namespace)
     if not readable:
-        read = Session.each
+        read = Invocation.each
 
-        async def refused(session: Session, resource: Resource, *more: Any, **options: Any) -> bool:
+        async def refused(invocation: Invocation, resource: Resource, *more: Any, **options: Any) -> None:
             if resource is EVENTS:
                 raise Forbidden("events is forbidden", code=403, reason="Forbidden")
-            return await read(session, resource, *more, **options)
+            await read(invocation, resource, *more, **options)
 
-        monkeypatch.setattr(Session, "each", refused)
+        monkeypatch.setattr(Invocation, "each", refused)
     lines = [line.strip(" │├└─") for line in await cli.ok("status", "f")]
     quoted = 'ContainerCreating; FailedMount: no volume "v" for its Pod'
     assert [line for line in lines if "Creating" in line] == (
@@ -230,9 +230,9 @@ async def test_start_and_stop(frameworks: Frameworks, cli: Cli, capsys: pytest.C
     await frameworks.create("f", role(), executionType="Create")
     assert await cli.ok("start", "f") == ["f: started"]
     await frameworks.until_running("f", 1)
-    assert await cli.ok("start", "f") == ["f: was started before"]
+    assert await cli.ok("start", "f") == ["f: already started"]
     assert await cli.ok("stop", "f") == ["f: stopped"]
-    assert await cli.ok("stop", "f") == ["f: was stopped before"]
+    assert await cli.ok("stop", "f") == ["f: already stopped"]
     again = await cli("start", "f")
     assert again.code == 1
     assert capsys.readouterr().err.startswith("error: f: ")
@@ -253,7 +253,7 @@ async def test_scale(frameworks: Frameworks, cli: Cli) -> None:
     scaled = await cli("scale", "f", "a=4", "b=2")
     assert (scaled.code, scaled.lines) == (0, ["f: a: 2 -> 4 Tasks", "f: b: 4 -> 2 Tasks"])
     assert scaled.err == (
-        "warning: f: b: minFailedTaskCount 3 can never be reached by 2 Tasks; --adjust-policy changes it along\n"
+        "warning: f: b: minFailedTaskCount 3 can never be reached by 2 Tasks; use --adjust-policy to adjust it\n"
     )
 
     def are_scaled(status: Json) -> bool:
@@ -266,7 +266,7 @@ async def test_scale(frameworks: Frameworks, cli: Cli) -> None:
         "f: a: 4 -> 8 Tasks",
         "f: a: minSucceededTaskCount 4 -> 8, since it was all",
     ]
-    assert (await cli("scale", "f", "b=2")).out == "f: b: has 2 Tasks already\n"
+    assert (await cli("scale", "f", "b=2")).out == "f: b: already has 2 Tasks\n"
     spec = (await frameworks.get("f"))["spec"]["taskRoles"]
     assert [(item["taskNumber"], item["frameworkAttemptCompletionPolicy"]) for item in spec] == [
         (8, policy(1, 8)),
@@ -279,7 +279,7 @@ async def test_scale(frameworks: Frameworks, cli: Cli) -> None:
     [
         (["c=1"], 2, "f: has no role 'c', only a, b"),
         (["a=1", "a=2"], 2, "a is given twice, with different numbers"),
-        ([], 2, "scale: say which role is to have how many Tasks: ROLE=N"),
+        ([], 2, "scale: no role is given: ROLE=N"),
         (["a=10001"], 1, "f: "),
     ],
 )
@@ -363,7 +363,7 @@ async def test_logs(cluster: Cluster, frameworks: Frameworks, cli: Cli) -> None:
     assert (unknown.code, unknown.err) == (1, "f: has no role 'c', only a, b")
     nothing = await cli("logs", "f", "b/9")
     assert (nothing.code, nothing.err) == (1, "f b[9]: there is no Pod now")
-    assert (await cli("logs", "f", "-c", "sidecar")).err == "f: no container 'sidecar' has begun to run in its 3 Pods"
+    assert (await cli("logs", "f", "-c", "sidecar")).err == "f: no container 'sidecar' has started in its 3 Pods"
     await cli.ok("stop", "f")
     await frameworks.until_state("f", "Completed")
     assert (await cli("logs", "f")).err == "f: has completed; its Pods are gone, and with them their logs"
@@ -392,7 +392,7 @@ async def test_top(cluster: Cluster, frameworks: Frameworks, cli: Cli) -> None:
     slow = lines[lines.index(next(line for line in lines if line.startswith("SLOWEST"))) + 1]
     assert slow.split()[0] == f"{cluster.namespace}/f"
     assert slow.endswith(", and still waits")
-    assert lines[-1] == "CPU and memory: not known: this cluster has no metrics API (metrics-server)"
+    assert lines[-1] == "CPU and memory: unknown: this cluster has no metrics API (metrics-server)"
 
 
 async def test_top_shows_what_the_metrics_api_knows(cluster: Cluster, unattended: Frameworks, cli: Cli) -> None:

@@ -130,7 +130,7 @@ def test_run_says_what_lint_finds_before_anything_runs(folder: Path) -> None:
     ended = run(folder, "run", "f.yaml", "--timeout", "2", "--runtime", "simulated")
     found, late = ended.stderr.splitlines()
     assert found.startswith(f"frameworkcontroller: f.yaml: document 2 (Framework f): {ENDLESS}")
-    assert (ended.returncode, late) == (1, "frameworkcontroller: not all have completed within 2 s")
+    assert (ended.returncode, late) == (1, "frameworkcontroller: not all Frameworks completed within 2 s")
 
 
 def test_up_says_what_lint_finds_in_what_is_created(folder: Path) -> None:
@@ -184,13 +184,13 @@ def test_logs(folder: Path) -> None:
     }
     refused = run(folder, "run", "f.yaml", "--logs", "--runtime", "simulated")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr == "frameworkcontroller: --logs: with --runtime simulated containers write nothing\n"
+    assert refused.stderr == "frameworkcontroller: --logs: containers of --runtime simulated write nothing\n"
 
 
 def test_timeout(folder: Path) -> None:
     (folder / "f.yaml").write_text(yaml.safe_dump(framework("f", f"exec sleep {MARK}", tasks=3)))
     ended = run(folder, "run", "f.yaml", "--timeout", "2")
-    assert (ended.returncode, ended.stderr) == (1, "frameworkcontroller: not all have completed within 2 s\n")
+    assert (ended.returncode, ended.stderr) == (1, "frameworkcontroller: not all Frameworks completed within 2 s\n")
     assert "f: not completed, AttemptRunning (attempt 0)\n" in ended.stdout
 
 
@@ -248,7 +248,7 @@ def test_up_takes_the_place_of_the_kubeconfig_of_a_local_cluster_and_of_no_other
     ended = run(folder, "up", "--kubeconfig", "foreign", "--runtime", "simulated")
     assert ended.returncode == 2
     assert ended.stderr == (
-        "frameworkcontroller: --kubeconfig foreign: is there already and not of a local cluster; name another file\n"
+        "frameworkcontroller: --kubeconfig foreign: exists and is not of a local cluster; name another file\n"
     )
     assert foreign.read_text() == "contexts: [{name: production}]\n"
     ours = ("up", "--kubeconfig", "ours", "--runtime", "simulated")
@@ -298,7 +298,7 @@ BAD_SPEC = framework("f", "true") | {"spec": {"taskRoles": [{"name": "r-r", "tas
             ["run", "-"],
             "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}",
             2,
-            ["there is no Framework in the files: nothing to run"],
+            ["the files contain no Framework"],
         ),
         (["run", "-", "--config", "absent.yaml"], "{}", 2, ["absent.yaml: no such file"]),
         (

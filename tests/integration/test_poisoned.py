@@ -264,6 +264,6 @@ async def test_commands_show_what_can_be_shown(cluster: Cluster) -> None:
     for name in names:
         body = await frameworks.get(name)
         progress.show(f"{cluster.namespace}/{name}", body)
-        progress.tell(Text(ending(f"{cluster.namespace}/{name}", body).text))
+        progress.print(Text(ending(f"{cluster.namespace}/{name}", body).text))
     assert acting(file.getvalue()) == []
     assert (await cli("list")).out.count("\n") == 1 + len(names)

@@ -6,9 +6,9 @@ from typing import NamedTuple
 from rich.console import Console
 
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.invocation import Session
+from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.output import console
-from frameworkcontroller.commands.parsers import build_plugin_parser
+from frameworkcontroller.commands.parsers import build_plugin_parser, work_of
 from frameworkcontroller.kube.client import KubeClient
 from tests.support.clusters import Cluster
 
@@ -38,20 +38,20 @@ class Cli:
         """Run it to its end, whatever that is."""
         options = build_plugin_parser().parse_args(arguments)
         out, err = io.StringIO(), io.StringIO()
-        session = Session(
+        invocation = Invocation(
             self._client,
             namespace or self._cluster.namespace,
             self._console(out),
             self._console(err),
             self._cluster.wall,
         )
-        program.speak(as_plugin=True)
+        program.set_prefixes(as_plugin=True)
         try:
-            code = await options.work()(session, options)
+            code = await work_of(options)(invocation, options)
         except program.CommandError as error:
             return Ended(error.code, out.getvalue(), err.getvalue() + str(error))
         finally:
-            program.speak(as_plugin=False)
+            program.set_prefixes(as_plugin=False)
         return Ended(code, out.getvalue(), err.getvalue())
 
     def _console(self, file: io.StringIO) -> Console:

@@ -6,8 +6,9 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from frameworkcontroller import __version__
 from frameworkcontroller.cli.main import build_parser, kubectl_main, main
 from frameworkcontroller.commands import program
+from frameworkcontroller.commands.parsers import Parser, build_plugin_parser
 
 PYTHON = [sys.executable, "-W", "error::DeprecationWarning", "-m", "frameworkcontroller"]
 
@@ -75,7 +77,7 @@ def test_the_plugin_speaks_as_kubectl_does(
         with pytest.raises(SystemExit) as ended:
             sys.exit(kubectl_main(arguments))
     finally:
-        program.speak(as_plugin=False)
+        program.set_prefixes(as_plugin=False)
     heard = capsys.readouterr()
     assert (ended.value.code, heard.out, heard.err.splitlines()) == (2, "", said)
 
@@ -109,6 +111,16 @@ def test_arguments(arguments: list[str], expected: dict[str, object]) -> None:
     assert {name: parsed[name] for name in expected} == expected
 
 
+@pytest.mark.parametrize("build", [build_parser, build_plugin_parser])
+def test_every_command_has_its_module(build: Callable[[], Parser]) -> None:
+    (commands,) = (action.choices for action in build()._actions if action.metavar == "COMMAND")
+    assert isinstance(commands, dict)
+    modules = {name: parser.get_default("module") for name, parser in commands.items() if name != "local"}
+    assert len(modules) == 14
+    for module in modules.values():
+        assert callable(import_module(f"frameworkcontroller.commands.{module}").run)
+
+
 def command(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*PYTHON, *arguments],
@@ -136,6 +148,7 @@ def test_local_commands_in_an_image_without_the_embedded_cluster(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "frameworkcontroller.local", None)
+    monkeypatch.setattr("frameworkcontroller.cli.main.configure_logging", lambda *_: None)  # for the other tests
     assert main(["local", *arguments]) == 1
     assert capsys.readouterr().err == (
         "frameworkcontroller: the embedded cluster is not part of the controller's image; "

@@ -1,1 +1,1 @@
-"""A picture of the attempts of a Framework and its Tasks over time."""
+"""``timeline``: the attempts of a Framework and its Tasks over time, as a picture."""

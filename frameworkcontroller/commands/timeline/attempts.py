@@ -1,7 +1,7 @@
 """The attempts of a Framework and of its Tasks, from its status and from the history that controllers log.
 
-A status knows the last attempt of each Task alone, and how many there were before. The object snapshots in the
-controller's log (docs/manual.md, "History") know those before.
+A status has the last attempt of each Task and the number of earlier ones. The object snapshots in the controller's log
+(docs/manual.md, "History") have the earlier ones.
 """
 
 from __future__ import annotations
@@ -16,45 +16,45 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import StatusError
 from frameworkcontroller.api.completion import NEVER_RETRIED
 from frameworkcontroller.api.timestamps import parse_time
-from frameworkcontroller.commands.humanize import code_and_phrase_of
-from frameworkcontroller.commands.summary import tasks_of
+from frameworkcontroller.commands.diagnosis import code_and_phrase
+from frameworkcontroller.commands.summary import maybe_time, tasks_of
 
-_MARK: Final = ": ObjectSnapshot: "
+_MARK: Final = f": {names.SNAPSHOT_MARK}"
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One attempt. Times are seconds since the epoch: ``run`` when it first ran, ``end`` None while it goes on."""
+    """One attempt. Times are seconds since the epoch: ``run`` of its first run, ``end`` of its end, if it has ended."""
 
     attempt: int
     start: int
     run: int | None
     end: int | None
     outcome: str
-    """``succeeded``, ``failed``, ``stopped``, or empty while it goes on."""
+    """``succeeded``, ``failed``, ``stopped``, or empty before its end."""
     text: str
     node: str = ""
 
 
 @dataclass(slots=True)
 class Row:
-    """What happened to one Task, or (``role`` empty) to the Framework. ``since``: when it began, maybe long before."""
+    """The attempts of a Task, or (``role`` empty) of the Framework. ``since``: its start, which a span may follow."""
 
     role: str
     index: int
     since: int
     retried: int = 0
     spans: dict[tuple[str, int], Span] = field(default_factory=dict)
-    """By the UID of what it is an attempt of, and its number."""
+    """By the UID of the Task or Framework, and the number of the attempt."""
 
     @property
     def ordered(self) -> list[Span]:
-        """The attempts in the order of time."""
+        """The attempts by time."""
         return sorted(self.spans.values(), key=lambda span: (span.start, span.attempt))
 
 
-class Chronicle:
-    """Takes in what is known of one Framework, piece by piece and in any order."""
+class AttemptHistory:
+    """Collects the attempts of one Framework from objects and snapshots, in any order."""
 
     def __init__(self, namespace: str, name: str, uid: str) -> None:
         self.namespace = namespace
@@ -64,17 +64,17 @@ class Chronicle:
 
     @property
     def rows(self) -> list[Row]:
-        """The Framework's first, then each role's in order of index."""
+        """The row of the Framework, then those of each role by index."""
         roles: dict[str, int] = {"": 0}
         for role, _ in self._rows:
             roles.setdefault(role, len(roles))
         return [row for _, row in sorted(self._rows.items(), key=lambda item: (roles[item[0][0]], item[0][1]))]
 
-    def take_framework(self, framework: Mapping[str, Any]) -> None:
-        """A Framework, as it is or as a snapshot has it. Other Frameworks, and one without status, are passed over.
+    def add_framework(self, framework: Mapping[str, Any]) -> None:
+        """Add a Framework, current or from a snapshot. Skip other Frameworks, and one without status.
 
         Raises:
-            StatusError: its status is not one.
+            StatusError: its status is invalid.
         """
         if (framework.get("metadata") or {}).get("uid") != self._uid or not framework.get("status"):
             return
@@ -89,14 +89,14 @@ class Chronicle:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StatusError(f"status: {type(error).__name__}: {error}") from None
 
-    def take_log(self, lines: Iterable[str]) -> int:
-        """The snapshots in a controller's log. Returns how many were of this Framework."""
+    def add_log(self, lines: Iterable[str]) -> int:
+        """Add the snapshots in a controller's log. Return the number of those of this Framework."""
         taken = 0
         for snapshot in _snapshots(lines):
             metadata = snapshot.get("metadata") or {}
             annotations = metadata.get("annotations") or {}
             if snapshot.get("kind") == names.KIND and metadata.get("uid") == self._uid:
-                self.take_framework(snapshot)
+                self.add_framework(snapshot)
                 taken += 1
             elif snapshot.get("kind") == "Task" and annotations.get(names.FRAMEWORK_UID) == self._uid:
                 role, index = annotations[names.TASKROLE_NAME], int(annotations[names.TASK_INDEX])
@@ -112,7 +112,7 @@ class Chronicle:
         row.retried = max(row.retried, (whole.get("retryPolicyStatus") or {}).get("totalRetriedCount") or 0)
         span = _span(attempt)
         known = row.spans.get((uid, span.attempt))
-        # Of the same attempt, what was seen later knows how it ended.
+        # A snapshot with the end of the attempt is the last one.
         if known is None or known.end is None:
             row.spans[uid, span.attempt] = span
 
@@ -124,12 +124,12 @@ def _span(attempt: Mapping[str, Any]) -> Span:
         succeeded = (completion.get("type") or {}).get("name") == "Succeeded"
         stopped = completion["code"] in NEVER_RETRIED
         outcome = "succeeded" if succeeded else "stopped" if stopped else "failed"
-        text = code_and_phrase_of(completion["code"], completion.get("phrase") or "")
+        text = code_and_phrase(completion["code"], completion.get("phrase") or "")
     return Span(
         attempt["id"],
         parse_time(attempt["startTime"]),
-        _time(attempt.get("runTime")),
-        _time(attempt.get("completionTime")),
+        maybe_time(attempt.get("runTime")),
+        maybe_time(attempt.get("completionTime")),
         outcome,
         text,
         attempt.get("podNodeName") or "",
@@ -143,10 +143,6 @@ def _snapshots(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
             try:
                 found = orjson.loads(tail)
             except ValueError:
-                continue  # cut off, as the last line of a copied log is
+                continue  # cut off, as the last line of a copied log may be
             if isinstance(found, dict):
                 yield found
-
-
-def _time(text: str | None) -> int | None:
-    return None if text is None else parse_time(text)

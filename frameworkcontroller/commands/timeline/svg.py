@@ -1,4 +1,4 @@
-"""Draws attempts over time as SVG, or as a page that shows it."""
+"""Draws attempts over time as SVG, alone or in an HTML page."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from html import escape
 from typing import Final
 
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.commands.humanize import counted, duration, tame
+from frameworkcontroller.commands.humanize import clean_line, counted, duration
 from frameworkcontroller.commands.timeline.attempts import Row, Span
 
-MOST_ROWS: Final = 400
+MAX_ROWS: Final = 400
 
 _WIDTH: Final = 1200
 _LEFT: Final = 150
@@ -36,10 +36,10 @@ _COLOURS: Final = {
 _LEGEND: Final = {
     "waiting": "waiting to run",
     "running": "running",
-    "succeeded": "ran, and succeeded",
-    "failed": "ran, and failed",
-    "stopped": "ran, and was stopped",
-    "earlier": "earlier attempts, of which nothing more is known",
+    "succeeded": "ran and succeeded",
+    "failed": "ran and failed",
+    "stopped": "ran and was stopped",
+    "earlier": "earlier attempts, without details",
 }
 _STYLE: Final = (
     "text{font:12px system-ui,sans-serif;fill:#333}.title{font-size:16px;font-weight:600}.small{font-size:10px}"
@@ -60,12 +60,12 @@ _PAGE: Final = """\
 
 
 def draw_page(title: str, rows: Sequence[Row], now: float) -> str:
-    """The picture as a page; over each attempt the pointer shows what is known of it."""
+    """Return the picture as an HTML page, with details of the attempt under the pointer."""
     return _PAGE.format(title=escape(title), svg=draw(title, rows, now))
 
 
 def draw(title: str, rows: Sequence[Row], now: float) -> str:
-    """The picture as SVG. Of more than `MOST_ROWS` Tasks it shows those to which most has happened."""
+    """Return the picture as SVG. Of more than `MAX_ROWS` rows it shows those with the most retries and failures."""
     shown = _chosen(rows)
     begin = min((row.since for row in shown), default=int(now))
     open_end = any(span.end is None for row in shown for span in row.spans.values())
@@ -103,19 +103,19 @@ def draw(title: str, rows: Sequence[Row], now: float) -> str:
             label_y = y
             parts.append(f'<text x="{_LEFT - 8}" y="{y + _ROW - 5}" text-anchor="end">{_label(row)}</text>')
         gap = 2 if high == _ROW else 0.5
-        for kind, since, until, said, span in _pieces(row, end):
+        for kind, since, until, text, span in _pieces(row, end):
             wide = max(_LEAST_WIDTH, x(until) - x(since))
             parts.append(
                 f'<rect x="{x(since):.1f}" y="{y + gap}" width="{wide:.1f}" height="{high - 2 * gap}" '
-                f'fill="{_COLOURS[kind]}"><title>{escape(said)}</title></rect>'
+                f'fill="{_COLOURS[kind]}"><title>{escape(text)}</title></rect>'
             )
             if high == _ROW and span is not None and span.outcome == "failed":
-                parts += _why(tame(span.text), x(since), wide, y + high - 5, last=span is row.ordered[-1])
+                parts += _result(clean_line(span.text), x(since), wide, y + high - 5, last=span is row.ordered[-1])
     return "\n".join([*parts, "</svg>\n"])
 
 
-def _why(text: str, x: float, wide: float, y: int, *, last: bool) -> Iterator[str]:
-    """How an attempt failed: in its bar if it fits, or else beside the last one."""
+def _result(text: str, x: float, wide: float, y: int, *, last: bool) -> Iterator[str]:
+    """Write the result of a failed attempt: in its bar if it fits, or else beside the last bar."""
     if wide > _NARROWEST_TEXT * len(text):
         yield f'<text class="small in" x="{x + 4:.1f}" y="{y}">{escape(text)}</text>'
     elif last and x + wide + _NARROWEST_TEXT * len(text) < _WIDTH:
@@ -123,7 +123,7 @@ def _why(text: str, x: float, wide: float, y: int, *, last: bool) -> Iterator[st
 
 
 def _chosen(rows: Sequence[Row]) -> list[Row]:
-    if len(rows) <= MOST_ROWS:
+    if len(rows) <= MAX_ROWS:
         return list(rows)
 
     def interest(row: Row) -> tuple[bool, int, int]:
@@ -131,13 +131,13 @@ def _chosen(rows: Sequence[Row]) -> list[Row]:
         waited = max((span.run or span.end or span.start) - span.start for span in spans)
         return not row.role, row.retried + sum(span.outcome == "failed" for span in spans), waited
 
-    chosen = sorted(rows, key=interest, reverse=True)[:MOST_ROWS]
+    chosen = sorted(rows, key=interest, reverse=True)[:MAX_ROWS]
     places = {id(row): position for position, row in enumerate(rows)}
     return sorted(chosen, key=lambda row: places[id(row)])
 
 
 def _pieces(row: Row, end: int) -> Iterator[tuple[str, int, int, str, Span | None]]:
-    """What is to be drawn of a row: a kind, from when to when, what is said of it, and of which attempt it is."""
+    """Yield the bars of a row: kind, start, end, text, and attempt."""
     spans = row.ordered
     first = spans[0]
     missing = row.retried + 1 - len(spans)
@@ -147,11 +147,11 @@ def _pieces(row: Row, end: int) -> Iterator[tuple[str, int, int, str, Span | Non
         until = span.end if span.end is not None else end
         run = until if span.run is None else span.run
         who = f"{_plain_label(row)} attempt {span.attempt}"
-        where = f" on {tame(span.node)}" if span.node else ""
+        where = f" on {clean_line(span.node)}" if span.node else ""
         if run > span.start or span.run is None:
             yield "waiting", span.start, run, f"{who}: waited for {duration(run - span.start)}", span
         if span.run is not None:
-            how = f", then {span.text}" if span.text else ", and goes on"
+            how = f", then {span.text}" if span.text else ", and still runs"
             yield span.outcome or "running", run, until, f"{who}: ran for {duration(until - run)}{where}{how}", span
 
 
@@ -165,8 +165,8 @@ def _legend() -> Iterator[str]:
 
 def _period(begin: int, end: int, rows: Sequence[Row], shown: Sequence[Row]) -> str:
     tasks = sum(bool(row.role) for row in rows)
-    told = sum(bool(row.role) for row in shown)
-    many = counted(tasks, "Task") if told == tasks else f"the {told:,} most eventful of {tasks:,} Tasks"
+    drawn = sum(bool(row.role) for row in shown)
+    many = counted(tasks, "Task") if drawn == tasks else f"the {drawn:,} most eventful of {tasks:,} Tasks"
     return f"{format_time(begin)} to {format_time(end)}: {duration(end - begin)}, {many}"
 
 
@@ -187,4 +187,4 @@ def _label(row: Row) -> str:
 
 
 def _plain_label(row: Row) -> str:
-    return f"{tame(row.role, 14)}[{row.index}]" if row.role else "Framework"
+    return f"{clean_line(row.role, 14)}[{row.index}]" if row.role else "Framework"

@@ -1,17 +1,8 @@
-"""How times, numbers and ends are said."""
+"""Durations, counts and foreign text."""
 
 import pytest
 
-from frameworkcontroller.api.completion import (
-    CONTAINER_PERMANENT_FAILED,
-    POD_CREATION_PERMANENT_ERROR,
-    POD_SUCCEEDED,
-    CompletionStatus,
-    ContainerCompletion,
-    PodCompletion,
-    Trigger,
-)
-from frameworkcontroller.commands.humanize import by_policy, counted, duration, tame, why
+from frameworkcontroller.commands.humanize import clean_line, counted, duration
 
 
 @pytest.mark.parametrize(
@@ -31,55 +22,5 @@ def test_numbers() -> None:
 
 
 def test_what_a_container_wrote_does_nothing_to_the_terminal() -> None:
-    assert tame("a\n\x1b[31mb\tc\x07  d") == "a  [31mb c  d"
-    assert tame("x" * 400) == "x" * 299 + "…"
-
-
-def test_why_a_pod_failed_is_said_in_its_own_words() -> None:
-    pod = PodCompletion(
-        "Evicted",
-        "low on memory",
-        (
-            ContainerCompletion("a", 0),
-            ContainerCompletion("b", 137, "OOMKilled", "killed", 9),
-            ContainerCompletion("c", 7),
-        ),
-    )
-    completion = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "Pod failed: PodPattern unmatched: {}", pod=pod)
-    assert why(completion) == (
-        "Evicted: low on memory; container b: signal 9: OOMKilled: killed; container c: exit code 7"
-    )
-    assert why(CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "said\nso")) == "said so"
-    bare = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "Pod failed: x", pod=PodCompletion())
-    assert why(bare) == "Pod failed: x"
-
-
-def test_code_0_of_a_container_that_never_ran_is_not_told_as_an_end() -> None:
-    containers = (ContainerCompletion("main", 0), ContainerCompletion("done", 0, "Completed"))
-    text = 'Pod failed: PodPattern unmatched: {"containers":[{"name":"main","code":0}]}'
-    ended = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, text, pod=PodCompletion(containers=containers))
-    assert why(ended) == "container main did not end by itself"
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ('{"ErrStatus":{"message":"Pod \\"a\\" is invalid: \\u003cno\\u003e"}}', 'Pod "a" is invalid: <no>'),
-        ('{"ErrStatus":{"code":422}}', '{"ErrStatus":{"code":422}}'),
-        ('{"ErrStatus":null}', '{"ErrStatus":null}'),
-        ('{"code":422}', '{"code":422}'),
-        ('"text"', '"text"'),
-        ("{", "{"),
-    ],
-)  # fmt: skip
-def test_why_a_pod_was_refused_is_said_in_the_api_servers_words(answer: str, said: str) -> None:
-    completion = CompletionStatus.of(POD_CREATION_PERMANENT_ERROR, f"Failed to create Pod: {answer}")
-    assert why(completion) == f"Failed to create Pod: {said}"
-
-
-def test_the_task_that_met_a_policy_is_named_and_not_the_last_of_all() -> None:
-    met = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "said", trigger=Trigger("1 has reached 1", "a", 2))
-    assert by_policy(met) == ", by a[2]: 1 has reached 1"
-    last = CompletionStatus.of(POD_SUCCEEDED, "3 have reached 3", trigger=Trigger("3 have reached 3", "a", 2))
-    assert by_policy(last) == ""
-    assert by_policy(CompletionStatus.of(POD_SUCCEEDED, "said")) == ""
+    assert clean_line("a\n\x1b[31mb\tc\x07  d") == "a  [31mb c  d"
+    assert clean_line("x" * 400) == "x" * 299 + "…"

@@ -11,8 +11,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from frameworkcontroller.commands.output import console, print_whole
-from frameworkcontroller.commands.printing import encode
+from frameworkcontroller.commands.output import console, encode, print_table
 from frameworkcontroller.commands.program import CommandError
 
 HOSTILE = [
@@ -34,7 +33,7 @@ def test_nothing_that_is_shown_acts_on_the_terminal(text: str) -> None:
     table.add_row(text)
     tree = Tree(Text(text))
     tree.add(text)
-    print_whole(out, table)
+    print_table(out, table)
     out.print(tree)
     out.print(text, soft_wrap=True)
     out.print(Text(text, "red"), soft_wrap=True)
@@ -47,7 +46,7 @@ def test_markup_of_others_is_text(text: str) -> None:
     out = console(file)
     table = Table(box=None, show_header=False, padding=0)
     table.add_row(text)
-    print_whole(out, table)
+    print_table(out, table)
     out.print(text)
     assert file.getvalue() == f"{text}\n{text}\n"
 

@@ -163,8 +163,8 @@ def test_lines_are_told_above_the_live_trees() -> None:
     console, _, progress = live(30)
     with progress:
         progress.show("default/f", framework(State.RUNNING, task(0, State.RUNNING)))
-        progress.tell(Text("f-worker-0 | one"))
-        progress.tell(Text("f-worker-0 | two"))
+        progress.print(Text("f-worker-0 | one"))
+        progress.print(Text("f-worker-0 | two"))
     assert isinstance(console.file, io.StringIO)
     seen = console.file.getvalue()
     assert seen.count("| one\n") == seen.count("| two\n") == 1

@@ -8,8 +8,8 @@ import pytest
 
 from frameworkcontroller.api.codec import StatusError
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.commands.timeline.attempts import Chronicle
-from frameworkcontroller.commands.timeline.svg import MOST_ROWS, draw, draw_page
+from frameworkcontroller.commands.timeline.attempts import AttemptHistory
+from frameworkcontroller.commands.timeline.svg import MAX_ROWS, draw, draw_page
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -59,13 +59,13 @@ def told(svg: str) -> list[str]:
 
 
 def test_a_status_knows_the_last_attempts() -> None:
-    chronicle = Chronicle("d", "f", "F")
-    chronicle.take_framework(
+    chronicle = AttemptHistory("d", "f", "F")
+    chronicle.add_framework(
         framework(0, ("a", [task(0, attempt(0, 0, 10, 60, 0)), task(1, attempt(2, 50, None, None))]))
     )
     assert told(draw("d/f", chronicle.rows, 90)) == [
         "Framework attempt 0: waited for 5s",
-        "Framework attempt 0: ran for 1m25s on n1, and goes on",
+        "Framework attempt 0: ran for 1m25s on n1, and still runs",
         "a[0] attempt 0: waited for 10s",
         "a[0] attempt 0: ran for 50s on n1, then 0 P<&>",
         "2 earlier attempts",
@@ -74,10 +74,10 @@ def test_a_status_knows_the_last_attempts() -> None:
 
 
 def test_a_log_knows_those_before() -> None:
-    chronicle = Chronicle("d", "f", "F")
+    chronicle = AttemptHistory("d", "f", "F")
     first = task(0, attempt(0, 0, 10, 30, 7), uid="old")
-    chronicle.take_framework(framework(1, ("b", []), ("a", [task(0, attempt(1, 130, 140, 150, 0), since=100)])))
-    taken = chronicle.take_log(
+    chronicle.add_framework(framework(1, ("b", []), ("a", [task(0, attempt(1, 130, 140, 150, 0), since=100)])))
+    taken = chronicle.add_log(
         [
             "nothing of the kind\n",
             "x: ObjectSnapshot: {cut off",
@@ -101,9 +101,9 @@ def test_a_log_knows_those_before() -> None:
 
 
 def test_what_is_known_of_the_end_is_not_forgotten() -> None:
-    chronicle = Chronicle("d", "f", "F")
-    chronicle.take_log([task_snapshot("a", task(0, attempt(0, 0, 1, 2, 0)))])
-    chronicle.take_log([task_snapshot("a", task(0, attempt(0, 0, 1, None)))])
+    chronicle = AttemptHistory("d", "f", "F")
+    chronicle.add_log([task_snapshot("a", task(0, attempt(0, 0, 1, 2, 0)))])
+    chronicle.add_log([task_snapshot("a", task(0, attempt(0, 0, 1, None)))])
     assert chronicle.rows[0].ordered[0].end == 2
 
 
@@ -111,12 +111,12 @@ def test_a_status_that_is_none() -> None:
     body = framework(0)
     del body["status"]["attemptStatus"]
     with pytest.raises(StatusError):
-        Chronicle("d", "f", "F").take_framework(body)
+        AttemptHistory("d", "f", "F").add_framework(body)
 
 
 def test_bars_are_where_their_times_are() -> None:
-    chronicle = Chronicle("d", "f", "F")
-    chronicle.take_framework(framework(0, ("a", [task(0, attempt(0, 0, 50, 100, 0))]), end=100))
+    chronicle = AttemptHistory("d", "f", "F")
+    chronicle.add_framework(framework(0, ("a", [task(0, attempt(0, 0, 50, 100, 0))]), end=100))
     bars = [
         one
         for one in ET.fromstring(draw("t", chronicle.rows, 500)).iter(f"{SVG}rect")
@@ -129,18 +129,18 @@ def test_bars_are_where_their_times_are() -> None:
 
 
 def test_of_many_tasks_the_most_eventful_are_drawn() -> None:
-    chronicle = Chronicle("d", "f", "F")
+    chronicle = AttemptHistory("d", "f", "F")
     tasks = [task(index, attempt(5 if index == 4321 else 0, 0, 1, 2, 0)) for index in range(5000)]
-    chronicle.take_framework(framework(0, ("a", tasks), end=100))
+    chronicle.add_framework(framework(0, ("a", tasks), end=100))
     svg = draw("t", chronicle.rows, 200)
-    assert f"the {MOST_ROWS - 1} most eventful of 5,000 Tasks" in svg
+    assert f"the {MAX_ROWS - 1} most eventful of 5,000 Tasks" in svg
     assert any(text.startswith("a[4321] ") for text in told(svg))
-    assert sum(text.startswith("a[") and "ran for" in text for text in told(svg)) == MOST_ROWS - 1
+    assert sum(text.startswith("a[") and "ran for" in text for text in told(svg)) == MAX_ROWS - 1
 
 
 def test_page() -> None:
-    chronicle = Chronicle("d", "f", "F")
-    chronicle.take_framework(framework(0))
+    chronicle = AttemptHistory("d", "f", "F")
+    chronicle.add_framework(framework(0))
     page = draw_page("<d>/f", chronicle.rows, 10)
     assert "<title>&lt;d&gt;/f</title>" in page
     assert "<svg " in page

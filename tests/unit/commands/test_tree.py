@@ -34,8 +34,8 @@ from frameworkcontroller.api.status import (
 )
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.commands.diagnosis import read_view
-from frameworkcontroller.commands.phases import Standing, ranges
-from frameworkcontroller.commands.poddiagnosis import needs_event, waits_for, without_name
+from frameworkcontroller.commands.phases import Phase, ranges
+from frameworkcontroller.commands.poddiagnosis import diagnose_pod, needs_event, without_name
 from frameworkcontroller.commands.tree import bar, framework_tree
 
 NOW = 1000
@@ -256,10 +256,10 @@ def test_a_role_of_no_tasks_has_no_bar() -> None:
 
 
 def test_bars() -> None:
-    assert bar(Counter({Standing.WAITING: 3})).plain == "░" * 20
-    assert bar(Counter({Standing.SUCCEEDED: 9999, Standing.FAILED: 1})).plain == "█" * 19 + "x"
+    assert bar(Counter({Phase.WAITING: 3})).plain == "░" * 20
+    assert bar(Counter({Phase.SUCCEEDED: 9999, Phase.FAILED: 1})).plain == "█" * 19 + "x"
     assert bar(Counter()).plain == " " * 20
-    every = bar(Counter(dict.fromkeys(Standing, 1))).plain
+    every = bar(Counter(dict.fromkeys(Phase, 1))).plain
     assert {cell: every.count(cell) for cell in every} == {"█": 3, "x": 5, "-": 3, "▒": 3, "▓": 3, "░": 3}
 
 
@@ -310,7 +310,7 @@ def beside(policy: str, code: int, *, default: str = "a", **end: str) -> dict[st
         ({"metadata": {"deletionTimestamp": "x", "finalizers": ["a", "b"]}}, "held by the finalizers a, b"),
         (pod(deleted_at=NOW + 5), "waits until its containers have ended"),
         (pod(deleted_at=NOW - 59), "waits until its containers have ended"),
-        (pod(deleted_at=NOW - 180), "was to be gone 3m ago: look at its node n"),
+        (pod(deleted_at=NOW - 180), "its grace period ended 3m ago: check its node n"),
         (pod(deleted_at=NOW + 5, conditions=LOST), "waits for its node n, which does not report"),
         (pod(deleted_at=NOW + 5, reason="NodeLost"), "waits for its node n, which does not report"),
         (pod(conditions=LOST), "its node n does not report"),
@@ -362,8 +362,8 @@ def beside(policy: str, code: int, *, default: str = "a", **end: str) -> dict[st
         (beside("Never", 0, default="b"), ""),
     ],
 )
-def test_what_a_pod_waits_for(body: Mapping[str, Any], words: str) -> None:
-    assert waits_for(body, NOW) == words
+def test_diagnoses_of_pods(body: Mapping[str, Any], words: str) -> None:
+    assert diagnose_pod(body, NOW) == words
 
 
 @pytest.mark.parametrize(
