@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -57,6 +57,14 @@ class Problem:
         return f"{text}: {self.text}" if text else self.text
 
 
+class ProblemError(ValueError):
+    """For validators of a whole model, whose problems have paths below the model."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
 def problem_of(detail: ErrorDetails, *, pattern: str, below: KeyPath = ()) -> Problem:
     """Describe an error of pydantic.
 
@@ -70,6 +78,9 @@ def problem_of(detail: ErrorDetails, *, pattern: str, below: KeyPath = ()) -> Pr
     if kind == "string_pattern_mismatch":
         return Problem(path, pattern, detail["input"])
     context = detail.get("ctx", {})
+    if isinstance(context.get("error"), ProblemError):
+        problem: Problem = context["error"].problem
+        return replace(problem, path=(*path, *problem.path))
     if kind == "enum":
         context = {"expected": context["expected"].replace("'", "")}
     text = _TEXTS[kind].format(**context) if kind in _TEXTS else detail["msg"]

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.fields import whole
-from frameworkcontroller.api.problems import problem_of
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
+from frameworkcontroller.api.problems import Problem, ProblemError, problem_of
 
 _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
@@ -109,15 +106,14 @@ class FrameworkSpec(_SpecModel):
 
     @model_validator(mode="after")
     def _role_names_are_unique(self) -> FrameworkSpec:
-        seen: set[str] = set()
+        seen: dict[str, int] = {}
         for position, role in enumerate(self.task_roles):
-            if role.name in seen:
-                raise ValueError(f"taskRoles[{position}].name: {role.name!r} is already the name of another TaskRole")
-            seen.add(role.name)
+            if seen.setdefault(role.name, position) != position:
+                text = f"is already the name of taskRoles[{seen[role.name]}]"
+                raise ProblemError(Problem(("taskRoles", position, "name"), text, role.name))
         if self.task_count > MAX_TASK_COUNT:
-            raise ValueError(
-                f"taskRoles: {self.task_count} Tasks in all, where no status has room for more than {MAX_TASK_COUNT}"
-            )
+            text = f"{self.task_count} Tasks in all, where no status has room for more than {MAX_TASK_COUNT}"
+            raise ProblemError(Problem(("taskRoles",), text))
         return self
 
     @cached_property
@@ -146,11 +142,5 @@ def parse_spec(spec: Any) -> FrameworkSpec:
         # By the names of the wire alone: what the code calls a field is nothing that a client may send.
         return FrameworkSpec.model_validate(spec, by_name=False, by_alias=True)
     except ValidationError as error:
-        raise SpecError("; ".join(_describe(detail) for detail in error.errors())) from None
-
-
-def _describe(detail: ErrorDetails) -> str:
-    if detail["type"] == "value_error":
-        # FrameworkSpec's own rules name the field in their text.
-        return f"spec.{detail['ctx']['error']}"
-    return str(problem_of(detail, pattern=names.NAME_RULE, below=("spec",)))
+        problems = (problem_of(detail, pattern=names.NAME_RULE, below=("spec",)) for detail in error.errors())
+        raise SpecError("; ".join(map(str, problems))) from None

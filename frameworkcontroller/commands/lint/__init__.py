@@ -1,1 +1,1 @@
-"""Checks Frameworks in files, without a cluster: what would be refused, or not do what was meant."""
+"""``lint``: checks Frameworks in files, without a cluster, for errors and likely mistakes."""

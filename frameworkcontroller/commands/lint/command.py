@@ -1,4 +1,4 @@
-"""``lint``: reads files and says, line by line, what is wrong with the Frameworks in them."""
+"""``lint``: print the problems of the Frameworks in files, by line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COLOURS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A finding with its place; ``line`` 0 if it has none."""
+    """A finding with its file and line; 0 for the file as a whole."""
 
     file: str
     line: int
@@ -38,7 +38,7 @@ class Report:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check the files. Returns the exit code: 1 if there are errors (with ``--strict`` also for warnings)."""
+    """Check the files. Return the exit code: 1 for errors, with ``--strict`` also for warnings."""
     out = console(sys.stdout)
     reports: list[Report] = []
     for path in options.files:
@@ -50,34 +50,34 @@ def run(options: argparse.Namespace) -> int:
     warnings = len(reports) - errors
     files = counted(len(options.files), "file")
     if reports:
-        said = f"{counted(errors, 'error')}, {counted(warnings, 'warning')} in {files}"
-        out.print(said, style="bold", soft_wrap=True)
+        totals = f"{counted(errors, 'error')}, {counted(warnings, 'warning')} in {files}"
+        out.print(totals, style="bold", soft_wrap=True)
     else:
-        out.print(f"nothing to complain of in {files}", style="green", soft_wrap=True)
+        out.print(f"no problems in {files}", style="green", soft_wrap=True)
     return program.EXIT_FAILED if errors or (options.strict and warnings) else program.EXIT_OK
 
 
-def lint_text(file: str, text: str) -> list[Report]:
-    """What is wrong with the Frameworks in the text of a file, in the order of its lines.
+def lint_text(file: str, content: str) -> list[Report]:
+    """Check the Frameworks in the text of a file. Return the findings by line.
 
-    Documents of other kinds are let pass: a file often holds the Framework's Service, too.
+    Objects of other kinds are ignored: a file often has the Framework's Service, too.
     """
     reports: list[Report] = []
     frameworks = 0
     try:
-        for root in yaml.compose_all(text, Loader=_Loader):
+        for root in yaml.compose_all(content, Loader=_Loader):
             for body, node in _objects(root):
                 found = list(_check(body, node))
                 frameworks += _is_framework(body)
                 reports += [_report(file, node, finding) for finding in found]
     except (yaml.YAMLError, ValueError, RecursionError) as refused:
         problem = ": is nested too deeply, or contains itself" if isinstance(refused, RecursionError) else None
-        place, _, told = (problem or syntax_error(refused)).partition(": ")
+        place, _, text = (problem or syntax_error(refused)).partition(": ")
         line = int(place.removeprefix(":")) if place else 0
-        reports.append(Report(file, line, Severity.ERROR, told))
+        reports.append(Report(file, line, Severity.ERROR, text))
     else:
         if not frameworks and not reports:
-            reports.append(Report(file, 0, Severity.WARNING, "holds no Framework"))
+            reports.append(Report(file, 0, Severity.WARNING, "contains no Framework"))
     return sorted(reports, key=lambda report: report.line)
 
 
@@ -101,7 +101,7 @@ def _is_framework(body: Any) -> bool:
 
 
 def _objects(root: yaml.Node | None) -> Iterator[tuple[Any, yaml.Node]]:
-    """The objects of a document, each with its node; those of a ``List`` one by one."""
+    """Yield the objects of a document, or of a ``List`` in it, each with its node."""
     if root is None:
         return
     body = _Loader("").construct_document(root)
@@ -130,7 +130,7 @@ def _read(path: Path, name: str) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as the API knows it: JSON has no dates, so what looks like one is text."""
+    """YAML without dates, which JSON does not have."""
 
 
 _Loader.yaml_implicit_resolvers = {

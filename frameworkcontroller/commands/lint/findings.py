@@ -1,4 +1,4 @@
-"""What a check found, and where."""
+"""Findings of lint."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Finding", "KeyPath", "Problem", "Severity", "error", "path_text", "w
 
 
 class Severity(StrEnum):
-    """An error: the API server or the controller would refuse it. A warning: it would not do what was likely meant."""
+    """An error would be refused by the API server or the controller. A warning is about a likely mistake."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -19,17 +19,17 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found. ``problem`` says where, and what."""
+    """A problem and its severity."""
 
     severity: Severity
     problem: Problem
 
 
 def error(path: KeyPath, text: str, **value: object) -> Finding:
-    """An error; ``value=`` is what stands there, if that helps."""
+    """Return an error; ``value=`` is the value there, if it helps."""
     return Finding(Severity.ERROR, Problem(path, text, **value))
 
 
 def warning(path: KeyPath, text: str, **value: object) -> Finding:
-    """A warning; ``value=`` is what stands there, if that helps."""
+    """Return a warning; ``value=`` is the value there, if it helps."""
     return Finding(Severity.WARNING, Problem(path, text, **value))

@@ -1,6 +1,6 @@
-"""The fields of a Pod template and their types, by the models of the Kubernetes API that kubernetes-asyncio has.
+"""The fields of a Pod template and their types, from the API models of kubernetes-asyncio.
 
-What they do not know, a newer cluster may: that is a warning. A wrong type, every cluster refuses.
+An unknown field is a warning, since a newer cluster may know it. Each cluster refuses a wrong type.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from frameworkcontroller.commands.lint.findings import Finding, KeyPath, error, 
 _ROOT: Final = "V1PodTemplateSpec"
 _COLLECTION: Final = re.compile(r"(list|dict)[\[(](?:str, ?)?(.+)[\])]")
 _QUANTITIES: Final = frozenset({"capacity", "divisor", "limits", "overhead", "requests", "sizeLimit"})
-"""Fields that hold quantities, which may be numbers: the models call them text."""
+"""Fields of quantities, which may also be numbers: in the models, they are text."""
 
 _SCALARS: Final = {
     "str": ((str,), "must be text (put it in quotes)"),
@@ -28,12 +28,12 @@ _SCALARS: Final = {
 
 
 def check_fields(pod: Mapping[Any, Any], path: KeyPath) -> Iterator[Finding]:
-    """Fields of the template that the API does not have, and values of the wrong type."""
+    """Find fields that the API does not have, and values of the wrong type."""
     yield from _check(_ROOT, pod, path, last="")
 
 
 def _check(kind: str, value: Any, path: KeyPath, *, last: str) -> Iterator[Finding]:
-    """``last``: the field that ``value`` is in, however deep."""
+    """Check a value. ``last``: the innermost named field that contains it."""
     if value is None:
         return
     if kind in _SCALARS:
@@ -63,7 +63,7 @@ def _check(kind: str, value: Any, path: KeyPath, *, last: str) -> Iterator[Findi
         return
     for key, inner in value.items():
         if key not in fields:
-            yield warning((*path, key), f"is no field of a {_plain(kind)} that is known{suggestion(str(key), fields)}")
+            yield warning((*path, key), f"is not a known field of a {_plain(kind)}{suggestion(str(key), fields)}")
         else:
             yield from _check(fields[key], inner, (*path, key), last=key)
 
@@ -74,8 +74,8 @@ def _plain(kind: str) -> str:
 
 @cache
 def _fields_of(kind: str) -> dict[str, str] | None:
-    """The fields of a model, as JSON names them, with their types; None if it is none (a time, or anything at all)."""
-    # Only when it is needed: it brings hundreds of modules along.
+    """Return the JSON names and types of a model's fields; None for another type, such as a time."""
+    # A late import, as it imports hundreds of modules.
     from kubernetes_asyncio.client import models
 
     model = getattr(models, kind, None)

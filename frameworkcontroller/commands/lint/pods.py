@@ -1,4 +1,4 @@
-"""A role's Pod template: what every API server refuses a Pod for, and what is easily got wrong here."""
+"""Checks of a role's Pod template: errors for each API server, and common mistakes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PLACEHOLDERS: Final = (
     names.FRAMEWORK_NAMESPACE, names.FRAMEWORK_NAME, names.TASKROLE_NAME, names.TASK_INDEX, names.CONFIGMAP_NAME,
     names.POD_NAME,
 )  # fmt: skip
-"""What is replaced in the strings of a template, in double braces."""
+"""Words that are replaced in the strings of a template, in double braces."""
 
 _SET: Final = frozenset(
     {*PLACEHOLDERS, names.FRAMEWORK_UID, names.FRAMEWORK_ATTEMPT_ID, names.FRAMEWORK_ATTEMPT_INSTANCE_UID,
@@ -27,10 +27,10 @@ _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def check_pod(role: Mapping[Any, Any], path: KeyPath) -> Iterator[Finding]:
-    """All that is to be said of ``role["task"]["pod"]``."""
+    """Check ``role["task"]["pod"]``."""
     task = role.get("task")
     if task is not None and not isinstance(task, dict):
-        return  # told with the other fields
+        return  # reported with the other fields
     path = (*path, "task", "pod")
     pod = (task or {}).get("pod")
     if pod is None:
@@ -77,24 +77,24 @@ def _container(container: Mapping[Any, Any], path: KeyPath, seen: set[str], *, i
                 (*path, "name"), "must be lower case letters, digits and dashes, at most 63 of them", value=name
             )
         if name in seen:
-            yield error((*path, "name"), "is the name of another container already", value=name)
+            yield error((*path, "name"), "is already the name of another container", value=name)
         seen.add(name)
     if not container.get("image"):
         yield error((*path, "image"), "is required")
     if not init and not container.get("command") and not container.get("args"):
-        yield warning((*path, "command"), "is missing, and so is args: what runs is what the image says")
+        yield warning((*path, "command"), "is missing, and so is args: the image decides what runs")
     env = container.get("env")
     for position, variable in enumerate(env if isinstance(env, list) else ()):
         if isinstance(variable, dict) and variable.get("name") in _SET:
             yield warning(
                 (*path, "env", position, "name"),
-                "replaces what the controller says of the Task under this name",
+                "replaces the controller's variable of this name",
                 value=variable["name"],
             )
 
 
 def _placeholders(value: Any, path: KeyPath) -> Iterator[Finding]:
-    """Words in double braces that look like a placeholder and are none."""
+    """Find words in double braces that look like a placeholder but are not."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _placeholders_in(key, (*path, str(key)))
@@ -110,11 +110,11 @@ def _placeholders_in(text: Any, path: KeyPath) -> Iterator[Finding]:
     for found in _PLACEHOLDER.finditer(text) if isinstance(text, str) else ():
         word = found[1]
         if word in PLACEHOLDERS or not word.strip().upper().startswith("FC_"):
-            continue  # in braces for somebody else, such as a template of the user's own
+            continue  # for another program, such as a template of the user
         if word.strip() in PLACEHOLDERS:
             hint = f"; write {{{{{word.strip()}}}}}, without blanks"
         elif word.strip() in _SET:
             hint = f"; it is known only when the Pod runs: use its environment variable {word.strip()}"
         else:
             hint = suggestion(word.strip(), PLACEHOLDERS)
-        yield warning(path, f"{found[0]} is no placeholder, and stays as it is{hint}")
+        yield warning(path, f"{found[0]} is not a placeholder and stays unchanged{hint}")

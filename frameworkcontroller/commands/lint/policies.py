@@ -1,4 +1,4 @@
-"""Retry and completion policies that cannot do what they seem to be for.
+"""Checks of retry and completion policies that have no effect, or an unlikely one.
 
 Source: docs/manual.md, "Retry" and "Completion".
 """
@@ -14,7 +14,7 @@ _RESTARTS = ("Always", None)
 
 
 def check_policies(spec: FrameworkSpec) -> Iterator[Finding]:
-    """All that is to be said of the policies of a spec that is valid."""
+    """Check the policies of a valid spec."""
     for position, role in enumerate(spec.task_roles):
         yield from _role(role, ("spec", "taskRoles", position))
     yield from _whole(spec)
@@ -44,10 +44,10 @@ def _role(role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:
         )
     restart = _restart_policy(role)
     if restart in _RESTARTS and retry.max_retry_count != RETRY_ALWAYS and role.task_number > 0:
-        said = "is Always" if restart else "is missing, which is Always"
+        value = "is Always" if restart else "is missing, which is Always"
         yield warning(
             (*path, "task", "pod", "spec", "restartPolicy"),
-            f"{said}: containers that end are started again in place, so that no Task ever completes; "
+            f"{value}: containers that end are started again in place, so that no Task ever completes; "
             "retries and completion policies are for Never (or OnFailure)",
         )
 
@@ -59,15 +59,15 @@ def _whole(spec: FrameworkSpec) -> Iterator[Finding]:
     succeeding = [role for role in roles if _succeeds_the_attempt(role)]
     path: KeyPath = ("spec", "taskRoles")
     if not ending:
-        return  # a service, which is to run for ever
+        return  # a service
     if len(ending) < len(roles) and not failing and not succeeding:
         endless = ", ".join(role.name for role in roles if role not in ending)
         yield warning(
             path,
-            f"can never complete: {endless} is retried for ever (maxRetryCount -2), and no other role has a completion "
+            f"can never complete: {endless} is retried forever (maxRetryCount -2), and no other role has a completion "
             "policy that completes the attempt without it",
         )
-    elif not failing and not succeeding and any(_says_nothing(role) for role in ending):
+    elif not failing and not succeeding and any(_has_no_policy(role) for role in ending):
         yield warning(
             path,
             "have no completion policy: the Framework succeeds once all Tasks have ended, even if "
@@ -78,19 +78,19 @@ def _whole(spec: FrameworkSpec) -> Iterator[Finding]:
     ):
         yield warning(
             ("spec", "retryPolicy", "maxRetryCount"),
-            "is of use only if an attempt fails, and no role's minFailedTaskCount can make it fail",
+            "has no effect: no role's minFailedTaskCount can make an attempt fail",
             value=spec.retry_policy.max_retry_count,
         )
 
 
-def _says_nothing(role: TaskRoleSpec) -> bool:
-    """Whether it has no completion policy at all; -1 is one: somebody has thought of it, and wants it so."""
+def _has_no_policy(role: TaskRoleSpec) -> bool:
+    """Return whether the role has no completion policy. A minimum of -1 is one: it is a decision."""
     policy = role.framework_attempt_completion_policy
     return policy.min_failed_task_count == 0 and policy.min_succeeded_task_count == 0
 
 
 def _can_fail(retry: RetryPolicy) -> bool:
-    """Whether a Task can complete as failed. With the fancy policy a permanent failure always can."""
+    """Return whether a Task can complete as failed; with the fancy policy, a permanent failure always can."""
     return retry.fancy_retry_policy or retry.max_retry_count not in (RETRY_ALWAYS, RETRY_ON_FAILURE)
 
 
@@ -107,6 +107,6 @@ def _succeeds_the_attempt(role: TaskRoleSpec) -> bool:
 def _restart_policy(role: TaskRoleSpec) -> str | None:
     spec = role.task.pod.get("spec")
     if not isinstance(spec, dict):
-        return "Never"  # told as an error elsewhere
+        return "Never"  # an error, reported elsewhere
     found = spec.get("restartPolicy")
     return found if isinstance(found, str) else None

@@ -1,4 +1,4 @@
-"""The Framework itself: names, fields, types and bounds, as the API server and the controller take them."""
+"""Checks of a Framework: names, fields, types and bounds."""
 
 from __future__ import annotations
 
@@ -26,30 +26,32 @@ _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LONGEST_HOST_NAME: Final = 63
 _GENERATED: Final = 5
 _TASKS_THAT_FIT: Final = 300
-"""The status of so many fits into an API object in any case, says the API's reference."""
+"""The status of this many always fits into an API object (docs/reference.md)."""
 
 
 def check_framework(body: Mapping[Any, Any]) -> Iterator[Finding]:
-    """All that is to be said of an object of kind Framework."""
+    """Check an object of kind Framework."""
     yield from _unknown(body, _TOP, ())
     if body.get("apiVersion") != names.API_VERSION:
         yield error(("apiVersion",), f"must be {names.API_VERSION}", value=body.get("apiVersion"))
     if "status" in body:
-        yield warning(("status",), "is the controller's to write, and ignored when a Framework is created")
+        yield warning(("status",), "is written by the controller, and ignored when a Framework is created")
     yield from _metadata(body.get("metadata"))
     if "spec" not in body:
         yield error(("spec",), "is required: without one there is nothing to run")
         return
     spec = body["spec"]
     refused = list(_fields(spec))
-    yield from refused
     roles = spec.get("taskRoles") if isinstance(spec, dict) else None
+    if isinstance(roles, list) and all(isinstance(role, dict) for role in roles):
+        refused += [found for found in _role_names(roles) if found not in refused]
+    yield from refused
     if isinstance(spec, dict) and roles in (None, []):
         yield warning(("spec", "taskRoles"), "has no role: the Framework runs nothing, and never completes by itself")
         return
     if not isinstance(roles, list) or not all(isinstance(role, dict) for role in roles):
         return
-    yield from _role_names(body.get("metadata"), roles)
+    yield from _long_names(body.get("metadata"), roles)
     for position, role in enumerate(roles):
         yield from check_pod(role, ("spec", "taskRoles", position))
     if not refused:
@@ -86,19 +88,17 @@ def _metadata(metadata: Any) -> Iterator[Finding]:
 
 
 def _fields(spec: Any) -> Iterator[Finding]:
-    """What is unknown in the spec, of the wrong type, or out of bounds."""
+    """Find unknown fields of the spec, wrong types, and values out of bounds."""
     try:
         FrameworkSpec.model_validate(spec, by_name=False, by_alias=True)
     except ValidationError as refused:
         for detail in refused.errors():
-            # A role's name that is there twice is told with both places elsewhere.
-            if detail["type"] != "value_error":
-                yield Finding(Severity.ERROR, problem_of(detail, pattern=names.NAME_RULE, below=("spec",)))
+            yield Finding(Severity.ERROR, problem_of(detail, pattern=names.NAME_RULE, below=("spec",)))
     yield from _unknown_below(FrameworkSpec, spec, ("spec",))
 
 
 def _unknown_below(model: type[BaseModel], value: Any, path: KeyPath) -> Iterator[Finding]:
-    """Fields that the API does not have, in this mapping and in those that it is made of."""
+    """Find fields that the API does not have, in this mapping and in those inside."""
     if not isinstance(value, dict):
         return
     fields = {info.alias or name: info.annotation for name, info in model.model_fields.items()}
@@ -127,22 +127,25 @@ def _unknown(mapping: Mapping[Any, Any], known: Any, path: KeyPath) -> Iterator[
             yield error((*path, key), f"unknown field{suggestion(str(key), known)}")
 
 
-def _role_names(metadata: Any, roles: list[dict[Any, Any]]) -> Iterator[Finding]:
-    framework = metadata.get("name") if isinstance(metadata, dict) else None
+def _role_names(roles: list[dict[Any, Any]]) -> Iterator[Finding]:
+    """Find all names of several roles. The spec's own check needs valid roles, and ends at the first name."""
     seen: dict[str, int] = {}
     for position, role in enumerate(roles):
-        path: KeyPath = ("spec", "taskRoles", position, "name")
+        name = role.get("name")
+        if isinstance(name, str) and seen.setdefault(name, position) != position:
+            path = ("spec", "taskRoles", position, "name")
+            yield error(path, f"is already the name of taskRoles[{seen[name]}]", value=name)
+
+
+def _long_names(metadata: Any, roles: list[dict[Any, Any]]) -> Iterator[Finding]:
+    framework = metadata.get("name") if isinstance(metadata, dict) else None
+    for position, role in enumerate(roles):
         name, number = role.get("name"), whole(role.get("taskNumber", 1))
-        if not isinstance(name, str):
-            continue
-        if name in seen:
-            yield error(path, f"is the name of taskRoles[{seen[name]}] already", value=name)
-        seen.setdefault(name, position)
-        if isinstance(framework, str) and type(number) is int and number > 0:
+        if isinstance(framework, str) and isinstance(name, str) and type(number) is int and number > 0:
             longest = names.pod_name(framework, name, number - 1)
             if len(longest) > _LONGEST_HOST_NAME:
                 yield warning(
-                    path,
+                    ("spec", "taskRoles", position, "name"),
                     f"makes Pod names of up to {len(longest)} characters ({shown(longest)}): as host names they are "
                     f"cut after {_LONGEST_HOST_NAME}, and several Pods may get the same",
                 )

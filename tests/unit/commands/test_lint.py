@@ -57,8 +57,8 @@ def test_examples_have_no_errors(file: Path) -> None:
         ("a: 1\nb: c: d\n", ["2: error: is not YAML: mapping values are not allowed here"]),
         ("&a [*a]", [" error: is nested too deeply, or contains itself"]),
         ("hello", ["1: error: is not an API object: must be a mapping with apiVersion, kind, metadata and spec"]),
-        ("", [" warning: holds no Framework"]),
-        ("kind: Service\napiVersion: v1\n", [" warning: holds no Framework"]),
+        ("", [" warning: contains no Framework"]),
+        ("kind: Service\napiVersion: v1\n", [" warning: contains no Framework"]),
         ("apiVersion: v1\n", ["1: error: kind: is required"]),
         (HEAD.replace("Framework", "Framwork"), ["2: error: kind: 'Framwork': must be Framework"]),
         (
@@ -162,13 +162,27 @@ def test_whole_numbers_may_have_a_point(field: str) -> None:
     assert [one for one in role(field, FAILS) if "whole number" in one] == []
 
 
+def test_a_spec_that_is_valid_but_for_two_roles_of_a_name() -> None:
+    roles = [f"- {{name: {name}, {FAILS}, task: {{pod: {POD}}}}}" for name in ("w", "v", "w")]
+    assert spec("taskRoles:", *roles) == [
+        "8: error: spec.taskRoles[2].name: 'w': is already the name of taskRoles[0]",
+    ]
+
+
+def test_a_spec_that_is_valid_but_for_the_number_of_its_tasks() -> None:
+    roles = [f"- {{name: w{number}, taskNumber: 10000, {FAILS}, task: {{pod: {POD}}}}}" for number in range(6)]
+    assert spec("taskRoles:", *roles) == [
+        "5: error: spec.taskRoles: 60000 Tasks in all, where no status has room for more than 50000",
+    ]
+
+
 def test_names_of_roles() -> None:
     roles = [f"- {{name: {name}, {FAILS}, task: {{pod: {POD}}}}}" for name in ("ps-1", "w", "w", "w" * 63)]
     assert spec("taskRoles:", *roles) == [
         "6: error: spec.taskRoles[0].name: 'ps-1': must be lower case letters and digits only, at most 63 of them (a "
         "dash "
         "separates the parts of a Pod's name)",
-        "8: error: spec.taskRoles[2].name: 'w': is the name of taskRoles[1] already",
+        "8: error: spec.taskRoles[2].name: 'w': is already the name of taskRoles[1]",
         f"9: warning: spec.taskRoles[3].name: makes Pod names of up to 67 characters ('f-{'w' * 63}-0'): as host names "
         "they are cut after 63, and several Pods may get the same",
     ]
@@ -227,8 +241,8 @@ def test_completion_policies_that_never_trigger(policy: str, retry: str, expecte
 
 def test_a_framework_that_cannot_fail() -> None:
     assert spec("retryPolicy: {maxRetryCount: 3}", "taskRoles:", "- name: w", f"  task: {{pod: {POD}}}") == [
-        "5: warning: spec.retryPolicy.maxRetryCount: 3: is of use only if an attempt fails, and no role's "
-        "minFailedTaskCount can make it fail",
+        "5: warning: spec.retryPolicy.maxRetryCount: 3: has no effect: no role's "
+        "minFailedTaskCount can make an attempt fail",
         "6: warning: spec.taskRoles: have no completion policy: the Framework succeeds once all Tasks have ended, "
         "even if "
         "all of them failed; minFailedTaskCount: 1 lets it fail",
@@ -239,7 +253,7 @@ def test_a_framework_that_cannot_end_though_some_of_it_does() -> None:
     server = f"- {{name: ps, task: {{retryPolicy: {{maxRetryCount: -2}}, pod: {POD}}}}}"
     worker = f"- {{name: w, task: {{pod: {POD}}}}}"
     assert spec("taskRoles:", server, worker) == [
-        "5: warning: spec.taskRoles: can never complete: ps is retried for ever (maxRetryCount -2), and no other role "
+        "5: warning: spec.taskRoles: can never complete: ps is retried forever (maxRetryCount -2), and no other role "
         "has "
         "a completion policy that completes the attempt without it"
     ]
@@ -290,12 +304,12 @@ def test_pods(task: str, expected: list[str]) -> None:
         ),
         (
             "{name: a, image: i}",
-            ["warning: .command: is missing, and so is args: what runs is what the image says"],
+            ["warning: .command: is missing, and so is args: the image decides what runs"],
         ),
         ("{name: a, image: i, command: sleep 5}", ["error: .command: 'sleep 5': must be a list"]),
         (
             "{name: a, image: i, comand: [x], args: [x]}",
-            ["warning: .comand: is no field of a Container that is known; did you mean command?"],
+            ["warning: .comand: is not a known field of a Container; did you mean command?"],
         ),
         (
             "{name: a, image: i, args: [x], env: [{name: N, value: 5}]}",
@@ -315,21 +329,21 @@ def test_pods(task: str, expected: list[str]) -> None:
         (
             "{name: a, image: i, args: [x], env: [{name: FC_TASK_INDEX, value: x}]}",
             [
-                "warning: .env[0].name: 'FC_TASK_INDEX': replaces what the controller says of the Task under this name",
+                "warning: .env[0].name: 'FC_TASK_INDEX': replaces the controller's variable of this name",
             ],
         ),
         ("{name: a, image: i, args: ['{{FC_TASK_INDEX}} {{FC_POD_NAME}} {{ other }}']}", []),
         (
             "{name: a, image: i, args: ['{{FC_TASK_INDX}}']}",
             [
-                "warning: .args[0]: {{FC_TASK_INDX}} is no placeholder, and stays as it is; did you mean "
+                "warning: .args[0]: {{FC_TASK_INDX}} is not a placeholder and stays unchanged; did you mean "
                 "FC_TASK_INDEX?",
             ],
         ),
         (
             "{name: a, image: i, args: ['{{ FC_TASK_INDEX }}']}",
             [
-                "warning: .args[0]: {{ FC_TASK_INDEX }} is no placeholder, and stays as it is; write "
+                "warning: .args[0]: {{ FC_TASK_INDEX }} is not a placeholder and stays unchanged; write "
                 "{{FC_TASK_INDEX}}, "
                 "without blanks",
             ],
@@ -337,7 +351,7 @@ def test_pods(task: str, expected: list[str]) -> None:
         (
             "{name: a, image: i, args: ['{{FC_POD_UID}}']}",
             [
-                "warning: .args[0]: {{FC_POD_UID}} is no placeholder, and stays as it is; it is known only when the "
+                "warning: .args[0]: {{FC_POD_UID}} is not a placeholder and stays unchanged; it is known only when the "
                 "Pod "
                 "runs: use its environment variable FC_POD_UID",
             ],
@@ -352,7 +366,7 @@ def test_containers(text: str, expected: list[str]) -> None:
 def test_two_containers_of_a_name() -> None:
     found = container("{name: a, image: i, args: [x]}, {name: a, image: i, args: [x]}")
     assert found[1:] == [
-        "8: error: spec.taskRoles[0].task.pod.spec.containers[1].name: 'a': is the name of another container already"
+        "8: error: spec.taskRoles[0].task.pod.spec.containers[1].name: 'a': is already the name of another container"
     ]
 
 
