@@ -5,14 +5,14 @@ from __future__ import annotations
 import http.client
 import ssl
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from frameworkcontroller.barrier.credentials import Credentials, Plugin, ServiceAccount, User
+from frameworkcontroller.barrier.credentials import Plugin, User
 from frameworkcontroller.barrier.errors import CheckFailed, NoConnection, reason
-from frameworkcontroller.kubeconfig.reader import Kubeconfig, KubeconfigError, mapping
-from frameworkcontroller.kubeconfig.tls import Tls, TlsError
+from frameworkcontroller.kubeconfig.reader import Kubeconfig, KubeconfigError
+from frameworkcontroller.kubeconfig.tls import TlsError
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
@@ -26,15 +26,11 @@ class Server:
     token.
     """
 
-    def __init__(
-        self,
-        address: str,
-        named: str,
-        tls: Tls | None = None,
-        credentials: Credentials | None = None,
-        impersonation: Sequence[tuple[str, str]] = (),
-    ) -> None:
-        """``named``: the setting that the address comes from. Raises NoConnection, TlsError."""
+    def __init__(self, address: str, named: str, config: Kubeconfig | None = None) -> None:
+        """``named``: the setting that the address comes from. ``config``: its cluster and user; None: anonymous.
+
+        Raises NoConnection, KubeconfigError, TlsError.
+        """
         wanted = f"{named} must be http[s]://host:port: {address!r}"
         try:
             url = urlsplit(address.strip())
@@ -43,15 +39,21 @@ class Server:
             raise NoConnection(f"{wanted} ({error})") from None
         if url.scheme not in ("http", "https") or not url.hostname or url.username is not None or url.query:
             raise NoConnection(wanted)
-        tls = tls or Tls()
+        config = config or Kubeconfig({}, {})
+        if config.proxy():
+            raise KubeconfigError("proxy-url is not supported")
+        if config.user.get("auth-provider"):
+            raise KubeconfigError("auth-provider is not supported, nor by kubectl since 1.26; use exec")
+        tls = config.tls()
         self.address = address.strip()
         self._host = url.hostname
         self._port = port or (443 if url.scheme == "https" else 80)
         self._prefix = url.path.rstrip("/")
         self._tls = tls.context() if url.scheme == "https" else None
         self._tls_server_name = tls.server_name or url.hostname
-        self._credentials = credentials or Credentials()
-        self._impersonation = list(impersonation)
+        has_plugin = config.user.get("exec") and not config.has_credentials
+        self._credentials = Plugin(config, tls, self.address) if has_plugin else User(config)
+        self._impersonation = config.impersonation()
 
     def get(self, path: str, accept: str, timeout: float) -> tuple[int, Mapping[str, str], bytes]:
         """Send a GET; return status, headers (in lower case) and body. ``timeout``: seconds. Raises CheckFailed."""
@@ -111,51 +113,31 @@ def connect(environ: Mapping[str, str], service_account: str = SERVICE_ACCOUNT) 
     if not kubeconfig and environ.get("HOME"):
         usual = Path(environ["HOME"]) / ".kube" / "config"
         kubeconfig = str(usual) if usual.is_file() else None
-    if kubeconfig:
-        try:
-            return _by_kubeconfig(kubeconfig, address)
-        except (KubeconfigError, TlsError) as error:
-            raise NoConnection(f"kubeconfig {kubeconfig}: {error}") from error
-    if not address:
-        return _by_service_account(environ, Path(service_account))
+    source = "$KUBE_APISERVER_ADDRESS"
     try:
-        return Server(address, "$KUBE_APISERVER_ADDRESS")
-    except TlsError as error:
-        raise NoConnection(f"$KUBE_APISERVER_ADDRESS: {error}") from error
+        config = Kubeconfig({}, {})
+        if kubeconfig:
+            source = f"kubeconfig {kubeconfig}"
+            config = Kubeconfig.read(kubeconfig)
+        elif not address:
+            source = "service account"
+            config = _service_account(environ, Path(service_account))
+        named = "$KUBE_APISERVER_ADDRESS" if address else f"{source}: server"
+        return Server(address or config.server(), named, config)
+    except (KubeconfigError, TlsError) as error:
+        raise NoConnection(f"{source}: {error}") from error
 
 
-def _by_kubeconfig(paths: str, address: str | None) -> Server:
-    config = Kubeconfig(paths)
-    if config.proxy():
-        raise KubeconfigError("proxy-url is not supported")
-    if config.user.get("auth-provider"):
-        raise KubeconfigError("auth-provider is not supported, nor by kubectl since 1.26; use exec")
-    url = address or config.server()
-    named = "$KUBE_APISERVER_ADDRESS" if address else f"kubeconfig {paths}: server"
-    tls = config.tls()
-    credentials: Credentials = User(config)
-    if config.user.get("exec") and not config.has_credentials:
-        credentials = Plugin(mapping(config.user["exec"], "exec"), config, tls, url)
-    return Server(url, named, tls, credentials, config.impersonation())
-
-
-def _by_service_account(environ: Mapping[str, str], directory: Path) -> Server:
+def _service_account(environ: Mapping[str, str], directory: Path) -> Kubeconfig:
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         raise NoConnection(
             "no API server is known: neither $KUBE_APISERVER_ADDRESS nor $KUBECONFIG is set, "
             "and without $KUBERNETES_SERVICE_HOST and $KUBERNETES_SERVICE_PORT this is not a Pod"
         )
-    token_file, ca_file = directory / "token", directory / "ca.crt"
+    token_file = directory / "token"
     if not token_file.exists():
         raise NoConnection(f"{token_file} is not there: the Pod needs its service account's token mounted")
     bracketed = f"[{host}]" if ":" in host else host
-    try:
-        return Server(
-            f"https://{bracketed}:{port}",
-            "$KUBERNETES_SERVICE_HOST",
-            Tls(ca_file.read_bytes()),
-            ServiceAccount(token_file),
-        )
-    except (OSError, TlsError) as error:
-        raise NoConnection(f"{ca_file}: the certificate authority cannot be used: {reason(error)}") from error
+    cluster = {"server": f"https://{bracketed}:{port}", "certificate-authority": str(directory / "ca.crt")}
+    return Kubeconfig(cluster, {"tokenFile": str(token_file)})

@@ -12,31 +12,32 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from frameworkcontroller.barrier.errors import CheckFailed, reason
-from frameworkcontroller.kubeconfig.reader import (
-    Kubeconfig,
-    KubeconfigError,
-    is_token,
-    mappings,
-    read_token,
-    text,
-    texts,
-)
+from frameworkcontroller.kubeconfig.reader import Kubeconfig, KubeconfigError, is_token, mapping, mappings, text, texts
 from frameworkcontroller.kubeconfig.tls import Pem, Tls, TlsError
 
 _PLUGIN_TIMEOUT_SEC = 60.0
 _EXEC_GROUP = "client.authentication.k8s.io"
 
 
-class Credentials:
-    """Anonymous access; subclasses authenticate requests."""
+class User:
+    """The token, token file or password of a user, if any.
+
+    The file is read for each request: the kubelet replaces a service account's token while the Pod runs.
+    """
+
+    def __init__(self, config: Kubeconfig) -> None:
+        self._config = config
 
     def headers(self) -> list[tuple[str, str]]:
         """Headers of the next request. Raises CheckFailed."""
-        return []
+        try:
+            authorization = self._config.authorization()
+        except KubeconfigError as error:
+            raise CheckFailed(str(error)) from error
+        return [("Authorization", authorization)] if authorization else []
 
     def tls(self) -> ssl.SSLContext | None:
         """A context to use in place of the server's, called after ``headers``."""
@@ -46,42 +47,13 @@ class Credentials:
         """Called when the API server answers 401."""
 
 
-class ServiceAccount(Credentials):
-    """The token of a Pod's service account, read for each request: the kubelet replaces it while the Pod runs."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-
-    def headers(self) -> list[tuple[str, str]]:
-        try:
-            return [("Authorization", "Bearer " + read_token(self._file))]
-        except OSError as error:
-            raise CheckFailed(f"token file {self._file}: {reason(error)}") from error
-        except ValueError:
-            raise CheckFailed(f"token file {self._file} holds no token") from None
-
-
-class User(Credentials):
-    """The token, token file or password of a kubeconfig."""
-
-    def __init__(self, config: Kubeconfig) -> None:
-        self._config = config
-
-    def headers(self) -> list[tuple[str, str]]:
-        try:
-            authorization = self._config.authorization()
-        except KubeconfigError as error:
-            raise CheckFailed(str(error)) from error
-        return [("Authorization", authorization)] if authorization else []
-
-
-class Plugin(Credentials):
+class Plugin(User):
     """A program that prints credentials: ``exec`` of a kubeconfig."""
 
-    def __init__(
-        self, plugin: dict[str, Any], config: Kubeconfig, tls: Tls, url: str, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, config: Kubeconfig, tls: Tls, url: str, clock: Callable[[], float] = time.time) -> None:
         """``tls``: settings to which the plugin's certificate is added. Raises KubeconfigError."""
+        super().__init__(config)
+        plugin = mapping(config.user["exec"], "exec")
         self._version = text(plugin, "apiVersion")
         if self._version not in [f"{_EXEC_GROUP}/{version}" for version in ("v1", "v1beta1", "v1alpha1")]:
             raise KubeconfigError(f"exec: its apiVersion is none of {_EXEC_GROUP}: {self._version!r}")

@@ -57,7 +57,7 @@ async def read_kubeconfig(
     Raises ConnectionConfigError, naming the file.
     """
     try:
-        config = Kubeconfig(paths, context)
+        config = Kubeconfig.read(paths, context)
         server = (address or config.server()).rstrip("/")
         tls = config.tls() if server.startswith("https") else Tls()
         impersonate = tuple(config.impersonation())

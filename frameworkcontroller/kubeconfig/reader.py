@@ -26,24 +26,43 @@ class KubeconfigError(Exception):
 
 
 class Kubeconfig:
-    """One context: its cluster and its user, with absolute file names.
+    """One context: a cluster and a user.
 
     All methods raise KubeconfigError.
     """
 
-    def __init__(self, paths: str, context: str | None = None) -> None:
+    def __init__(
+        self,
+        cluster: dict[str, Any],
+        user: dict[str, Any],
+        namespace: str = "",
+        user_name: str = "",
+        user_file: str = "",
+    ) -> None:
+        """``cluster`` and ``user``: as in a kubeconfig, with absolute file names. ``user_file``: where the user is."""
+        self.cluster, self.user, self.namespace = cluster, user, namespace or None
+        self.user_name, self.user_file = user_name, user_file
+        self._token, self._token_file = text(user, "token").strip(), text(user, "tokenFile")
+        self._user_and_password = (text(user, "username"), text(user, "password"))
+        if not re.fullmatch(r"[ -~]*", self._token):
+            raise KubeconfigError("its token contains characters that no header can have")
+        if self._user_and_password[0] and (self._token or self._token_file):
+            raise KubeconfigError("its user has both a token and a username")
+
+    @classmethod
+    def read(cls, paths: str, context: str | None = None) -> Kubeconfig:
         """Read the files in ``paths``, which ``:`` separates; files that do not exist are skipped.
 
         The first file with a current-context, or with an entry of some name, wins. ``context`` replaces the
         current-context.
         """
         files = [os.path.expanduser(path) for path in paths.split(os.pathsep) if path]  # noqa: PTH111 - raises nothing
-        found = [file for file in files if os.path.exists(file)]  # noqa: PTH110 - raises nothing
-        if not found:
+        present = [file for file in files if os.path.exists(file)]  # noqa: PTH110 - raises nothing
+        if not present:
             raise KubeconfigError("no such file")
         chosen = context or ""
         entries: dict[tuple[str, str], tuple[Any, str]] = {}
-        for file in found:
+        for file in present:
             current, of_file = _read(file, several=len(files) > 1)
             chosen = chosen or current
             entries = {**of_file, **entries}
@@ -54,27 +73,18 @@ class Kubeconfig:
             if (kind, name) not in entries:
                 raise KubeconfigError(f"there is no {kind} {name!r}")
             value, file = entries[kind, name]
-            return mapping({} if value is None else value, f"{kind} {name!r}"), file
+            return _with_absolute_names(mapping({} if value is None else value, f"{kind} {name!r}"), file), file
 
         section, _ = find("context", chosen)
-        cluster = text(section, "cluster")
-        if not cluster:
+        cluster_name, user_name = text(section, "cluster"), text(section, "user")
+        if not cluster_name:
             raise KubeconfigError(f"context {chosen!r} names no cluster")
-        self.namespace = text(section, "namespace") or None
-        self.cluster = _with_absolute_names(*find("cluster", cluster))
-        self.user_name = text(section, "user")
-        self.user: dict[str, Any] = {}
-        self.user_file = ""
-        if self.user_name:
-            user, self.user_file = find("user", self.user_name)
-            self.user = _with_absolute_names(user, self.user_file)
-        self._token = text(self.user, "token").strip()
-        if not re.fullmatch(r"[ -~]*", self._token):
-            raise KubeconfigError("its token contains characters that no header can have")
-        self._user_and_password = (text(self.user, "username"), text(self.user, "password"))
-        self._token_file = text(self.user, "tokenFile")
-        if self._user_and_password[0] and (self._token or self._token_file):
-            raise KubeconfigError("its user has both a token and a username")
+        cluster, _ = find("cluster", cluster_name)
+        user, user_file = find("user", user_name) if user_name else ({}, "")
+        found = cls(cluster, user)
+        found.user_name, found.user_file = user_name, user_file
+        found.namespace = text(section, "namespace") or None
+        return found
 
     @property
     def has_credentials(self) -> bool:
@@ -99,12 +109,12 @@ class Kubeconfig:
         token = self._token
         if self._token_file:
             try:
-                token = read_token(Path(self._token_file))
+                token = Path(self._token_file).read_bytes().decode("ascii", "replace").strip()
+                if not is_token(token):
+                    raise KubeconfigError(f"token file {self._token_file} holds no token")
             except OSError as error:
                 if not token:
                     raise KubeconfigError(f"token file {self._token_file}: {error.strerror or error}") from error
-            except ValueError:
-                raise KubeconfigError(f"token file {self._token_file} holds no token") from None
         return "Bearer " + token if token else None
 
     def impersonation(self) -> list[tuple[str, str]]:
@@ -148,14 +158,6 @@ class Kubeconfig:
             return Pem(Path(file).read_bytes(), file)
         except OSError as error:
             raise KubeconfigError(f"{key} {file} cannot be used: {error.strerror or error}") from error
-
-
-def read_token(file: Path) -> str:
-    """The token in a file. Raises OSError, and ValueError if there is none."""
-    token = file.read_bytes().decode("ascii").strip()
-    if not is_token(token):
-        raise ValueError
-    return token
 
 
 def is_token(token: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from frameworkcontroller.barrier.connection import Server, connect
-from frameworkcontroller.barrier.credentials import Plugin, ServiceAccount
+from frameworkcontroller.barrier.credentials import Plugin
 from frameworkcontroller.barrier.errors import CheckFailed, NoConnection
 from frameworkcontroller.kubeconfig.reader import Kubeconfig
 from frameworkcontroller.kubeconfig.tls import Tls
@@ -169,7 +169,7 @@ class TestInCluster:
 
     def test_a_server_with_another_authority_gets_no_token(self, secure: StubApi, account: Path) -> None:
         with pytest.raises(CheckFailed, match="CERTIFICATE_VERIFY_FAILED"):
-            ask(Server(secure.address, "test", credentials=ServiceAccount(account / "token")))
+            ask(Server(secure.address, "test", Kubeconfig({}, {"tokenFile": str(account / "token")})))
         assert secure.headers == []
 
     @pytest.mark.parametrize("missing", ["token", "ca.crt"])
@@ -460,8 +460,8 @@ class TestPlugins:
     ) -> None:
         now = [1_800_000_000.0]
         environ = stored(tmp_path, kubeconfig({"server": "https://127.0.0.1:1"}, plugin.user()))
-        config = Kubeconfig(environ["KUBECONFIG"])
-        credentials = Plugin(config.user["exec"], config, Tls(), config.server(), lambda: now[0])
+        config = Kubeconfig.read(environ["KUBECONFIG"])
+        credentials = Plugin(config, Tls(), config.server(), lambda: now[0])
         plugin.prints({"token": "a", "expirationTimestamp": "2027-01-15T09:00:10.5+01:00"})
         credentials.headers()
         now[0] += 9

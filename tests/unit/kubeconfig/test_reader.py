@@ -229,7 +229,7 @@ class TestSeveralFiles:
     def test_the_first_current_context_and_the_first_entry_of_a_name_count(
         self, tmp_path: Path, paths: list[str]
     ) -> None:
-        config = Kubeconfig(":".join(paths))
+        config = Kubeconfig.read(":".join(paths))
         assert config.cluster == {"server": "https://one", "certificate-authority": str(tmp_path / "1" / "ca.crt")}
         assert config.user == {
             "tokenFile": str(tmp_path / "token"),
@@ -246,4 +246,4 @@ class TestSeveralFiles:
     def test_the_file_at_fault_is_named(self, tmp_path: Path, paths: list[str]) -> None:
         (tmp_path / "bad").write_text("[")
         with pytest.raises(KubeconfigError, match=f"^{tmp_path}/bad: line 1: it is not YAML"):
-            Kubeconfig(":".join([*paths, str(tmp_path / "bad")]))
+            Kubeconfig.read(":".join([*paths, str(tmp_path / "bad")]))
