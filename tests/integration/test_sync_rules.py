@@ -370,6 +370,23 @@ async def test_what_follows_soon_after_a_write_is_gathered_for_as_long_as_that_t
     assert shown[-3:] == [(5, 1), (8.3, 3), (20, 4)]
 
 
+async def test_only_the_first_status_at_rest_is_written_at_once(
+    clock: VirtualClockLoop, frameworks: Frameworks, requests: Requests
+) -> None:
+    """Where Tasks end one by one, with none on its way, their ends are gathered as other changes are."""
+    requests.always(is_status_write, late(1))
+    await frameworks.create("f", role("a", 5))
+    await frameworks.until_running("f", 5)
+    await asyncio.sleep(10)
+    began = clock.time()
+    for index, at in enumerate([0, 2.2, 2.9]):
+        await asyncio.sleep(began + at - clock.time())
+        await frameworks.delete_pod(f"f-a-{index}", grace=0)
+    await frameworks.until("f", lambda status: states(status).count("Completed") == 3)
+    shown = [(round(one.sent - began, 2), states(one.status).count("Completed")) for one in requests.status_writes]
+    assert shown[-2:] == [(0, 1), (3.2, 3)]
+
+
 # --- generations and deletions --------------------------------------------------------------------------------------
 
 STAYS: Final = {"finalizers": ["example.com/stay"]}
