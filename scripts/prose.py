@@ -21,6 +21,8 @@ PATTERNS: Final = (
     "*.md",
     "docs/**/*.md",
     "examples/**/*.md",
+    "examples/**/*.py",
+    "examples/**/*.yaml",
     "crd/*.yaml",
     "manifests/**/*.yaml",
     "frameworkcontroller/**/*.yaml",

@@ -1,18 +1,18 @@
 #!/bin/sh
-# Scales rescalebasic up and down while it runs, and shows its Tasks after each step. Run it in the folder of this file, with
-# a kubectl that speaks to a cluster with the controller. It fails if anything is not as told.
+# Scale rescalebasic up and down while it runs, and show its Tasks after each step. It needs a kubectl for a cluster with the
+# controller. It fails if a step differs.
 set -eu
 cd "$(dirname "$0")"
 
 say() { printf '\n# %s\n' "$*"; }
 
-# Each Task: its index, the first part of its instanceUID (another one is another Task), how it is, and whether it is leaving.
+# Each Task: its index, the first part of its instanceUID (which identifies the Task), its state, and whether it is leaving.
 tasks() {
     kubectl get framework rescalebasic -o jsonpath='{range .status.attemptStatus.taskRoleStatuses[0].taskStatuses[*]}{.index} {.instanceUID} {.state} {.deletionPending} code={.attemptStatus.completionStatus.code}{"\n"}{end}' |
         sed -E 's/-[0-9a-f-]{27} / /; s/ false / /; s/ true / leaving /; s/ code=$//; s/^/a-/'
 }
 
-# Waits until `tasks` matches a pattern, lines joined by spaces; then shows them.
+# Wait until `tasks`, lines joined by spaces, matches a pattern; then show them.
 until_tasks() {
     for _ in $(seq 300); do
         # shellcheck disable=SC2254
@@ -24,7 +24,7 @@ until_tasks() {
     return 1
 }
 
-# taskNumber, and minFailedTaskCount with it where the second argument says so: both in one patch.
+# Patch taskNumber, together with minFailedTaskCount if there is a second argument.
 scale() {
     policy=${2:+", {\"op\": \"replace\", \"path\": \"/spec/taskRoles/0/frameworkAttemptCompletionPolicy/minFailedTaskCount\", \"value\": $2}"}
     kubectl patch framework rescalebasic --type=json -p "[{\"op\": \"replace\", \"path\": \"/spec/taskRoles/0/taskNumber\", \"value\": $1}${policy-}]" > /dev/null
@@ -34,11 +34,11 @@ running='AttemptRunning'
 kubectl create -f rescalebasic.yaml
 until_tasks "a-0*$running a-1*$running a-2*$running a-3*$running "
 
-say "Delete the Pods of a-2 and a-3: both Tasks have failed for good (-101, somebody deleted the Pod)."
+say "Delete the Pods of a-2 and a-3: both Tasks have failed (-101, the Pod was deleted)."
 kubectl delete pod rescalebasic-a-2 rescalebasic-a-3 --wait=false
 until_tasks "*a-2*Completed*-101 a-3*Completed*-101 "
 
-say "4 -> 2, and minFailedTaskCount 4 -> 2 in the same patch: they vanish at once, count no more, and the attempt runs on."
+say "4 -> 2, and minFailedTaskCount 4 -> 2 in the same patch: they disappear at once, and the attempt continues."
 scale 2 2
 until_tasks "a-0*$running a-1*$running "
 
@@ -46,13 +46,13 @@ say "2 -> 4: their indexes get new Tasks."
 scale 4 4
 until_tasks "a-0*$running a-1*$running a-2*$running a-3*$running "
 
-say "Delete the Pod of a-2; when it is Completed, 4 -> 2: both leave, though a-3 takes a while ..."
+say "Delete the Pod of a-2; when it is Completed, 4 -> 2: both leave, but a-3 takes a while ..."
 kubectl delete pod rescalebasic-a-2 --wait=false
 until_tasks "*a-2*Completed*-101 a-3*$running "
 scale 2
 until_tasks "*a-3*leaving*-230 "
 
-say "... and before it is gone, 2 -> 3: a-2 comes back at once, as a new Task; a-3 goes on leaving."
+say "... and before it is gone, 2 -> 3: a-2 returns at once, as a new Task; a-3 is still leaving."
 scale 3
 until_tasks "*a-2*$running a-3*leaving*-230 "
 say "... a-3 is gone."

@@ -1,4 +1,4 @@
-"""Master, worker or driver of a small cluster, by the role of the Task; the barrier tells where the master is."""
+"""Master, worker or driver of a small cluster, by the role of the Task; the barrier gives the master's address."""
 
 import math
 import os
@@ -9,13 +9,13 @@ from multiprocessing.managers import BaseManager
 
 env = os.environ
 role, me = env["FC_TASKROLE_NAME"], env["FC_POD_NAME"]
-# Who can reach the master may have it run anything: on a cluster of yours, take a key from a Secret.
+# Clients that reach the master can run any code: on a shared cluster, take a key from a Secret.
 KEY = env["FC_FRAMEWORK_ATTEMPT_INSTANCE_UID"].encode()
 PARTS, STEP = 40, 5_000
 
 
 class Master(BaseManager):
-    """Holds the queues, and serves them to those who connect."""
+    """Hold the queues, and serve them to clients."""
 
 
 def primes(first):
@@ -64,7 +64,7 @@ else:
         try:
             part, found, who = results.get(timeout=5)
         except queue.Empty:
-            for part in missing:  # a worker has died with it
+            for part in missing:  # its worker has died
                 work.put(part)
             continue
         if part in missing:  # the second answer is not counted

@@ -1,7 +1,7 @@
-"""The model that train.py trains: is a point in the circle?
+"""The model that train.py trains: whether a point is in the circle.
 
-Two inputs, eight hidden units, one output: 33 parameters in one list. With PyTorch the gradient is autograd's, without
-it is plain Python; both are the same.
+Two inputs, eight hidden units, one output: 33 parameters in one list. Autograd computes the gradient, or without
+PyTorch, plain Python; both are equal.
 """
 
 import math
@@ -17,7 +17,7 @@ SIZE = 4 * HIDDEN + 1
 
 
 def batch(step):
-    """The points of a step: whoever asks gets the same."""
+    """The points of a step, the same for every caller."""
     rng = random.Random(step)
     points = [(rng.uniform(-1, 1), rng.uniform(-1, 1)) for _ in range(BATCH)]
     return [(x, y, float(x * x + y * y < 0.5)) for x, y in points]

@@ -1,20 +1,20 @@
-"""Data-parallel training whose workers come, go and die while it goes on.
+"""Data-parallel training that continues while workers come, leave and die.
 
-Every worker holds the whole model. At each step each takes its share of one batch, the gradients are summed over all
-workers, and all make the same move: how many there are changes how fast it goes, and not what comes out. They need
-neither a leader that outlives them nor a list of each other: they read the status of their Framework.
+Every worker holds the whole model. At each step, each worker computes its share of one batch, the gradients are summed
+over all workers, and all update the model equally: the number of workers changes the speed, but not the result. The
+workers need no permanent leader and no list of members: they read the status of their Framework.
 
-  Who is in?      The Tasks that are AttemptRunning and not deletionPending. The one of the lowest index leads.
-  All meet        at the leader's address, and begin when all have read the same list (its instanceUIDs tell a Task's
-                  attempts apart). Whoever has come furthest gives its state to the others.
-  Somebody comes  The leader looks at the status once a second. A flag that is summed along with the gradients makes
-                  all break off after the same step, and meet again.
-  Somebody goes   Whoever is scaled down or drained gets SIGTERM, and raises that flag.
-  Somebody dies   The sum fails for all, and all meet again. The controller retries the Task, and somebody comes.
-  All die         They begin at the checkpoint.
+  Members          are the Tasks that are AttemptRunning and not deletionPending. The one with the lowest index leads.
+  All meet         at the leader's address, and begin when all have read the same list (its instanceUIDs distinguish the
+                   attempts of a Task). The most advanced member gives its state to the others.
+  A member comes   The leader reads the status once a second. A flag in the sum of the gradients stops all members after
+                   the same step, and they meet again.
+  A member leaves  A member that is scaled down or drained gets SIGTERM, and sets that flag.
+  A member dies    The sum fails for all, and they meet again. The controller retries the Task, and a member comes.
+  All die          They begin at the checkpoint.
 
-With PyTorch, the sum is torch.distributed's all_reduce on gloo; without, it goes over plain sockets. Outside of a
-Framework it trains alone, which must give the same result:  STEPS=500 python3 train.py
+With PyTorch, the sum is torch.distributed's all_reduce on gloo; without, it uses plain sockets. Outside of a Framework
+it trains alone, with the same result:  STEPS=500 python3 train.py
 """
 
 import array
@@ -40,8 +40,8 @@ if torch:
 env = os.environ
 ALONE = "FC_FRAMEWORK_NAME" not in env
 STEPS = int(env.get("STEPS", "1000"))
-STEP_SECONDS = float(env.get("STEP_SECONDS", "0"))  # a step takes so long at least, as if the model were larger
-FOLDER = Path(env.get("CHECKPOINTS", "."))  # all workers share it; a file named `enough` there ends the training early
+STEP_SECONDS = float(env.get("STEP_SECONDS", "0"))  # the minimum duration of a step, as of a larger model
+FOLDER = Path(env.get("CHECKPOINTS", "."))  # shared by all workers; a file named `enough` there ends the training early
 CHECKPOINT = FOLDER / f"checkpoint-{env.get('FC_FRAMEWORK_UID', 'alone')}.json"  # outlives all attempts
 ME = env.get("FC_TASK_INDEX", "alone")
 PORT = 29400
@@ -53,11 +53,11 @@ def say(text):
     print(f"{time.strftime('%H:%M:%S')} worker {ME}: {text}", flush=True)
 
 
-# --- The workers of now, and how they meet. Whatever fails here, they read the list again. ---
+# --- The members, and how they meet. After any failure here, they read the list again. ---
 
 
 def members():
-    """[index, address, instanceUID] of every worker that runs and is to stay, as the Framework's status has them."""
+    """[index, address, instanceUID] of every running worker that stays, from the Framework's status."""
     account = Path("/var/run/secrets/kubernetes.io/serviceaccount")
     api, context = env.get("KUBE_APISERVER_ADDRESS"), None
     if not api:
@@ -75,7 +75,7 @@ def members():
 
 
 def changed(group):
-    """Whether the list is another one by now. Not as far as one knows, while the API server does not answer."""
+    """Whether the list has changed. False while the API server does not answer."""
     with contextlib.suppress(OSError, ValueError):
         return not ALONE and members() != group.now
     return False
@@ -86,12 +86,12 @@ def serve(address, port):
 
 
 def meet(listener, step):
-    """Wait for all other members. Returns the group, and the rank of whoever has come furthest."""
+    """Wait for all other members. Return the group, and the rank of the most advanced member."""
     while not stopping:
         with contextlib.suppress(OSError, RuntimeError, ValueError):
             now = members()
             instances = [instance for _, _, instance in now]
-            rank = instances.index(env["FC_TASK_ATTEMPT_INSTANCE_UID"])  # ValueError: the status does not have me yet
+            rank = instances.index(env["FC_TASK_ATTEMPT_INSTANCE_UID"])  # ValueError: not in the status yet
             with contextlib.ExitStack() as unless_met:
                 if rank:
                     peers, agreed = follow(now, rank, step, unless_met)
@@ -109,7 +109,7 @@ def lead(listener, now, step, unless_met):
     listener.settimeout(0.1)
     while len(steps) < len(now):
         if stopping or members() != now:
-            raise OSError("somebody comes or goes")
+            raise OSError("a member comes or leaves")
         with contextlib.suppress(TimeoutError):
             peer = unless_met.enter_context(listener.accept()[0])
             hello = json.loads(receive_line(peer))
@@ -133,11 +133,11 @@ def follow(now, rank, step, unless_met):
 def receive_line(peer):
     peer.settimeout(10)
     with peer.makefile() as lines:
-        return lines.readline()  # empty, and so no JSON, if the peer hung up
+        return lines.readline()  # empty, and so no JSON, after the peer hung up
 
 
 class Star:
-    """Sums lists over the members: the leader collects, adds and hands back. What fails for one fails for all."""
+    """Sum lists over the members: the leader collects, adds and returns. A failure of one fails for all."""
 
     def __init__(self, now, rank, peers):
         self.now, self.rank, self.peers = now, rank, peers
@@ -158,7 +158,7 @@ class Star:
         while len(data) < 8 * length:
             part = peer.recv(8 * length - len(data))
             if not part:
-                raise OSError("somebody is gone")
+                raise OSError("a member is gone")
             data += part
         return array.array("d", data).tolist()
 
@@ -192,12 +192,12 @@ class Gloo(Star):
 def save(path, step, loss, state):
     new = path.with_suffix(f".{ME}")
     new.write_text(json.dumps({"step": step, "loss": loss, "state": state}))
-    new.replace(path)  # at once: whoever reads it finds the former or the new one
+    new.replace(path)  # atomic: a reader finds the old or the new one
 
 
 def train():
     rng, step, last, loss = random.Random(0), 0, STEPS, 0.0
-    state = [rng.uniform(-1, 1) for _ in range(SIZE)] + [0.0] * SIZE  # parameters, and their velocity
+    state = [rng.uniform(-1, 1) for _ in range(SIZE)] + [0.0] * SIZE  # parameters, and their velocities
     if CHECKPOINT.exists():
         step, loss, state = json.loads(CHECKPOINT.read_text()).values()
     say(f"process {os.getpid()} begins at step {step}, with {'torch on gloo' if torch else 'plain Python'}")
@@ -230,9 +230,9 @@ def train():
         finally:
             group.close()
         if stopping and step < last:
-            say(f"step {step}: I was told to stop")
+            say(f"step {step}: stopping on SIGTERM")
             sys.exit(143)
-    save(FOLDER / "result.json", step, loss, state)  # each of them, since any may be the last
+    save(FOLDER / "result.json", step, loss, state)  # by each member, since any may be the last
     say("done")
 
 

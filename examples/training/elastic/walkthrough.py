@@ -1,9 +1,9 @@
-"""Trains with two workers, four, then three, and kills some on the way; then compares with training alone.
+"""Train with two workers, four, then three, and kill some on the way; then compare with training alone.
 
     .venv/bin/python examples/training/elastic/walkthrough.py [PYTHON]
 
-It starts a local cluster of its own and leaves nothing behind. PYTHON is what the workers run, python3 if not given:
-one that has PyTorch makes them use it. Anything that is not as told ends it with an error.
+It starts a local cluster and cleans up. PYTHON is the interpreter of the workers, by default python3; they use PyTorch
+if it has that. The first failed check ends it with an error.
 """
 
 import json
@@ -26,13 +26,13 @@ PATIENCE_SECONDS = 60
 
 
 class Cluster:
-    """The API server, and what the workers have said so far."""
+    """The API server, and the output of the workers so far."""
 
     def __init__(self, kubeconfig):
         config = yaml.safe_load(kubeconfig.read_text())
         self.url = config["clusters"][0]["cluster"]["server"]
         self.token = config["users"][0]["user"]["token"]
-        self.heard = {}  # how many lines of each Pod
+        self.heard = {}  # number of lines by Pod
         self.lines = []
 
     def request(self, method, path, body=None, kind="application/json"):
@@ -45,14 +45,14 @@ class Cluster:
         return json.loads(self.request("GET", FRAMEWORK)).get("status") or {}
 
     def scale(self, number):
-        """taskNumber, and the policy that names the same number, in one patch."""
+        """Patch taskNumber together with the policy of the same number."""
         role = "/spec/taskRoles/0"
         fields = {"/taskNumber": number, "/frameworkAttemptCompletionPolicy/minFailedTaskCount": number}
         patch = [{"op": "replace", "path": role + field, "value": value} for field, value in fields.items()]
         self.request("PATCH", FRAMEWORK, patch, "application/json-patch+json")
 
     def listen(self):
-        """Print what the workers have said since the last time."""
+        """Print the new output of the workers."""
         for pod in json.loads(self.request("GET", "/api/v1/namespaces/default/pods"))["items"]:
             name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
             try:
@@ -66,18 +66,18 @@ class Cluster:
                 print("   ", line, flush=True)
 
     def until(self, pattern, count=1):
-        """Wait until `count` lines that match have been said since the last time that somebody waited."""
+        """Wait until `count` lines since the last wait match."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while len(found := [line for line in self.lines if re.search(pattern, line)]) < count:
             if time.monotonic() > deadline:
-                sys.exit(f"not said within {PATIENCE_SECONDS} s: {pattern}\n{json.dumps(self.status(), indent=2)}")
+                sys.exit(f"no output within {PATIENCE_SECONDS} s: {pattern}\n{json.dumps(self.status(), indent=2)}")
             time.sleep(0.1)
             self.listen()
         self.lines.clear()
         return found
 
     def processes(self):
-        """The process of each worker that runs."""
+        """The process of each running worker."""
         pods = [f"elastic-worker-{task['index']}" for task in self.tasks() if not task["deletionPending"]]
         logs = [self.request("GET", f"/api/v1/namespaces/default/pods/{pod}/log").decode() for pod in pods]
         return [int(re.findall(r"process (\d+)", log)[-1]) for log in logs]
@@ -104,7 +104,7 @@ def walk(cluster, folder):
         if document["kind"] == "Framework":
             pod = document["spec"]["taskRoles"][0]["task"]["pod"]["spec"]
             pod["volumes"][1]["hostPath"]["path"] = str(folder)
-            pod["containers"][0]["env"][0]["value"] = "1000000"  # it goes on until told that it is enough
+            pod["containers"][0]["env"][0]["value"] = "1000000"  # it continues until the file `enough` exists
         kinds = {"Framework": FRAMEWORK.rsplit("/", 1)[0]}
         group, plural = document["apiVersion"], document["kind"].lower() + "s"
         prefix = "/apis/" if "/" in group else "/api/"
@@ -137,7 +137,7 @@ def walk(cluster, folder):
     begun = cluster.until("begins at step", 3)
     check(all(int(re.findall(r"step (\d+)", line)[0]) > 0 for line in begun), "all began at a checkpoint")
     cluster.until("loss .* with 3$")
-    check(cluster.status()["attemptStatus"]["id"] == 0, "it is the first attempt of the Framework still")
+    check(cluster.status()["attemptStatus"]["id"] == 0, "it is still the first attempt of the Framework")
 
     say("enough")
     (folder / "enough").touch()

@@ -14,7 +14,7 @@ import tensorflow as tf  # noqa: E402
 resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
 if role != "chief":
     server = tf.distribute.Server(resolver.cluster_spec(), job_name=role, task_index=index, protocol="grpc")
-    server.join()  # until the attempt is over and this Pod is stopped
+    server.join()  # until the end of the attempt stops this Pod
 
 
 def points(context):
