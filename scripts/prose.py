@@ -37,7 +37,6 @@ UNEDITED: Final = (
     "frameworkcontroller/api",
     "frameworkcontroller/controller",
     "frameworkcontroller/kube",
-    "frameworkcontroller/local",
     "frameworkcontroller/machine",
 )
 

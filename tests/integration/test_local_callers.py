@@ -81,7 +81,7 @@ async def test_another_user_needs_the_token(cluster: LocalCluster, client: KubeC
         assert code == "401"
         status = orjson.loads(body)
         assert (status["kind"], status["reason"]) == ("Status", "Unauthorized")
-        assert "whoever bears its token" in status["message"]
+        assert "clients with its token" in status["message"]
     assert await config_maps(client) == []
     assert await create_as_nobody(cluster.server.callers.token) == "201\n"
     assert await config_maps(client) == ["by-nobody"]

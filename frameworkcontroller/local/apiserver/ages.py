@@ -1,4 +1,4 @@
-"""How long ago something was, in the few characters that ``kubectl get`` has for it."""
+"""Ages in the format of ``kubectl get``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def age(timestamp: str | None, now: float) -> str:
 
 
 def epoch(timestamp: str) -> float | None:
-    """A time (RFC 3339) in epoch seconds; None if it is none."""
+    """Convert a time (RFC 3339) to epoch seconds; None if it is invalid."""
     found = _BARE_TIME.fullmatch(timestamp)
     try:
         if found is not None:
@@ -31,7 +31,7 @@ def epoch(timestamp: str) -> float | None:
 
 
 def duration(seconds: float) -> str:
-    """A length of time, to two units at most; short ones exactly, long ones roughly."""
+    """Format a duration with at most two units; short ones are exact, long ones rounded."""
     whole = int(seconds)
     if whole < -1:
         return "<invalid>"

@@ -1,7 +1,6 @@
-"""What the embedded API server serves: one :class:`ServedType` per group, version and resource.
+"""The served resources: one :class:`ApiResource` per group, version and resource.
 
-Discovery, OpenAPI, tables and the REST handlers all read this one record, for built-in kinds and for
-those that a CustomResourceDefinition brings.
+Discovery, OpenAPI, tables and the REST handlers all read it, for built-in kinds and custom resources.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ STANDARD_VERBS: tuple[str, ...] = (
     "update",
     "watch",
 )
-"""The verbs of an ordinary resource, in the order in which the real server prints them for a built-in kind."""
+"""The verbs of an ordinary resource, in the real server's order for a built-in kind."""
 
 CUSTOM_RESOURCE_VERBS: tuple[str, ...] = (
     "delete",
@@ -32,21 +31,21 @@ CUSTOM_RESOURCE_VERBS: tuple[str, ...] = (
     "update",
     "watch",
 )
-"""The same verbs in the order in which the real server prints them for a custom resource."""
+"""The same verbs in the real server's order for a custom resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """A subresource such as ``pods/status``, with the kind that is read or written through it."""
+    """A subresource such as ``pods/status``, with the kind that it reads or writes."""
 
     name: str
     """Last path segment: ``status``, ``scale``, ``log``, ``binding``, ``eviction``."""
     kind: str
     verbs: tuple[str, ...]
     group: str | None = None
-    """Group of ``kind`` where it differs from the parent's (None: the parent's)."""
+    """Group of ``kind``; None: the parent's."""
     version: str | None = None
-    """Version of ``kind`` where it differs from the parent's (None: the parent's)."""
+    """Version of ``kind``; None: the parent's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +59,12 @@ class PrinterColumn:
     format: str = ""
     description: str = ""
     priority: int = 0
-    """Greater than 0: shown by ``kubectl get -o wide`` only."""
+    """Greater than 0: only in ``kubectl get -o wide``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScalePaths:
-    """Where a custom resource keeps what its ``scale`` subresource shows (JSON paths such as ``.spec.replicas``)."""
+    """The fields behind a custom resource's ``scale`` subresource (JSON paths such as ``.spec.replicas``)."""
 
     spec_replicas: str
     status_replicas: str
@@ -74,7 +73,7 @@ class ScalePaths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiResource:
-    """A resource in one API version, as clients see it."""
+    """A resource in one API version."""
 
     group: str
     """Empty for the core group."""
@@ -91,7 +90,7 @@ class ApiResource:
     schema: Mapping[str, Any] | None = None
     """``openAPIV3Schema`` of a custom resource's version; None for a built-in kind (see ``builtin``)."""
     printer_columns: tuple[PrinterColumn, ...] = ()
-    """A CRD version's columns; empty means the default (NAME, AGE). Built-in kinds have functions in ``table``."""
+    """A CRD version's columns; empty: the default (NAME, AGE). ``table`` has those of built-in kinds."""
     scale: ScalePaths | None = None
 
     @property
@@ -101,23 +100,23 @@ class ApiResource:
 
     @property
     def resource(self) -> str:
-        """How error messages name it: ``pods`` or ``frameworks.frameworkcontroller.microsoft.com``."""
+        """The name in error messages: ``pods`` or ``frameworks.frameworkcontroller.microsoft.com``."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
     def custom(self) -> bool:
-        """Whether a CustomResourceDefinition brought it."""
+        """Whether a CustomResourceDefinition defines it."""
         return self.schema is not None
 
     def subresource(self, name: str) -> Subresource | None:
-        """The subresource called ``name``, or None."""
+        """The subresource with that name, or None."""
         return next((sub for sub in self.subresources if sub.name == name), None)
 
 
 def crd_resources(crd: Mapping[str, Any]) -> list[ApiResource]:
-    """The types that an admitted CustomResourceDefinition serves, in the order of its versions.
+    """The resources of a valid CustomResourceDefinition, in the order of its versions.
 
-    Names come from ``status.acceptedNames`` when those are set, as the real server does, else from ``spec.names``.
+    Like the real server, it uses ``status.acceptedNames`` if set, else ``spec.names``.
     """
     spec = crd["spec"]
     names = (crd.get("status") or {}).get("acceptedNames") or {}

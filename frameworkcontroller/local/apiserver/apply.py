@@ -1,9 +1,8 @@
-"""Server-side apply and the ledger it needs: ``metadata.managedFields``.
+"""Server-side apply and its ledger, ``metadata.managedFields``.
 
-The ledger is kept for objects that were ever applied, or whose creator named itself (``fieldManager``, as kubectl
-always does). What programs write without naming themselves goes unledgered, so a thousand Pods cost nothing:
-the first apply to such an object finds all that is there in the hands of "before-first-apply", as on a real server that
-met an object older than the ledger.
+The ledger is kept for objects that were ever applied, or whose creator named a ``fieldManager``, as kubectl always
+does. Other writes are not tracked, so a thousand Pods cost nothing. The first apply to an untracked object attributes
+all existing fields to "before-first-apply", as a real server does for objects older than the ledger.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ _STATUS = FIELD + "status"
 
 
 def check(t: ApiResource, applied: Any, *, of: Type) -> None:
-    """Whether a parsed apply configuration is one for ``t``, whose type is ``of``.
+    """Check a parsed apply configuration for ``t``, whose type is ``of``.
 
     Raises StatusError: 400 for another kind; 500, as the real server does, for unknown fields, wrong types and list
-    items that cannot be told apart: an apply must know what it owns.
+    items with equal keys, because an apply must know the fields it owns.
     """
     if applied is not None and not isinstance(applied, Mapping):
         raise api_errors.bad_request(
@@ -65,13 +64,13 @@ def apply(
     subresource: str = "",
     status_apart: bool = True,
 ) -> Json:
-    """``live`` (None: a create) with the configuration ``applied`` by ``manager`` put into force at ``now`` (RFC 3339).
+    """Apply ``applied`` by ``manager`` to ``live`` (None: a create) at ``now`` (RFC 3339).
 
-    What the manager applied before, applies no longer, and nobody else owns, is removed. ``status_apart`` says that the
-    status is written through a subresource only. If nothing changes, the result equals ``live``.
+    Fields that the manager applied before, no longer applies, and that have no other owner are removed.
+    ``status_apart``: the status is written only through a subresource. If nothing changes, the result equals ``live``.
 
     Raises StatusError: 409 with one cause per field that another manager holds with a different value, unless
-    ``force``; 400 for an applied object that carries managedFields.
+    ``force``; 400 if the configuration has managedFields.
     """
     if (applied.get("metadata") or {}).get("managedFields"):
         raise api_errors.bad_request("metadata.managedFields must be nil")
@@ -94,7 +93,7 @@ def apply(
     kept = NOTHING
     for share in after.values():
         kept = kept.union(share.fields)
-    # Merged again, for what is applied as empty and was emptied: it is to stand.
+    # Merge again: fields that are applied as empty, and became empty, must remain.
     merged = typed.merge(typed.prune(merged, last, kept, of), configuration, of)
 
     difference = typed.compare(_bare(before), merged, of) if live is not None else None
@@ -125,9 +124,9 @@ def update_managers(
     explicit: bool = False,
     subresource: str = "",
 ) -> Json:
-    """``new``, about to replace ``live`` (None: a create) by a plain write, with its managedFields brought up to date.
+    """Update the managedFields of ``new``, which replaces ``live`` (None: a create) by a plain write.
 
-    ``explicit`` says that the request itself named its ``fieldManager``: see the module's text for what is tracked.
+    ``explicit``: the request named its ``fieldManager``. The module's docstring says what is tracked.
     """
     bare = _bare(new)
     if live is None:
@@ -140,7 +139,8 @@ def update_managers(
             return bare
         given = (new.get("metadata") or {}).get("managedFields")
         if given is not None and given != live["metadata"]["managedFields"]:
-            # A client may rewrite the ledger (kubectl does when it moves an object to server-side apply), or drop it.
+            # A client may rewrite the ledger, as kubectl does when it migrates an object to server-side apply, or drop
+            # it.
             try:
                 held = managed_fields.read(given) if given != [{}] else {}
             except ValueError:
@@ -176,7 +176,7 @@ def _bare(obj: Mapping[str, Any]) -> Json:
 
 
 def _once_applied(live: Json, of: Type) -> FieldSet:
-    """What kubectl applied from the client's side and still stands: its own, whoever the ledger says wrote it."""
+    """The fields of kubectl's last client-side apply that still exist: they are its own, regardless of the ledger."""
     text = ((live.get("metadata") or {}).get("annotations") or {}).get(_LAST_APPLIED)
     try:
         configuration = orjson.loads(text or "null")
@@ -190,7 +190,7 @@ def _once_applied(live: Json, of: Type) -> FieldSet:
 
 
 def _frame(obj: Json, of: Type) -> Json:
-    """An object of a built-in kind with nothing in it: its parts are there from the start, and nobody's."""
+    """An empty object of a built-in kind: its parts always exist and have no owner."""
     return {name: {} for name, value in obj.items() if of.name and isinstance(value, Mapping) and name in _PARTS}
 
 
@@ -198,7 +198,7 @@ _PARTS = frozenset({"metadata", "spec", "status"})
 
 
 def _reach(applied: Mapping[str, Any], subresource: str) -> Mapping[str, Any]:
-    """The part of a configuration that an apply through a subresource can touch."""
+    """The part of a configuration that an apply through a subresource can change."""
     if subresource != "status":
         return applied
     return {key: value for key, value in applied.items() if key == "status"}

@@ -1,8 +1,8 @@
-"""Who may speak to the API server: its user, root, and whoever has its token; and never a web page.
+"""Authentication: admits the cluster's user, root, and holders of the token; refuses web pages.
 
-An address on loopback is reached by every user of the machine, and by every page that one of them has open in a
-browser. There is no TLS, so a kubeconfig cannot prove who somebody is: kubectl keeps credentials to itself over plain
-HTTP. What proves it is the connection, of whose other end the kernel knows the user.
+Every user of the machine can reach a loopback address, and so can web pages in their browsers. There is no TLS, and
+kubectl sends no credentials over plain HTTP. So the kernel authenticates: it knows the user of the other end of a
+connection.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _READS: Final = frozenset({"GET", "HEAD"})
 
 
 class Callers:
-    """Lets requests in or refuses them. ``token`` lets in whoever bears it."""
+    """Accepts or refuses requests. ``token`` authenticates every user."""
 
     def __init__(self, token: str | None = None, *, users: Iterable[int] | None = None) -> None:
-        """``token``: None for a random one. ``users``: who needs none, by default this process's user and root."""
+        """``token``: None for a random one. ``users`` need no token; by default this process's user and root."""
         self.token = token or secrets.token_urlsafe(32)
         if users is None:
             users = {ROOT, os.geteuid()} if distinguishes_users() else {ROOT}
@@ -48,16 +48,15 @@ class Callers:
         self._known: WeakKeyDictionary[BaseTransport, bool] = WeakKeyDictionary()
 
     def check(self, http: web.BaseRequest, *, public: bool = False) -> None:
-        """Raises StatusError if the request is not to be answered. ``public``: it is for everybody but web pages."""
+        """Raise StatusError if the request is refused. ``public``: it is open to all but web pages."""
         _refuse_web_pages(http)
         if not (public or self._is_users(http) or self._bears_token(http)):
             raise api_errors.unauthorized(
-                "this local cluster serves the user who runs it, root, and whoever bears its token; "
-                "this request comes from none of them"
+                "this local cluster serves only the user who runs it, root, and clients with its token"
             )
 
     def _is_users(self, http: web.BaseRequest) -> bool:
-        """Whether the connection is that of a user who needs no token; found out once for each connection."""
+        """Whether the connection's user needs no token; looked up once per connection."""
         transport = http.transport
         if transport is None or not self._users:
             return False
@@ -77,24 +76,26 @@ class Callers:
 
     def _bears_token(self, http: web.BaseRequest) -> bool:
         scheme, _, given = http.headers.get("Authorization", "").partition(" ")
-        # Bytes, since what is given may be no ASCII; it may even be no Unicode.
+        # Bytes: the value may not be ASCII, or even Unicode.
         given_bytes = given.strip().encode(errors="surrogateescape")
         return scheme.lower() == "bearer" and hmac.compare_digest(given_bytes, self.token.encode())
 
 
 def _refuse_web_pages(http: web.BaseRequest) -> None:
-    """Raises StatusError for what a web page could have a browser send, whose connections are its user's."""
+    """Raise StatusError for requests that a web page can make a browser send, with its user's connections."""
     headers = http.headers
     for name in _BROWSERS_HEADERS:
         if name in headers:
-            raise api_errors.forbidden_request(f"it has the header {name}, and web pages are not answered")
+            raise api_errors.forbidden_request(
+                f"it has the header {name}, which indicates a web page; web pages are refused"
+            )
     for host in headers.getall("Host", ()):
         if not _is_loopback(host):
-            # A page whose own host name has been made to lead here is let by the browser to read the answers, too.
-            raise api_errors.forbidden_request(f"it is for the host {host!r}, and this server is on loopback only")
+            # DNS rebinding: a page whose own host name resolves to loopback may read the answers.
+            raise api_errors.forbidden_request(f"its host is {host!r}, but this server is on loopback only")
     if http.method not in _READS:
         media_type = headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        # Any page may send these, or none; of what is known here, browsers ask the server first.
+        # Pages may send a missing or simple Content-Type without preflight; for the API's own, browsers ask first.
         if media_type not in _MEDIA_TYPES and (media_type or http.body_exists):
             raise (
                 api_errors.unsupported_patch_type()
@@ -105,7 +106,7 @@ def _refuse_web_pages(http: web.BaseRequest) -> None:
 
 @lru_cache(maxsize=64)
 def _is_loopback(host: str) -> bool:
-    """Whether a Host header names loopback by an address, or as ``localhost``, with a port or without."""
+    """Whether a Host header is a loopback address or ``localhost``, with or without a port."""
     try:
         url = urlsplit(f"//{host}")
         name = url.hostname or ""

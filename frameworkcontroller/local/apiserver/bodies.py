@@ -1,4 +1,4 @@
-"""Reading request bodies and writing answers."""
+"""Parses request bodies and builds responses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from frameworkcontroller.local.apiserver.paths import ResourcePath
 from frameworkcontroller.local.apiserver.views import JSON, YAML
 
 MAX_BODY_BYTES: Final = 3 << 20
-"""The longest request body, as in the real server."""
+"""Maximum request body, as in the real server."""
 
 ACCEPTED: Final = (JSON, YAML, protobuf.MEDIA_TYPE)
 """Media types of a body that is an object."""
@@ -28,7 +28,7 @@ ACCEPTED: Final = (JSON, YAML, protobuf.MEDIA_TYPE)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request for a resource, read to its end."""
+    """A request for a resource, read completely."""
 
     http: web.BaseRequest
     method: str
@@ -41,7 +41,7 @@ class Request:
     accept: str
 
     def parsed(self) -> tuple[Any, bytes | None]:
-        """The body as a document, and its text if that is JSON; the real server's 400 or 415 if it is neither."""
+        """Parse the body; return it with its text if that is JSON. Raises the real server's 400 or 415."""
         if self.media_type in {JSON, ""}:
             return parse_json(self.body), self.body
         if self.media_type == YAML:
@@ -52,7 +52,7 @@ class Request:
 
 
 def split_target(target: str) -> tuple[str, dict[str, list[str]]]:
-    """Path and query of a request target; a parameter without a value has an empty one."""
+    """Split a request target into path and query; a parameter without a value is empty."""
     path, mark, query = target.partition("?")
     return path, parse_qs(query, keep_blank_values=True) if mark else {}
 
@@ -73,7 +73,7 @@ def parse_json(body: bytes) -> Any:
 
 
 def parse_yaml(body: bytes) -> Any:
-    """A YAML document, JSON included. Times stay text, as everywhere in the API."""
+    """A YAML document, JSON included. Times stay strings, as everywhere in the API."""
     try:
         return parse_json(body)
     except InvalidJsonError:
@@ -89,7 +89,7 @@ def parse_yaml(body: bytes) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as JSON: core types alone, keys that are text, and no aliases, of which a few lines make gigabytes."""
+    """YAML as JSON: core types, string keys, and no aliases, which could expand to gigabytes."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -115,7 +115,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 class InvalidJsonError(StatusError):
-    """A 400: the body is no JSON."""
+    """400: the body is not JSON."""
 
     def __init__(self, raw: bytes, error: orjson.JSONDecodeError) -> None:
         super().__init__(400, "BadRequest", json_fault(raw, error))
@@ -131,7 +131,7 @@ def answer(
     warnings: Sequence[str] = (),
     headers: Mapping[str, str] | None = None,
 ) -> web.Response:
-    """An answer of the API."""
+    """Build an API response."""
     fields = CIMultiDict({"Cache-Control": "no-cache, private", "Content-Type": media_type})
     fields.extend(headers or {})
     for warning in warnings:
@@ -152,7 +152,7 @@ def document_answer(document: Any, code: int = 200) -> web.Response:
 
 
 def failure(error: StatusError) -> web.Response:
-    """A refusal."""
+    """A refusal as a response."""
     body = gojson.encode_line(error.body())
     return answer(body, code=error.code, headers=error.headers())
 

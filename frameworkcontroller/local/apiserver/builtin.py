@@ -1,4 +1,4 @@
-"""Request bodies as objects: what a body may and may not say, for built-in kinds and for custom resources."""
+"""Decodes request bodies into objects, for built-in kinds and custom resources."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HEADER = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind st
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A request's object as it goes on: of the right types, without fields that nobody knows."""
+    """A decoded object: with correct types, without unknown fields."""
 
     obj: dict[str, Any]
     warnings: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class Decoded:
 
 
 def type_of(t: ApiResource) -> Type:
-    """The shape of a built-in kind, or of a custom resource by its schema."""
+    """The type of a built-in kind, or of a custom resource by its schema."""
     return builtin_types.builtin_type(t) if t.schema is None else resource_type(t.schema)
 
 
@@ -51,11 +51,12 @@ def decode(
     structural: Structural | None = None,
     raw: bytes | None = None,
 ) -> Decoded:
-    """A parsed body as an object of ``t``: kind and apiVersion filled in, unknown fields dropped.
+    """Decode a parsed body as an object of ``t``: fill in kind and apiVersion, drop unknown fields.
 
-    ``structural`` is a custom resource's compiled schema. ``raw``, the JSON text, is searched for duplicate fields.
+    ``structural`` is a custom resource's compiled schema. ``raw``, the JSON text, is checked for duplicate fields.
     Raises StatusError 400 for wrong types and, under Strict, for unknown and duplicate fields; 422 for a custom
-    resource of another kind. The result's top level and its metadata are new objects; what is below may be the body's.
+    resource of another kind. The result's top level and metadata are new objects; deeper parts may be shared with the
+    body.
     """
     if obj is not None and not isinstance(obj, dict):
         raise _unrecognized(t, _text(obj, raw), _not_unmarshalled(obj, f"Go value of type {_HEADER}"))
@@ -78,7 +79,7 @@ def decode(
         raise cannot_be_handled(t, body, str(error)) from None
     if validation == "Ignore":
         return Decoded(decoded)
-    # A text just as long as the object needs has nothing in it twice: so write programs, if not people.
+    # A text as long as the re-encoded object has no duplicates: the usual case for programs.
     doubtful = raw is not None and len(raw) != len(orjson.dumps(obj))
     faults = [f'duplicate field "{path}"' for path in duplicate_fields(raw or b"")] if doubtful else []
     faults += [f'unknown field "{path}"' for path in unknown]
@@ -100,7 +101,7 @@ def _decode_builtin(t: ApiResource, body: Mapping[str, Any]) -> tuple[dict[str, 
 
 
 def _text(obj: Any, raw: bytes | None) -> bytes:
-    """The body's text, as it came or as it would be written."""
+    """The body's text, as received or re-encoded."""
     return orjson.dumps(obj) if raw is None else raw
 
 
@@ -124,7 +125,7 @@ def _decode_custom(t: ApiResource, body: Mapping[str, Any], structural: Structur
 
 
 def cannot_be_handled(t: ApiResource, body: Mapping[str, Any], why: str) -> StatusError:
-    """400: the body cannot be read as an object of ``t``."""
+    """400: the body cannot be decoded as an object of ``t``."""
     kind, version = body.get("kind") or t.kind, body.get("apiVersion") or t.group_version
     return api_errors.bad_request(
         f'{kind} in version "{version.rpartition("/")[2]}" cannot be handled as a {t.kind}: {why}'
@@ -132,7 +133,7 @@ def cannot_be_handled(t: ApiResource, body: Mapping[str, Any], why: str) -> Stat
 
 
 def unparsable(t: ApiResource, raw: bytes, error: orjson.JSONDecodeError) -> StatusError:
-    """400: the body is not even JSON."""
+    """400: the body is not JSON."""
     return _unrecognized(t, raw, json_fault(raw, error))
 
 
@@ -156,7 +157,7 @@ def _not_unmarshalled(value: Any, into: str) -> str:
 
 
 def duplicate_fields(raw: bytes) -> list[str]:
-    """The paths of fields that stand twice in one object of a JSON text (none if it is empty or no JSON)."""
+    """The paths of duplicate fields in a JSON text (none if it is empty or not JSON)."""
     found = False
 
     def look(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -179,7 +180,7 @@ def duplicate_fields(raw: bytes) -> list[str]:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """A JSON object with all of its members, also those of the same name."""
+    """A JSON object with all members, including duplicates."""
 
 
 def _collect_duplicates(value: Any, where: FieldPath, paths: list[str]) -> None:
@@ -198,15 +199,15 @@ def _collect_duplicates(value: Any, where: FieldPath, paths: list[str]) -> None:
 
 
 def default(t: ApiResource, obj: Mapping[str, Any]) -> dict[str, Any]:
-    """``obj`` with the defaults of a built-in kind (of custom resources: see ``Structural.default``)."""
+    """Apply the defaults of a built-in kind (for custom resources see ``Structural.default``)."""
     return builtin_defaults.default(t, obj)
 
 
 def causes_on_create(t: ApiResource, obj: Mapping[str, Any]) -> list[Cause]:
-    """What is wrong with a new, defaulted object of a built-in kind or with the metadata of a custom resource."""
+    """Validate a new, defaulted object of a built-in kind, or the metadata of a custom resource."""
     return object_meta.causes_on_create(t, obj) + validation.causes_on_create(t, obj)
 
 
 def causes_on_update(t: ApiResource, new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:
-    """What is wrong with ``new`` in place of ``old``: as on create, and what may not change."""
+    """Validate ``new`` in place of ``old``: as on create, plus immutable fields."""
     return object_meta.causes_on_update(t, new, old) + validation.causes_on_update(t, new, old)

@@ -1,4 +1,4 @@
-"""The columns in which ``kubectl get`` prints built-in kinds."""
+"""The ``kubectl get`` columns of built-in kinds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Column:
     type: str
     description: str
     priority: int = 0
-    """Greater than 0: shown by ``-o wide`` only."""
+    """Greater than 0: only in ``-o wide``."""
     format: str = ""
 
     def body(self) -> dict[str, Any]:
@@ -41,13 +41,13 @@ def _no_conditions(obj: Json) -> list[dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """How the objects of a kind become rows."""
+    """Turns the objects of a kind into rows."""
 
     definitions: tuple[Column, ...]
     cells: Callable[[Json, float], list[Any]]
     """From an object and the wall time (epoch seconds)."""
     conditions: Callable[[Json], list[dict[str, str]]] = _no_conditions
-    """A row's conditions: whether what it shows has come to its end."""
+    """A row's conditions: whether the object has ended."""
 
 
 _NAME = Column("Name", "string", "Name of the object.", format="name")
@@ -164,7 +164,7 @@ def _port(port: Json) -> str:
 
 
 def labels_text(labels: Json) -> str:
-    """Labels as one text, in the order of their keys."""
+    """Labels as one string, ordered by key."""
     return ",".join(f"{key}={labels[key]}" for key in sorted(labels)) or "<none>"
 
 
@@ -175,7 +175,7 @@ def _event_cells(obj: Json, now: float) -> list[Any]:
     source = obj.get("source") or {}
     by = [source.get("component") or obj.get("reportingComponent") or ""]
     by += [place for place in [source.get("host") or obj.get("reportingInstance")] if place]
-    # A series counts its repetitions, on top of the event that began it.
+    # A series counts repetitions of its first event.
     count = series["count"] + 1 if series.get("count") else obj.get("count") or 1
     return [
         age(last, now),

@@ -1,6 +1,6 @@
-"""Defaults of built-in kinds: what the real server fills in where a client said nothing.
+"""The real server's defaults of built-in kinds.
 
-Every function returns a new object where it sets anything; what it is given stays as it was.
+Every function returns a new object if it sets anything; arguments are not modified.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 _RBAC = "rbac.authorization.k8s.io"
 _FILE_MODE = 0o644
-# A Pod stays on a node that fell silent for five minutes; added on admission unless it says otherwise.
+# A Pod stays on an unreachable node for five minutes; admission adds this unless it says otherwise.
 _NODE_TOLERATIONS = tuple(
     {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
     for key in ("not-ready", "unreachable")
@@ -24,13 +24,13 @@ _NODE_TOLERATIONS = tuple(
 
 
 def default(t: ApiResource, obj: Mapping[str, Any]) -> Json:
-    """``obj`` of the built-in kind ``t`` with its defaults."""
+    """Apply the defaults of the built-in kind ``t``."""
     defaulter = _DEFAULTERS.get(t.kind)
     return dict(obj) if defaulter is None else defaulter(obj)
 
 
 def _filled(obj: Mapping[str, Any], /, **defaults: Any) -> Json:
-    """A copy of ``obj`` with ``defaults`` for the fields that it lacks."""
+    """Copy ``obj`` with ``defaults`` for its missing fields."""
     result = dict(obj)
     for name, value in defaults.items():
         result.setdefault(name, value)
@@ -38,7 +38,7 @@ def _filled(obj: Mapping[str, Any], /, **defaults: Any) -> Json:
 
 
 def _replaced(obj: Json, field: str, change: Callable[[Any], Any]) -> None:
-    """Puts the changed value of a field in its place, if there is one."""
+    """Replace a field's value, if it is set."""
     if obj.get(field) is not None:
         obj[field] = change(obj[field])
 
@@ -64,7 +64,7 @@ def _tolerates(toleration: Mapping[str, Any], key: str) -> bool:
 
 
 def pod_spec(spec: Mapping[str, Any]) -> Json:
-    """A Pod's spec with the defaults that a Pod template has too."""
+    """Default a Pod's spec as a Pod template."""
     result = _filled(
         {name: value for name, value in spec.items() if value != ""},
         restartPolicy="Always",
@@ -80,7 +80,7 @@ def pod_spec(spec: Mapping[str, Any]) -> Json:
     _replaced(result, "volumes", _each(_volume))
     account = result.get("serviceAccountName") or result.get("serviceAccount")
     if account:
-        # The second is the first's old name.
+        # serviceAccount is the deprecated alias.
         result["serviceAccountName"] = result["serviceAccount"] = account
     return result
 
@@ -110,7 +110,7 @@ def _container(container: Mapping[str, Any], host_network: bool) -> Json:
 
 
 def _resources(resources: Mapping[str, Any]) -> Json:
-    """What is limited and not requested is requested to its limit."""
+    """A missing request defaults to the limit."""
     result = dict(resources)
     if result.get("limits"):
         result["requests"] = {**result["limits"], **(result.get("requests") or {})}
@@ -192,7 +192,7 @@ def _namespace(obj: Mapping[str, Any]) -> Json:
 
 def _secret(obj: Mapping[str, Any]) -> Json:
     result = _filled(obj, type="Opaque")
-    # Written in the clear, kept encoded.
+    # Written in plain text, stored in base64.
     clear = result.pop("stringData", None)
     if clear:
         encoded = {key: base64.b64encode(value.encode()).decode() for key, value in clear.items()}

@@ -1,7 +1,7 @@
-"""The built-in kinds that the embedded API server serves.
+"""The built-in resources of the embedded API server.
 
-Kinds that need a controller of their own to mean anything (Deployments, Jobs, volumes, ...) are left out on purpose: an
-object that is accepted and never acted upon misleads more than a clear "the server doesn't have a resource type".
+Kinds that need their own controller (Deployments, Jobs, volumes, ...) are left out: an accepted object without effect
+misleads more than a clear "the server doesn't have a resource type".
 """
 
 from __future__ import annotations
@@ -133,4 +133,4 @@ BUILTIN_RESOURCES: tuple[ApiResource, ...] = (
     ROLES,
     PRIORITYCLASSES,
 )
-"""Every built-in resource, in the order of discovery."""
+"""Every built-in resource, in discovery order."""

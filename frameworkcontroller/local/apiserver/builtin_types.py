@@ -1,7 +1,7 @@
-"""The shapes of the built-in kinds: the client library's models, and a table of what those leave out.
+"""The types of built-in kinds: the client library's models, and a table of what they lack.
 
-The models know every field's name and JSON type. What they do not know, and a server must, stands below: integer
-widths, quantities, how a strategic merge patch merges a list, and how server-side apply divides it.
+The models know every field's name and JSON type. The tables below add integer widths, quantities, and how strategic
+merge patch and server-side apply treat lists.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.typegraph import ANY, Field, Ownership, Shape, Type
 
-# Lists of objects that are merged and owned item by item, found by these keys. A strategic merge patch knows one key:
-# the first. A "*" marks lists whose items are unions (a volume has one source): the directive $retainKeys is for them.
+# Lists of objects that are merged and owned item by item, by these keys. Strategic merge patch uses only the first key.
+# "*" marks lists of unions (a volume has one source), for the directive $retainKeys.
 _KEYED: Mapping[str, Mapping[str, str]] = {
     "Container": {
         "env": "name",
@@ -50,20 +50,20 @@ _KEYED: Mapping[str, Mapping[str, str]] = {
     "ServiceSpec": {"ports": "port,protocol"},
     "ServiceStatus": {"conditions": "type"},
 }
-# The same for server-side apply only: a strategic merge patch replaces these lists.
+# The same for server-side apply only; strategic merge patch replaces these lists.
 _KEYED_FOR_APPLY: Mapping[str, Mapping[str, str]] = {
     "CustomResourceDefinitionStatus": {"conditions": "type"},
     "ResourceRequirements": {"claims": "name"},
     "ResourceStatus": {"resources": "resourceID"},
 }
-# Lists of scalars that are sets; True: a strategic merge patch merges them as well.
+# Lists of scalars that are sets; True: strategic merge patch merges them as well.
 _SETS = {
     "ContainerRestartRuleOnExitCodes.values": False,
     "NodeAllocatableResourceClaimStatus.containers": False,
     "NodeSpec.podCIDRs": True,
     "ObjectMeta.finalizers": True,
 }
-# Objects and maps that one manager owns as a whole.
+# Objects and maps with a single owner.
 _ATOMIC = frozenset(
     {
         "ConfigMapKeySelector",
@@ -85,7 +85,7 @@ _ATOMIC = frozenset(
         "TypedLocalObjectReference",
     }
 )
-# Scalars whose JSON type alone says too little. Integers not named here have 32 bits.
+# Scalars that need more than their JSON type. Integers not listed have 32 bits.
 _FORMATS: Mapping[str, str] = {
     **dict.fromkeys(
         (
@@ -163,13 +163,13 @@ _SCALARS = {
 
 @cache
 def builtin_type(t: ApiResource) -> Type:
-    """The shape of the built-in kind ``t``."""
+    """The type of the built-in kind ``t``."""
     return named_type(t.kind)
 
 
 @cache
 def object_meta() -> Type:
-    """The shape of ``metadata``, which custom resources share."""
+    """The type of ``metadata``, shared with custom resources."""
     return _model("V1ObjectMeta")
 
 
@@ -191,7 +191,7 @@ def _model(class_name: str) -> Type:
 
 
 def _fields(class_name: str, name: str) -> dict[str, Field]:
-    # Here and not above: the models take half a second to import, and only a request for such a type needs them.
+    # Imported late: the models take half a second, and only requests for such a type need them.
     from kubernetes_asyncio.client import models
 
     model = getattr(models, class_name)
@@ -215,7 +215,7 @@ def _fields(class_name: str, name: str) -> dict[str, Field]:
 
 
 def _declared(declared: str, path: str, keys: tuple[str, ...] = ()) -> Type:
-    """The type behind a model's notation: ``str``, ``V1PodSpec``, ``list[V1Container]``, ``dict(str, str)``."""
+    """The type for a model's notation: ``str``, ``V1PodSpec``, ``list[V1Container]``, ``dict(str, str)``."""
     if declared.startswith("list["):
         ownership = Ownership.KEYED if keys else Ownership.SET if path in _SETS else Ownership.ATOMIC
         defaults = {"protocol": "TCP"} if "protocol" in keys else None
@@ -242,7 +242,7 @@ def _scalar(kind: str, format_: str) -> Type:
 
 
 def _is_required(model: Any, attribute: str) -> bool:
-    # The models keep this only as the complaint of their setters.
+    # The models record this only in the error message of their setters.
     constants = getattr(model, attribute).fset.__code__.co_consts
     return any(isinstance(constant, str) and constant.endswith("must not be `None`") for constant in constants)
 

@@ -1,4 +1,4 @@
-"""What may be wrong with objects of built-in kinds, beyond their metadata and the types of their fields."""
+"""Validates objects of built-in kinds, beyond metadata and field types."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ _STANDARD_QUOTA = frozenset(
 
 
 def causes_on_create(t: ApiResource, obj: Json) -> list[Cause]:
-    """What is wrong with a new, defaulted object; nothing for custom resources, which have their schema."""
+    """Validate a new, defaulted object; custom resources are validated by their schema instead."""
     check = None if t.custom else _ON_CREATE.get(t.kind)
     return [] if check is None else check(obj)
 
 
 def causes_on_update(t: ApiResource, new: Json, old: Json) -> list[Cause]:
-    """What is wrong with ``new`` in place of ``old``."""
+    """Validate ``new`` in place of ``old``."""
     if t.custom:
         return []
     update = _ON_UPDATE.get(t.kind)
@@ -115,7 +115,7 @@ def _secret_update(new: Json, old: Json) -> list[Cause]:
 
 
 def _frozen(new: Json, old: Json, *fields: str) -> list[Cause]:
-    """An object that was declared immutable stays so, and stays as it is."""
+    """Check that an immutable object stays immutable and unchanged."""
     if not old.get("immutable"):
         return []
     found = [] if new.get("immutable") else [forbidden("immutable", "field is immutable when `immutable` is set")]
@@ -189,7 +189,7 @@ def _resource_quota(obj: Json) -> list[Cause]:
 def _event(obj: Json) -> list[Cause]:
     namespace = (obj.get("metadata") or {}).get("namespace")
     involved = (obj.get("involvedObject") or {}).get("namespace") or ""
-    # An Event about something without a namespace goes into the default one.
+    # An Event about an object without a namespace belongs in the default one.
     if involved and involved != namespace:
         return [invalid("involvedObject.namespace", involved, "does not match event.namespace")]
     return []

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions themselves: their defaults and what may be wrong with them."""
+"""Defaults and validation of CustomResourceDefinitions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int
 
 
 def defaulted(crd: Json) -> dict[str, Any]:
-    """``crd`` with the defaults of its own type: names derived from the kind, conversion strategy None, ..."""
+    """Apply the defaults of a CRD: names derived from the kind, conversion strategy None, ..."""
     result = dict(crd)
     spec = dict(result.get("spec") or {})
     given = dict(spec.get("names") or {})
@@ -36,7 +36,7 @@ def defaulted(crd: Json) -> dict[str, Any]:
 
 
 def causes(crd: Json, old: Json | None = None) -> list[Cause]:
-    """What is wrong with a defaulted ``crd`` that replaces ``old`` (None on create)."""
+    """Validate a defaulted ``crd`` that replaces ``old`` (None on create)."""
     spec = crd.get("spec") or {}
     given = spec.get("names") or {}
     group, plural = spec.get("group") or "", given.get("plural") or ""
@@ -107,7 +107,7 @@ def _names(given: Json) -> list[Cause]:
 
 def _versions(versions: list[Json]) -> list[Cause]:
     found: list[Cause] = []
-    # Where there is one version (or all agree), the real server speaks of the fields that versions once had in common.
+    # With one version (or equal ones), the real server reports the formerly shared top-level fields.
     shared = len(versions) == 1
     for index, version in enumerate(versions):
         path = f"spec.versions[{index}]"

@@ -1,4 +1,4 @@
-"""What may be wrong with the schema in a CustomResourceDefinition: it must be structural, and say what it means."""
+"""Validates the schema in a CustomResourceDefinition: it must be structural and complete."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Json = Mapping[str, Any]
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _UNSUPPORTED = ("definitions", "dependencies", "id", "patternProperties", "additionalItems")
-# What a part of anyOf, allOf, oneOf or not may not say: it constrains values and does not describe them.
+# Keywords not allowed in parts of anyOf, allOf, oneOf or not, which constrain values without describing them.
 _ONLY_STRUCTURAL = (
     "type",
     "additionalProperties",
@@ -37,7 +37,7 @@ _INT_OR_STRING = ([{"type": "integer"}, {"type": "string"}], [{"type": "string"}
 
 
 def schema_causes(schema: Json, path: str) -> list[Cause]:
-    """What is wrong with the ``openAPIV3Schema`` of a version; ``path`` is where it stands."""
+    """Validate the ``openAPIV3Schema`` of a version at ``path``."""
     kind = schema.get("type")
     if not kind:
         return [required(f"{path}.type", "must not be empty at the root")]
@@ -65,7 +65,7 @@ def _root_fields(properties: Json, path: str) -> list[Cause]:
 
 
 def _node(schema: Json, path: str) -> list[Cause]:
-    """Faults of a part of the schema that describes values."""
+    """Validate a part of the schema that describes values."""
     found = _keywords(schema, path)
     kind = schema.get("type")
     int_or_string = bool(schema.get("x-kubernetes-int-or-string"))
@@ -107,7 +107,7 @@ def _node(schema: Json, path: str) -> list[Cause]:
 
 
 def _is_wrapped(parts: Any) -> bool:
-    """``allOf: [{anyOf: [integer, string]}, ...]``, the spelling for a further constraint beside it."""
+    """``allOf: [{anyOf: [integer, string]}, ...]``: the form with a further constraint."""
     return bool(parts) and list(parts[0].get("anyOf") or ()) in _INT_OR_STRING
 
 
@@ -224,7 +224,7 @@ def _map_list(items: Json, keys: list[str], path: str) -> list[Cause]:
 
 
 def _constraint(schema: Json, path: str) -> list[Cause]:
-    """Faults of a part of anyOf, allOf, oneOf or not."""
+    """Validate a part of anyOf, allOf, oneOf or not."""
     found = _keywords(schema, path)
     for keyword in _ONLY_STRUCTURAL:
         if schema.get(keyword):
@@ -243,7 +243,7 @@ def _constraint(schema: Json, path: str) -> list[Cause]:
 
 
 def _default(schema: Json, path: str) -> list[Cause]:
-    """A default must be what the schema would let pass, as it stands."""
+    """A default must itself be valid."""
     default = schema["default"]
     unknown: list[FieldPath] = []
     pruner = compile_pruner(schema)

@@ -1,7 +1,6 @@
-"""Decoding of built-in objects: right types or a 400 that says which is wrong, no unknown fields, canonical scalars.
+"""Decodes built-in objects: checks types (400), drops unknown fields, normalizes scalars.
 
-A client sees the difference to a schema's validation: types are wrong "while reading", before anything else is looked
-at, and the texts are those of Go's JSON decoder.
+In contrast to schema validation, wrong types are reported before anything else, with the texts of Go's JSON decoder.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ _GO_SCALARS = {
 
 
 class DecodeError(Exception):
-    """A value that cannot be read as its type; the text is Go's."""
+    """A value of a wrong type; the text is Go's."""
 
 
 def decode_object(
     value: Mapping[str, Any], of: Type, unknown: list[FieldPath], where: FieldPath = None
 ) -> dict[str, Any]:
-    """``value`` as an object of type ``of``: a new object without nulls and unknown fields, scalars in canonical form.
+    """Decode ``value`` as ``of`` into a new object, without nulls and unknown fields, with canonical scalars.
 
-    Adds where unknown fields were to ``unknown``. Raises DecodeError for a value of a wrong type.
+    Appends the paths of unknown fields to ``unknown``. Raises DecodeError for a wrong type.
     """
     result: dict[str, Any] = {}
     fields = of.fields
@@ -92,7 +91,7 @@ def _decode(value: Any, of: Type, unknown: list[FieldPath], where: FieldPath, ho
 
 
 def _map_item(value: Any, of: Type, unknown: list[FieldPath], place: FieldPath, where: FieldPath, holder: Type) -> Any:
-    # Go does not name the key of a map, only the map.
+    # Go names the map, not its key.
     if of.shape is Shape.SCALAR:
         return _scalar(value, of, where, holder)
     return _decode(value, of, unknown, place, holder)
@@ -174,10 +173,10 @@ def _micro_time(value: Any, of: Type, where: FieldPath, holder: Type) -> str:
 
 
 def _moment(text: str) -> datetime:
-    """The UTC time that a text names, without a zone."""
+    """Parse a time; the result is UTC, without a zone."""
     try:
         if formats.is_date_time(text):
-            # fromisoformat takes no more than six digits of a second's fraction on 3.11.
+            # On 3.11, fromisoformat takes at most six fractional digits.
             return datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text)).astimezone(UTC).replace(tzinfo=None)
     except ValueError:
         pass
@@ -198,7 +197,7 @@ _FORMATS: Mapping[str, Callable[[Any, Type, FieldPath, Type], Any]] = {
 def _mismatch(value: Any, where: FieldPath, holder: Type, go_type: str) -> DecodeError:
     found = json_type(value)
     if found == "number" and go_type in ("int32", "int64"):
-        # Go says which number it was only where the number is what is wrong.
+        # Go quotes the number only where its value is the fault.
         found = f"number {json.dumps(value)}"
     return DecodeError(
         f"json: cannot unmarshal {found} into Go struct field {holder.name}.{show_fields(where)} of type {go_type}"

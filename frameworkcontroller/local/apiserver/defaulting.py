@@ -1,4 +1,4 @@
-"""Defaulting of custom resources by their schema, and dropping of nulls that mean "not set"."""
+"""Applies a schema's defaults to custom resources, and drops nulls that mean "not set"."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Defaulter = Callable[[Any], Any]
-"""Gives a value with its defaults (the value itself if it lacks none)."""
+"""Applies defaults to a value (returns it unchanged if it lacks none)."""
 
 
 def compile_defaulter(schema: Mapping[str, Any]) -> Defaulter | None:
-    """The defaulter of ``schema``, or None where there is nothing to do."""
+    """Compile the defaulter of ``schema``; None if it has no defaults."""
     items = schema.get("items")
     if isinstance(items, Mapping):
         return _list_defaulter(items)
@@ -27,7 +27,7 @@ def _null_is_absent(schema: Mapping[str, Any]) -> bool:
 
 
 def _default_of(schema: Mapping[str, Any], defaulter: Defaulter | None) -> Any:
-    """The schema's default as it comes to stand in an object: with the defaults of its own fields."""
+    """The schema's default, with the defaults of its own fields applied."""
     default = schema["default"]
     return default if defaulter is None else defaulter(default)
 

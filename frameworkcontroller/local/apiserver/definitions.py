@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: what they bring is served from the moment they are written, and goes when they go."""
+"""The CustomResourceDefinition controller: starts and stops serving the defined resources."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _NAME_FIELDS: Final = ("plural", "singular", "shortNames", "kind", "listKind")
 
 
 class DefinitionStrategy(Strategy):
-    """A definition is held by a finalizer of the server's own until the last object of its type is gone."""
+    """A finalizer of the server holds a definition until the last object of its type is gone."""
 
     unconditional_update = False
     counts_generations = True
     marks_on_delete = True
 
     def default(self, t: ApiResource, obj: dict[str, Any]) -> dict[str, Any]:
-        """Names derived from the kind, and the like."""
+        """Apply defaults, such as names derived from the kind."""
         return crd.defaulted(super().default(t, obj))
 
     def prepare_create(self, t: ApiResource, obj: dict[str, Any]) -> None:
-        """Nothing is accepted yet."""
+        """Reset the status: no names are accepted yet."""
         super().prepare_create(t, obj)
         obj["status"] = {
             "conditions": None,
@@ -43,7 +43,7 @@ class DefinitionStrategy(Strategy):
         }
 
     def prepare_update(self, t: ApiResource, new: dict[str, Any], old: Mapping[str, Any], subresource: str) -> None:
-        """Whatever version objects were ever stored in is remembered."""
+        """Record every storage version ever used."""
         super().prepare_update(t, new, old, subresource)
         if not subresource:
             state = new["status"] = dict(new.get("status") or {})
@@ -51,18 +51,18 @@ class DefinitionStrategy(Strategy):
             state["storedVersions"] = stored + [name for name in _storage_versions(new) if name not in stored]
 
     def causes_on_create(self, t: ApiResource, obj: Mapping[str, Any]) -> list[Cause]:
-        """As for every kind, and for definitions."""
+        """Validate as every kind, and as a definition."""
         return super().causes_on_create(t, obj) + crd.causes(obj)
 
     def causes_on_update(
         self, t: ApiResource, new: Mapping[str, Any], old: Mapping[str, Any], subresource: str
     ) -> list[Cause]:
-        """As for every kind, and for definitions."""
+        """Validate as every kind, and as a definition."""
         found = super().causes_on_update(t, new, old, subresource)
         return found if subresource else found + crd.causes(new, old)
 
     def judge(self, obj: dict[str, Any], options: DeleteOptions, now: float) -> Verdict:
-        """A DELETE marks it; its objects go first."""
+        """Mark the definition for deletion; its objects go first."""
         metadata = obj["metadata"]
         if metadata.get("deletionTimestamp"):
             return super().judge(obj, options, now)
@@ -79,7 +79,7 @@ def _storage_versions(obj: Mapping[str, Any]) -> list[str]:
 
 
 def set_condition(obj: Json, kind: str, state: str, reason: str, message: str, now: str) -> None:
-    """Sets one of a definition's conditions; its time changes only when its status does."""
+    """Set a condition; its time changes only with its status."""
     conditions = list((obj.get("status") or {}).get("conditions") or ())
     before = next((one for one in conditions if one["type"] == kind), None)
     since = before["lastTransitionTime"] if before is not None and before["status"] == state else now
@@ -92,14 +92,14 @@ def set_condition(obj: Json, kind: str, state: str, reason: str, message: str, n
 
 
 class Definitions:
-    """Serves what the definitions in the store define."""
+    """Serves the resources that the stored definitions define."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._served: dict[str, list[ApiResource]] = {}
         """By definition."""
         self._ending: set[str] = set()
-        """Definitions whose objects are being deleted. A definition has the name of the resource that it defines."""
+        """Definitions whose objects are being deleted. A definition is named after its resource."""
         self._worker: Worker[str] = Worker(self._clean_up)
         registry.reactions[_CRDS] = self._written
         for record in registry.storage.records(_CRDS):
@@ -107,34 +107,34 @@ class Definitions:
         self._unobserve = registry.storage.observe(self._observe)
 
     def start(self) -> None:
-        """Begins to delete the objects of deleted definitions, on the running event loop."""
+        """Start deleting the objects of deleted definitions, on the running event loop."""
         self._worker.start()
 
     def stop(self) -> None:
-        """Deletes no more."""
+        """Stop deleting."""
         self._worker.stop()
         self._unobserve()
 
     def drain(self) -> bool:
-        """Does now what there is to do; whether there was anything."""
+        """Do all pending work now; return whether there was any."""
         return self._worker.drain()
 
     def before_create(self, endpoint: Endpoint, namespace: str, obj: Mapping[str, Any]) -> None:  # noqa: ARG002
-        """Admission: no object of a type that is going."""
+        """Refuse new objects of a type in deletion."""
         if endpoint.type.custom and endpoint.resource in self._ending:
             name = (obj.get("metadata") or {}).get("name") or ""
             why = "create not allowed while custom resource definition is terminating"
             raise api_errors.forbidden(endpoint.type, name, why)
 
     def before_store(self, endpoint: Endpoint, namespace: str, obj: Mapping[str, Any]) -> None:
-        """Nothing more to say."""
+        """Do nothing."""
 
     @property
     def _endpoints(self) -> Endpoints:
         return self._registry.endpoints
 
     def _written(self, record: Record, gone: bool) -> None:
-        """Follows a write at once: each step that it takes is another write, which leads back here."""
+        """React to a write at once; each step is another write, which calls this again."""
         if gone:
             self._ending.discard(record.name)
             self._served.pop(record.name, None)
@@ -155,7 +155,7 @@ class Definitions:
         self._serve(record.name, obj)
 
     def _advance(self, obj: Json) -> bool:
-        """Takes the next step towards an established definition; False if there is none."""
+        """Take the next step towards an established definition; False if there is none."""
         before = obj["status"]
         state = {one["type"]: one["status"] for one in before.get("conditions") or ()}
         now = rfc3339(self._registry.wall())
@@ -179,7 +179,7 @@ class Definitions:
         return bool(obj["status"] != before)
 
     def _clash(self, obj: Json) -> tuple[str, str] | None:
-        """Reason and message of a name that another definition of the group already has."""
+        """Reason and message of a name that another definition of the group uses."""
         names, group = obj["spec"]["names"], obj["spec"]["group"]
         for name, types in self._served.items():
             for other in types:
@@ -212,7 +212,7 @@ class Definitions:
         strategy = CustomStrategy()
         for t in types:
             self._endpoints.add(Endpoint(t, strategy))
-        # As the real server does: what is stored is read by the new schema, and who watches has to come again.
+        # Like the real server: stored objects are reread by the new schema, and watches end.
         endpoint = self._endpoints.of_resource(name)
         if endpoint is not None and endpoint.structural is not None:
             structural = endpoint.structural

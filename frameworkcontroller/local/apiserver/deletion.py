@@ -1,8 +1,8 @@
-"""What a DELETE means for an object: graceful periods and finalizers. Pure decisions over its metadata.
+"""The effect of a DELETE: grace periods and finalizers. Pure decisions over an object's metadata.
 
-An object leaves the store only when nobody holds it any more. A Pod on a node is held until its grace period has been
-declared over (by a DELETE with period 0); any object is held as long as it has a finalizer. Until then it is marked
-with a deletionTimestamp, and what a further DELETE may do is only to shorten the period or change how dependents go.
+A Pod on a node stays until its grace period is declared over (by a DELETE with period 0); any object stays while it has
+a finalizer. Until then it has a deletionTimestamp, and a further DELETE can only shorten the period or change the
+propagation to dependents.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from frameworkcontroller.local.apiserver.metadata import bump_generation, rfc333
 Propagation = Literal["Orphan", "Background", "Foreground"]
 
 ORPHAN: Final = "orphan"
-"""Finalizer: the garbage collector first takes this owner out of its dependents' references."""
+"""Finalizer: the garbage collector first removes this owner from its dependents' references."""
 FOREGROUND: Final = "foregroundDeletion"
 """Finalizer: the garbage collector first deletes the dependents that block the owner's deletion."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """What a DELETE request says besides the object's name."""
+    """The options of a DELETE request."""
 
     grace_period_seconds: int | None = None
     propagation: Propagation | None = None
@@ -34,16 +34,16 @@ class DeleteOptions:
     resource_version: str | None = None
     """Precondition: the object's resourceVersion."""
     orphan_dependents: bool | None = None
-    """The older spelling of ``propagation``, which is set from it; a false one changes the answer's code."""
+    """The deprecated form of ``propagation``, which is set from it; if false, it changes the answer's code."""
 
 
 class Fate(Enum):
-    """What becomes of the object."""
+    """The effect on the object."""
 
     KEPT = "kept"
     """It stays, perhaps marked."""
     REMOVED = "removed"
-    """It goes now, perhaps after having been marked."""
+    """It is removed now, perhaps after being marked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +52,16 @@ class Verdict:
 
     fate: Fate
     metadata: dict[str, Any] | None
-    """The metadata to be written first; None: it does not change."""
+    """The metadata to write first; None: unchanged."""
 
 
 def judge(
     metadata: Mapping[str, Any], options: DeleteOptions, grace: int | None, now: float, *, orphans: bool = True
 ) -> Verdict:
-    """Decides on a DELETE of the object with this metadata at the wall time ``now``.
+    """Decide on a DELETE of the object with this metadata at the wall time ``now``.
 
-    ``grace`` is the period that its type grants it, in seconds; None if the type knows no graceful deletion.
-    ``orphans`` says whether the type has dependents that the garbage collector cares for.
+    ``grace`` is its type's grace period in seconds, None if the type has no graceful deletion. ``orphans``: the type
+    has dependents for the garbage collector.
     """
     marked = dict(metadata)
     graceful = False
@@ -96,9 +96,9 @@ def judge(
 
 
 def finalizers_for(finalizers: Sequence[str], propagation: Propagation | None) -> list[str]:
-    """An object's finalizers once its deletion is to propagate like this.
+    """An object's finalizers for this propagation.
 
-    A request that says nothing leaves it to a finalizer that the object already has, and else means Background.
+    Without a propagation, an existing finalizer decides; otherwise it is Background.
     """
     if propagation is None:
         wanted = next((finalizer for finalizer in finalizers if finalizer in {ORPHAN, FOREGROUND}), None)
@@ -109,7 +109,7 @@ def finalizers_for(finalizers: Sequence[str], propagation: Propagation | None) -
 
 
 def released(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
-    """Whether an update to the metadata ``new`` lets go of an object that only finalizers still held."""
+    """Whether an update to the metadata ``new`` releases an object that only finalizers held."""
     held = old.get("deletionGracePeriodSeconds")
     return bool(old.get("deletionTimestamp")) and not held and not new.get("finalizers")
 
@@ -117,5 +117,5 @@ def released(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
 def _mark(metadata: dict[str, Any], when: float, grace: int) -> None:
     metadata["deletionTimestamp"] = rfc3339(when)
     metadata["deletionGracePeriodSeconds"] = grace
-    # Whoever acts on the object must notice that it is no longer wanted.
+    # Clients that watch the generation must notice the deletion.
     bump_generation(metadata)

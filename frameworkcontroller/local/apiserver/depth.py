@@ -1,8 +1,8 @@
-"""How deeply an object may be nested.
+"""The maximum nesting of an object.
 
-A real server takes 10,000 levels. Here it is less, since orjson writes no more than 254 and Python calls no more than
-1,000 functions from one another. What is deeper is refused where it comes in, and where it is stored, so that nothing
-else has to think of it; what is left of those 254 is room for what is put around an object, such as a Table.
+A real server takes 10,000 levels. Here the limit is lower, because orjson writes at most 254 and Python's recursion
+limit is 1,000. Deeper objects are refused on input and when stored, so no other code has to check. The rest of the 254
+levels is for wrappers such as a Table.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _TOO_DEEP_TO_READ: Final = "depth limit exceeded"
 
 
 def too_deep() -> StatusError:
-    """400: what a request brings or makes, an object's ``managedFields`` among it, has more levels than are kept."""
+    """400: an object, including its ``managedFields``, is nested too deeply."""
     return api_errors.bad_request(f"nested more than {DEEPEST} levels deep, which is more than this API server keeps")
 
 
 def encode(document: Any) -> bytes:
-    """The document as JSON. Raises `too_deep` if it is."""
+    """Encode the document as JSON. Raises `too_deep`."""
     for _ in range(_ROOM):
         document = [document]
     try:
@@ -39,17 +39,17 @@ def encode(document: Any) -> bytes:
 
 
 def check(document: Any) -> None:
-    """Raise `too_deep` if the document is. What else is no JSON is looked at elsewhere."""
+    """Raise `too_deep` if the document is. Other invalid JSON passes."""
     with suppress(TypeError):
         encode(document)
 
 
 def check_json(text: bytes, document: Any) -> None:
-    """`check` of what was read from ``text``, at next to no cost where that has too few brackets to be deep."""
+    """Check a document that was read from ``text``, cheaply if that has too few brackets to be deep."""
     if text.count(b"{") + text.count(b"[") > DEEPEST:
         check(document)
 
 
 def is_cause(error: orjson.JSONDecodeError) -> bool:
-    """Whether a text cannot be read for its depth alone."""
+    """Whether a text cannot be read because of its depth."""
     return error.msg == _TOO_DEEP_TO_READ

@@ -1,4 +1,4 @@
-"""Discovery: what the server serves, in the legacy documents and in the aggregated one."""
+"""Discovery documents, legacy and aggregated."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def version_info(git_version: str) -> Json:
         "gitCommit": "",
         "gitTreeState": "",
         "buildDate": "1970-01-01T00:00:00Z",
-        # There is no Go here; the field is where clients look for what the server runs on.
+        # There is no Go here, but clients look for the platform in this field.
         "goVersion": "",
         "compiler": f"Python {platform.python_version()}",
         "platform": f"{platform.system().lower()}/{platform.machine()}",
@@ -106,7 +106,7 @@ def version_info(git_version: str) -> Json:
 
 
 def version_rank(version: str) -> tuple[int, int, int, str]:
-    """The order of an API's versions, best last: others, alpha, beta, stable; within those by number."""
+    """Sort key of an API's versions, best last: others, alpha, beta, stable; within those by number."""
     found = _VERSION.fullmatch(version)
     if found is None:
         return (-1, 0, 0, version)
@@ -118,7 +118,7 @@ def _addresses(address: str) -> list[Json]:
 
 
 def _groups(types: Iterable[ApiResource]) -> list[str]:
-    """The named groups, in the order in which they were first met."""
+    """The named groups, in order of first appearance."""
     return list(dict.fromkeys(t.group for t in types if t.group))
 
 

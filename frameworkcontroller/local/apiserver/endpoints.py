@@ -1,4 +1,4 @@
-"""Which resources are served, in which versions, and what handles each. CustomResourceDefinitions come and go in it."""
+"""The served resources with their versions and handlers. CustomResourceDefinitions add and remove entries."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from frameworkcontroller.local.apiserver.typegraph import Type
 
 
 class Endpoint:
-    """A resource in one of its versions."""
+    """A resource in one version."""
 
     def __init__(self, t: ApiResource, strategy: Strategy) -> None:
         self.type = t
         self.strategy = strategy
         self.resource = t.resource
-        """Under this name the store keeps it, whatever the version."""
+        """The resource's name in the store, for all versions."""
         self.structural = Structural(t.schema) if t.schema is not None else None
         names = (
             {"apiVersion": t.group_version, "kind": t.kind}
@@ -41,12 +41,12 @@ class Endpoint:
 
     @property
     def standard_labels_only(self) -> bool:
-        """Whether a refused field selector is answered with the two that every built-in type has."""
+        """Whether an error for an unknown field selector lists only the standard labels."""
         return not self.type.custom and not self.strategy.field_labels
 
     @property
     def field_labels(self) -> tuple[str, ...]:
-        """What field selectors may ask for besides name and namespace."""
+        """The field selectors besides name and namespace."""
         return self.strategy.field_labels
 
     def key(self, namespace: str, name: str) -> str:
@@ -58,7 +58,7 @@ class Endpoint:
         return self._head + record.body[1:]
 
     def item(self, record: Record) -> bytes:
-        """The object as an item of a list: as in the real server, built-in kinds name themselves in the list alone."""
+        """Encode an item of a list: as in the real server, items of built-in kinds have no kind."""
         return self.encode(record) if self.type.custom else record.body
 
     def document(self, record: Record) -> Json:
@@ -66,11 +66,11 @@ class Endpoint:
         return {"apiVersion": self.type.group_version, "kind": self.type.kind, **record.document()}
 
     def decode(self, parsed: Any, validation: FieldValidation, raw: bytes | None = None) -> Decoded:
-        """What a request's body says, checked for its form."""
+        """Decode and check a request's body."""
         return builtin.decode(self.type, parsed, validation=validation, structural=self.structural, raw=raw)
 
     def decode_patched(self, patched: Any, validation: FieldValidation) -> Decoded:
-        """What a patch made of an object, checked for its form; where that is wrong, the patch is (422)."""
+        """Decode and check a patched object; a fault is reported as the patch's (422)."""
         try:
             return self.decode(patched, validation)
         except StatusError as error:
@@ -80,19 +80,19 @@ class Endpoint:
             raise api_errors.invalid_patch([status_causes.invalid("patch", shown, error.message)]) from None
 
     def default(self, obj: Json) -> Json:
-        """``obj`` with its type's defaults."""
+        """Apply the type's defaults."""
         if self.structural is None:
             return self.strategy.default(self.type, obj)
         defaulted: Json = self.structural.default(obj)
         return defaulted
 
     def schema_causes(self, obj: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[Cause]:
-        """What a custom resource's schema finds wrong."""
+        """Validate a custom resource by its schema."""
         return self.structural.validate(obj, old) if self.structural is not None else []
 
 
 class Endpoints:
-    """Every endpoint, by what requests name it."""
+    """All endpoints, by path, kind and resource."""
 
     def __init__(self, endpoints: Iterable[Endpoint] = ()) -> None:
         self._endpoints: dict[tuple[str, str, str], Endpoint] = {}
@@ -102,32 +102,32 @@ class Endpoints:
             self.add(endpoint)
 
     def add(self, endpoint: Endpoint) -> None:
-        """Serves ``endpoint``, in place of an earlier one of the same group, version and plural."""
+        """Serve ``endpoint``, replacing one of the same group, version and plural."""
         t = endpoint.type
         self._endpoints[t.group, t.version, t.plural] = endpoint
         self._kinds[t.group_version, t.kind] = endpoint
         self._types = None
 
     def remove(self, resource: str) -> None:
-        """Serves no version of ``resource`` any more."""
+        """Stop serving all versions of ``resource``."""
         self._endpoints = {key: found for key, found in self._endpoints.items() if found.resource != resource}
         self._kinds = {key: found for key, found in self._kinds.items() if found.resource != resource}
         self._types = None
 
     def find(self, group: str, version: str, plural: str) -> Endpoint | None:
-        """The endpoint that a path names."""
+        """The endpoint for a path."""
         return self._endpoints.get((group, version, plural))
 
     def of_kind(self, api_version: str, kind: str) -> Endpoint | None:
-        """The endpoint whose objects carry these names."""
+        """The endpoint for objects of a kind."""
         return self._kinds.get((api_version, kind))
 
     def of_resource(self, resource: str) -> Endpoint | None:
-        """The endpoint of the first version of a resource, as the store names it."""
+        """The endpoint of the first version of a resource, by its name in the store."""
         return next((endpoint for endpoint in self._endpoints.values() if endpoint.resource == resource), None)
 
     def kinds_of(self, resource: str) -> frozenset[tuple[str, str]]:
-        """The apiVersion and kind by which references name objects of a resource, for each of its versions."""
+        """The apiVersion and kind of a resource in references, for each of its versions."""
         return frozenset(names for names, endpoint in self._kinds.items() if endpoint.resource == resource)
 
     def has_builtin(self, group: str, version: str) -> bool:
@@ -140,7 +140,7 @@ class Endpoints:
 
     @property
     def types(self) -> tuple[ApiResource, ...]:
-        """Everything served, in order; the same tuple as long as nothing changes."""
+        """All served resources, in order; the same tuple until something changes."""
         if self._types is None:
             self._types = tuple(endpoint.type for endpoint in self._endpoints.values())
         return self._types

@@ -1,4 +1,4 @@
-"""Events are news, not records: each goes an hour after it was last written."""
+"""Deletes Events an hour after their last write."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ _EVENTS: Final = builtin_resources.EVENTS.resource
 
 
 class EventExpiry:
-    """Removes Events that have not been written to for ``seconds`` (of the event loop's time)."""
+    """Deletes Events that were not written for ``seconds`` (of the event loop's time)."""
 
     def __init__(self, storage: Storage, seconds: float = 3600.0) -> None:
         self._storage = storage
         self._seconds = seconds
         self._due: deque[tuple[float, str, int]] = deque()
-        """When, key, and the revision it must still have; in order, since all live equally long."""
+        """Time, key and expected revision; in order, because the lifetime is constant."""
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
-        """Begins to act, on the running event loop; what is there already counts as just written."""
+        """Start on the running event loop; existing Events count as just written."""
         self._loop = asyncio.get_running_loop()
         self._unobserve = self._storage.observe(self._observe)
         for record in self._storage.records(_EVENTS):
             self._note(record.key, record.revision)
 
     def stop(self) -> None:
-        """Acts no more."""
+        """Stop."""
         if self._loop is not None:
             self._unobserve()
             self._loop = None

@@ -1,11 +1,11 @@
-"""Where in a document something was found: a path that costs next to nothing until it is printed."""
+"""Paths of fields in a document, built cheaply and formatted only on demand."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# The place of the parent and the last step, a key or an index; None is the document itself. Passed down every walk, so
-# it is a bare tuple and not a class: a walk over a thousand Tasks makes ten thousand of them and prints none.
+# The parent's path and the last step, a key or an index; None is the document itself. A bare tuple for speed: a walk
+# over a thousand Tasks creates ten thousand paths and prints none.
 FieldPath = tuple[Any, str | int] | None
 
 
@@ -20,7 +20,7 @@ def steps(where: FieldPath) -> list[str | int]:
 
 
 def show(where: FieldPath) -> str:
-    """``where`` as error messages name it: ``spec.containers[0].name``."""
+    """Format a path for error messages: ``spec.containers[0].name``."""
     text = ""
     for step in steps(where):
         if isinstance(step, int):
@@ -31,5 +31,5 @@ def show(where: FieldPath) -> str:
 
 
 def show_fields(where: FieldPath) -> str:
-    """``where`` without the indexes, as Go's JSON decoder names it: ``spec.containers.name``."""
+    """Format a path without indexes, as Go's JSON decoder does: ``spec.containers.name``."""
     return ".".join(step for step in steps(where) if isinstance(step, str))

@@ -1,4 +1,4 @@
-"""Sets of fields, as server-side apply keeps them: the tree behind ``fieldsV1``."""
+"""Sets of fields for server-side apply: the tree behind ``fieldsV1``."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 import orjson
 
 FIELD, KEYS, VALUE = "f:", "k:", "v:"
-"""How a step of a path begins: a field or map key, the keys of a list item, the value of a list item."""
+"""Prefixes of a path step: a field or map key, the keys of a list item, the value of a list item."""
 
 
 class FieldSet:
-    """A set of paths below one place. Never changed once it is made, so parts may be shared."""
+    """An immutable set of paths relative to one node; parts may be shared."""
 
     __slots__ = ("children", "member")
 
     def __init__(self, *, member: bool = False, children: Mapping[str, FieldSet] | None = None) -> None:
-        """``member`` says that the place itself is in the set."""
+        """``member``: the node itself is in the set."""
         self.member = member
         self.children: Mapping[str, FieldSet] = children or {}
 
@@ -31,11 +31,11 @@ class FieldSet:
 
     @classmethod
     def parse(cls, fields_v1: Mapping[str, Any]) -> FieldSet:
-        """The set that a ``fieldsV1`` stands for. Raises ValueError if it is none."""
+        """Parse a ``fieldsV1``. Raises ValueError if it is invalid."""
         return _parse(fields_v1, root=True)
 
     def fields_v1(self) -> dict[str, Any]:
-        """The set as ``fieldsV1``, its steps in order."""
+        """Format as ``fieldsV1``, sorted."""
         if not self.children:
             return {}
         body: dict[str, Any] = {".": {}} if self.member else {}
@@ -44,7 +44,7 @@ class FieldSet:
         return body
 
     def union(self, other: FieldSet) -> FieldSet:
-        """What is in either."""
+        """The union of two sets."""
         if self is other or not other:
             return self
         if not self:
@@ -56,7 +56,7 @@ class FieldSet:
         return FieldSet(member=self.member or other.member, children=children)
 
     def difference(self, other: FieldSet) -> FieldSet:
-        """What is in this set but not in the other."""
+        """The paths in this set but not in the other."""
         if not other or not self:
             return self
         children = {}
@@ -68,7 +68,7 @@ class FieldSet:
         return FieldSet(member=self.member and not other.member, children=children)
 
     def intersection(self, other: FieldSet) -> FieldSet:
-        """What is in both."""
+        """The paths in both sets."""
         children = {}
         for step, child in self.children.items():
             theirs = other.children.get(step)
@@ -78,7 +78,7 @@ class FieldSet:
         return FieldSet(member=self.member and other.member, children=children)
 
     def without(self, *path: str) -> FieldSet:
-        """The set without a place and all that is below it."""
+        """The set without a node and its descendants."""
         child = self.children.get(path[0])
         if child is None:
             return self
@@ -96,7 +96,7 @@ class FieldSet:
         return NOTHING if child is None else FieldSet(children={step: child})
 
     def paths(self, prefix: str = "") -> Iterator[str]:
-        """Every path, as conflicts name them: ``.spec.containers[name="a"].image``."""
+        """Every path, as in conflict messages: ``.spec.containers[name="a"].image``."""
         if self.member:
             yield prefix or "."
         for step in sorted(self.children):
@@ -105,7 +105,7 @@ class FieldSet:
 
 NOTHING = FieldSet()
 PLACE = FieldSet(member=True)
-"""The place itself, and nothing below it."""
+"""The node itself, without descendants."""
 
 
 def _parse(node: Any, *, root: bool) -> FieldSet:

@@ -1,4 +1,4 @@
-"""The string and number formats that a schema may ask for. Unknown ones are not checked, as on the real server."""
+"""String and number formats in schemas. Unknown ones are ignored, as on the real server."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ INTEGER_BITS = {"int32": 32, "int64": 64}
 
 
 def is_string_of(text: str, format_: str) -> bool:
-    """Whether ``text`` is of ``format_``; true for a format that is not known."""
+    """Whether ``text`` matches ``format_``; true for an unknown format."""
     check = _CHECKS.get(format_)
     return check is None or check(text)
 
 
 def fits(number: int, format_: str) -> bool:
-    """Whether ``number`` fits the integer format; any other format is as wide as JSON integers are on the server."""
+    """Whether ``number`` fits the integer format; other formats are as wide as the server's JSON integers."""
     bits = INTEGER_BITS.get(format_, 64)
     return -(1 << bits - 1) <= number < 1 << bits - 1
 

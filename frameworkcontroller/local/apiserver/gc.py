@@ -1,7 +1,7 @@
-"""The garbage collector: objects whose owners are gone go too, in the way that the owners' deletion asked for.
+"""The garbage collector: deletes dependents of deleted owners according to the propagation policy.
 
-It follows the store itself and keeps who depends on whom, by the owner's uid. What it knows for certain is only that;
-whether an owner exists is looked up anew each time an object is judged.
+It follows the store and indexes dependents by their owners' uids. Whether an owner exists is looked up each time an
+object is processed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _REMEMBERED: Final = 10_000
 
 
 class GarbageCollector:
-    """Deletes what nobody owns any more, and finishes foreground and orphaning deletions."""
+    """Deletes objects whose owners are gone, and finishes foreground and orphaning deletions."""
 
     def __init__(self, registry: Registry, *, delay: float = 0.0) -> None:
-        """``delay``: seconds that it lets pass before it acts on anything, as the real one is never at once there."""
+        """``delay``: seconds before it acts on a change, like the real one."""
         self._registry = registry
         self._dependents: dict[str, dict[_Place, None]] = {}
         self._gone: OrderedDict[str, frozenset[tuple[str, str]]] = OrderedDict()
-        """By uid, the apiVersions and kinds of objects that were deleted."""
+        """By uid, the apiVersions and kinds of deleted objects."""
         self._worker: Worker[_Place] = Worker(self._process, delay=delay)
         for resource in registry.storage.resources():
             for record in registry.storage.records(resource):
@@ -41,16 +41,16 @@ class GarbageCollector:
         self._unobserve = registry.storage.observe(self._observe)
 
     def start(self) -> None:
-        """Begins to act, on the running event loop."""
+        """Start on the running event loop."""
         self._worker.start()
 
     def stop(self) -> None:
-        """Acts no more."""
+        """Stop."""
         self._worker.stop()
         self._unobserve()
 
     def drain(self, limit: int | None = None) -> bool:
-        """Does up to ``limit`` of its tasks now, all there are if it is None; whether there were any."""
+        """Process up to ``limit`` pending objects now, None for all; return whether there were any."""
         return self._worker.drain(limit)
 
     def _observe(self, change: Change) -> None:
@@ -84,7 +84,7 @@ class GarbageCollector:
             self._dependents.setdefault(uid, {})[place] = None
 
     def _note(self, old: Record | None, record: Record) -> None:
-        """Puts on the list what a write of ``record`` makes worth a look."""
+        """Queue the objects that a write of ``record`` may affect."""
         if record.deleting and (ORPHAN in record.finalizers or FOREGROUND in record.finalizers):
             self._worker.add((record.resource, record.key))
         if old is None or old.owners != record.owners:
@@ -145,7 +145,7 @@ class GarbageCollector:
                 self._modify(endpoint, record, _without_owners(waiting | dangling))
             return
         if waiting and record.uid in self._dependents:
-            # Were a dependent of this one already waiting for it in turn, the two would wait for ever.
+            # Two objects that wait for each other's foreground deletion would wait forever.
             if any(one.deleting and FOREGROUND in one.finalizers for _, one in self._dependents_of(record)):
                 self._modify(endpoint, record, _unblock)
             propagation: Propagation = "Foreground"
@@ -161,7 +161,7 @@ class GarbageCollector:
             self._registry.delete_record(endpoint, current, DeleteOptions(propagation=propagation), call)
 
     def _owner(self, dependent: Record, owner: Owner) -> Record | Literal["absent", "unknown"]:
-        """The owner; "unknown" if it is of a kind, or in a place, about which nothing can be said."""
+        """The owner; "unknown" if its kind or namespace does not allow a decision."""
         endpoint = self._registry.endpoints.of_kind(owner.api_version, owner.kind)
         if endpoint is None:
             names = owner.api_version, owner.kind
@@ -188,7 +188,7 @@ class GarbageCollector:
         self._modify(endpoint, record, drop)
 
     def _modify(self, endpoint: Endpoint, record: Record, change: Callable[[Json], None]) -> None:
-        # An object may be its own dependent, and so have been modified since ``record``.
+        # An object may be its own dependent, and so may have changed since ``record``.
         current = self._registry.storage.get(record.resource, record.key)
         if current is not None and current.uid == record.uid:
             obj = endpoint.document(current)

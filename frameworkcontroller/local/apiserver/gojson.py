@@ -1,7 +1,7 @@
-"""JSON as the real server writes and reads it, which is as Go's encoder does.
+"""JSON as the real server, with Go's encoder, writes and reads it.
 
-Clients rely on it: a JavaScript program that splits a watch into lines at every line separator of Unicode loses the
-events that hold one unescaped.
+Clients depend on the escapes: a JavaScript program that splits a watch at every Unicode line separator would otherwise
+lose events.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def encode(document: Any) -> bytes:
 
 
 def encode_line(document: Any) -> bytes:
-    """The document as JSON, with a line feed after it."""
+    """Encode the document as JSON with a trailing newline."""
     return as_go(orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE))
 
 
 def as_go(encoded: bytes) -> bytes:
-    """Rewrite the output of orjson: escape the characters that Go escapes, and write ``3`` for ``3.0``."""
-    # Searches cost little; nearly all texts have nothing to replace.
+    """Convert the output of orjson: escape the characters that Go escapes, and write ``3`` for ``3.0``."""
+    # Searches are cheap, and nearly no text needs replacements.
     for plain, escaped in _HTML:
         if plain in encoded:
             encoded = encoded.replace(plain, escaped)
@@ -47,9 +47,9 @@ def as_go(encoded: bytes) -> bytes:
 
 
 def repaired(text: bytes) -> bytes | None:
-    """JSON with U+FFFD in place of bytes that are not UTF-8, and of halves of surrogate pairs.
+    """Replace invalid UTF-8 and lone surrogates in a JSON text with U+FFFD.
 
-    None if the text is no JSON for another reason.
+    None if the text is invalid for another reason.
     """
     try:
         document = json.loads(text.decode("utf-8", _EACH_BYTE))

@@ -1,4 +1,4 @@
-"""The verbs of a resource over HTTP."""
+"""The HTTP verbs of a resource."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from frameworkcontroller.local.apiserver.watch_cache import CompactedError
 from frameworkcontroller.local.apiserver.watching import Watch
 
 _WATCH_SECONDS: Final = 1800.0
-"""A watch without a timeout ends after this to twice this, so that watches do not all end together."""
+"""A watch without a timeout ends after a random time between this and twice this, to spread the ends."""
 
 
 class ResourceHandlers:
@@ -57,14 +57,14 @@ class ResourceHandlers:
         self._watches: dict[Watch, None] = {}
 
     def end_watches(self) -> None:
-        """Ends every watch under way."""
+        """End all active watches."""
         for watch in self._watches:
             watch.closing = True
             watch.bell.ring()
 
     @property
     def watches(self) -> int:
-        """How many watches are under way."""
+        """The number of active watches."""
         return len(self._watches)
 
     def create(self, request: Request, endpoint: Endpoint) -> web.Response:
@@ -106,9 +106,9 @@ class ResourceHandlers:
             after = prefix + options.resume.after
             revision = options.resume.revision if options.resume.revision > 0 else None
         elif options.version and (options.match == "Exact" or (options.limit and not options.match)):
-            # The first page of a list at a version is of that version; without a page size, any later one will do.
+            # The first page of a list at a version has that version; without a page size, any later one is allowed.
             revision = options.version
-        # Of a list at "any" version the real server answers from its cache, which knows no pages.
+        # The real server answers lists at "any" version from its cache, which ignores page sizes.
         limit = 0 if options.version == 0 and options.resume is None else options.limit
         try:
             return storage.page(endpoint.resource, prefix, after=after, limit=limit, revision=revision, matches=matches)
@@ -220,7 +220,7 @@ class ResourceHandlers:
         return self.object_answer(request, endpoint, done.record, code=202 if accepted else 200)
 
     def delete_collection(self, request: Request, endpoint: Endpoint) -> web.Response:
-        """DELETE of a collection: of all that match, one after another."""
+        """DELETE of a collection: of all matching objects, one by one."""
         options, dry_run = delete_options(request.query, _delete_body(request))
         call = Call("deletecollection", request.agent, dry_run=dry_run)
         page = self._page(request, endpoint, list_options(request.query))
@@ -238,7 +238,7 @@ class ResourceHandlers:
     def object_answer(
         self, request: Request, endpoint: Endpoint, record: Record, *, code: int = 200, call: Call | None = None
     ) -> web.Response:
-        """An answer that is one object."""
+        """Build a response with one object."""
         view = _view(request)
         body = render_object(view, endpoint, record, self.registry.wall())
         return answer(body, code=code, media_type=view.media_type, warnings=call.warnings if call is not None else ())
@@ -288,7 +288,7 @@ def patch_call(request: Request) -> Call:
 
 
 def patcher(request: Request, endpoint: Endpoint) -> Callable[[Json], Any]:
-    """What a PATCH's body does to a document."""
+    """The function by which a PATCH's body changes a document."""
     kind = request.media_type
     if kind == STRATEGIC_PATCH and endpoint.type.custom:
         raise api_errors.unsupported_media_type((JSON_PATCH, MERGE_PATCH, APPLY_PATCH))

@@ -1,4 +1,4 @@
-"""From an HTTP request to what answers it."""
+"""Routes HTTP requests to their handlers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from frameworkcontroller.local.apiserver.pod_logs import PodLogs
 from frameworkcontroller.local.apiserver.registry import Registry
 
 GIT_VERSION: Final = "v1.33.0+frameworkcontroller"
-"""The Kubernetes whose API this one resembles most."""
+"""The most similar Kubernetes version."""
 
 _HEALTH: Final = ("/healthz", "/livez", "/readyz")
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get"}
@@ -40,12 +40,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """One answered request, for whoever keeps a record of them."""
+    """An answered request, for observers."""
 
     verb: str
-    """As RBAC rules name it: ``get``, ``list``, ``watch``, ..., ``deletecollection``."""
+    """The verb in RBAC rules: ``get``, ``list``, ``watch``, ..., ``deletecollection``."""
     resource: str
-    """``plural.group``; empty for what is no resource."""
+    """``plural.group``; empty for other paths."""
     subresource: str
     namespace: str
     name: str
@@ -54,7 +54,7 @@ class Served:
 
 
 class HttpApi:
-    """Answers every request that the server gets."""
+    """Answers every request."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class HttpApi:
         logs: PodLogs | None = None,
         observe: Callable[[Served], None] | None = None,
     ) -> None:
-        """``callers`` are those who get answers to more than questions of health. ``observe`` hears of each request."""
+        """``callers`` authenticates all requests except health checks. ``observe`` is called with each request."""
         self._registry = registry
         self._handlers = handlers
         self._callers = callers
@@ -75,7 +75,7 @@ class HttpApi:
         self._documented: object = None
 
     async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
-        """Answers one request, whatever happens."""
+        """Answer one request; never raises."""
         path, query = split_target(http.raw_path)
         response: web.StreamResponse
         resource = parse_resource_path(path)
@@ -90,7 +90,7 @@ class HttpApi:
             raise
         except Exception as error:  # noqa: BLE001 -- the server must outlive a fault of its own
             if isinstance(error, ConnectionError) and _has_left(http):
-                # Nobody hears what this answers, and nobody need be told that a client went its way.
+                # The client has closed the connection; this answer is not sent.
                 return web.Response()
             _log.exception("%s %s failed", http.method, path)
             response = failure(api_errors.internal_error(f"{type(error).__name__}: {error}"))
@@ -196,7 +196,7 @@ class HttpApi:
         raise api_errors.resource_not_found()
 
     def _document(self, http: web.BaseRequest, path: str) -> web.StreamResponse:
-        """What is no resource: health, version, discovery, OpenAPI."""
+        """Paths that are no resource: health, version, discovery, OpenAPI."""
         if path.startswith(_HEALTH) and path.partition("/")[0] == "":
             return text_answer("ok")
         path = path.rstrip("/") or "/"
@@ -258,7 +258,7 @@ class HttpApi:
         return answer(body) if body != b"null\n" else text_answer("404 page not found\n", 404)
 
     def _cached(self, key: tuple[object, ...], make: Callable[[], Any]) -> bytes:
-        """A document about what is served, made once for as long as that does not change."""
+        """A discovery document, cached until the served resources change."""
         types = self._registry.endpoints.types
         if self._documented is not types:
             self._documents.clear()

@@ -1,7 +1,7 @@
 r"""The JSONPath of printer columns and scale paths.
 
 Fields (``.spec.list[0].name``, ``.metadata.labels['a\.b/c']``), ``[*]``, slices, filters (``[?(@.type=="Ready")]``) and
-descent (``..name``).
+recursive descent (``..name``).
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class JsonPath:
     """A compiled path."""
 
     def __init__(self, text: str) -> None:
-        """Raises ValueError for a text that is no path."""
+        """Raises ValueError for an invalid path."""
         self.text = text
         self._steps = _compile(text)
 
     def find(self, document: Any) -> Iterator[Any]:
-        """Every value that the path leads to, in the document's order; none where a part of the path is missing."""
+        """All values at the path, in document order; none if a part of the path is missing."""
         return _follow(self._steps, document)
 
     def first(self, document: Any, default: Any = None) -> Any:
-        """The first value that the path leads to."""
+        """The first value at the path."""
         return next(self.find(document), default)
 
 

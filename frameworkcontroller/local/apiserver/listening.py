@@ -1,4 +1,4 @@
-"""The end of listening."""
+"""Stops accepting connections."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from collections.abc import Iterable
 from typing import Final
 
 _ACCEPTED_TO_MADE: Final = 3
-"""So many turns of the event loop after it was accepted, a connection is one that its server knows of."""
+"""Turns of the event loop after accepting a connection until its server knows it."""
 
 
 async def accept_no_more(listeners: Iterable[socket.socket]) -> None:
-    """To be awaited before a server that asyncio made of these is closed.
+    """Wait, before closing the asyncio server of these listeners, for connections that were just accepted.
 
-    It waits for the connections that have just been accepted, so that whoever serves them can close them, too. asyncio
-    itself loses them when their server is closed, and up to Python 3.12 leaves the socket of each open and unowned.
+    The server's owner can then close them. asyncio would lose them, and up to Python 3.12 leave their sockets open.
     """
     loop = asyncio.get_running_loop()
     for listener in listeners:

@@ -1,4 +1,4 @@
-"""``metadata.managedFields``: who manages which fields, entry by entry."""
+"""``metadata.managedFields``: which manager owns which fields."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from frameworkcontroller.local.apiserver.fieldsets import FIELD, FieldSet
 
 
 class Owner(NamedTuple):
-    """Whom an entry is for. The same name may stand several times: what it applied, what it wrote, and where."""
+    """The owner in an entry. A manager may have several: for applies, updates, and subresources."""
 
     manager: str
     operation: str
     """Apply or Update."""
     version: str
-    """The apiVersion that its fields are named in."""
+    """The apiVersion of its field names."""
     subresource: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What an owner owns, and since when it does just that."""
+    """The fields of an owner, and the time of their last change."""
 
     fields: FieldSet
     time: str
@@ -30,7 +30,7 @@ class Share:
 
 Managers = dict[Owner, Share]
 
-# What the server itself keeps belongs to nobody.
+# The server's own fields have no owner.
 _SYSTEM = (
     ("apiVersion",),
     ("kind",),
@@ -52,7 +52,7 @@ _SYSTEM = (
 
 
 def read(entries: Iterable[Mapping[str, Any]]) -> Managers:
-    """The managers in a list of managedFields. Raises ValueError for a list that is not one."""
+    """Parse a managedFields list. Raises ValueError if it is invalid."""
     found: Managers = {}
     for entry in entries:
         if entry.get("fieldsType") != "FieldsV1" or entry.get("operation") not in ("Apply", "Update"):
@@ -68,7 +68,7 @@ def read(entries: Iterable[Mapping[str, Any]]) -> Managers:
 
 
 def write(managers: Managers) -> list[dict[str, Any]]:
-    """The managers as a list of managedFields: those who apply first, each kind by time."""
+    """Format as a managedFields list: applies first, each group by time."""
     ordered = sorted(managers.items(), key=lambda item: (item[0].operation, item[1].time, item[0]))
     return [_entry(owner, share) for owner, share in ordered if share.fields]
 
@@ -88,7 +88,7 @@ def _entry(owner: Owner, share: Share) -> dict[str, Any]:
 
 
 def ownable(fields: FieldSet) -> FieldSet:
-    """A set without what the server itself keeps."""
+    """Remove the server's own fields from a set."""
     for path in _SYSTEM:
         fields = fields.without(*(FIELD + name for name in path))
     metadata = fields.children.get(FIELD + "metadata")
@@ -102,7 +102,7 @@ def ownable(fields: FieldSet) -> FieldSet:
 
 
 def give_up(managers: Managers, fields: FieldSet, except_for: Owner | None = None) -> Managers:
-    """The managers once all of them, one excepted, own none of ``fields`` any more."""
+    """Remove ``fields`` from all managers but one."""
     return {
         owner: share if owner == except_for else replace(share, fields=share.fields.difference(fields))
         for owner, share in managers.items()

@@ -1,4 +1,4 @@
-"""ObjectMeta: what the server itself writes into it, at birth and at every later write."""
+"""The fields of ObjectMeta that the server sets, on creation and on every later write."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any, Final
 
 from frameworkcontroller.api.timestamps import format_time
 
-# Without vowels and look-alikes, so that no generated name spells or is mistaken for anything.
+# Without vowels and look-alikes: generated names spell no words and are easy to tell apart.
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH: Final = 5
 _MAX_GENERATED: Final = 63
 
 
 def rfc3339(seconds: float) -> str:
-    """A moment (epoch seconds) as the API writes it: UTC, whole seconds."""
+    """Format a time (epoch seconds) as the API does: UTC, whole seconds."""
     return format_time(int(seconds))
 
 
 class Identities:
-    """Where uids and generated names come from; a seeded source makes a run repeat itself."""
+    """Generates uids and names; a seeded source makes runs reproducible."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -31,13 +31,13 @@ class Identities:
         return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
 
     def name(self, prefix: str) -> str:
-        """A name that begins with a ``generateName``, cut so that the whole fits a label."""
+        """Generate a name from a ``generateName`` prefix, truncated to the length of a label."""
         kept = prefix[: _MAX_GENERATED - _SUFFIX_LENGTH]
         return kept + "".join(self._rng.choices(_ALPHABET, k=_SUFFIX_LENGTH))
 
 
 def begin(obj: dict[str, Any], namespace: str, uid: str, now: float, name: Callable[[str], str]) -> None:
-    """Makes ``obj`` a new object: nothing of a former life stays, and the server's own fields are set."""
+    """Make ``obj`` a new object: reset and set the server's own fields."""
     metadata = obj.setdefault("metadata", {})
     for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
         metadata.pop(field, None)
@@ -53,7 +53,7 @@ def begin(obj: dict[str, Any], namespace: str, uid: str, now: float, name: Calla
 
 
 def carry_over(new: dict[str, Any], old: Mapping[str, Any]) -> None:
-    """Keeps in ``new`` what a write may leave out but never remove, and what it may not set at all."""
+    """Keep in ``new`` the fields that a write cannot remove or set."""
     metadata, before = new.setdefault("metadata", {}), old["metadata"]
     metadata.pop("selfLink", None)
     metadata["creationTimestamp"] = before["creationTimestamp"]
@@ -68,13 +68,13 @@ def carry_over(new: dict[str, Any], old: Mapping[str, Any]) -> None:
 
 
 def _drop_empty(metadata: dict[str, Any]) -> None:
-    # As the real server writes them: an empty list or map here is none at all.
+    # Like the real server: empty lists and maps are omitted.
     for field in ("labels", "annotations", "finalizers", "ownerReferences", "managedFields"):
         if field in metadata and not metadata[field]:
             del metadata[field]
 
 
 def bump_generation(metadata: dict[str, Any]) -> None:
-    """Counts a change of what is wanted, for types that count at all."""
+    """Increment the generation, for types that have one."""
     if metadata.get("generation"):
         metadata["generation"] += 1

@@ -1,5 +1,6 @@
-"""The forms of names in the API: DNS labels and subdomains, label keys and values. Each check gives complaints, in the
-real API server's words; none means that the name is well-formed.
+"""The syntax of names in the API: DNS labels and subdomains, label keys and values.
+
+Each check returns complaints with the real API server's texts; none if the name is valid.
 """
 
 from __future__ import annotations
@@ -60,22 +61,22 @@ _ENV_NAME_TEXT: Final = (
 
 
 def label(text: str) -> list[str]:
-    """A DNS label (RFC 1123): container, volume and namespace names."""
+    """A DNS label (RFC 1123): names of containers, volumes and namespaces."""
     return _of(text, 63, _label, _LABEL_TEXT)
 
 
 def subdomain(text: str) -> list[str]:
-    """A DNS subdomain (RFC 1123): most objects' names."""
+    """A DNS subdomain (RFC 1123): names of most objects."""
     return _of(text, 253, _subdomain, _SUBDOMAIN_TEXT)
 
 
 def dns_1035_label(text: str) -> list[str]:
-    """A DNS label that starts with a letter: Service names, and the names of a CRD."""
+    """A DNS label that starts with a letter: names of Services, and the names in a CRD."""
     return _of(text, 63, _dns_1035, _DNS_1035_TEXT)
 
 
 def path_segment(text: str) -> list[str]:
-    """What may stand in a URL path: names of RBAC objects."""
+    """A URL path segment: names of RBAC objects."""
     if text in (".", ".."):
         return [f"may not be '{text}'"]
     return [f"may not contain '{part}'" for part in ("/", "%") if part in text]
@@ -106,7 +107,7 @@ def label_value(text: str) -> list[str]:
 
 
 def config_key(text: str) -> list[str]:
-    """A key in a ConfigMap's or Secret's data: it may become a file's name."""
+    """A key in a ConfigMap's or Secret's data, which may become a file name."""
     if text in (".", ".."):
         return [f"must not be '{text}'"]
     if text.startswith(".."):

@@ -1,4 +1,4 @@
-"""Namespaces: nothing is created outside of one, and one that is deleted takes all of its content with it."""
+"""Namespaces: admission of their content, and its deletion with them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DEFAULT_ACCOUNT: Final = "default"
 
 
 class NamespaceStrategy(Strategy):
-    """A namespace is held by its ``spec.finalizers`` until its content is gone."""
+    """``spec.finalizers`` hold a namespace until its content is gone."""
 
     returns_deleted = True
     marks_on_delete = True
@@ -33,7 +33,7 @@ class NamespaceStrategy(Strategy):
     reserved_names: ClassVar[frozenset[str]] = frozenset({"default", "kube-system", "kube-public"})
 
     def prepare_create(self, t: ApiResource, obj: dict[str, Any]) -> None:
-        """A new namespace is active, and held."""
+        """Set the phase Active and the finalizer."""
         super().prepare_create(t, obj)
         spec = obj["spec"] = dict(obj.get("spec") or {})
         held = list(spec.get("finalizers") or ())
@@ -41,7 +41,7 @@ class NamespaceStrategy(Strategy):
         obj["status"] = {"phase": "Active"}
 
     def prepare_update(self, t: ApiResource, new: dict[str, Any], old: Mapping[str, Any], subresource: str) -> None:
-        """Only ``finalize`` writes the finalizers of the spec."""
+        """Allow only ``finalize`` to write the spec's finalizers."""
         if subresource == "finalize":
             new["status"] = old.get("status") or {}
             return
@@ -51,11 +51,11 @@ class NamespaceStrategy(Strategy):
             del new["spec"]["finalizers"]
 
     def fields(self, obj: Mapping[str, Any]) -> Mapping[str, str]:
-        """As :attr:`field_labels`."""
+        """The values of :attr:`field_labels`."""
         return {"status.phase": (obj.get("status") or {}).get("phase") or ""}
 
     def judge(self, obj: dict[str, Any], options: DeleteOptions, now: float) -> Verdict:
-        """A DELETE only marks: the content goes first."""
+        """Mark the namespace for deletion; its content goes first."""
         if not (obj.get("spec") or {}).get("finalizers"):
             return super().judge(obj, options, now)
         if obj["metadata"].get("deletionTimestamp"):
@@ -64,12 +64,12 @@ class NamespaceStrategy(Strategy):
         return Verdict(Fate.KEPT, {**obj["metadata"], "deletionTimestamp": rfc3339(now)})
 
     def released(self, new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
-        """It goes when neither kind of finalizer is left."""
+        """Release it when both kinds of finalizers are gone."""
         return super().released(new, old) and not (new.get("spec") or {}).get("finalizers")
 
 
 class NamespaceLifecycle:
-    """Admission: objects are created in namespaces that exist and are not being deleted."""
+    """Admission: objects need an existing namespace that is not being deleted."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -86,11 +86,11 @@ class NamespaceLifecycle:
             raise api_errors.namespace_terminating(endpoint.type, metadata.get("name") or "", namespace)
 
     def before_store(self, endpoint: Endpoint, namespace: str, obj: Mapping[str, Any]) -> None:
-        """Nothing more to say."""
+        """Do nothing."""
 
 
 class NamespaceController:
-    """Gives every namespace its default ServiceAccount, and empties those that are being deleted."""
+    """Creates each namespace's default ServiceAccount, and empties namespaces in deletion."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -101,16 +101,16 @@ class NamespaceController:
         self._unobserve = registry.storage.observe(self._observe)
 
     def start(self) -> None:
-        """Begins to act, on the running event loop."""
+        """Start on the running event loop."""
         self._worker.start()
 
     def stop(self) -> None:
-        """Acts no more."""
+        """Stop."""
         self._worker.stop()
         self._unobserve()
 
     def drain(self) -> bool:
-        """Does now what there is to do; whether there was anything."""
+        """Do all pending work now; return whether there was any."""
         return self._worker.drain()
 
     def _observe(self, change: Change) -> None:

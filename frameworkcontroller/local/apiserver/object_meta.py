@@ -1,4 +1,4 @@
-"""What may be wrong with an object's ``metadata``, whatever its kind."""
+"""Validates the ``metadata`` of objects of any kind."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _NAME_FORMS: Mapping[str, Callable[[str], list[str]]] = {
 
 
 def causes_on_create(t: ApiResource, obj: Mapping[str, Any]) -> list[Cause]:
-    """What is wrong with a new object's metadata."""
+    """Validate a new object's metadata."""
     metadata = obj.get("metadata") or {}
     check_name = name_forms.subdomain if t.custom else _NAME_FORMS.get(t.kind, name_forms.subdomain)
     found: list[Cause] = []
     generate = metadata.get("generateName")
     if generate:
-        # A generated name goes on after the prefix, so a dash at the prefix's end is no fault.
+        # The generated suffix follows, so a trailing dash is valid.
         masked = f"{generate[:-1]}a" if generate.endswith("-") else generate
         found += [invalid("metadata.generateName", generate, text) for text in check_name(masked)]
     name = metadata.get("name")
@@ -45,7 +45,7 @@ def causes_on_create(t: ApiResource, obj: Mapping[str, Any]) -> list[Cause]:
 
 
 def causes_on_update(t: ApiResource, new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:
-    """What is wrong with the metadata of ``new`` in place of ``old``: also what may not change."""
+    """Validate the metadata of ``new`` in place of ``old``, including immutable fields."""
     metadata, before = new.get("metadata") or {}, old.get("metadata") or {}
     found = [
         invalid(f"metadata.{field}", metadata.get(field), "field is immutable")
@@ -71,7 +71,7 @@ def _common(metadata: Mapping[str, Any], *, custom: bool) -> list[Cause]:
     found = label_causes(metadata.get("labels") or {}, "metadata.labels")
     annotations = metadata.get("annotations") or {}
     for key in annotations:
-        # Annotation keys may be written in capitals.
+        # Annotation keys may contain capitals.
         found += [invalid("metadata.annotations", key, text) for text in name_forms.qualified(key.lower())]
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _MAX_ANNOTATIONS:
         found.append(too_long("metadata.annotations", _MAX_ANNOTATIONS))
@@ -80,7 +80,7 @@ def _common(metadata: Mapping[str, Any], *, custom: bool) -> list[Cause]:
 
 
 def label_causes(labels: Mapping[str, str], path: str) -> list[Cause]:
-    """What is wrong with labels, or with a selector that has their form."""
+    """Validate labels, or a selector in their form."""
     found: list[Cause] = []
     for key, value in labels.items():
         found += [invalid(path, key, text) for text in name_forms.qualified(key)]
@@ -120,7 +120,7 @@ def _finalizer_causes(metadata: Mapping[str, Any], *, custom: bool) -> list[Caus
     for finalizer in finalizers:
         found += [invalid(path, finalizer, text) for text in name_forms.qualified(finalizer)]
     for index, finalizer in enumerate(finalizers):
-        # Custom resources may have finalizers without a domain.
+        # Finalizers of custom resources need no domain.
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS and not custom:
             detail = "name is neither a standard finalizer name nor is it fully qualified"
             found.append(invalid(f"{path}[{index}]", finalizer, detail))

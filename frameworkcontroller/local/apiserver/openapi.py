@@ -1,7 +1,6 @@
-"""OpenAPI documents of what is served: v3 (kubectl explain, apply, client-side validation) and v2 for older clients.
+"""OpenAPI documents: v3 (kubectl explain, apply, client-side validation) and v2 for older clients.
 
-A document is made per group and version, from the same shapes that decode requests, so it cannot say something else
-than the server does.
+Each group version's document is derived from the types that also decode requests, so both always agree.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _GVK = "x-kubernetes-group-version-kind"
 
 
 def v3_index(types: Sequence[ApiResource]) -> Json:
-    """``/openapi/v3``: where the document of each group version is; each URL changes with its document's content."""
+    """``/openapi/v3``: the URLs of the documents by group version; a URL changes with its document."""
     return {
         "paths": {
             path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={_hash(tuple(served), path)}"}
@@ -34,7 +33,7 @@ def v3_index(types: Sequence[ApiResource]) -> Json:
 
 
 def v3_document(types: Sequence[ApiResource], path: str) -> Json | None:
-    """``/openapi/v3/PATH`` with path ``api/v1`` or ``apis/GROUP/VERSION``; None if nothing is served there."""
+    """``/openapi/v3/PATH`` with path ``api/v1`` or ``apis/GROUP/VERSION``; None if there is none."""
     served = _by_path(types).get(path)
     return None if served is None else _document(tuple(served))
 
@@ -158,7 +157,7 @@ def _v2_response(answer: Mapping[str, Any]) -> Json:
 
 
 def _v2_schema(schema: Any) -> Any:
-    """A schema in the older dialect: references go elsewhere and stand alone, and alternatives are not known."""
+    """Convert a schema to v2: other references, which stand alone, and no alternatives."""
     if isinstance(schema, list):
         return [_v2_schema(item) for item in schema]
     if not isinstance(schema, Mapping):

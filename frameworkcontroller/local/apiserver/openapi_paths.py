@@ -1,6 +1,6 @@
-"""The paths in an OpenAPI document: what can be done with a resource, and with which parameters.
+"""The paths in an OpenAPI document: the operations on a resource and their parameters.
 
-kubectl looks here whether the server checks fields (the parameter ``fieldValidation``), and which kind a path holds.
+kubectl reads from them whether the server validates fields (the parameter ``fieldValidation``), and the kind of a path.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _PARAMETERS = {
     "delete": [
         _DRY_RUN,
         _parameter("gracePeriodSeconds", "integer", "How long the object may take to end, in seconds."),
-        _parameter("propagationPolicy", "string", "What becomes of what it owns: Background, Foreground or Orphan."),
+        _parameter("propagationPolicy", "string", "Deletion of its dependents: Background, Foreground or Orphan."),
     ],
 }
 _LIST = [
@@ -68,7 +68,7 @@ _NAMESPACE = _parameter("namespace", "string", "Namespace of the object.", where
 
 
 def of(t: ApiResource, schema: str, list_schema: str) -> Json:
-    """The paths of a resource whose kind and list have the schemas of those names."""
+    """The paths of a resource, with the named schemas of its kind and list."""
     root = f"/apis/{t.group_version}" if t.group else f"/api/{t.version}"
     base = f"{root}/namespaces/{{namespace}}/{t.plural}" if t.namespaced else f"{root}/{t.plural}"
     scope = [_NAMESPACE] if t.namespaced else []
@@ -109,7 +109,7 @@ def _operation(
     group = t.group if sub is None or sub.group is None else sub.group
     version = t.version if sub is None or sub.version is None else sub.version
     noun = kind if sub is None else f"{sub.name} of a {t.kind}"
-    # What is not of the parent's kind is described by its name alone.
+    # Other kinds than the parent's have no schema here.
     answer = {"$ref": f"#/components/schemas/{schema}"} if kind == t.kind else {"type": "object"}
     text = f"list {t.kind} objects" if action == "list" else _VERB_TEXTS[method].format(noun)
     operation: Json = {

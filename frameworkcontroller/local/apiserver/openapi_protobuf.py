@@ -1,7 +1,7 @@
-"""The OpenAPI v2 document in protobuf, the only encoding in which kubectl asks for it.
+"""The OpenAPI v2 document in protobuf, the only encoding that kubectl requests.
 
-kubectl still needs it where it checks what the server has no kind for, such as a ``List``. Only definitions are in it:
-no client looks for the paths here.
+kubectl needs it to validate kinds that the server lacks, such as ``List``. It contains only definitions, because no
+client reads paths from it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, Final
 import orjson
 
 MEDIA_TYPE: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-"""As clients ask for it."""
+"""In requests."""
 CONTENT_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-"""As servers name it: an "@" cannot stand in a media type."""
+"""In answers: a media type cannot contain "@"."""
 
 # Field numbers of the messages of gnostic's OpenAPIv2.proto.
 _DOCUMENT_SWAGGER, _DOCUMENT_INFO, _DOCUMENT_PATHS, _DOCUMENT_DEFINITIONS = 1, 2, 8, 9
@@ -63,7 +63,7 @@ def _schema(schema: Mapping[str, Any]) -> bytes:
 def _extensions(schema: Mapping[str, Any]) -> Iterable[bytes]:
     for key, value in schema.items():
         if key.startswith("x-kubernetes-"):
-            # The value is YAML, and JSON is that too.
+            # The value is YAML, which includes JSON.
             content = _field(1, key.encode()) + _field(2, _field(_ANY_YAML, orjson.dumps(value)))
             yield _field(_EXTENSION, content)
 

@@ -1,4 +1,4 @@
-"""The schemas in an OpenAPI document, from the shapes of types and from CRDs."""
+"""The schemas in an OpenAPI document, from types and CRDs."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ KIND: Json = {"description": "Kind of the object, in CamelCase.", "type": "strin
 
 
 class Schemas:
-    """The named schemas of one document; adding one adds what it refers to."""
+    """The named schemas of one document; adding one also adds its references."""
 
     def __init__(self) -> None:
         self._found: Json = {}
@@ -97,7 +97,7 @@ class Schemas:
         return {name: self._found[name] for name in sorted(self._found)}
 
     def add(self, name: str, schema: Json) -> str:
-        """Adds a schema as it is; returns its name."""
+        """Add a schema; return its name."""
         self._found[name] = schema
         return name
 
@@ -107,7 +107,7 @@ class Schemas:
         return {"$ref": _PREFIX + name}
 
     def add_resource(self, t: ApiResource) -> str:
-        """Adds the schema of a resource's kind; returns its name."""
+        """Add the schema of a resource's kind; return its name."""
         kinds = [{"group": t.group, "version": t.version, "kind": t.kind}]
         if t.schema is None:
             self._prefix = _package(t.group, t.version)
@@ -131,7 +131,7 @@ class Schemas:
         return {**schema, "properties": {**properties, **declared}}
 
     def add_type(self, of: Type) -> str:
-        """Adds the schema of an object type; returns its name."""
+        """Add the schema of an object type; return its name."""
         name = f"{META if of.name in _META_TYPES else self._prefix}.{of.name}"
         if name not in self._found:
             self._found[name] = schema = self._object(of)

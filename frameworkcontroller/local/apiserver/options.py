@@ -1,4 +1,4 @@
-"""The options of a request, from its query string and, for a DELETE, its body."""
+"""Request options, from the query string and, for a DELETE, the body."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _ENCODING: Final = "meta.k8s.io/v1"
 
 @dataclass(slots=True)
 class Call:
-    """One write request: who makes it, and under which rules."""
+    """One write request: its caller and options."""
 
     verb: str
     agent: str
-    """User-Agent, or the name of the part of the server that acts."""
+    """User-Agent, or the server's component."""
     manager: str = ""
-    """Who is to own the fields it sets."""
+    """The field manager of the written fields."""
     explicit_manager: bool = False
-    """Whether the request itself named its manager."""
+    """Whether the request named its manager."""
     dry_run: bool = False
     validation: FieldValidation = "Warn"
     force: bool = False
     """Server-side apply takes fields from other managers."""
     warnings: list[str] = field(default_factory=list)
-    """To be sent along with the answer."""
+    """Warnings for the answer."""
 
 
 def write_call(verb: str, agent: str, query: Query, kind: str) -> Call:
-    """The options of a create, update or patch; ``kind`` is that of its options, such as ``CreateOptions``."""
+    """The options of a create, update or patch; ``kind`` is their kind, such as ``CreateOptions``."""
     manager = first(query, "fieldManager")
     validation = first(query, "fieldValidation") or "Warn"
     if validation not in get_args(FieldValidation):
@@ -50,7 +50,7 @@ def write_call(verb: str, agent: str, query: Query, kind: str) -> Call:
     return Call(
         verb=verb,
         agent=agent,
-        # What a client calls itself before the version of its User-Agent stands for it.
+        # The default manager is the User-Agent up to its version.
         manager=manager or agent.partition("/")[0] or "unknown",
         explicit_manager=bool(manager),
         dry_run=dry_run(query.get("dryRun") or (), kind),
@@ -60,7 +60,7 @@ def write_call(verb: str, agent: str, query: Query, kind: str) -> Call:
 
 
 def dry_run(values: Sequence[str], kind: str) -> bool:
-    """Whether a request is to be done without effect; only ``All`` says so."""
+    """Whether a request is a dry run: the only valid value is ``All``."""
     unknown = [value for value in values if value != "All"]
     if unknown:
         shown = ", ".join(status_causes.quote(value) for value in values)
@@ -71,21 +71,21 @@ def dry_run(values: Sequence[str], kind: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ContinueToken:
-    """Where a paged list goes on, and at which moment of the store."""
+    """The position and revision of a paged list."""
 
     revision: int
-    """-1: now, whatever has changed since the first page."""
+    """-1: the current state, despite changes since the first page."""
     after: str
-    """The last key of the page before, relative to the list's namespace."""
+    """The last key of the previous page, relative to the list's namespace."""
 
     def encode(self) -> str:
-        """The opaque text that a client sends back; it is the real server's."""
+        """The opaque token for clients, in the real server's format."""
         token = {"v": _ENCODING, "rv": self.revision, "start": self.after + "\0"}
         return base64.urlsafe_b64encode(orjson.dumps(token)).decode().rstrip("=")
 
     @classmethod
     def decode(cls, text: str) -> ContinueToken:
-        """The token in ``text``; a 400 if that is none."""
+        """Decode a token. Raises a 400 if it is invalid."""
         try:
             token = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
         except (binascii.Error, orjson.JSONDecodeError, ValueError) as error:
@@ -98,7 +98,7 @@ class ContinueToken:
             raise _bad_token(f"incorrect encoded start resourceVersion (version {version})")
         if not isinstance(start, str) or not start:
             raise _bad_token(f"encoded start key empty (version {version})")
-        # A start without the final NUL is a key to begin with, not behind: one that the client made up.
+        # Without the final NUL, the list starts at the key instead of after it; only clients create such tokens.
         return cls(revision, start[:-1] if start.endswith("\0") else _just_before(start))
 
 
@@ -123,14 +123,14 @@ class ListOptions:
     match: Literal["", "Exact", "NotOlderThan"]
     watch: bool
     timeout: int | None
-    """Seconds after which a watch ends."""
+    """Timeout of a watch in seconds."""
     bookmarks: bool
     initial_events: bool | None
-    """Whether a watch begins with the present state, and says where that ends; None: as ``version`` implies."""
+    """Whether a watch begins with the current state and a bookmark; None: according to ``version``."""
 
 
 def list_options(query: Query) -> ListOptions:
-    """The options in a query string; a StatusError for what makes no sense."""
+    """The options in a query string. Raises StatusError for invalid combinations."""
     watch = boolean(query, "watch")
     version_text, match = first(query, "resourceVersion"), first(query, "resourceVersionMatch")
     initial_events = boolean(query, "sendInitialEvents") if "sendInitialEvents" in query else None
@@ -157,7 +157,7 @@ def list_options(query: Query) -> ListOptions:
 
 
 def resource_version(text: str) -> int | None:
-    """A ``resourceVersion`` parameter; None if it is empty, the real server's 500 if it is no number."""
+    """Parse a ``resourceVersion``; None if it is empty. Raises the real server's 500 if it is no number."""
     if not text:
         return None
     if not (text.isascii() and text.isdigit()):
@@ -190,7 +190,7 @@ def _match_causes(version: str, match: str, watch: bool, initial_events: bool | 
 
 
 def delete_options(query: Query, body: bytes) -> tuple[DeleteOptions, bool]:
-    """What a DELETE asks for, and whether it is a dry run. A body wins over the query string, as in the real server."""
+    """The options of a DELETE, and whether it is a dry run. As in the real server, the body overrides the query."""
     given = _delete_body(body) if body else _delete_query(query)
     is_dry_run = dry_run(given.get("dryRun") or (), "DeleteOptions")
     propagation, orphan = given.get("propagationPolicy"), given.get("orphanDependents")
@@ -266,13 +266,13 @@ def first(query: Query, name: str) -> str:
 
 
 def boolean(query: Query, name: str) -> bool:
-    """A parameter that is true unless it is absent or says otherwise: ``watch`` and ``watch=1`` both mean it."""
+    """A parameter that is true if present, unless its value is false: ``watch`` and ``watch=1``."""
     values = query.get(name)
     return bool(values and values[0].lower() not in {"false", "0"})
 
 
 def integer(query: Query, name: str) -> int | None:
-    """A whole number, None if absent; a 400 if it is none."""
+    """An integer; None if absent. Raises a 400 if it is invalid."""
     text = first(query, name)
     if not text:
         return None

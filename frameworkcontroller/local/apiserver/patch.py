@@ -1,7 +1,7 @@
-"""JSON patch (RFC 6902) and JSON merge patch (RFC 7386), as the real API server does them.
+"""JSON patch (RFC 6902) and JSON merge patch (RFC 7386), as in the real API server.
 
-Both return a new document and leave their arguments as they were; the result shares what the patch did not touch.
-Kubernetes' own third format is in ``strategic``.
+Both return a new document that shares unchanged parts with the original; arguments are not modified. ``strategic`` has
+Kubernetes' third format.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 MAX_OPERATIONS = 10_000
-"""A JSON patch may have this many operations."""
+"""Maximum number of operations in a JSON patch."""
 
 
 def json_fault(raw: bytes, error: orjson.JSONDecodeError) -> str:
-    """What is wrong with a JSON text, in the words of Go's decoder."""
+    """The fault in a JSON text, in the words of Go's decoder."""
     text = raw.decode("utf-8", "replace")
     if error.pos >= len(text.rstrip()):
         return "unexpected end of JSON input"
@@ -33,13 +33,13 @@ def json_fault(raw: bytes, error: orjson.JSONDecodeError) -> str:
 
 
 def json_patch(document: Any, operations: Any) -> Any:
-    """``document`` with the operations of a JSON patch done in order, or none of them.
+    """Apply all operations of a JSON patch in order, or none.
 
-    As on the real server, an array index may be negative (from the end), ``test`` takes an absent member for null, and
-    numbers equal each other only in the same notation (1 is not 1.0).
+    As on the real server, an array index may be negative (from the end), ``test`` treats an absent member as null, and
+    numbers are equal only in the same notation (1 is not 1.0).
 
-    Raises StatusError: 400 for what is no JSON patch or makes the document too deep, 413 for more than
-    ``MAX_OPERATIONS``, 422 where an operation does not apply.
+    Raises StatusError: 400 for an invalid patch or a document that becomes too deep, 413 for more than
+    ``MAX_OPERATIONS``, 422 if an operation does not apply.
     """
     if operations is None:
         return document
@@ -66,16 +66,16 @@ def json_patch(document: Any, operations: Any) -> Any:
         raise api_errors.unpatchable() from None
     except RecursionError:
         raise depth.too_deep() from None
-    # It can put one value into another, again and again.
+    # Operations can nest values repeatedly.
     depth.check(editor.document)
     return editor.document
 
 
 def merge_patch(document: Any, patch: Any) -> Any:
-    """``document`` with a JSON merge patch folded in: null deletes, objects merge, all else replaces.
+    """Apply a JSON merge patch: null deletes, objects merge, everything else replaces.
 
-    As on the real server, nulls are also dropped from objects inside a list that replaces another. Raises StatusError
-    400 if the patch is not an object.
+    As on the real server, nulls are also dropped from objects in a list that replaces another. Raises StatusError 400
+    if the patch is not an object.
     """
     if patch is None:
         raise api_errors.bad_request("Invalid JSON Patch")
@@ -123,7 +123,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _check_operation(operation: Any) -> None:
-    """Whether it has the members that its kind of operation needs; the real server looks before it starts."""
+    """Check the members of an operation; the real server checks all before the first one runs."""
     if not isinstance(operation, Mapping):
         raise api_errors.bad_request(
             f"error decoding patch: json: cannot unmarshal {json_type(operation)} into Go value of type "
@@ -151,18 +151,18 @@ def _check_operation(operation: Any) -> None:
 
 
 class _DoesNotApply(Exception):
-    """An operation meets a document that it cannot be done on."""
+    """An operation does not apply to the document."""
 
 
 _ABSENT = object()
 
 
 class _Editor:
-    """A document under edit. A container is copied when it is first written to, and only then."""
+    """A document under edit. Containers are copied on first write."""
 
     def __init__(self, document: Any) -> None:
         self.document = document
-        # Containers that were copied for this edit, by id; holding them keeps the ids theirs.
+        # Containers copied for this edit, by id; the references keep the ids valid.
         self._own: dict[int, Any] = {}
 
     def do(self, operation: Mapping[str, Any]) -> None:
@@ -180,7 +180,7 @@ class _Editor:
             case "move":
                 self._add(path, self._remove(_tokens(operation["from"])))
             case _:
-                # A copy of its own: later operations may write into either of the two.
+                # A copy: later operations may write into either.
                 self._add(path, copy.deepcopy(self._get(_tokens(operation["from"]))))
 
     def _add(self, path: list[str], value: Any) -> None:
@@ -208,7 +208,7 @@ class _Editor:
             raise _DoesNotApply
 
     def _find(self, path: list[str]) -> tuple[Any, Any]:
-        """The container, made writable, and the key or index in it, of a value that exists."""
+        """The container of an existing value, made writable, and the key or index."""
         container, last = self._writable(path[:-1]), path[-1]
         if isinstance(container, dict):
             if last not in container:
@@ -255,7 +255,7 @@ def _member(container: Any, token: str) -> Any:
 
 
 def _tokens(pointer: str) -> list[str]:
-    """The reference tokens of a JSON pointer. The whole document is none that a patch here may name."""
+    """The reference tokens of a JSON pointer. Patches may not name the whole document."""
     if not pointer.startswith("/"):
         raise _DoesNotApply
     return [token.replace("~1", "/").replace("~0", "~") for token in pointer[1:].split("/")]
@@ -272,7 +272,7 @@ def _index(token: str, size: int) -> int:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two JSON values are equal, where Python's ``==`` would also take 1 for 1.0 or true."""
+    """Whether two JSON values are equal. Python's ``==`` also equates 1 with 1.0 and true."""
     if isinstance(left, Mapping):
         return (
             isinstance(right, Mapping)

@@ -1,4 +1,4 @@
-"""What a URL path of the API means."""
+"""Parses the API's URL paths."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class ResourcePath:
     name: str = ""
     subresource: str = ""
     watch: bool = False
-    """The old form of a watch: ``/api/v1/watch/...``."""
+    """The deprecated watch path, ``/api/v1/watch/...``."""
 
 
 def parse_resource_path(path: str) -> ResourcePath | None:
-    """The resource that a path (not yet unquoted) names; None if it has not that form."""
+    """Parse a (still quoted) path; None if it names no resource."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
     if parts[0] == "api":
         group, version, rest = "", parts[1] if len(parts) > 1 else "", parts[2:]
@@ -35,7 +35,7 @@ def parse_resource_path(path: str) -> ResourcePath | None:
     if not version or not rest or not all(rest):
         return None
     namespace = ""
-    # /namespaces/NAME/status is about the namespace itself; everything else there is in it.
+    # /namespaces/NAME/status belongs to the namespace itself; other paths below it are its content.
     if rest[0] == "namespaces" and len(rest) > 2 and not (len(rest) == 3 and rest[2] in {"status", "finalize"}):
         namespace, rest = rest[1], rest[2:]
     return ResourcePath(

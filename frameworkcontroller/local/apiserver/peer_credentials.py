@@ -1,9 +1,8 @@
-"""Whose the other end of a TCP connection within this machine is: Linux knows the user of every socket.
+"""Finds the user at the other end of a local TCP connection.
 
-Asked of ``sock_diag`` (one look-up, microseconds), and where that is not to be had, read from ``/proc/net/tcp`` (all
-connections of the machine, milliseconds). Both tell the same, and have the same trap: **a socket that its process has
-closed is said to be root's**. It can still have sent a whole request before. Such a one has no inode, and counts as
-nobody's.
+It asks ``sock_diag`` (one look-up, microseconds), or else reads ``/proc/net/tcp`` (all connections of the machine,
+milliseconds). Both have the same trap: **a socket that its process has closed is reported as root's**, and the process
+may have sent a whole request before. Such a socket has no inode, and counts as unowned.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ class Address(NamedTuple):
 
 
 class PeersUnknownError(Exception):
-    """This machine does not tell."""
+    """This machine does not report users of connections."""
 
 
 def peer_user(peer: Address, own: Address) -> int | None:
-    """The user id of the process that has ``peer``, the other end of a connection to ``own``.
+    """The user id of the process at ``peer``, the other end of a connection to ``own``.
 
-    None if there is no such connection within this machine, or no process has that end any more.
+    None if there is no such local connection, or no process has that end any more.
 
     Raises:
-        PeersUnknownError: this machine does not tell.
+        PeersUnknownError: this machine does not report users.
     """
     found = _look(peer, own)
     if found == ROOT:
-        # A socket may be closed while it is looked at, between the one field and the other. A second look is certain.
+        # A socket may be closed between the reads of two fields. A second look is reliable.
         found = _look(peer, own)
     return found
 
@@ -57,9 +56,9 @@ def _look(peer: Address, own: Address) -> int | None:
 
 
 def distinguishes_users() -> bool:
-    """Whether a user id of this process's own stands for one user only.
+    """Whether user ids are distinct in this process's user namespace.
 
-    In a user namespace all users from outside have one and the same id, "nobody" as a rule.
+    Otherwise all outside users share one id, usually `nobody`.
     """
     try:
         overflow = int(Path("/proc/sys/kernel/overflowuid").read_text())
@@ -84,7 +83,7 @@ _HEADER: Final = struct.Struct("=IHHII")
 _QUERY: Final = struct.Struct("=BBBxI")
 """The head of struct inet_diag_req_v2: family, protocol, extensions, states."""
 _PORTS: Final = struct.Struct(">HH16s16s")
-"""The head of struct inet_diag_sockid: the socket's own port and its peer's, its own address and its peer's."""
+"""The head of struct inet_diag_sockid: own port, peer's port, own address, peer's address."""
 _REST: Final = struct.Struct("=III")
 """The rest of it: interface, cookie."""
 _REPLY: Final = struct.Struct("=BBBB48xIIIII")
@@ -92,14 +91,14 @@ _REPLY: Final = struct.Struct("=BBBB48xIIIII")
 
 
 def ask_kernel(peer: Address, own: Address) -> int | None:
-    """As `peer_user`, by ``sock_diag``. Raises OSError if there is none."""
+    """`peer_user` by ``sock_diag``. Raises OSError if it is unavailable."""
     family, peer_host = _packed(peer.host)
     _, own_host = _packed(own.host)
     body = _QUERY.pack(family, socket.IPPROTO_TCP, 0, _ALL_STATES)
     body += _PORTS.pack(peer.port, own.port, peer_host, own_host) + _REST.pack(0, _NO_COOKIE, _NO_COOKIE)
     head = _HEADER.pack(_HEADER.size + len(body), _BY_FAMILY, _REQUEST, 1, 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG) as netlink:
-        # The kernel answers while the question is being sent.
+        # The kernel answers synchronously.
         netlink.settimeout(_SECONDS)
         netlink.sendto(head + body, (0, 0))
         answer = netlink.recv(4096)
@@ -110,7 +109,7 @@ def ask_kernel(peer: Address, own: Address) -> int | None:
             return None
         raise OSError(number, os.strerror(number))
     _, state, _, _, _, _, _, user, inode = _REPLY.unpack_from(answer, _HEADER.size)
-    # For want of the connection it tells of whoever listens on the peer's port.
+    # Without such a connection, the kernel reports the listener on the peer's port.
     return user if kind == _BY_FAMILY and state != _LISTENING and inode else None
 
 
@@ -122,11 +121,11 @@ def _packed(host: str) -> tuple[int, bytes]:
 # --- /proc ------------------------------------------------------------------------------------------------------------
 
 _LOOKS: Final = 3
-"""The tables change while they are read: what was not seen may have been passed over."""
+"""Attempts: the tables change while they are read, so an entry can be missed."""
 
 
 def look_up(peer: Address, own: Address, tables: Callable[[], Iterable[bytes]] | None = None) -> int | None:
-    """As `peer_user`, by ``/proc/net/tcp`` and ``tcp6``. Raises PeersUnknownError."""
+    """`peer_user` by ``/proc/net/tcp`` and ``tcp6``. Raises PeersUnknownError."""
     read = tables or _read_tables
     for _ in range(_LOOKS):
         for table in read():
@@ -149,9 +148,9 @@ def _read_tables() -> Iterable[bytes]:
 
 
 def user_in_table(table: bytes, peer: Address, own: Address) -> int | None:
-    """The user id that a table in the format of ``/proc/net/tcp`` gives for the socket at ``peer``; see `peer_user`.
+    """The user id of the socket at ``peer`` in a table in the format of ``/proc/net/tcp``; see `peer_user`.
 
-    An IPv6 socket may speak IPv4: its addresses are then IPv6's ``::ffff:1.2.3.4``.
+    IPv4 addresses of an IPv6 socket have the form ``::ffff:1.2.3.4``.
     """
     for mapped in (False, True):
         wanted = f" {_in_table(peer, mapped=mapped)} {_in_table(own, mapped=mapped)} ".encode()
@@ -167,7 +166,7 @@ def user_in_table(table: bytes, peer: Address, own: Address) -> int | None:
 
 
 def _in_table(address: Address, *, mapped: bool) -> str:
-    """In hexadecimal digits, by words of four bytes as this machine has them in memory."""
+    """Format in hexadecimal, in words of four bytes in this machine's byte order."""
     host = ip_address(address.host)
     if mapped and host.version == 4:
         host = IPv6Address(f"::ffff:{host}")

@@ -1,4 +1,4 @@
-"""What ``kubectl get pods`` says of a Pod: one word for what its containers are doing."""
+"""The ``kubectl get pods`` columns, with one word for the state of the containers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ POD_CELLS: Final[Callable[[Json, float], list[Any]]] = _cells
 
 
 def _initializing(spec: Json, inits: Any) -> str:
-    """How far initialisation has come, in a word; empty once it is over."""
+    """The progress of initialization, in a word; empty once it is over."""
     declared = spec.get("initContainers") or ()
     lasting = {one.get("name") for one in declared if one.get("restartPolicy") == "Always"}
     for index, one in enumerate(inits):
@@ -67,7 +67,7 @@ def _word(metadata: Json, spec: Json, state: Json, initializing: str) -> str:
         word = initializing
     else:
         running = False
-        # Of several, the first container has the last word.
+        # The first container takes precedence.
         for one in reversed(state.get("containerStatuses") or ()):
             now = one.get("state") or {}
             ended = now.get("terminated")

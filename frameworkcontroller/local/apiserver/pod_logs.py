@@ -1,4 +1,4 @@
-"""Where the logs of Pods come from: whoever runs them answers here, in process."""
+"""The interface to Pod logs, implemented in process by the Pod runtime."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class PodLogs(Protocol):
-    """Reads what a container has written."""
+    """Reads the output of containers."""
 
     def read(
         self,
@@ -22,20 +22,20 @@ class PodLogs(Protocol):
         timestamps: bool,
         previous: bool,
     ) -> AsyncIterator[bytes]:
-        """The log in chunks of any size; with ``follow`` until the container has ended. Best an async generator.
+        """Yield the log in chunks of any size; with ``follow`` until the container has ended.
 
         Args:
             namespace: of the Pod.
             name: of the Pod.
             container: one of its containers or init containers.
-            follow: go on with what is written from now on.
-            tail_lines: no more than so many of the last lines.
-            since_seconds: nothing older than that.
-            limit_bytes: no more than so many bytes in all.
-            timestamps: each line begins with the time (RFC 3339) at which it was written.
-            previous: of the container's life before the present one.
+            follow: continue with new output.
+            tail_lines: the maximum number of last lines.
+            since_seconds: the maximum age of the output.
+            limit_bytes: the maximum size in all.
+            timestamps: prefix each line with its time (RFC 3339).
+            previous: read the previous instance of the container.
 
         Raises:
-            LookupError: instead of the first chunk: there is no such log; its text says why, in words for the client.
+            LookupError: before the first chunk: there is no such log; the text is for the client.
         """
         ...

@@ -1,4 +1,4 @@
-"""What may change in a Pod once it exists: images, a deadline that comes nearer, tolerations that are added."""
+"""Validates changes of a Pod's spec: images, an earlier deadline, and additional tolerations are allowed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CONTAINER_LISTS = ("containers", "initContainers")
 
 
 def causes_on_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:
-    """What is wrong with the spec of the Pod ``new`` in place of ``old``, beyond what a new Pod could have wrong."""
+    """Validate the change of a Pod's spec from ``old`` to ``new``, beyond the rules for new Pods."""
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     if spec == before:
         return []
@@ -67,7 +67,7 @@ def _tolerations(now: list[Any], then: list[Any]) -> list[Cause]:
 
 
 def _difference(now: Mapping[str, Any], then: Mapping[str, Any]) -> str:
-    """What was to change, line by line; as on the real server, "-" marks what was asked for."""
+    """The attempted change as a diff; as on the real server, "-" marks the new value."""
     asked, kept = (
         orjson.dumps(spec, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode().splitlines()
         for spec in (now, then)

@@ -1,6 +1,6 @@
-"""What may be wrong with a Pod: the rules that a hand-written Pod is likely to break, in the real server's words.
+"""Validates Pods: the rules that a hand-written Pod is likely to break, with the real server's texts.
 
-Not every rule of the real server is here: exotic volume sources, affinity terms and security contexts pass unexamined.
+Rarely used volume sources, affinity terms and security contexts are not validated.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _SOURCE_NAMES = {"configMap": "name", "secret": "secretName", "persistentVolumeC
 
 
 def spec_causes(spec: Json, path: str = "spec") -> list[Cause]:
-    """What is wrong with a defaulted Pod spec."""
+    """Validate a defaulted Pod spec."""
     found, volumes = _volumes(spec.get("volumes") or (), f"{path}.volumes")
     host_network = bool(spec.get("hostNetwork"))
     containers, inits = spec.get("containers") or (), spec.get("initContainers") or ()
@@ -383,7 +383,7 @@ def _tolerations(tolerations: Iterable[Json], path: str) -> list[Cause]:
 
 
 def status_causes(status: Json, path: str = "status") -> list[Cause]:
-    """What is wrong with a Pod's status: little is looked at."""
+    """Validate a Pod's status, superficially."""
     found: list[Cause] = []
     for index, address in enumerate(status.get("podIPs") or ()):
         if not _is_ip(address.get("ip") or ""):

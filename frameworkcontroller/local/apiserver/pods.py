@@ -1,4 +1,4 @@
-"""Pods: who may write what, how long a deletion takes, binding to a node, and eviction."""
+"""Pods: write rules, graceful deletion, binding, and eviction."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EVICTED: Final = {
 
 
 class PodStrategy(Strategy):
-    """Pods end gracefully once they are on a node, and return when deleted."""
+    """Pods on a node are deleted gracefully; a DELETE returns the Pod."""
 
     returns_deleted = True
     field_labels = (
@@ -44,12 +44,12 @@ class PodStrategy(Strategy):
     )
 
     def prepare_create(self, t: ApiResource, obj: dict[str, Any]) -> None:
-        """A new Pod is pending, whatever it says of itself."""
+        """Set the phase Pending, regardless of the request."""
         super().prepare_create(t, obj)
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(obj.get("spec") or {})}
 
     def prepare_update(self, t: ApiResource, new: dict[str, Any], old: Mapping[str, Any], subresource: str) -> None:
-        """Who writes the status does not write the owners."""
+        """Keep the owner references on a status write."""
         super().prepare_update(t, new, old, subresource)
         if subresource == "status":
             owners = old["metadata"].get("ownerReferences")
@@ -61,7 +61,7 @@ class PodStrategy(Strategy):
                 new.setdefault("status", {}).setdefault("qosClass", before)
 
     def fields(self, obj: Mapping[str, Any]) -> Mapping[str, str]:
-        """As :attr:`field_labels`."""
+        """The values of :attr:`field_labels`."""
         spec, state = obj.get("spec") or {}, obj.get("status") or {}
         return {
             "spec.nodeName": spec.get("nodeName") or "",
@@ -74,7 +74,7 @@ class PodStrategy(Strategy):
         }
 
     def judge(self, obj: dict[str, Any], options: DeleteOptions, now: float) -> Verdict:
-        """A Pod that no node runs, or that has ended, need not be waited for."""
+        """Decide without a grace period for a Pod that has no node or has ended."""
         return deletion.judge(obj["metadata"], options, _grace(obj, options), now)
 
 
@@ -91,7 +91,9 @@ def _grace(pod: Mapping[str, Any], options: DeleteOptions) -> int:
 
 
 def qos_class(spec: Mapping[str, Any]) -> str:
-    """``Guaranteed`` if every container limits cpu and memory to what it asks for, ``BestEffort`` if none asks."""
+    """``Guaranteed`` if all containers have equal limits and requests of cpu and memory, ``BestEffort`` if none has
+    any.
+    """
     asked = False
     guaranteed = True
     for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
@@ -112,11 +114,11 @@ def _positive(quantity: Any) -> bool:
 
 
 def bind(registry: Registry, endpoint: Endpoint, namespace: str, binding: Mapping[str, Any], call: Call) -> Record:
-    """Assigns a Pod to the node that a Binding names."""
+    """Assign a Pod to the node of a Binding."""
     name = (binding.get("metadata") or {}).get("name") or ""
     target = binding.get("target") or {}
     kind, node = target.get("kind") or "Node", target.get("name") or ""
-    # The real server answers 500 here, having lost that these are faults of the request.
+    # The real server answers 500 here, although these are faults of the request.
     if kind != "Node":
         raise StatusError(500, "", f'target.kind: Unsupported value: "{kind}": supported values: "Node", "<empty>"')
     if not node:
@@ -154,7 +156,7 @@ def _binding_conflict(name: str, why: str) -> StatusError:
 def evict(
     registry: Registry, endpoint: Endpoint, namespace: str, name: str, options: DeleteOptions, call: Call
 ) -> Deleted:
-    """Deletes a Pod on behalf of a drain. There are no disruption budgets here that could forbid it."""
+    """Delete a Pod for a drain. Disruption budgets are not supported."""
     record = registry.get(endpoint, namespace, name)
     version = str(record.revision)
     if not call.dry_run and options.uid in (None, record.uid) and options.resource_version in (None, version):

@@ -1,6 +1,6 @@
-"""Reading objects that clients send in Kubernetes' protobuf encoding, as the JSON they would have sent instead.
+"""Decodes objects in Kubernetes' protobuf encoding to JSON.
 
-Answers are never in protobuf: a client that sends it takes JSON as well.
+Answers are never in protobuf: clients that send it also accept JSON.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 -- UTC, written with a Z
 
 
 class _Malformed(Exception):
-    """The bytes are no message."""
+    """The bytes are not a valid message."""
 
 
 def is_message(body: bytes) -> bool:
-    """Whether a body says of itself that it is in this encoding."""
+    """Whether a body has the prefix of this encoding."""
     return body.startswith(_MAGIC)
 
 
 def decode(body: bytes) -> dict[str, Any]:
-    """The object in a request body.
+    """Decode the object in a request body.
 
-    Raises StatusError: 400 for bytes that are no object, 415 for a kind that is not read in this encoding.
+    Raises StatusError: 400 for invalid bytes, 415 for a kind that is not supported in this encoding.
     """
     if not is_message(body):
         raise api_errors.bad_request(
@@ -61,7 +61,7 @@ def _unreadable(version: str, kind: str) -> StatusError:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """A message's fields: number, and a varint or bytes."""
+    """Yield a message's fields: number, and a varint or bytes."""
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)
@@ -110,7 +110,7 @@ def _text(value: int | bytes) -> str:
 def _integer(value: int | bytes) -> int:
     if not isinstance(value, int):
         raise _Malformed("bytes where a number belongs")
-    # Negative numbers are written in two's complement of 64 bits.
+    # Negative numbers are in 64-bit two's complement.
     return value - (1 << 64) if value >> 63 else value
 
 
@@ -118,7 +118,7 @@ def _object(message: bytes, of: Type) -> dict[str, Any]:
     numbered = fields_of(of.name) or {}
     result: dict[str, Any] = {}
     for number, raw in _fields(message):
-        # Numbers that are not known are newer fields, which a server of the past would skip too.
+        # Skip unknown, newer fields, as an older server would.
         if number not in numbered:
             continue
         name, zero_is_meant = numbered[number]
@@ -133,7 +133,7 @@ def _object(message: bytes, of: Type) -> dict[str, Any]:
             result.setdefault(name, {})[_text(entry.get(1, b""))] = _value(entry.get(2, b""), declared.element)
         else:
             value = _value(raw, declared)
-            # Go writes what is not a pointer even where it is zero.
+            # Go writes non-pointer fields even if they are zero.
             if zero_is_meant or value not in ("", 0, False, None):
                 result[name] = value
     return result

@@ -1,7 +1,7 @@
-"""The protobuf field numbers of the kinds that clients send in protobuf, as fixed as the fields' names in JSON.
+"""The protobuf field numbers of the kinds that clients send in protobuf.
 
-kubectl (1.32 and later) creates these kinds so; all else it sends as JSON. A field is ``number name``; ``*`` after
-the name marks one whose zero value is said on purpose (in Go a pointer), where others merely were not set.
+kubectl 1.32 and later creates these kinds in protobuf, and everything else in JSON. A field is ``number name``; ``*``
+marks a pointer in Go, whose zero value is significant.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _TYPES = {
 
 @cache
 def fields_of(type_name: str) -> Mapping[int, tuple[str, bool]] | None:
-    """A type's fields by number: the JSON name, and whether a zero is meant. None for a type that is not read."""
+    """A type's fields by number: JSON name, and whether zero is significant. None for an unsupported type."""
     declared = _TYPES.get(type_name)
     if declared is None:
         return None

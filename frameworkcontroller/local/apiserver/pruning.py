@@ -1,4 +1,4 @@
-"""Pruning: dropping the fields of a custom resource that its schema does not know."""
+"""Pruning: drops fields of a custom resource that its schema does not declare."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 from frameworkcontroller.local.apiserver.field_path import FieldPath
 
 Pruner = Callable[[Any, FieldPath, list[FieldPath]], Any]
-"""Gives a value without unknown fields (the value itself if there are none), and adds where those were to a list."""
+"""Returns a value without unknown fields (unchanged if there are none), and appends their paths to a list."""
 
 _ROOT_FIELDS = ("apiVersion", "kind", "metadata")
 
 
 def compile_pruner(schema: Mapping[str, Any], *, resource: bool = False) -> Pruner | None:
-    """The pruner of ``schema``, or None where nothing can be dropped.
+    """Compile the pruner of ``schema``; None if nothing can be dropped.
 
-    ``resource`` says that the schema is that of a whole object (the root, or an embedded resource): its apiVersion,
-    kind and metadata are known without being declared.
+    ``resource``: the schema is that of a whole object (the root, or an embedded resource), whose apiVersion, kind and
+    metadata need no declaration.
     """
     if schema.get("x-kubernetes-int-or-string"):
         return None

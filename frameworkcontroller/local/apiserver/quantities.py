@@ -1,4 +1,4 @@
-"""Resource quantities such as ``500m`` and ``2Gi``: just enough to add and compare them."""
+"""Resource quantities such as ``500m`` and ``2Gi``: parsing and formatting."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SUFFIXES: Final = {
 
 
 def parse_quantity(text: object) -> Decimal:
-    """The amount that a quantity (a string, or a bare number) stands for; ValueError if it is none."""
+    """Parse a quantity (a string, or a bare number). Raises ValueError if it is invalid."""
     found = _QUANTITY.match(str(text).strip())
     if found is None or (found[3] or "") not in _SUFFIXES:
         raise ValueError(f"not a quantity: {text!r}")
@@ -38,7 +38,7 @@ def parse_quantity(text: object) -> Decimal:
 
 
 def format_quantity(amount: Decimal, like: str = "") -> str:
-    """An amount in the largest unit that leaves it whole; binary units if ``like`` is written in one."""
+    """Format an amount in the largest unit that keeps it whole; in binary units if ``like`` has one."""
     if amount == 0:
         return "0"
     if amount != amount.to_integral_value():

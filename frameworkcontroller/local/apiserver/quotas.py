@@ -1,7 +1,7 @@
-"""ResourceQuotas: how much of a namespace's objects there may be, and how much there is.
+"""ResourceQuotas: limits on a namespace's objects, and their usage.
 
-Usage is kept up to date from the store's changes, not recounted at each creation. What is used is written to a quota's
-status soon after it changed, once for all changes of one turn of the event loop.
+Usage is updated from the store's changes instead of recounted. It is written to the quota's status shortly after, once
+per turn of the event loop.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _COMPUTE: Final = {
     "limits.memory": ("limits", "memory"),
 }
 _BY_NAME: Final = frozenset({"configmaps", "resourcequotas", "secrets", "services"})
-"""Resources that a quota may count under their plain name, the older spelling of ``count/NAME``."""
+"""Resources with a plain name besides ``count/NAME``."""
 
 
 class _Usage:
-    """What one quota limits, and how much of it is used."""
+    """The limits and usage of one quota."""
 
     def __init__(self, record: Record, hard: Mapping[str, Any], existing: Iterable[Record]) -> None:
         self.record = record
@@ -49,14 +49,14 @@ class _Usage:
             self.used[name] += sign * amount
 
     def share(self, record: Record) -> dict[str, Decimal]:
-        """What ``record`` takes of what is limited."""
+        """The part of ``record`` that counts against the limits."""
         if record.resource != _PODS:
             return self.charge(record.resource, {})
         ended = record.fields.get("status.phase") in _TERMINAL
         return self.charge(_PODS, record.document() if self.computes and not ended else {}, ended=ended)
 
     def charge(self, resource: str, obj: Mapping[str, Any], *, ended: bool = False) -> dict[str, Decimal]:
-        """What an object of ``resource`` takes; a Pod that has ``ended`` only counts as an object."""
+        """The usage of an object of ``resource``; an ``ended`` Pod only counts as an object."""
         taken: dict[str, Decimal] = {}
         for name in self.hard:
             if name == f"count/{resource}" or (name == resource and resource in _BY_NAME):
@@ -70,7 +70,7 @@ class _Usage:
 
 
 class Quotas:
-    """Admission by quota, and the status of the quotas themselves."""
+    """Admission by quota, and the quotas' status."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -82,23 +82,23 @@ class Quotas:
         self._unobserve = registry.storage.observe(self._observe)
 
     def start(self) -> None:
-        """Begins to write the status of quotas, on the running event loop."""
+        """Start writing the status of quotas, on the running event loop."""
         self._worker.start()
 
     def stop(self) -> None:
-        """Writes no more, and enforces no more."""
+        """Stop writing and enforcing."""
         self._worker.stop()
         self._unobserve()
 
     def drain(self) -> bool:
-        """Does now what there is to do; whether there was anything."""
+        """Do all pending work now; return whether there was any."""
         return self._worker.drain()
 
     def before_create(self, endpoint: Endpoint, namespace: str, obj: Mapping[str, Any]) -> None:
-        """Nothing yet: only an object that is valid is counted."""
+        """Do nothing yet: only valid objects count."""
 
     def before_store(self, endpoint: Endpoint, namespace: str, obj: Mapping[str, Any]) -> None:
-        """403 if a quota of the namespace does not leave room for the object."""
+        """Refuse the object (403) if it exceeds a quota of its namespace."""
         usages = self._usages.get(namespace)
         if not usages or not endpoint.type.namespaced:
             return
@@ -175,14 +175,14 @@ def _hard(record: Record) -> Mapping[str, Any]:
 def _quantities(container: Mapping[str, Any], side: str, name: str) -> Any:
     resources = container.get("resources") or {}
     value = (resources.get(side) or {}).get(name)
-    # Defaulting makes a request of a limit that stands alone.
+    # A limit without a request is also the request.
     return value if value is not None or side == "limits" else (resources.get("limits") or {}).get(name)
 
 
 def _pod_total(pod: Mapping[str, Any], side: str, name: str) -> Decimal:
     spec = pod.get("spec") or {}
     main = sum((parse_quantity(_quantities(one, side, name) or 0) for one in spec.get("containers") or ()), Decimal(0))
-    # Init containers run one after another, before the others.
+    # Init containers run one by one, before the others.
     return max([main, *(parse_quantity(_quantities(one, side, name) or 0) for one in spec.get("initContainers") or ())])
 
 

@@ -1,7 +1,7 @@
-"""What the store holds: one immutable record per version of an object, and one change per accepted write.
+"""The content of the store: an immutable record per version of an object, and a change per accepted write.
 
-A record's truth is its JSON text. Whoever wants to modify an object decodes a private copy of it, so no reader can
-ever see a half-made change, nothing is ever copied deeply, and a thousand watchers send the very same bytes.
+A record consists of its JSON text. A writer decodes a private copy, so readers never see partial changes, nothing is
+deep-copied, and all watchers send the same bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from frameworkcontroller.local.apiserver import depth, gojson
 Json: TypeAlias = dict[str, Any]
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
-# The version comes first in the metadata, so that giving an object another version is a splice of its text.
+# The version comes first in the metadata, so that it can be replaced by splicing the text.
 _HEAD: Final = b'{"metadata":{"resourceVersion":"'
 _EMPTY: Final[Mapping[str, str]] = {}
 
@@ -39,17 +39,17 @@ class Record:
     """One version of one object."""
 
     resource: str
-    """``pods`` or ``plural.group``, as :attr:`ServedType.resource`."""
+    """``pods`` or ``plural.group``, as in :attr:`ApiResource.resource`."""
     key: str
-    """``namespace/name``, or ``name`` where there is no namespace."""
+    """``namespace/name``, or ``name`` without a namespace."""
     revision: int
     """The object's resourceVersion."""
     body: bytes
-    """Its JSON without ``apiVersion`` and ``kind``: those belong to the version it is read through."""
+    """The JSON without ``apiVersion`` and ``kind``, which depend on the version of the request."""
     uid: str
     labels: Mapping[str, str]
     fields: Mapping[str, str]
-    """What field selectors of its type may ask for."""
+    """The values of its field selectors."""
     finalizers: tuple[str, ...]
     owners: tuple[Owner, ...]
     deleting: bool
@@ -57,7 +57,7 @@ class Record:
 
     @property
     def namespace(self) -> str:
-        """Its namespace, empty where it has none."""
+        """Its namespace, or empty."""
         return self.key.rpartition("/")[0]
 
     @property
@@ -65,25 +65,25 @@ class Record:
         return self.key.rpartition("/")[2]
 
     def document(self) -> Json:
-        """A private, freely modifiable copy of the object, without ``apiVersion`` and ``kind``."""
+        """A private, modifiable copy of the object, without ``apiVersion`` and ``kind``."""
         document: Json = orjson.loads(self.body)
         return document
 
     def at(self, revision: int) -> Record:
-        """The same content under another resourceVersion."""
+        """The same content at another resourceVersion."""
         rest = self.body[self.body.index(b'"', len(_HEAD)) :]
         return replace(self, revision=revision, body=_HEAD + b"%d" % revision + rest)
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who made a write, and how: nothing decides on it, a checker can."""
+    """The author and verb of a write, only for checkers."""
 
     verb: str
     """``create``, ``update``, ``patch``, ``delete``, ``deletecollection``."""
     subresource: str = ""
     agent: str = ""
-    """User-Agent of the client, or the part of the server that acted on its own: ``garbage-collector``, ..."""
+    """User-Agent of the client, or the server's component: ``garbage-collector``, ..."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,21 +93,21 @@ class Change:
     revision: int
     type: ChangeType
     old: Record | None
-    """What was there before; None if this created the object."""
+    """The previous version; None for a creation."""
     record: Record
-    """What is there now. For a deletion: the last version, under the resourceVersion of the deletion."""
+    """The new version. For a deletion: the last version, at the resourceVersion of the deletion."""
     origin: Origin
 
     @property
     def new(self) -> Record | None:
-        """What is there now; None after a deletion."""
+        """The new version; None for a deletion."""
         return None if self.type == "DELETED" else self.record
 
 
 def make_record(resource: str, key: str, revision: int, obj: Mapping[str, Any], fields: Mapping[str, str]) -> Record:
-    """The record of ``obj`` (which is only read) as written at ``revision``; 0 stands for a dry run's, of no write.
+    """Create the record of ``obj`` (which is not modified) at ``revision``; 0 is a dry run.
 
-    Raises StatusError if it has too many levels to be kept.
+    Raises StatusError if it is nested too deeply.
     """
     metadata = obj["metadata"]
     document: Json = {"metadata": {"resourceVersion": str(revision)} if revision else {}}
@@ -128,7 +128,7 @@ def make_record(resource: str, key: str, revision: int, obj: Mapping[str, Any], 
 
 
 def owners_of(metadata: Mapping[str, Any]) -> tuple[Owner, ...]:
-    """``metadata.ownerReferences``, read."""
+    """Parse ``metadata.ownerReferences``."""
     references = metadata.get("ownerReferences")
     if not references:
         return ()

@@ -1,7 +1,7 @@
-"""How objects are created, changed and deleted: the course that is the same for every resource.
+"""Creates, changes and deletes objects, with the steps common to all resources.
 
 Nothing here awaits: a read-modify-write is a transaction, so a patch without a resourceVersion never conflicts (the
-real server gets the same effect by trying again).
+real server retries instead).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _NAME_ATTEMPTS: Final = 8
 
 
 class Admission(Protocol):
-    """A rule over the creation of objects that looks beyond the object itself."""
+    """An admission rule for creations that depends on other objects."""
 
     def before_create(self, endpoint: Endpoint, namespace: str, obj: Mapping[str, Any]) -> None:
-        """Refuses, with a StatusError, before the object is even looked at."""
+        """Raise StatusError to refuse an object before it is validated."""
 
     def before_store(self, endpoint: Endpoint, namespace: str, obj: Mapping[str, Any]) -> None:
-        """Refuses, with a StatusError, an object that is valid in itself."""
+        """Raise StatusError to refuse a valid object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,12 @@ class Deleted:
     """The outcome of a DELETE."""
 
     record: Record
-    """The object as it now is, or last was."""
+    """The object's current or last version."""
     gone: bool
 
 
 class Registry:
-    """The objects of one cluster, as requests see them."""
+    """The objects of one cluster, with the rules of their types."""
 
     def __init__(
         self, storage: Storage, endpoints: Endpoints, wall: Callable[[], float], identities: Identities
@@ -56,10 +56,11 @@ class Registry:
         self.identities = identities
         self.admission: list[Admission] = []
         self.reactions: dict[str, Callable[[Record, bool], None]] = {}
-        """By resource: called with what was written, and whether it is gone, before the request is answered."""
+        """By resource: callbacks with the written record, and whether it was deleted, before the request is answered.
+        """
 
     def get(self, endpoint: Endpoint, namespace: str, name: str) -> Record:
-        """The object, or a 404."""
+        """Get the object. Raises a 404."""
         record = self.storage.get(endpoint.resource, endpoint.key(namespace, name))
         if record is None:
             raise api_errors.not_found(endpoint.type, name)
@@ -68,7 +69,7 @@ class Registry:
     def create(
         self, endpoint: Endpoint, namespace: str, parsed: Any, call: Call, *, raw: bytes | None = None
     ) -> Record:
-        """Creates the object that a request's body describes."""
+        """Create the object in a request's body."""
         decoded = endpoint.decode(parsed, call.validation, raw)
         call.warnings.extend(decoded.warnings)
         return self.create_decoded(endpoint, namespace, decoded.obj, call)
@@ -76,7 +77,7 @@ class Registry:
     def create_decoded(
         self, endpoint: Endpoint, namespace: str, obj: Json, call: Call, *, applied: bool = False
     ) -> Record:
-        """Creates an object whose form is right; ``applied`` says that its managedFields are settled."""
+        """Create a decoded object; ``applied``: its managedFields are already set."""
         t = endpoint.type
         given = obj.setdefault("metadata", {})
         if t.namespaced and given.get("namespace") not in {None, "", namespace}:
@@ -134,7 +135,7 @@ class Registry:
         raw: bytes | None = None,
         subresource: str = "",
     ) -> tuple[Record, bool]:
-        """A PUT; also returns whether it created the object."""
+        """Handle a PUT; also return whether it created the object."""
         decoded = endpoint.decode(parsed, call.validation, raw)
         call.warnings.extend(decoded.warnings)
         new = decoded.obj
@@ -149,7 +150,7 @@ class Registry:
         if uid and uid != record.uid:
             raise _other_uid(endpoint, uid, record)
         if not new["metadata"].get("resourceVersion") and not endpoint.strategy.unconditional_update:
-            # The real server names the resource where other answers name the kind.
+            # The real server names the resource here instead of the kind.
             named = replace(endpoint.type, kind=endpoint.type.plural)
             cause = Cause("FieldValueInvalid", "Invalid value: 0: must be specified for an update", _VERSION_PATH)
             raise api_errors.invalid(named, name, [cause])
@@ -158,9 +159,9 @@ class Registry:
     def write(
         self, endpoint: Endpoint, record: Record, new: Json, call: Call, *, subresource: str = "", applied: bool = False
     ) -> Record:
-        """Puts ``new`` in the place of ``record``, through ``subresource`` if that is given.
+        """Replace ``record`` by ``new``, through ``subresource`` if given.
 
-        A resourceVersion in ``new`` must be the record's. If nothing would change, nothing is written.
+        A resourceVersion in ``new`` must be the record's. Without a difference, nothing is written.
         """
         t = endpoint.type
         version = new["metadata"].get("resourceVersion")
@@ -181,9 +182,9 @@ class Registry:
         return self.store(endpoint, record, new, call, subresource=subresource)
 
     def store(self, endpoint: Endpoint, record: Record, new: Json, call: Call, *, subresource: str = "") -> Record:
-        """Writes ``new``, which is known to be right, in the place of ``record``.
+        """Write the valid object ``new`` in place of ``record``.
 
-        An object that is being deleted goes when its last finalizer does: the answer is then how it would have become.
+        An object in deletion is removed with its last finalizer; the answer is then its would-be next version.
         """
         fields = endpoint.strategy.fields(new)
         gone = record.deleting and endpoint.strategy.released(new, record.document())
@@ -200,14 +201,14 @@ class Registry:
         return after
 
     def delete(self, endpoint: Endpoint, namespace: str, name: str, options: DeleteOptions, call: Call) -> Deleted:
-        """A DELETE of one object."""
+        """Handle a DELETE of one object."""
         record = self.get(endpoint, namespace, name)
         if name in endpoint.strategy.reserved_names:
             raise api_errors.forbidden(endpoint.type, name, f"this {endpoint.type.singular} may not be deleted")
         return self.delete_record(endpoint, record, options, call)
 
     def delete_record(self, endpoint: Endpoint, record: Record, options: DeleteOptions, call: Call) -> Deleted:
-        """A DELETE of the object whose current version is ``record``."""
+        """Handle a DELETE of the object whose current version is ``record``."""
         t = endpoint.type
         if options.uid is not None and options.uid != record.uid:
             refuse = api_errors.uid_mismatch if endpoint.strategy.marks_on_delete else api_errors.delete_uid_mismatch
@@ -233,7 +234,7 @@ class Registry:
     def _managed(self, endpoint: Endpoint, old: Json | None, new: Json, call: Call, subresource: str) -> Json:
         tracked = old is not None and bool(old["metadata"].get("managedFields"))
         if not tracked and not call.explicit_manager:
-            # Nobody has asked for this object's fields to be told apart, and telling costs as much as the write itself.
+            # This object's fields are not tracked: tracking costs as much as the write itself.
             new["metadata"].pop("managedFields", None)
             return new
         return apply.update_managers(
@@ -256,7 +257,7 @@ _VERSION_PATH: Final = "metadata.resourceVersion"
 
 
 def check_names(t: ApiResource, namespace: str, name: str, obj: Mapping[str, Any]) -> None:
-    """Refuses an object that is not the one its URL names; an absent namespace is taken from there."""
+    """Refuse an object that differs from its URL; a missing namespace is taken from there."""
     metadata = obj.get("metadata") or {}
     given = metadata.get("name")
     if not given:
@@ -284,7 +285,7 @@ def _other_uid(endpoint: Endpoint, uid: str, record: Record) -> StatusError:
 
 
 def _too_large() -> StatusError:
-    # In these words, and as a 500, the real server passes on what etcd says.
+    # The real server passes etcd's error on as a 500.
     return StatusError(500, "", "etcdserver: request is too large")
 
 

@@ -1,7 +1,7 @@
 """Structural schemas: defaulting, pruning and validation of custom resources.
 
-A schema is compiled once into closures. They copy on write: the object itself comes back when there was nothing to do,
-and what was given is never changed.
+A schema is compiled once into closures. They copy on write: an object that needs no change is returned itself, and
+arguments are not modified.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ class Structural:
     """An ``openAPIV3Schema`` (apiextensions.k8s.io/v1), compiled."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        """``schema`` is one that ``crd.causes`` found no fault with."""
+        """``schema`` is one in which ``crd.causes`` finds no fault."""
         self._pruner = pruning.compile_pruner(schema, resource=True)
         self._defaulter = defaulting.compile_defaulter(schema)
         self._validator = validation.compile_validator(schema, resource=True)
         self._list_sets = validation.compile_list_sets(schema)
         self.type: Type = schema_types.resource_type(schema)
-        """The type it describes, for server-side apply."""
+        """The described type, for server-side apply."""
 
     def default(self, obj: Any) -> Any:
-        """``obj`` with absent fields set to their defaults, and without nulls in fields that are not nullable."""
+        """Set missing fields to their defaults, and drop nulls in fields that are not nullable."""
         return obj if self._defaulter is None else self._defaulter(obj)
 
     def prune(self, obj: Any) -> tuple[Any, list[str]]:
-        """``obj`` without the fields that the schema does not know, and the paths of those (``spec.foo[0].bar``)."""
+        """Drop fields that the schema does not declare; also return their paths (``spec.foo[0].bar``)."""
         if self._pruner is None:
             return obj, []
         unknown: list[FieldPath] = []
@@ -41,10 +41,10 @@ class Structural:
         return pruned, sorted(map(show, unknown))
 
     def validate(self, obj: Any, old: Any = None) -> list[Cause]:
-        """What is wrong with ``obj``.
+        """Validate ``obj``.
 
-        ``old`` is what it replaces (None on create). A fault in a part that ``old`` has just so is passed over, as real
-        servers do since 1.30: who tightens a schema does not lock out the objects that there are.
+        ``old`` is the replaced object (None on create). Faults in unchanged parts are ignored, as on real servers since
+        1.30 (ratcheting): a stricter schema does not lock out existing objects.
         """
         faults: list[Fault] = []
         self._validator(obj, None, faults)

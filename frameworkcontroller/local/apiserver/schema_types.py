@@ -1,4 +1,4 @@
-"""The shape of a custom resource, from its structural schema."""
+"""The type of a custom resource, from its structural schema."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _STRING = Type(Shape.SCALAR, kind="string")
 
 
 def resource_type(schema: Mapping[str, Any]) -> Type:
-    """The type of the objects of a custom resource: what the schema says, and apiVersion, kind and metadata."""
+    """The type of a custom resource's objects: the schema, plus apiVersion, kind and metadata."""
     declared = schema_type(schema)
 
     def fields() -> Mapping[str, Field]:
@@ -46,7 +46,7 @@ def schema_type(schema: Mapping[str, Any]) -> Type:
     properties: Mapping[str, Any] = schema.get("properties") or {}
     preserves = bool(schema.get("x-kubernetes-preserve-unknown-fields")) or additional is True
     if not properties:
-        # What nothing is known about is still divided field by field, with every list in it owned as a whole.
+        # Undescribed objects are still owned field by field, and their lists as a whole.
         return Type(Shape.MAP, element=ANY, ownership=ownership) if kind == "object" else ANY
     required = frozenset(schema.get("required") or ())
 

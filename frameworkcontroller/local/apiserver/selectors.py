@@ -1,4 +1,4 @@
-"""Label and field selectors: from the query string to a predicate over records, refused in the real server's words."""
+"""Parses label and field selectors into predicates over records, with the real server's error texts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _VALUE_RULE = (
 
 
 class SelectorError(ValueError):
-    """The text is no selector."""
+    """The selector is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Requirement:
     values: frozenset[str] = frozenset()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels fulfil it. Only ``in``, ``exists`` and comparisons demand that the label be there."""
+        """Whether labels match. Only ``in``, ``exists`` and comparisons require the label."""
         value = labels.get(self.key)
         match self.operator:
             case "in":
@@ -62,7 +62,7 @@ class Requirement:
 
 
 def parse_labels(text: str) -> list[Requirement]:
-    """The requirements of a label selector such as ``a=b,c in (d, e),!f``; raises SelectorError."""
+    """Parse a label selector such as ``a=b,c in (d, e),!f``. Raises SelectorError."""
     parser = _Parser(text)
     requirements: list[Requirement] = []
     if parser.peek() == "":
@@ -189,9 +189,9 @@ class FieldTerm:
 
 
 def parse_fields(text: str) -> list[FieldTerm]:
-    r"""The terms of a field selector such as ``metadata.name=a,status.phase!=Running``; raises SelectorError.
+    r"""Parse a field selector such as ``metadata.name=a,status.phase!=Running``. Raises SelectorError.
 
-    ``\,``, ``\=`` and ``\\`` in a value stand for themselves.
+    Values may contain the escapes ``\,``, ``\=`` and ``\\``.
     """
     terms: list[FieldTerm] = []
     for part in re.split(r"(?<!\\),", text):
@@ -206,10 +206,10 @@ def parse_fields(text: str) -> list[FieldTerm]:
 
 
 def predicate(label_selector: str, field_selector: str, fields: Collection[str], *, standard: bool) -> Predicate | None:
-    """What selects a record, None if all are; raises a 400 for what cannot be understood.
+    """The predicate of the selectors, None if they select everything. Raises a 400 if they are invalid.
 
-    ``fields`` are the field labels of the type besides ``metadata.name`` and ``metadata.namespace``; ``standard`` says
-    whether to name those two when another is asked for.
+    ``fields`` are the field labels of the type besides ``metadata.name`` and ``metadata.namespace``; ``standard``: name
+    those two in the error for an unknown one.
     """
     try:
         requirements = parse_labels(label_selector)
@@ -236,7 +236,7 @@ def predicate(label_selector: str, field_selector: str, fields: Collection[str],
 
 
 def field_value(record: Record, field: str) -> str:
-    """What a field selector compares with; a field that an object does not have is empty."""
+    """The value for a field selector; empty if the object lacks the field."""
     if field == "metadata.name":
         return record.name
     if field == "metadata.namespace":

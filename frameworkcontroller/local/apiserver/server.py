@@ -1,4 +1,4 @@
-"""The API server: store, rules and controllers behind one loopback socket, all on the running event loop."""
+"""The API server: store, rules and controllers behind a loopback socket, on the running event loop."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from frameworkcontroller.local.apiserver.strategies import plain_strategy
 from frameworkcontroller.local.apiserver.strategy import Strategy
 
 _KEEP_ALIVE: Final = 3600.0
-"""Longer than any client keeps an idle connection: the client's own end of it is the one that closes."""
+"""Longer than any client keeps an idle connection, so that the client closes it."""
 _MAX_LINE: Final = 64 << 10
 _BACKLOG: Final = 1024
 
@@ -54,8 +54,7 @@ _log = logging.getLogger(__name__)
 class ApiServer:
     """A Kubernetes API server in this process.
 
-    Its state is in :attr:`storage`, which outlives it: a second server on the same storage goes on where the first was
-    stopped, as after a restart.
+    Its state is in :attr:`storage`: a new server on the same storage continues after a stop, as after a restart.
     """
 
     def __init__(
@@ -74,19 +73,19 @@ class ApiServer:
         audit: bool = False,
         observe: Callable[[Served], None] | None = None,
     ) -> None:
-        """Makes a server that is not started yet.
+        """Create a server without starting it.
 
         Args:
             wall: the time of day, in seconds since the epoch.
-            host: a loopback address; anything else is refused with ValueError.
-            port: 0 for any that is free.
+            host: a loopback address. Raises ValueError for others.
+            port: 0 for any free one.
             storage: of an earlier server; None for an empty one.
-            history: how many changes of each resource can still be watched from; older ones answer 410.
+            history: number of changes kept per resource; watches from older ones get 410.
             bookmark_interval: seconds between the bookmarks of a watch.
-            callers: who is answered; None for this process's user, root, and who has a token that is random.
-            rng: where uids and generated names come from; seeded, a run repeats itself.
-            logs: who can read the logs of Pods.
-            gc_delay: seconds that the garbage collector lets pass before it acts.
+            callers: authentication; None for this process's user, root, and a random token.
+            rng: source of uids and generated names; seed it for reproducible runs.
+            logs: reads the logs of Pods.
+            gc_delay: the garbage collector's delay in seconds.
             audit: keep every accepted write in ``storage.audit``.
             observe: called with each answered request.
         """
@@ -120,11 +119,11 @@ class ApiServer:
         await self.stop()
 
     async def start(self) -> None:
-        """Listens and begins to work, once: what has been stopped stays so. Raises OSError if the port is taken."""
+        """Listen and start to work. A server starts only once. Raises OSError if the port is taken."""
         server = web.Server(
             self._api.handle,
             request_factory=self._request,
-            # A watch waits for changes; this is how it learns that nobody waits with it any more.
+            # Cancels watches whose clients have gone.
             handler_cancellation=True,
             keepalive_timeout=_KEEP_ALIVE,
             max_line_size=_MAX_LINE,
@@ -145,9 +144,9 @@ class ApiServer:
             part.start()
 
     async def stop(self, *, abort: bool = False) -> None:
-        """Ends every watch and connection, and stops to work.
+        """End all watches and connections, and stop working.
 
-        With ``abort`` it ends as a killed process would: whatever was being said is cut off.
+        ``abort`` cuts off answers in progress, as if the process was killed.
         """
         for part in (self._expiry, *reversed(self._controllers)):
             part.stop()
@@ -163,13 +162,13 @@ class ApiServer:
         await runner.cleanup()
 
     def settle(self) -> None:
-        """Does at once all that the server's own controllers have to do, without the event loop."""
+        """Do all pending work of the server's controllers now, without the event loop."""
         while any(controller.drain() for controller in self._controllers):
             pass
 
     @property
     def logs(self) -> PodLogs | None:
-        """Who reads the logs of Pods; may be set while the server runs."""
+        """The reader of Pod logs; may be set while the server runs."""
         return self._api.logs
 
     @logs.setter
@@ -184,11 +183,11 @@ class ApiServer:
 
     @property
     def watches(self) -> int:
-        """How many watches are under way."""
+        """The number of active watches."""
         return self._handlers.watches
 
     def kubeconfig(self, name: str = "frameworkcontroller-local") -> str:
-        """A kubeconfig for this server, as YAML; ``name`` is that of its only context."""
+        """A kubeconfig for this server, as YAML; ``name`` is its only context."""
         document = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -200,7 +199,7 @@ class ApiServer:
         return yaml.safe_dump(document, sort_keys=False)
 
     def write_kubeconfig(self, path: Path) -> None:
-        """Writes :meth:`kubeconfig` to a file that only its owner can read."""
+        """Write :meth:`kubeconfig` to a file that only its owner can read."""
         path.touch(mode=0o600)
         path.chmod(0o600)
         path.write_text(self.kubeconfig(), encoding="utf-8")

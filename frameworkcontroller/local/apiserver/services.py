@@ -1,4 +1,4 @@
-"""Services: each gets an address of its own on loopback. Nothing forwards from it; Pods are reached at their podIP."""
+"""Services: each gets a loopback address, without forwarding. Pods are reached at their podIP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from frameworkcontroller.local.apiserver.storage import Storage
 from frameworkcontroller.local.apiserver.strategy import Strategy
 
 SERVICE_NETWORK: Final = ipaddress.ip_network("127.8.0.0/16")
-"""Where cluster IPs are taken from; Pods get theirs from 127.16.0.0 on."""
+"""The network of cluster IPs; Pod addresses start at 127.16.0.0."""
 
 
 class ServiceStrategy(Strategy):
@@ -24,7 +24,7 @@ class ServiceStrategy(Strategy):
         self._storage = storage
 
     def prepare_create(self, t: ApiResource, obj: dict[str, Any]) -> None:
-        """A Service without an address gets one, unless it is headless or only a name for something outside."""
+        """Allocate an address unless the Service is headless or an ExternalName."""
         super().prepare_create(t, obj)
         obj["status"] = {"loadBalancer": {}}
         spec = obj["spec"] = dict(obj.get("spec") or {})
@@ -37,7 +37,7 @@ class ServiceStrategy(Strategy):
         spec.setdefault("ipFamilyPolicy", "SingleStack")
 
     def prepare_update(self, t: ApiResource, new: dict[str, Any], old: Mapping[str, Any], subresource: str) -> None:
-        """An address that is left out stays as it was."""
+        """Keep an omitted address."""
         super().prepare_update(t, new, old, subresource)
         before, spec = old.get("spec") or {}, new.get("spec") or {}
         for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
@@ -45,7 +45,7 @@ class ServiceStrategy(Strategy):
                 spec[field] = before[field]
 
     def fields(self, obj: Mapping[str, Any]) -> Mapping[str, str]:
-        """As :attr:`field_labels`."""
+        """The values of :attr:`field_labels`."""
         spec = obj.get("spec") or {}
         return {"spec.clusterIP": spec.get("clusterIP") or "", "spec.type": spec.get("type") or ""}
 

@@ -1,7 +1,7 @@
-"""What is wrong with one field: the causes of a 422, in the real API server's words.
+"""Validation errors of fields: the causes of a 422, with the real API server's texts.
 
-A cause's ``message`` already carries the kind of fault ("Required value", "Invalid value: ..."), as it does in
-``status.details.causes`` of a real answer; the answer's own message puts the field's path before it.
+A cause's ``message`` includes the kind of error ("Required value", "Invalid value: ..."), as in
+``status.details.causes`` of a real answer; the answer's message prepends the field's path.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Cause:
     """Path of the field: ``spec.containers[0].name``; empty for the object itself."""
 
     def body(self) -> dict[str, str]:
-        """Its JSON form, without what is empty."""
+        """Its JSON form, without empty fields."""
         body = {"reason": self.reason, "message": self.message, "field": self.field}
         return {key: value for key, value in body.items() if value}
 
     def line(self) -> str:
-        """How it reads in an answer's message."""
+        """Its text in an answer's message."""
         return f"{self.field}: {self.message}"
 
 
@@ -49,19 +49,19 @@ def type_invalid(field: str, value: object, detail: str) -> Cause:
 
 
 def not_supported(field: str, value: object, supported: Sequence[str]) -> Cause:
-    """The field's value is not one of an enumeration's; ``supported`` in the order in which it is to be named."""
+    """The field's value is not in the enumeration ``supported``, which is listed in this order."""
     choices = ", ".join(quote(choice) for choice in supported)
     detail = f"supported values: {choices}" if choices else ""
     return Cause("FieldValueNotSupported", _with_detail(f"Unsupported value: {shown(value)}", detail), field)
 
 
 def duplicate(field: str, value: object) -> Cause:
-    """An item stands twice in a list that is a set or a map."""
+    """A list that is a set or a map has a duplicate item."""
     return Cause("FieldValueDuplicate", f"Duplicate value: {shown(value)}", field)
 
 
 def forbidden(field: str, detail: str) -> Cause:
-    """The field may not be set, or not be changed."""
+    """The field may not be set or changed."""
     return Cause("FieldValueForbidden", _with_detail("Forbidden", detail), field)
 
 
@@ -82,13 +82,13 @@ def too_many(field: str, count: int, limit: int) -> Cause:
 
 
 def summary(causes: Iterable[Cause]) -> str:
-    """How an answer's message joins its causes: one as it is, several in brackets, none twice."""
+    """Join causes for an answer's message: one as it is, several in brackets, without duplicates."""
     texts = list(dict.fromkeys(cause.line() for cause in causes))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
 def shown(value: object) -> str:
-    """A value as error messages show it: strings quoted as Go does, all else as JSON."""
+    """Format a value for error messages: strings quoted as in Go, everything else as JSON."""
     if value is None:
         return '"null"'
     if isinstance(value, str):
@@ -116,7 +116,7 @@ _ESCAPES = {
 
 
 def quote(text: str) -> str:
-    """``text`` in double quotes, with what does not print escaped as Go's ``%q`` does."""
+    """Quote ``text``, with escapes as in Go's ``%q``."""
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return '"' + "".join(_escaped(char) for char in text) + '"'

@@ -1,7 +1,7 @@
-"""The store: every object of the cluster, under one resourceVersion counter, with the recent past of each resource.
+"""The store: all objects of the cluster with one resourceVersion counter, and the recent changes of each resource.
 
-It knows keys, versions and changes, and nothing of what the objects mean. All of it is synchronous: whoever reads and
-then writes without awaiting in between has a transaction.
+It knows keys, versions and changes, but not the meaning of objects. It is synchronous: a read and a write without an
+await in between are a transaction.
 """
 
 from __future__ import annotations
@@ -12,58 +12,58 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from frameworkcontroller.local.apiserver.records import Change, ChangeType, Origin, Record, make_record
-from frameworkcontroller.local.apiserver.watch_cache import Cursor, History
+from frameworkcontroller.local.apiserver.watch_cache import Cursor, WatchCache
 
 _NO_FIELDS: Final[Mapping[str, str]] = {}
 _AFTER_ALL: Final = "\U0010ffff"
 
 MAX_OBJECT_BYTES: Final = 1_572_864
-"""As much as etcd takes in one request by default."""
+"""etcd's default request limit."""
 
 
 class KeyTakenError(Exception):
-    """There is already an object under the key."""
+    """An object with this key exists."""
 
 
 class ObjectTooLargeError(Exception):
-    """The object's JSON is longer than the store takes."""
+    """The object's JSON exceeds the limit."""
 
 
 class StaleRecordError(Exception):
-    """The record to be replaced or removed is not, or no longer, the current one of its key."""
+    """The record to replace or remove is not the current one of its key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a resource's objects, as they were at one revision."""
+    """A page of a resource's objects at one revision."""
 
     records: list[Record]
     revision: int
-    """The revision at which this is the state."""
+    """The revision of this state."""
     last: str = ""
-    """The key after which the next page starts; empty if this was the last page."""
+    """The key after which the next page starts; empty for the last page."""
     remaining: int = 0
-    """How many keys follow, whether or not they match."""
+    """The number of following keys, matching or not."""
 
 
 @dataclass(slots=True)
 class _Keyspace:
-    history: History
+    history: WatchCache
     records: dict[str, Record] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
-    """Sorted: lists are in the order of keys, and a page starts anywhere among them."""
+    """Sorted: lists are ordered by key, and a page may start anywhere."""
 
 
 class Storage:
-    """Objects by resource and key, their changes, and who wants to know of them."""
+    """Objects by resource and key, their changes, and observers."""
 
     def __init__(self, *, history: int = 10_000, history_bytes: int = 128 << 20, audit: bool = False) -> None:
-        """``history`` and ``history_bytes`` bound the past that is kept for each resource.
+        """``history`` and ``history_bytes`` bound the kept changes of each resource.
 
-        With ``audit`` every change that is ever accepted is kept in :attr:`audit`, for a checker to read afterwards.
+        ``audit`` keeps every accepted change in :attr:`audit`, for checkers.
         """
         self.revision = 1
-        """resourceVersion of the latest write; 0 is never one, since clients mean "any" by it."""
+        """resourceVersion of the latest write; never 0, which clients use for "any"."""
         self.audit: list[Change] | None = [] if audit else None
         self._history = history
         self._history_bytes = history_bytes
@@ -73,24 +73,24 @@ class Storage:
         self._publishing = False
 
     def get(self, resource: str, key: str) -> Record | None:
-        """The object under the key, if there is one."""
+        """The object with this key, or None."""
         space = self._keyspaces.get(resource)
         return space.records.get(key) if space is not None else None
 
     def records(self, resource: str, prefix: str = "") -> list[Record]:
-        """All objects now, in the order of their keys; ``prefix`` is ``namespace/`` or empty."""
+        """All current objects, ordered by key; ``prefix`` is ``namespace/`` or empty."""
         space = self._keyspaces.get(resource)
         if space is None:
             return []
         return [space.records[key] for key in _slice(space.keys, prefix, "")]
 
     def count(self, resource: str, prefix: str = "") -> int:
-        """How many objects there are."""
+        """The number of objects."""
         space = self._keyspaces.get(resource)
         return len(_slice(space.keys, prefix, "")) if space is not None else 0
 
     def resources(self) -> list[str]:
-        """Every resource that holds an object."""
+        """Every resource with objects."""
         return [resource for resource, space in self._keyspaces.items() if space.records]
 
     def page(
@@ -103,9 +103,9 @@ class Storage:
         revision: int | None = None,
         matches: Callable[[Record], bool] | None = None,
     ) -> Page:
-        """Objects in the order of their keys, from behind the key ``after``, at most ``limit`` (0: all of them).
+        """Objects ordered by key, after the key ``after``, at most ``limit`` (0: all).
 
-        ``revision`` is the moment that is meant, now if it is None; CompactedError if that is forgotten.
+        ``revision`` None is the current one. Raises CompactedError if it is no longer kept.
         """
         space = self._keyspace(resource)
         at = self.revision if revision is None else revision
@@ -131,7 +131,7 @@ class Storage:
     def create(
         self, resource: str, key: str, obj: Mapping[str, Any], origin: Origin, fields: Mapping[str, str] = _NO_FIELDS
     ) -> Record:
-        """Stores a new object; KeyTakenError if the key is in use, ObjectTooLargeError."""
+        """Store a new object. Raises KeyTakenError or ObjectTooLargeError."""
         self._refuse_observers()
         space = self._keyspace(resource)
         if key in space.records:
@@ -145,9 +145,9 @@ class Storage:
     def update(
         self, current: Record, obj: Mapping[str, Any], origin: Origin, fields: Mapping[str, str] = _NO_FIELDS
     ) -> Record:
-        """Stores a new version of ``current``; StaleRecordError if that is not what is stored.
+        """Store a new version of ``current``.
 
-        ObjectTooLargeError as in :meth:`create`.
+        Raises StaleRecordError if ``current`` is not the stored version, or ObjectTooLargeError.
         """
         space = self._current(current)
         record = _sized(make_record(current.resource, current.key, self.revision + 1, obj, fields))
@@ -156,7 +156,7 @@ class Storage:
         return record
 
     def delete(self, current: Record, origin: Origin) -> Record:
-        """Removes ``current`` and returns it under the revision of its end; StaleRecordError as in :meth:`update`."""
+        """Remove ``current``; return it at the revision of its deletion. Raises StaleRecordError as :meth:`update`."""
         space = self._current(current)
         del space.records[current.key]
         del space.keys[bisect_left(space.keys, current.key)]
@@ -165,20 +165,21 @@ class Storage:
         return record
 
     def follow(self, resource: str, revision: int, notify: Callable[[], None]) -> Cursor:
-        """A cursor over the changes of ``resource`` after ``revision``, CompactedError if they are forgotten.
+        """A cursor over the changes of ``resource`` after ``revision``. Raises CompactedError if they are no longer
+        kept.
 
-        ``notify`` is called, without arguments, whenever there may be more to take. Close the cursor when done.
+        ``notify`` is called when there may be more changes. Close the cursor when done.
         """
         return self._keyspace(resource).history.follow(revision, notify)
 
     def wake(self, resource: str) -> None:
-        """Makes all who follow ``resource`` look up: what they watch may be served no longer."""
+        """Notify all cursors of ``resource``, which may no longer be served."""
         self._keyspace(resource).history.wake()
 
     def reread(self, resource: str, convert: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        """Replaces what is stored by what ``convert`` makes of it, under the same revisions: no write, no change.
+        """Replace stored objects by the results of ``convert`` at the same revisions, without a write or a change.
 
-        For a schema by which the same stored objects read differently.
+        For a new schema, which reads the same objects differently.
         """
         space = self._keyspace(resource)
         for key, record in space.records.items():
@@ -188,15 +189,15 @@ class Storage:
                 space.records[key] = make_record(resource, key, record.revision, converted, record.fields)
 
     def compact(self, revision: int | None = None) -> None:
-        """Forgets all that was before ``revision`` (None: before now), as etcd's compaction does."""
+        """Drop the changes before ``revision`` (None: all), as etcd's compaction does."""
         self._floor = max(self._floor, self.revision if revision is None else min(revision, self.revision))
         for space in self._keyspaces.values():
             space.history.compact(self._floor)
 
     def observe(self, observer: Callable[[Change], None]) -> Callable[[], None]:
-        """Calls ``observer`` with every change from now on, right after it was made; returns how to end that.
+        """Call ``observer`` with each future change, right after it is made; return a function that ends this.
 
-        An observer only takes note: writing from within one would let others see effects before causes, and is refused.
+        An observer must not write: others would see effects before their causes. Such writes are refused.
         """
         self._observers.append(observer)
 
@@ -209,7 +210,7 @@ class Storage:
     def _keyspace(self, resource: str) -> _Keyspace:
         space = self._keyspaces.get(resource)
         if space is None:
-            space = self._keyspaces[resource] = _Keyspace(History(self._history, self._history_bytes))
+            space = self._keyspaces[resource] = _Keyspace(WatchCache(self._history, self._history_bytes))
             space.history.compact(self._floor)
         return space
 

@@ -1,4 +1,4 @@
-"""Kubernetes' strategic merge patch: a merge patch that knows which lists are merged item by item, and by what key."""
+"""Kubernetes' strategic merge patch: a merge patch that merges certain lists by the key of their items."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _UNKNOWN_FIELD = Field(ANY)
 
 
 def strategic_merge_patch(document: Mapping[str, Any], patch: Any, of: Type) -> Any:
-    """``document``, of type ``of``, with a strategic merge patch folded in; the arguments stay as they were.
+    """Apply a strategic merge patch to ``document`` of type ``of``; arguments are not modified.
 
-    Raises StatusError: 400 if the patch is not an object or its ``$retainKeys`` contradict it, 422 where a list is
-    patched with something else, 500 (as the real server says) for other directives that make no sense.
+    Raises StatusError: 400 if the patch is not an object or contradicts its ``$retainKeys``, 422 if a list is patched
+    with another type, 500 (as the real server) for other invalid directives.
     """
     if patch is None:
         return document
@@ -89,7 +89,7 @@ def _field(of: Type, name: str) -> Field:
 
 
 def _retained(original: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of ``original``, cut down to what ``$retainKeys`` keeps of a union's members."""
+    """Copy ``original`` with only the union members that ``$retainKeys`` keeps."""
     keys = patch.get(_RETAIN_KEYS)
     if keys is None:
         return dict(original)
@@ -128,12 +128,12 @@ def _merge_list(original: list[Any], patch: list[Any], field: Field) -> list[Any
 
 
 def _replaces(patch: list[Any]) -> bool:
-    """Whether a list in a patch says of itself that it replaces, not merges."""
+    """Whether a list in a patch replaces instead of merging."""
     return any(isinstance(item, Mapping) and item.get(_PATCH) == "replace" for item in patch)
 
 
 def _order(patch: list[Any], order: Any) -> Sequence[Any]:
-    """The order that a patch asks for: its list's own, or ``$setElementOrder``, which must agree with that."""
+    """The patch's order: that of its list, or ``$setElementOrder``, which must be consistent with it."""
     kept = [item for item in patch if not (isinstance(item, Mapping) and item.get(_PATCH) == "delete")]
     if not isinstance(order, list):
         return kept
@@ -146,14 +146,14 @@ def _order(patch: list[Any], order: Any) -> Sequence[Any]:
 
 
 def _agrees(item: Any, wanted: Any) -> bool:
-    """Whether an entry of ``$setElementOrder`` (an object with the merge key alone) means ``item``."""
+    """Whether an entry of ``$setElementOrder`` (an object with only the merge key) refers to ``item``."""
     if isinstance(item, Mapping) and isinstance(wanted, Mapping):
         return all(item.get(key) == value for key, value in wanted.items())
     return bool(item == wanted)
 
 
 def _ordered(items: list[Any], wanted: Sequence[Any], live: list[Any], field: Field) -> list[Any]:
-    """``items`` with those that the patch names in its order, others before what they stood before in ``live``."""
+    """Sort ``items``: those in the patch in its order, the others before their successors in ``live``."""
     key = field.patch_key
     ranks = {_identity(item, key): rank for rank, item in reversed(list(enumerate(wanted)))}
     places = {_identity(item, key): place for place, item in reversed(list(enumerate(live)))}
@@ -186,7 +186,7 @@ def _position(items: list[Any], value: Any, key: str) -> int | None:
 
 
 def _cleaned(value: Any) -> Any:
-    """A new value without the directives and nulls that only mean something where there was one before."""
+    """Remove directives and nulls, which have no meaning in a new value."""
     if isinstance(value, Mapping):
         if value.get(_PATCH) == "delete":
             return {}
@@ -213,7 +213,7 @@ def _is_directive(key: str) -> bool:
 
 
 def _check_lists(whole: Mapping[str, Any], patch: Mapping[str, Any], of: Type) -> None:
-    """Whether what the type holds in a list is patched with one; the real server finds that when it reads the patch."""
+    """Check that lists are patched with lists; the real server finds this when it decodes the patch."""
     if of.shape is not Shape.OBJECT:
         return
     for key, value in patch.items():
@@ -239,12 +239,12 @@ def _unknown_directive(directive: Any, patch: Mapping[str, Any]) -> StatusError:
 
 
 def _fault(message: str) -> StatusError:
-    # The real server passes these on as they are: a 500 without a reason.
+    # The real server passes these on as a 500 without a reason.
     return StatusError(500, "", message)
 
 
 def _go(value: Any) -> str:
-    """A value as Go's ``%v`` prints it."""
+    """Format a value as Go's ``%v``."""
     if isinstance(value, Mapping):
         return "map[" + " ".join(f"{key}:{_go(value[key])}" for key in sorted(value)) + "]"
     if isinstance(value, list):

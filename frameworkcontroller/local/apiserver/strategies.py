@@ -1,4 +1,4 @@
-"""The built-in kinds that differ little from the ordinary one."""
+"""Strategies of built-in kinds with small differences from the default."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from frameworkcontroller.local.apiserver.strategy import Strategy
 
 
 class ReturnedStrategy(Strategy):
-    """ServiceAccounts: a DELETE answers with the object."""
+    """ServiceAccounts: a DELETE returns the object."""
 
     returns_deleted = True
 
 
 class QuotaStrategy(ReturnedStrategy):
-    """ResourceQuotas begin with an empty status."""
+    """ResourceQuotas start with an empty status."""
 
     initial_status: ClassVar[Mapping[str, Any] | None] = {}
 
 
 class VersionedStrategy(Strategy):
-    """Leases: a PUT makes the object if need be, and must name the version that it replaces."""
+    """Leases: a PUT may create the object, and must name the replaced version."""
 
     create_on_update = True
     unconditional_update = False
 
 
 class UpsertStrategy(Strategy):
-    """RBAC kinds: a PUT makes the object if need be."""
+    """RBAC kinds: a PUT may create the object."""
 
     create_on_update = True
 
 
 class CountedStrategy(Strategy):
-    """PriorityClasses count their changes."""
+    """PriorityClasses have a generation."""
 
     counts_generations = True
 
@@ -47,24 +47,24 @@ class SecretStrategy(Strategy):
     field_labels = ("type",)
 
     def fields(self, obj: Mapping[str, Any]) -> Mapping[str, str]:
-        """As :attr:`field_labels`."""
+        """The values of :attr:`field_labels`."""
         return {"type": obj.get("type") or ""}
 
 
 class NodeStrategy(Strategy):
-    """Nodes say how they are when they register, and what they can give is what they have unless they say otherwise."""
+    """Nodes set their own status when they register; allocatable defaults to capacity."""
 
     field_labels = ("spec.unschedulable",)
 
     def prepare_create(self, t: ApiResource, obj: dict[str, Any]) -> None:
-        """Unlike others, a node comes with its status."""
+        """Keep the status, unlike other kinds."""
         state = obj.get("status")
         super().prepare_create(t, obj)
         if state:
             obj["status"] = state
 
     def fields(self, obj: Mapping[str, Any]) -> Mapping[str, str]:
-        """As :attr:`field_labels`."""
+        """The values of :attr:`field_labels`."""
         return {"spec.unschedulable": "true" if (obj.get("spec") or {}).get("unschedulable") else "false"}
 
 
@@ -72,7 +72,7 @@ _INVOLVED: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceV
 
 
 class EventStrategy(Strategy):
-    """Events can be selected by what they are about."""
+    """Events can be selected by the involved object."""
 
     create_on_update = True
     field_labels = (
@@ -84,7 +84,7 @@ class EventStrategy(Strategy):
     )
 
     def fields(self, obj: Mapping[str, Any]) -> Mapping[str, str]:
-        """As :attr:`field_labels`."""
+        """The values of :attr:`field_labels`."""
         about = obj.get("involvedObject") or {}
         component = obj.get("reportingComponent") or ""
         return {
@@ -112,5 +112,5 @@ _BY_RESOURCE: Final[Mapping[str, type[Strategy]]] = {
 
 
 def plain_strategy(t: ApiResource) -> Strategy:
-    """The strategy of a built-in kind that has no module of its own."""
+    """The strategy of a built-in kind without its own module."""
     return _BY_RESOURCE.get(t.resource, Strategy)()

@@ -1,7 +1,7 @@
-"""What is particular about a resource: the ordinary case, which most built-in kinds are, and custom resources.
+"""The strategy of a resource: the default for most built-in kinds, and custom resources.
 
-The registry knows how a write goes; a strategy fills in what differs between types: which part of an object a request
-may touch, whether changes of it are counted, which fields can be selected by, and how long a deletion may take.
+The registry does the writes; a strategy defines the differences between types: the writable parts of an object, whether
+changes increment the generation, the field selectors, and the grace period.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ _NO_FIELDS: Mapping[str, str] = {}
 
 
 class Strategy:
-    """An ordinary resource. Where the type has a ``status`` subresource, only that writes ``status``."""
+    """An ordinary resource. If the type has a ``status`` subresource, only that writes ``status``."""
 
     create_on_update: ClassVar[bool] = False
-    """A PUT to a name that does not exist creates the object."""
+    """A PUT creates a missing object."""
     unconditional_update: ClassVar[bool] = True
-    """A PUT need not name the resourceVersion that it replaces."""
+    """A PUT may omit the resourceVersion."""
     counts_generations: ClassVar[bool] = False
-    """``metadata.generation`` counts the changes of what is wanted."""
+    """``metadata.generation`` counts changes of the desired state."""
     returns_deleted: ClassVar[bool] = False
-    """A DELETE answers with the object, also when that is gone at once."""
+    """A DELETE returns the object, even if it is removed at once."""
     marks_on_delete: ClassVar[bool] = False
-    """A DELETE only marks, for a controller to act on; its refusals are worded differently."""
+    """A DELETE only marks, for a controller to act on; its error texts differ."""
     field_labels: ClassVar[tuple[str, ...]] = ()
-    """What field selectors may ask for besides name and namespace."""
+    """The field selectors besides name and namespace."""
     initial_status: ClassVar[Mapping[str, Any] | None] = None
-    """What a new object's status is, whatever the request says; None: no status at all."""
+    """The status of a new object, regardless of the request; None: no status."""
     reserved_names: ClassVar[frozenset[str]] = frozenset()
     """Objects that cannot be deleted."""
 
     def default(self, t: ApiResource, obj: dict[str, Any]) -> dict[str, Any]:
-        """``obj`` with the defaults of a built-in kind."""
+        """Apply the defaults of a built-in kind."""
         return builtin.default(t, obj)
 
     def prepare_create(self, t: ApiResource, obj: dict[str, Any]) -> None:
-        """Takes out of a new object what its creator may not say."""
+        """Remove the fields that a creator may not set."""
         if t.subresource("status") is not None:
             obj.pop("status", None)
             if self.initial_status is not None:
@@ -52,7 +52,7 @@ class Strategy:
             obj["metadata"]["generation"] = 1
 
     def prepare_update(self, t: ApiResource, new: dict[str, Any], old: Mapping[str, Any], subresource: str) -> None:
-        """Puts back in ``new`` what this request may not change, and counts what it does change."""
+        """Restore the fields that this request may not change, and update the generation."""
         if subresource == "status":
             for key in (new.keys() | old.keys()) - {"status", "metadata"}:
                 _keep(new, old, key)
@@ -63,7 +63,7 @@ class Strategy:
             bump_generation(new["metadata"])
 
     def causes_on_create(self, t: ApiResource, obj: Mapping[str, Any]) -> list[Cause]:
-        """What is wrong with a new object."""
+        """Validate a new object."""
         return builtin.causes_on_create(t, obj)
 
     def causes_on_update(
@@ -73,7 +73,7 @@ class Strategy:
         old: Mapping[str, Any],
         subresource: str,  # noqa: ARG002 -- for those that tell subresources apart
     ) -> list[Cause]:
-        """What is wrong with ``new`` in place of ``old``."""
+        """Validate ``new`` in place of ``old``."""
         return builtin.causes_on_update(t, new, old)
 
     def fields(self, obj: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG002 -- an ordinary type has none
@@ -81,11 +81,11 @@ class Strategy:
         return _NO_FIELDS
 
     def judge(self, obj: dict[str, Any], options: DeleteOptions, now: float) -> Verdict:
-        """What a DELETE at ``now`` does; besides the metadata in the verdict, ``obj`` may be changed in place."""
+        """Decide on a DELETE at ``now``; besides the verdict's metadata, ``obj`` may be changed in place."""
         return deletion.judge(obj["metadata"], options, None, now)
 
     def released(self, new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
-        """Whether an update lets go of an object that is being deleted."""
+        """Whether an update releases an object in deletion."""
         return deletion.released(new["metadata"], old["metadata"])
 
 
@@ -96,7 +96,7 @@ class CustomStrategy(Strategy):
     counts_generations = True
 
     def prepare_update(self, t: ApiResource, new: dict[str, Any], old: Mapping[str, Any], subresource: str) -> None:
-        """As for built-in kinds, but a write of the status leaves all metadata as they were too."""
+        """As for built-in kinds, but a status write keeps all metadata too."""
         super().prepare_update(t, new, old, subresource)
         if subresource == "status":
             managed = new["metadata"].get("managedFields")
@@ -113,5 +113,5 @@ def _keep(new: dict[str, Any], old: Mapping[str, Any], key: str) -> None:
 
 
 def _content(obj: Mapping[str, Any]) -> dict[str, Any]:
-    # The status is equal on both sides by now where there is a status subresource, and counts where there is none.
+    # With a status subresource, the status is equal on both sides here; without one, it counts.
     return {key: value for key, value in obj.items() if key != "metadata"}

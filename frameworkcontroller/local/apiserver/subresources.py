@@ -1,4 +1,4 @@
-"""What is read or written under an object's name: a Pod's binding, eviction and log, and any type's scale."""
+"""The subresources: a Pod's binding, eviction and log, and the scale of any type."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class _LogOptions:
 async def read_log(
     registry: Registry, logs: PodLogs | None, request: Request, endpoint: Endpoint
 ) -> web.StreamResponse:
-    """GET of ``pods/NAME/log``: text, as it was written."""
+    """GET of ``pods/NAME/log``, as text."""
     path = request.path
     record = registry.get(endpoint, path.namespace, path.name)
     pod = record.document()
     options = _log_options(request, pod, registry.wall())
     if logs is None or not pod["spec"].get("nodeName"):
-        # Nothing runs it, so nothing was ever written.
+        # No runtime, so there is no log.
         return text_answer("")
     chunks = logs.read(
         path.namespace,
@@ -78,7 +78,7 @@ async def read_log(
     )
     response = web.StreamResponse(headers={"Cache-Control": "no-cache, private", "Content-Type": "text/plain"})
     try:
-        # The first chunk before the headers: until it is there, the answer may still become a refusal.
+        # Read the first chunk before sending headers: until then, an error can still be answered.
         head = await _first(chunks)
         await response.prepare(request.http)
         if head is not None:
@@ -144,7 +144,7 @@ def read_scale(registry: Registry, request: Request, endpoint: Endpoint) -> web.
 
 
 def write_scale(registry: Registry, request: Request, endpoint: Endpoint) -> web.Response:
-    """PUT or PATCH of ``scale``: sets the number of replicas that is wanted."""
+    """PUT or PATCH of ``scale``: sets the desired number of replicas."""
     path, paths = request.path, _paths(endpoint)
     record = registry.get(endpoint, path.namespace, path.name)
     if request.method == "PATCH":
@@ -207,7 +207,7 @@ def _set(obj: Json, path: str, value: Any) -> None:
 
 
 def create_review(request: Request, endpoint: Endpoint) -> web.Response:
-    """POST of a review of what the caller may do: here, everything."""
+    """POST of an access review: everything is allowed."""
     parsed, raw = request.parsed()
     obj = endpoint.decode(parsed, "Ignore", raw).obj
     obj.setdefault("metadata", {"creationTimestamp": None})

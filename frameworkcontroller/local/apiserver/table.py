@@ -1,4 +1,4 @@
-"""``meta.k8s.io/v1`` Table and PartialObjectMetadata: what ``kubectl get`` prints and metadata clients read."""
+"""``meta.k8s.io/v1`` Table, for ``kubectl get``, and PartialObjectMetadata, for metadata clients."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def table(
 ) -> dict[str, Any]:
     """``objects`` as a Table at the wall time ``now`` (epoch seconds, for ages).
 
-    ``metadata`` is the list's own (resourceVersion, continue), or for a single object its resourceVersion.
-    ``headers`` is false for all but the first event of a watch, as column definitions are sent once.
+    ``metadata`` is the list's own (resourceVersion, continue), or a single object's resourceVersion. ``headers`` is
+    true only for the first event of a watch: column definitions are sent once.
     """
     columns = columns_of(t)
     rows = []
@@ -75,7 +75,7 @@ def partial_object_list(objects: Iterable[Mapping[str, Any]], metadata: Mapping[
 
 
 def columns_of(t: ApiResource) -> Columns:
-    """How the objects of ``t`` are printed."""
+    """The columns of ``t``."""
     if not t.custom:
         return BUILTIN_COLUMNS.get(t.kind, _PLAIN)
     return _custom_columns(t.printer_columns) if t.printer_columns else _PLAIN
@@ -89,7 +89,7 @@ _PLAIN = Columns(
     (_NAME, _AGE),
     lambda obj, now: [_name(obj), age((obj.get("metadata") or {}).get("creationTimestamp"), now)],
 )
-"""What is printed of a kind that says nothing of its columns."""
+"""The default columns."""
 
 
 @lru_cache(maxsize=64)
@@ -100,7 +100,7 @@ def _custom_columns(declared: tuple[PrinterColumn, ...]) -> Columns:
         try:
             path = JsonPath(column.json_path)
         except ValueError:
-            # As on the real server, a path that is none ends the table there.
+            # As on the real server, an invalid path ends the table.
             break
         description = (
             column.description or f"Custom resource definition column (in JSONPath format): {column.json_path}"

@@ -1,7 +1,7 @@
-"""Values of a known type, as server-side apply sees them: merging, comparing, and what of them can be owned.
+"""Typed values for server-side apply: merging, comparing, and ownership.
 
-An object or map is divided into its fields, a list with keys into its items, a list that is a set into its values; all
-else is one piece.
+An object or map is divided into its fields, a list with keys into its items, a list that is a set into its values;
+everything else is atomic.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from frameworkcontroller.local.apiserver.typegraph import ANY, Ownership, Shape,
 
 
 class _Absent:
-    """The value of what is not there."""
+    """The value of a missing part."""
 
 
 ABSENT: Final = _Absent()
 
 
 def divides(of: Type, value: Any) -> bool:
-    """Whether a value of the type is owned in parts."""
+    """Whether the value is owned in parts."""
     if isinstance(value, Mapping):
         return of.shape is Shape.ANY or (of.shape in (Shape.OBJECT, Shape.MAP) and of.ownership is not Ownership.ATOMIC)
     return isinstance(value, list) and of.shape is Shape.LIST and of.ownership in (Ownership.SET, Ownership.KEYED)
 
 
 def parts(of: Type, value: Any) -> dict[str, tuple[Any, Type]]:
-    """The parts of a value that divides, by path step; of list items with the same step, the last."""
+    """The parts of a divisible value by path step; of equal list items, the last."""
     if isinstance(value, Mapping):
         return {FIELD + name: (member, member_type(of, name)) for name, member in value.items()}
     element = of.element or ANY
@@ -51,7 +51,7 @@ def _items(of: Type, value: list[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def item_step(of: Type, item: Any) -> str:
-    """The path step of a list's item: its value, or its keys with their defaults."""
+    """The path step of a list item: its value, or its keys with their defaults."""
     if of.ownership is Ownership.SET or not isinstance(item, Mapping):
         return VALUE + orjson.dumps(item, option=orjson.OPT_SORT_KEYS).decode()
     keys = {}
@@ -63,13 +63,13 @@ def item_step(of: Type, item: Any) -> str:
 
 
 def owned(value: Any, of: Type) -> FieldSet:
-    """What a manager owns that applies ``value``: its leaves, its list items, and the keys of its maps."""
+    """The paths owned by the manager that applies ``value``: leaves, list items, and map keys."""
     if not divides(of, value):
         return PLACE
     children = {}
     for step, (part, part_type) in parts(of, value).items():
         child = owned(part, part_type)
-        # A declared field is not owned beside what is in it; a key or an item exists only because it was applied.
+        # A declared field is not owned besides its content; a key or an item exists only because it was applied.
         if not _is_declared(of, step) or part is None or part == {}:
             child = child.union(PLACE)
         if child:
@@ -82,7 +82,7 @@ def _is_declared(of: Type, step: str) -> bool:
 
 
 def everything(value: Any, of: Type) -> FieldSet:
-    """Every place in a value, the value itself included."""
+    """Every path in a value, including its root."""
     if not divides(of, value):
         return PLACE
     found = {step: everything(part, part_type) for step, (part, part_type) in parts(of, value).items()}
@@ -90,7 +90,7 @@ def everything(value: Any, of: Type) -> FieldSet:
 
 
 class Difference:
-    """What a change from one value to another added, modified and removed."""
+    """The paths added, modified and removed by a change."""
 
     __slots__ = ("added", "modified", "removed")
 
@@ -104,7 +104,7 @@ class Difference:
 
     @property
     def written(self) -> FieldSet:
-        """What now has a new value."""
+        """The paths with a new value."""
         return self.added.union(self.modified)
 
 
@@ -112,7 +112,7 @@ _SAME = Difference(NOTHING, NOTHING, NOTHING)
 
 
 def compare(old: Any, new: Any, of: Type) -> Difference:
-    """What is different in ``new``. A value may be ABSENT."""
+    """Compare two values; either may be ABSENT."""
     if old is ABSENT:
         return Difference(everything(new, of), NOTHING, NOTHING)
     if new is ABSENT:
@@ -137,7 +137,7 @@ def compare(old: Any, new: Any, of: Type) -> Difference:
 
 
 def merge(live: Any, applied: Any, of: Type) -> Any:
-    """``live`` with what is applied put in: parts that are not applied stay, lists with keys merge item by item."""
+    """Merge the applied value into ``live``: other parts stay, lists with keys merge by item."""
     if live is ABSENT or not divides(of, applied) or not divides(of, live) or type(live) is not type(applied):
         return applied
     if isinstance(applied, Mapping):
@@ -149,7 +149,7 @@ def merge(live: Any, applied: Any, of: Type) -> Any:
 
 
 def _merge_lists(live: list[Any], applied: list[Any], of: Type) -> list[Any]:
-    """The applied items in their order, and each other live item before what it stood before."""
+    """The applied items in their order, and each other live item before its successor."""
     element = of.element or ANY
     ours, theirs = dict(_items(of, live)), dict(_items(of, applied))
     standing = list(ours)
@@ -167,10 +167,10 @@ def _merge_lists(live: list[Any], applied: list[Any], of: Type) -> list[Any]:
 
 
 def prune(value: Any, dropped: FieldSet, kept: FieldSet, of: Type) -> Any:
-    """``value`` without the places in ``dropped``, those in ``kept`` excepted; what that leaves empty goes too.
+    """Remove the paths in ``dropped`` except those in ``kept``, and containers that become empty.
 
-    A list's item or a map's key goes whole: who owns but a part of it cannot hold it. A declared field stays while
-    anything in it is kept. ABSENT if nothing is left.
+    A list item or map key is removed as a whole: the owner of only a part cannot keep it. A declared field stays while
+    part of it is kept. ABSENT if nothing is left.
     """
     if not divides(of, value):
         return value
@@ -198,7 +198,7 @@ def prune(value: Any, dropped: FieldSet, kept: FieldSet, of: Type) -> Any:
 
 
 def check(value: Any, of: Type, path: str = "") -> str:
-    """What keeps a value from being of the type, in the words of the real server's apply; empty if nothing does."""
+    """Why a value is not of the type, in the words of the real server's apply; empty if it is."""
     if value is None or of.shape is Shape.ANY:
         return ""
     if of.shape is Shape.SCALAR:
@@ -223,7 +223,7 @@ def _check_list(value: Any, of: Type, path: str) -> str:
         return f"{path}: expected list, got {_got(value)}"
     element = of.element or ANY
     if of.ownership is Ownership.ATOMIC:
-        # It is never taken apart, so only what is in its items is looked at.
+        # Atomic, so only its items' content is checked.
         return "\n".join(filter(None, (check(item, element, f"{path}[{i}]") for i, item in enumerate(value))))
     seen = set()
     faults = []

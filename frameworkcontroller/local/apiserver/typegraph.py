@@ -1,7 +1,7 @@
-"""The shape of an API type, from whatever it was learnt.
+"""The description of an API type, from any source.
 
-Built-in kinds give one from their client models, custom resources one from their structural schema. Strategic merge
-patch, server-side apply, strict decoding and OpenAPI all read this one description.
+Built-in kinds derive it from their client models, custom resources from their structural schema. Strategic merge patch,
+server-side apply, strict decoding and OpenAPI all use it.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from typing import Any
 
 
 class Shape(Enum):
-    """What a value of a type is in JSON."""
+    """The JSON form of a type's values."""
 
     OBJECT = "object"
-    """Fields of given names."""
+    """An object with declared fields."""
     MAP = "map"
-    """Free keys, values of one type."""
+    """A map of free keys to values of one type."""
     LIST = "list"
     SCALAR = "scalar"
     ANY = "any"
-    """Free-form: nothing is known about what is inside. Its objects are taken for maps, its lists for atomic ones."""
+    """Free-form, with unknown content. Its objects are treated as maps, its lists as atomic."""
 
 
 class Ownership(Enum):
-    """How server-side apply divides a list or map between managers."""
+    """How managers share a list or map in server-side apply."""
 
     ATOMIC = "atomic"
     """One manager owns all of it."""
     GRANULAR = "granular"
-    """A map or object: each key is owned for itself."""
+    """A map or object: each key has its own owners."""
     SET = "set"
-    """A list of scalars: each value is owned for itself."""
+    """A list of scalars: each value has its own owners."""
     KEYED = "map"
-    """A list of objects: each item, found by its keys, is owned for itself."""
+    """A list of objects: each item, identified by its keys, has its own owners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +44,17 @@ class Field:
 
     type: Type
     patch_merge: bool = False
-    """Strategic merge: a list is merged item by item, not replaced."""
+    """Strategic merge: a list is merged by item instead of replaced."""
     patch_key: str = ""
-    """Strategic merge: the item field that identifies an item (empty for a list of scalars)."""
+    """Strategic merge: the field that identifies an item (empty for a list of scalars)."""
     patch_retain_keys: bool = False
-    """Strategic merge: ``$retainKeys`` is honoured (a union of which one member is set)."""
+    """Strategic merge: ``$retainKeys`` applies (a union with one member set)."""
     required: bool = False
     description: str = ""
 
 
 class Type:
-    """One node of the graph. Fields are made when first asked for: a Pod's graph is large and, in places, endless."""
+    """One node of the graph. Fields are created on demand: a Pod's graph is large and partly recursive."""
 
     __slots__ = (
         "_fields",
@@ -85,8 +85,8 @@ class Type:
     ) -> None:
         """``name`` is the Go name (``PodSpec``), ``kind`` a scalar's JSON type (``string``, ``integer``, ...).
 
-        ``key_defaults`` are the values of keys that an item of a keyed list does not name. An ``open`` object may have
-        more fields than those that are known.
+        ``key_defaults`` are defaults for the keys of a keyed list's items. An ``open`` object may have undeclared
+        fields.
         """
         self.shape = shape
         self.name = name
@@ -108,4 +108,4 @@ class Type:
 
 
 ANY = Type(Shape.ANY)
-"""A type about which nothing is known."""
+"""An unknown type."""

@@ -1,6 +1,7 @@
-"""Validation of custom resources by their schema, in the real API server's words.
+"""Validates custom resources by their schema, with the real API server's texts.
 
-A schema becomes one closure per node. What is right costs a few comparisons; texts and paths are only made for faults.
+A schema is compiled to one closure per node. Valid values cost a few comparisons; texts and paths are built only for
+faults.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ from frameworkcontroller.local.apiserver.status_causes import Cause
 
 @dataclass(slots=True)
 class Fault:
-    """A cause, and where it is (a cause that names no field still has a place)."""
+    """A cause with its position (which exists even if the cause names no field)."""
 
     where: FieldPath
     cause: Cause
 
 
 Validator = Callable[[Any, FieldPath, list[Fault]], None]
-"""Adds what is wrong with a value at a place to a list."""
+"""Appends the faults of a value at a path to a list."""
 
 _NOWHERE = "<nil>"
-"""The real server's name for the field of a fault that it does not pin to one."""
+"""The real server's field name for a fault without a field."""
 
 
 def compile_validator(schema: Mapping[str, Any], *, resource: bool = False) -> Validator:
-    """The validator of ``schema``; ``resource`` as in pruning."""
+    """Compile the validator of ``schema``; ``resource`` as in pruning."""
     resource = resource or bool(schema.get("x-kubernetes-embedded-resource"))
     checks = [check for check in _checks(schema, resource) if check is not None]
     type_names, accepts = _type_check(schema)
@@ -88,12 +89,12 @@ _TYPES: Mapping[str, Callable[[Any], bool]] = {
 
 
 def _type_check(schema: Mapping[str, Any]) -> tuple[str, Callable[[Any], bool] | None]:
-    """The type as messages name it, and the check; no check where anything goes."""
+    """The type's name in messages, and its check; None if any type is allowed."""
     if schema.get("x-kubernetes-int-or-string"):
         return "integer,string", lambda value: type(value) is str or _is_integer(value)
     declared = schema.get("type") or ""
     if declared == "integer" and schema.get("format") in formats.INTEGER_BITS:
-        # A float that is no integer of the width is told apart from other numbers in the message.
+        # A float that is not an integer of the width has its own message.
         return (
             declared,
             lambda value: type(value) is int or (type(value) is float and value.is_integer() and abs(value) < 2**63),
@@ -167,7 +168,7 @@ def _string_check(schema: Mapping[str, Any]) -> Validator | None:
 
 
 def compile_pattern(pattern: str) -> Any:
-    """``pattern`` as the real server's own engine understands it. Raises ``re2.error`` if it is none."""
+    """Compile ``pattern`` with the real server's engine. Raises ``re2.error`` if it is invalid."""
     options = re2.Options()
     options.log_errors = False
     return re2.compile(pattern, options)
@@ -240,7 +241,7 @@ def _object_check(schema: Mapping[str, Any], resource: bool) -> Validator | None
     if not properties and validate_member is None and not required and most is None and fewest is None:
         return None
     if resource:
-        # Their types are looked at when the body is decoded; here they may only be constrained further.
+        # Their types are checked by decoding; here they may only be constrained further.
         for name in ("apiVersion", "kind"):
             properties.setdefault(name, _anything)
 
@@ -273,7 +274,7 @@ def _combination_check(schema: Mapping[str, Any]) -> Validator | None:
     one = [compile_validator(part) for part in schema.get("oneOf") or ()]
     none = compile_validator(schema["not"]) if schema.get("not") is not None else None
     if schema.get("x-kubernetes-int-or-string"):
-        # "integer or string" is often spelt out as an anyOf; the type check has already said what there is to say.
+        # An anyOf often spells out "integer or string"; the type check has already reported that.
         some = []
     if not every and not some and not one and none is None:
         return None
@@ -319,12 +320,12 @@ def _outcome(validate: Validator, value: Any, where: FieldPath) -> list[Fault]:
 
 
 def _fewest(outcomes: list[list[Fault]]) -> list[Fault]:
-    """The alternative that came nearest: its faults say best what is missing."""
+    """The alternative with the fewest faults, which is most likely the intended one."""
     return min(outcomes, key=lambda outcome: len(outcome))  # noqa: PLW0108 -- mypy does not take the bare function
 
 
 def compile_list_sets(schema: Mapping[str, Any]) -> Validator | None:
-    """The check that lists declared as sets or maps hold nothing twice; None where the schema declares none."""
+    """Compile the check for duplicates in lists declared as sets or maps; None without such lists."""
     items = schema.get("items")
     if isinstance(items, Mapping):
         inner = compile_list_sets(items)
@@ -387,11 +388,11 @@ def _unique_items(keys: tuple[str, ...], inner: Validator | None) -> Validator:
 
 
 def unchanged(fault: Fault, new: Any, old: Any) -> bool:
-    """Whether a fault lies in something that ``old`` already had: an update need not mend what it did not touch."""
+    """Whether a fault is in a part that ``old`` already had: an update need not fix it."""
     for step in steps(fault.where):
         try:
             new, old = new[step], old[step]
         except (KeyError, IndexError, TypeError):
-            # Not there, here or before: what is judged is what it is missing from.
+            # Missing before and now: compare the containing value.
             break
     return same(new, old)

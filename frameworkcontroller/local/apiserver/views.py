@@ -1,4 +1,4 @@
-"""The forms in which a client can have objects: as they are, as a Table for people, or their metadata alone."""
+"""The representations of objects for clients: full objects, a Table, or only metadata."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _META_GROUP: Final = "meta.k8s.io"
 
 
 class Form(Enum):
-    """What an answer's objects look like."""
+    """The form of an answer's objects."""
 
     FULL = ""
     TABLE = "Table"
@@ -33,26 +33,26 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a client asked to get."""
+    """The requested representation."""
 
     form: Form = Form.FULL
     media_type: str = JSON
     include: IncludeObject = "Metadata"
-    """What a Table's rows carry of their objects."""
+    """The part of its object in a Table's row."""
 
     def dump(self, document: Any) -> bytes:
-        """A document in the media type asked for."""
+        """Encode a document in the requested media type."""
         if self.media_type == YAML:
             return yaml.safe_dump(document, allow_unicode=True).encode()
         return gojson.encode_line(document)
 
     def encode(self, encoded: bytes) -> bytes:
-        """What is JSON already, in the media type asked for."""
+        """Convert JSON to the requested media type."""
         return encoded + b"\n" if self.media_type == JSON else self.dump(orjson.loads(encoded))
 
 
 def negotiate(accept: str, include: str = "") -> View:
-    """The best view that an Accept header allows; a 406 if there is none."""
+    """The best view for an Accept header. Raises a 406 if there is none."""
     clauses = [_clause(text) for text in accept.split(",") if text.strip()] if accept else []
     if not clauses:
         return View()
@@ -90,7 +90,7 @@ def _match(media_type: str) -> str | None:
 
 
 def render_object(view: View, endpoint: Endpoint, record: Record, now: float) -> bytes:
-    """One object."""
+    """Render one object."""
     match view.form:
         case Form.FULL:
             return view.encode(endpoint.encode(record))
@@ -110,7 +110,7 @@ def render_object(view: View, endpoint: Endpoint, record: Record, now: float) ->
 def render_list(
     view: View, endpoint: Endpoint, records: Sequence[Record], metadata: Mapping[str, Any], now: float
 ) -> bytes:
-    """Several objects; ``metadata`` is the list's own."""
+    """Render a list; ``metadata`` is the list's own."""
     if view.form is Form.TABLE:
         documents = map(endpoint.document, records)
         return view.dump(table.table(endpoint.type, documents, now=now, metadata=metadata, include_object=view.include))
@@ -122,10 +122,10 @@ def render_list(
 
 
 def event_encoder(view: View, endpoint: Endpoint, wall: Callable[[], float]) -> Callable[[bytes, Record], bytes]:
-    """How a watch writes events: from the event's type and the object to one line of JSON."""
+    """The encoder of a watch: from event type and object to a line of JSON."""
     match view.form:
         case Form.FULL:
-            # Copies the cached text, encodes nothing: this is what every informer gets.
+            # The hot path of every informer: copies the cached text.
             return lambda kind, record: b'{"type":"%s","object":%s}\n' % (kind, endpoint.encode(record))
         case Form.TABLE:
             return _table_encoder(view, endpoint, wall)
@@ -158,7 +158,7 @@ def _table_encoder(view: View, endpoint: Endpoint, wall: Callable[[], float]) ->
 
 
 def bookmark(view: View, endpoint: Endpoint, revision: int, *, initial_end: bool = False) -> bytes:
-    """The event that says how far a watcher has seen everything; ``initial_end``: and all that was there before."""
+    """A BOOKMARK event; ``initial_end`` marks the end of the initial state."""
     metadata: Json = {"resourceVersion": str(revision), "creationTimestamp": None}
     if initial_end:
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}

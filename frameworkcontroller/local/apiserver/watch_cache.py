@@ -1,8 +1,7 @@
-"""The recent changes of one resource, and the cursors that follow them.
+"""The recent changes of one resource, and the cursors over them.
 
-Watchers keep a position in one shared history instead of a queue each: a slow or forgotten one costs no memory, and
-an event is held once however many wait for it. The history is bounded; what falls off its end can no longer be watched
-from (410), as after the compaction of etcd.
+Watchers have a position in one shared history instead of their own queues: slow ones cost no memory, and an event is
+stored once. The history is bounded; watches from before its start get 410, as after etcd's compaction.
 """
 
 from __future__ import annotations
@@ -16,40 +15,40 @@ from frameworkcontroller.local.apiserver.records import Change, Record
 
 
 class CompactedError(Exception):
-    """What is asked for lies before the changes that are kept."""
+    """The requested revision is older than the kept changes."""
 
     def __init__(self, requested: int, oldest: int) -> None:
         super().__init__(f"revision {requested} is compacted, the oldest that is kept is {oldest}")
         self.requested = requested
         self.oldest = oldest
-        """The lowest revision from which everything since is still known."""
+        """The lowest revision with a complete history."""
 
 
-class History:
-    """Changes of one resource in the order of their revisions."""
+class WatchCache:
+    """Changes of one resource, ordered by revision."""
 
     def __init__(self, max_changes: int, max_bytes: int) -> None:
-        """Keeps at most ``max_changes``, and at most about ``max_bytes`` of objects (but always the last change)."""
+        """Keep at most ``max_changes``, and about ``max_bytes`` of objects (but always the last change)."""
         self._changes: deque[Change] = deque()
         self._dropped = 0
         self._bytes = 0
         self._max_changes = max_changes
         self._max_bytes = max_bytes
-        # Ordered, so that waiters wake in the same order in every run.
+        # Ordered, so that waiters wake in a reproducible order.
         self._cursors: dict[Cursor, None] = {}
         self.floor = 0
-        """Everything after this revision is known."""
+        """All changes after this revision are known."""
 
     def __len__(self) -> int:
         return len(self._changes)
 
     @property
     def end(self) -> int:
-        """The position that the next change will have."""
+        """The position of the next change."""
         return self._dropped + len(self._changes)
 
     def append(self, change: Change) -> None:
-        """Adds the newest change and wakes those who wait for it."""
+        """Add the newest change and notify cursors."""
         self._changes.append(change)
         self._bytes += len(change.record.body)
         while len(self._changes) > self._max_changes or (self._bytes > self._max_bytes and len(self._changes) > 1):
@@ -57,52 +56,52 @@ class History:
         self.wake()
 
     def wake(self) -> None:
-        """Makes every waiting cursor look again."""
+        """Notify every cursor."""
         for cursor in self._cursors:
             cursor.notify()
 
     def compact(self, revision: int) -> None:
-        """Forgets the changes up to ``revision``, inclusive."""
+        """Drop the changes up to ``revision``, inclusive."""
         while self._changes and self._changes[0].revision <= revision:
             self._drop_oldest()
         self.floor = max(self.floor, revision)
 
     def changes_after(self, revision: int) -> Iterator[Change]:
-        """All changes after ``revision``; raises CompactedError if some of them are forgotten."""
+        """All changes after ``revision``. Raises CompactedError if some are no longer kept."""
         for position in range(self._position_after(revision), self.end):
             yield self._changes[position - self._dropped]
 
     def before(self, revision: int) -> dict[str, Record | None]:
-        """For each key that changed after ``revision``: what it held at ``revision``."""
+        """The record at ``revision`` of each key that changed after it."""
         then: dict[str, Record | None] = {}
         for change in self.changes_after(revision):
             then.setdefault(change.record.key, change.old)
         return then
 
     def follow(self, revision: int, notify: Callable[[], None]) -> Cursor:
-        """A cursor before the first change after ``revision``; raises CompactedError.
+        """A cursor before the first change after ``revision``. Raises CompactedError.
 
-        ``notify`` is called at each new change; it must only note the fact.
+        ``notify`` is called at each new change; it must only record that.
         """
         cursor = Cursor(self, self._position_after(revision), notify)
         self._cursors[cursor] = None
         return cursor
 
     def read(self, position: int, limit: int) -> list[Change] | None:
-        """Up to ``limit`` changes from ``position`` on; None if the first of them is forgotten."""
+        """Up to ``limit`` changes from ``position``; None if the first is no longer kept."""
         if position < self._dropped:
             return None
         start = position - self._dropped
         return [self._changes[index] for index in range(start, min(start + limit, len(self._changes)))]
 
     def unfollow(self, cursor: Cursor) -> None:
-        """Ends the cursor's notifications."""
+        """Stop notifying the cursor."""
         self._cursors.pop(cursor, None)
 
     def _position_after(self, revision: int) -> int:
         if revision < self.floor:
             raise CompactedError(revision, self.floor)
-        # Who follows is nearly always at the very end.
+        # Nearly always, the reader is at the end.
         if not self._changes or self._changes[-1].revision <= revision:
             return self.end
         return self._dropped + bisect_right(self._changes, revision, key=attrgetter("revision"))
@@ -115,20 +114,20 @@ class History:
 
 
 class Cursor:
-    """A reader's place in a history."""
+    """A reader's position in a history."""
 
-    def __init__(self, history: History, position: int, notify: Callable[[], None]) -> None:
+    def __init__(self, history: WatchCache, position: int, notify: Callable[[], None]) -> None:
         self._history = history
         self._position = position
         self.notify = notify
 
     def take(self, limit: int) -> list[Change] | None:
-        """The next changes, at most ``limit``, none if it has seen all; None if it fell behind what is kept."""
+        """The next changes, at most ``limit``; None if the cursor fell behind the kept changes."""
         changes = self._history.read(self._position, limit)
         if changes:
             self._position += len(changes)
         return changes
 
     def close(self) -> None:
-        """No more notifications."""
+        """Stop the notifications."""
         self._history.unfollow(self)

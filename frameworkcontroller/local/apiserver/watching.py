@@ -1,4 +1,4 @@
-"""Watches: the present state if asked for, then every change, until the client or the clock ends it."""
+"""Watches: the initial state if requested, then every change, until the client or a timeout ends it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from frameworkcontroller.local.apiserver.watch_cache import CompactedError, Curs
 
 _BATCH: Final = 500
 _BEFORE_END: Final = 2.0
-"""Seconds before its end that a watch tells how far it got, so that the next one can go on from there."""
+"""Seconds before its end at which a watch sends a bookmark, for the next watch to continue from."""
 
 Encode = Callable[[bytes, Record], bytes]
 
 
 class Bell:
-    """Wakes one waiter; rung before it waits, it does not wait at all."""
+    """Wakes one waiter; if rung earlier, the next wait returns at once."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -33,13 +33,13 @@ class Bell:
         self._rung = False
 
     def ring(self) -> None:
-        """Wakes the waiter, now or when it comes."""
+        """Wake the current or next waiter."""
         self._rung = True
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     async def wait(self, until: float) -> None:
-        """Waits for a ring, or for the moment ``until`` (of the loop's time)."""
+        """Wait for a ring, or until the loop time ``until``."""
         if not self._rung:
             self._waiter = self._loop.create_future()
             timer = self._loop.call_at(until, self.ring)
@@ -68,7 +68,7 @@ class Watch:
         timeout: float,
         bookmark_interval: float,
     ) -> None:
-        """``prefix`` is that of the keys that are meant. ``timeout``, ``bookmark_interval``: seconds."""
+        """``prefix`` is the prefix of the watched keys. ``timeout``, ``bookmark_interval``: seconds."""
         self._storage = storage
         self._endpoints = endpoints
         self._endpoint = endpoint
@@ -82,10 +82,10 @@ class Watch:
         self._interval = bookmark_interval
         self.bell = Bell(self._loop)
         self.closing = False
-        """Set, and ring the bell, to end it."""
+        """Set it and ring the bell to end the watch."""
 
     async def stream(self, response: web.StreamResponse) -> None:
-        """Writes events to ``response`` (which is prepared) until the watch ends."""
+        """Write events to the prepared ``response`` until the watch ends."""
         start = self._storage.revision
         initial: list[Record] | None = None
         if self._begins_with_state():
@@ -121,7 +121,7 @@ class Watch:
         while not self.closing and self._served():
             changes = cursor.take(_BATCH)
             if changes is None:
-                return  # Too slow: the client has to come again, and will be told that it is too late.
+                return  # Too slow: the client must restart, and gets a 410.
             if changes:
                 lines = b"".join(self._lines(changes, start))
                 if lines:
@@ -156,7 +156,7 @@ class Watch:
             if self._matches is None:
                 yield self._encode(change.type.encode(), change.record)
                 continue
-            # A selector makes an object appear and vanish as it begins and ceases to match.
+            # With a selector, objects appear and vanish as they start and stop matching.
             was = change.old is not None and self._matches(change.old)
             if change.new is not None and self._matches(change.new):
                 yield self._encode(b"MODIFIED" if was else b"ADDED", change.new)

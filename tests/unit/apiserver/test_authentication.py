@@ -18,7 +18,7 @@ from tests.support.virtual_clock import wall
 pytestmark = pytest.mark.virtual_clock
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
-NOBODY = "this local cluster serves the user who runs it, root, and whoever bears its token"
+NOBODY = "this local cluster serves only the user who runs it, root, and clients with its token"
 
 
 @pytest.fixture
@@ -109,15 +109,15 @@ async def test_without_sock_diag_the_tables_are_read(
         ({"origin": "null"}, "it has the header Origin"),
         ({"Sec-Fetch-Site": "cross-site"}, "it has the header Sec-Fetch-Site"),
         ({"Sec-Fetch-Site": "none"}, "it has the header Sec-Fetch-Site"),
-        ({"Host": "rebound.example.com"}, "it is for the host 'rebound.example.com'"),
-        ({"Host": "rebound.example.com:80"}, "it is for the host"),
-        ({"Host": "192.0.2.1"}, "it is for the host"),
-        ({"Host": "localhost.example.com"}, "it is for the host"),
-        ({"Host": "127.0.0.1@example.com"}, "it is for the host"),
-        ({"Host": "example.com@127.0.0.1"}, "it is for the host"),
-        ({"Host": "127.0.0.1/"}, "it is for the host"),
-        ({"Host": "[::1"}, "it is for the host"),
-        ({"Host": ""}, "it is for the host"),
+        ({"Host": "rebound.example.com"}, "its host is 'rebound.example.com'"),
+        ({"Host": "rebound.example.com:80"}, "its host is"),
+        ({"Host": "192.0.2.1"}, "its host is"),
+        ({"Host": "localhost.example.com"}, "its host is"),
+        ({"Host": "127.0.0.1@example.com"}, "its host is"),
+        ({"Host": "example.com@127.0.0.1"}, "its host is"),
+        ({"Host": "127.0.0.1/"}, "its host is"),
+        ({"Host": "[::1"}, "its host is"),
+        ({"Host": ""}, "its host is"),
     ],
 )
 @pytest.mark.parametrize("path", ["/version", "/healthz"])
