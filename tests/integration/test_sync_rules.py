@@ -13,7 +13,7 @@ import pytest
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import MERGE_PATCH
-from frameworkcontroller.kube.errors import TransportError
+from frameworkcontroller.kube.errors import ServerError, TransportError
 from frameworkcontroller.local.apiserver.records import Origin
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
@@ -385,6 +385,24 @@ async def test_only_the_first_status_at_rest_is_written_at_once(
     await frameworks.until("f", lambda status: states(status).count("Completed") == 3)
     shown = [(round(one.sent - began, 2), states(one.status).count("Completed")) for one in requests.status_writes]
     assert shown[-2:] == [(0, 1), (3.2, 3)]
+
+
+async def test_a_status_that_cannot_even_say_that_it_is_too_large_is_logged_once(
+    clock: VirtualClockLoop, alone: Frameworks, requests: Requests, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where the condition Stalled is too large, too, log and Event say so, once, and the write is tried seldom."""
+
+    async def refuse_all(_: Send) -> bytes:
+        raise ServerError("etcdserver: request is too large", code=500)
+
+    requests.always(is_status_write, refuse_all)
+    await alone.create("f", role("a", 1))
+    # It is tried again every five minutes.
+    await asyncio.sleep(3.5 * 300)
+    assert told(caplog, "StatusTooLarge") == 1
+    # Each time the status itself, and the one that says that it is too large.
+    assert len(requests.status_writes) == 2 * 4
+    await alone.assert_nothing_left("f")
 
 
 # --- generations and deletions --------------------------------------------------------------------------------------
