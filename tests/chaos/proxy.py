@@ -6,7 +6,6 @@ faults with their times, made from one seed, replays itself. ``met`` tells what 
 """
 
 import asyncio
-import socket
 import ssl
 import time
 from collections import Counter
@@ -14,14 +13,13 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 import aiohttp
 import orjson
 from aiohttp import web
-from yarl import URL
 
-_HOP_BY_HOP: Final = frozenset({"connection", "host", "transfer-encoding", "content-length", "keep-alive"})
+from tests.support.reverseproxy import ConnectionDropped, Request, ReverseProxy, abort, refusal
 
 
 class Kind(StrEnum):
@@ -118,23 +116,18 @@ class Deletion:
     """Whether it leaves the Pod no time."""
 
 
-class _Dead(Exception):
-    """The connection is to be dropped without (more of) an answer."""
-
-
-class FaultProxy:
-    """Listens on a port of loopback; ``async with``. Its answers are those of ``upstream`` where no fault is armed."""
+class FaultProxy(ReverseProxy):
+    """Its answers are those of ``upstream`` where no fault is armed."""
 
     def __init__(
         self, upstream: str, *, tls: ssl.SSLContext | None = None, wall: Callable[[], float] = time.time
     ) -> None:
-        """``upstream``: ``http[s]://host:port``, with ``tls`` if it is https. ``wall``: seconds since the epoch."""
+        """``wall`` returns seconds since the epoch."""
+        super().__init__(upstream, tls=tls)
         self.deletions: list[Deletion] = []
         self.busiest = 0
         """The most requests that came in a second."""
         self._second = (0, 0)
-        self._upstream = upstream
-        self._tls = tls
         self._wall = wall
         self._armed: list[Fault] = []
         self._streams: list[_Stream] = []
@@ -145,39 +138,14 @@ class FaultProxy:
         self._late: set[asyncio.Task[None]] = set()
         self._unauthorized: set[str] = set()
         """Requests that were answered with 401 the last time."""
-        self._port = 0
-        self._bound: socket.socket | None = None
-        self._turn = asyncio.Lock()
-        self._server: web.Server | None = None
-        self._listener: asyncio.Server | None = None
-        self._session: aiohttp.ClientSession | None = None
         self._fatal: tuple[int, bool, Callable[[], None]] | None = None
         self._injected: Counter[Kind] = Counter()
 
-    @property
-    def url(self) -> str:
-        """``http://127.0.0.1:PORT``."""
-        return f"http://127.0.0.1:{self._port}"
-
-    async def __aenter__(self) -> "FaultProxy":
-        # No keep-alive: nothing may be sent twice by anybody but the controller.
-        connector = aiohttp.TCPConnector(ssl=self._tls or True, limit=0, force_close=True)
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
-        self._session = aiohttp.ClientSession(
-            connector=connector, timeout=timeout, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
-        )
-        await self.accept()
-        return self
-
     async def __aexit__(self, *exc: object) -> None:
-        await self.refuse()
-        if self._bound is not None:
-            self._bound.close()
         for task in list(self._late):
             task.cancel()
         await asyncio.gather(*self._late, return_exceptions=True)
-        if self._session is not None:
-            await self._session.close()
+        await super().__aexit__(*exc)
 
     def met(self) -> Iterable[tuple[Kind, int]]:
         """How often which fault was met."""
@@ -206,49 +174,9 @@ class FaultProxy:
         self._fatal = (number, executed, strike)
 
     async def refuse(self) -> None:
-        """Refuse connections, and break off those that are there, as if nobody listened."""
-        async with self._turn:
-            self._fatal = None
-            listener, self._listener = self._listener, None
-            server, self._server = self._server, None
-            if listener is None or server is None:
-                return
-            listener.close()
-            # Bound, and not listened to: who connects is refused, and nobody else gets the port.
-            self._bound = self._bind()
-            for connection in list(server.connections):
-                if connection.transport is not None:
-                    connection.transport.abort()
-            await server.shutdown(0.001)
-
-    async def accept(self) -> None:
-        """Listen (again)."""
-        async with self._turn:
-            if self._listener is None:
-                self._server = web.Server(
-                    self._handle,
-                    access_log=None,
-                    handler_cancellation=True,
-                    keepalive_timeout=3600.0,
-                    tcp_keepalive=False,
-                )
-                bound, self._bound = self._bound or self._bind(), None
-                self._port = bound.getsockname()[1]
-                # Who is cancelled here must not leave a socket behind that nobody knows, and that keeps the port.
-                self._listener = await asyncio.get_running_loop().create_server(
-                    self._server, sock=bound, start_serving=False
-                )
-                await self._listener.start_serving()
-
-    def _bind(self) -> socket.socket:
-        made = socket.socket()
-        try:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            made.bind(("127.0.0.1", self._port))
-        except OSError:
-            made.close()
-            raise
-        return made
+        """As the base class; a controller that is to be killed is not."""
+        self._fatal = None
+        await super().refuse()
 
     async def calm(self, *, mend_watches: bool = False) -> None:
         """Nothing is armed any more, and no watch is kept from anything; what is late is late no longer.
@@ -272,25 +200,19 @@ class FaultProxy:
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        verb, resource = _what(request)
+    async def respond(self, request: Request, incoming: web.BaseRequest, body: bytes) -> web.StreamResponse:
+        resource = request.plural
         self._note_moment()
-        body = await request.content.read()
-        try:
-            if request.method == "DELETE":
-                self.deletions.append(_deletion(request.path, resource, body, self._wall()))
-            before, after = self._pace.get(resource, (0.0, 0.0)) if request.method != "GET" else (0.0, 0.0)
-            await asyncio.sleep(before)
-            if request.method != "GET":
-                await self._count_down(request, body)
-            fault = self._take(verb, resource, f"{request.method} {request.path_qs}")
-            response = await self._meet(request, body, verb, resource, fault)
-            await asyncio.sleep(after)
-            return response
-        except (TimeoutError, _Dead, aiohttp.ClientError, OSError):
-            if request.transport is not None:
-                request.transport.abort()
-            raise ConnectionResetError from None
+        if incoming.method == "DELETE":
+            self.deletions.append(_deletion(request, body, self._wall()))
+        before, after = self._pace.get(resource, (0.0, 0.0)) if incoming.method != "GET" else (0.0, 0.0)
+        await asyncio.sleep(before)
+        if incoming.method != "GET":
+            await self._count_down(incoming, body)
+        fault = self._take(request.verb, resource, f"{incoming.method} {incoming.path_qs}")
+        response = await self._meet(incoming, body, request.verb, resource, fault)
+        await asyncio.sleep(after)
+        return response
 
     def _note_moment(self) -> None:
         now = int(asyncio.get_running_loop().time())
@@ -304,7 +226,7 @@ class FaultProxy:
         kind = None if fault is None else fault.kind
         seconds = 0.0 if fault is None else fault.seconds
         if kind is Kind.DROP:
-            raise _Dead
+            raise ConnectionDropped
         if kind is Kind.DELAY:
             # Who hangs up meanwhile has this cancelled: it is not executed then.
             await asyncio.sleep(seconds)
@@ -318,9 +240,11 @@ class FaultProxy:
         elif kind in _PAGES:
             return web.Response(status=_PAGES[kind], text="<html>Welcome!</html>\n", content_type="text/html")
         if verb == "watch":
-            return await self._watch(request, resource)
-        status, headers, answer = await self._forward(request, body)
-        if verb == "list" and status == 200 and "continue" not in request.query:
+            return await self._watched(request, resource)
+        forwarded = await self.forward(request, body)
+        answer = forwarded.body
+        assert isinstance(answer, bytes)
+        if verb == "list" and forwarded.status == 200 and "continue" not in request.query:
             before, self._lists[request.path_qs] = self._lists.get(request.path_qs), answer
             if kind is Kind.STALE and before is not None:
                 # The list before this one, as from an API server that lags behind; and the next lag likewise.
@@ -330,12 +254,14 @@ class FaultProxy:
         if kind is Kind.GARBLED:
             answer = answer[: len(answer) // 2] + b"\x00<html>"
         if kind not in (Kind.CUT, Kind.SLOW):
-            return web.Response(status=status, headers=headers, body=answer)
-        response = web.StreamResponse(status=status, headers={**headers, "Content-Length": str(len(answer))})
+            forwarded.body = answer
+            return forwarded
+        headers = {**forwarded.headers, "Content-Length": str(len(answer))}
+        response = web.StreamResponse(status=forwarded.status, headers=headers)
         await response.prepare(request)
         if kind is Kind.CUT:
             await response.write(answer[: len(answer) // 2])
-            raise _Dead
+            raise ConnectionDropped
         for start in range(0, len(answer), max(1, len(answer) // 4)):
             await asyncio.sleep(seconds / 4)
             await response.write(answer[start : start + max(1, len(answer) // 4)])
@@ -347,49 +273,26 @@ class FaultProxy:
         number, executed, strike = self._fatal
         self._fatal = (number - 1, executed, strike)
         if number == 1 and executed:
-            await self._forward(request, body)
+            await self.forward(request, body)
         if number == 1:
             strike()
         if number <= 1:
             # Whatever else it sends: it is as good as dead.
-            raise _Dead
-
-    async def _forward(self, request: web.BaseRequest, body: bytes) -> tuple[int, dict[str, str], bytes]:
-        assert self._session is not None
-        async with self._session.request(
-            request.method, self._url(request), data=body or None, headers=_passed_on(request.headers)
-        ) as response:
-            return response.status, _passed_on(response.headers), await response.read()
+            raise ConnectionDropped
 
     async def _execute_late(self, request: web.BaseRequest, body: bytes, seconds: float) -> None:
         await asyncio.sleep(seconds)
         # Late, and lost as well.
         with suppress(aiohttp.ClientError, OSError):
-            await self._forward(request, body)
+            await self.forward(request, body)
 
-    async def _watch(self, request: web.BaseRequest, resource: str) -> web.StreamResponse:
-        assert self._session is not None
-        async with self._session.get(self._url(request), headers=_passed_on(request.headers)) as upstream:
-            if upstream.status != 200:
-                answer = await upstream.read()
-                return web.Response(status=upstream.status, headers=_passed_on(upstream.headers), body=answer)
-            response = web.StreamResponse(headers=_passed_on(upstream.headers))
-            response.enable_chunked_encoding()
-            await response.prepare(request)
-            stream = _Stream(resource, request)
-            self._streams.append(stream)
-            try:
-                async for line in _lines(upstream.content):
-                    for passed in await stream.pass_on(line):
-                        await response.write(passed)
-                    if stream.is_broken:
-                        raise _Dead
-            finally:
-                self._streams.remove(stream)
-            return response
-
-    def _url(self, request: web.BaseRequest) -> URL:
-        return URL(self._upstream + request.raw_path, encoded=True)
+    async def _watched(self, request: web.BaseRequest, resource: str) -> web.StreamResponse:
+        stream = _Stream(resource, request)
+        self._streams.append(stream)
+        try:
+            return await self.watch(request, stream.pass_on)
+        finally:
+            self._streams.remove(stream)
 
     def _take(self, verb: str, resource: str, request: str) -> Fault | None:
         # Never twice in a row: a controller whose credentials are refused for good may end.
@@ -418,8 +321,6 @@ class _Stream:
         self.resource = resource
         self._request = request
         self.muted = False
-        self.is_broken = False
-        """Whether the connection ends here."""
         self._ends_by: Kind | None = None
         self._skip = 0
         self._replay = 0
@@ -450,30 +351,29 @@ class _Stream:
 
     def break_off(self) -> None:
         """Drop the connection."""
-        if self._request.transport is not None:
-            self._request.transport.abort()
+        abort(self._request)
 
-    async def pass_on(self, line: bytes) -> list[bytes]:
-        """What to say for this event."""
+    async def pass_on(self, line: bytes) -> AsyncIterator[bytes]:
+        """Yield what is passed on in place of this event. Raises ConnectionDropped at the end of the watch."""
         if (wait := self._held_until - asyncio.get_running_loop().time()) > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._freed.wait()
         if self.muted:
-            return []
+            return
         if self._ends_by is not None:
-            self.is_broken = True
-            return [_END_OF_WATCH[self._ends_by](line)]
+            yield _END_OF_WATCH[self._ends_by](line)
+            raise ConnectionDropped
         if b'"BOOKMARK"' in line[:40]:
-            return [line]
-        if self._skip:
+            yield line
+        elif self._skip:
             self._skip -= 1
-            return []
-        self._told = [*self._told[-9:], line]
-        if self._replay:
-            self._replay -= 1
-            return [line, self._told[0]]
-        return [line]
+        else:
+            self._told = [*self._told[-9:], line]
+            yield line
+            if self._replay:
+                self._replay -= 1
+                yield self._told[0]
 
 
 _GONE: Final = (
@@ -492,46 +392,18 @@ _END_OF_WATCH: Final[Mapping[Kind, Callable[[bytes], bytes]]] = {
 }
 
 
-async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    rest = b""
-    async for chunk in content.iter_any():
-        *whole, rest = (rest + chunk).split(b"\n")
-        for line in whole:
-            yield line + b"\n"
-
-
-def _what(request: web.BaseRequest) -> tuple[str, str]:
-    """The verb, as in RBAC rules, and the plural that a request is about."""
-    parts = [part for part in request.path.split("/") if part]
-    at = 2 if parts[:1] == ["api"] else 3
-    if parts[at : at + 1] == ["namespaces"] and len(parts) > at + 2:
-        at += 2
-    resource, named = (parts[at], len(parts) > at + 1) if len(parts) > at else ("", False)
-    if request.method == "GET":
-        watching = request.query.get("watch") in ("true", "1")
-        return ("watch" if watching else "get" if named else "list"), resource
-    verbs = {"POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}
-    return verbs.get(request.method, request.method.lower()), resource
-
-
-def _deletion(path: str, resource: str, body: bytes, at: float) -> Deletion:
+def _deletion(request: Request, body: bytes, at: float) -> Deletion:
     options = orjson.loads(body) if body else {}
     return Deletion(
         at,
-        resource,
-        path.rpartition("/")[2],
+        request.plural,
+        request.name,
         (options.get("preconditions") or {}).get("uid"),
         options.get("gracePeriodSeconds") == 0,
     )
 
 
-def _passed_on(headers: Any) -> dict[str, str]:
-    return {name: value for name, value in headers.items() if name.lower() not in _HOP_BY_HOP}
-
-
 def _refusal(kind: Kind, seconds: float) -> web.Response:
     code, reason = _REFUSALS[kind]
-    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
-    headers = {"Retry-After": str(max(1, round(seconds)))} if kind is Kind.THROTTLED else {}
-    answer = orjson.dumps({**body, "message": f"chaos: this request {kind}"})
-    return web.Response(status=code, headers=headers, body=answer, content_type="application/json")
+    headers = {"Retry_After": str(max(1, round(seconds)))} if kind is Kind.THROTTLED else {}
+    return refusal(code, reason, f"chaos: this request {kind}", **headers)

@@ -202,7 +202,7 @@ async def test_a_leader_that_is_cut_off_stops_before_the_next_begins(cluster: Cl
             await frameworks.create("f", role(number=2))
             before = await frameworks.until_running("f", 2)
             cut = loop.time()
-            await first.door.shut()
+            await first.door.refuse()
             # It has work to do that it cannot do.
             await frameworks.set("f", taskRoles__0__taskNumber=4)
             overlap = False
@@ -217,7 +217,7 @@ async def test_a_leader_that_is_cut_off_stops_before_the_next_begins(cluster: Cl
             assert loop.time() - cut < duration(cluster) + 2
             after = await frameworks.until_running("f", 4)
             back = loop.time()
-            await first.door.open()
+            await first.door.accept()
 
             async def stands_by() -> None:
                 assert first.controller.election is not None

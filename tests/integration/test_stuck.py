@@ -318,9 +318,9 @@ async def test_a_gateway_that_lets_no_creation_through(world: World, code: int) 
 async def test_connections_that_are_refused(world: World) -> None:
     await world.create(task={"retryPolicy": ALWAYS}, simulate={"run-seconds": "20, 100000"})
     await world.until_running()
-    await world.door.shut()
+    await world.door.refuse()
     await asyncio.sleep(60)
-    await world.door.open()
+    await world.door.accept()
     await world.recovers(world.on_second_attempt, within=17)
 
 
