@@ -211,14 +211,14 @@ async def _soak(minutes: float, rate: float, every: float, seed: int, file: Path
     samples: list[Sample] = []
     async with (
         ApiServer() as server,
-        KubeClient(Connection.to_address(server.url, token=server.callers.token)) as client,
+        KubeClient(Connection.to_address(server.url, token=server.authenticator.token)) as client,
     ):
         await client.create(CRDS, orjson.dumps(yaml.safe_load(CRD.read_text())))
         node = asyncio.create_task(NodeAgent(client, SimulatedRuntime()).run())
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "benchmarks.soak", "--control", server.url, "--every", str(every),
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-            env={**os.environ, "SOAK_TOKEN": server.callers.token},
+            env={**os.environ, "SOAK_TOKEN": server.authenticator.token},
         )  # fmt: skip
         reading = asyncio.create_task(_read(process, samples, file, 60.0))
         end = asyncio.get_running_loop().time() + minutes * 60

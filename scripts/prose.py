@@ -32,8 +32,6 @@ PATTERNS: Final = (
 # Not edited yet; to be emptied.
 UNEDITED: Final = (
     "docs/architecture.md",
-    "docs/events.md",
-    "docs/metrics.md",
     "frameworkcontroller/api",
     "frameworkcontroller/controller",
     "frameworkcontroller/kube",

@@ -80,7 +80,7 @@ class LocalCluster:
 
     def connect(self) -> Connection:
         """Return a new connection to the API server."""
-        return Connection.to_address(self.server.url, token=self.server.callers.token)
+        return Connection.to_address(self.server.url, token=self.server.authenticator.token)
 
     async def __aenter__(self) -> Self:
         """Start; return once Pods can be created.
@@ -114,7 +114,7 @@ class LocalCluster:
         self._client = client = KubeClient(self.connect(), wall=self._wall)
         runtime: ProcessRuntime | SimulatedRuntime
         if self._runtime_name == "process":
-            access = ApiAccess(self.server.url, self.server.callers.token)
+            access = ApiAccess(self.server.url, self.server.authenticator.token)
             runtime = ProcessRuntime(
                 client,
                 access,

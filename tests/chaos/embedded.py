@@ -255,7 +255,7 @@ class EmbeddedPlayer(Player):
             self._server_is_down = False
             old, port = self.server, int(self.server.url.rpartition(":")[2])
             rng = random.Random(self._rng.getrandbits(64))
-            self.server = ApiServer(wall=wall, rng=rng, storage=old.storage, callers=old.callers, port=port)
+            self.server = ApiServer(wall=wall, rng=rng, storage=old.storage, authenticator=old.authenticator, port=port)
             self._starting = asyncio.create_task(self.server.start(), name="starting the API server")
         if self._starting is not None:
             # To the end, even if the fair end comes in between: half a server would answer, and collect no garbage.

@@ -19,7 +19,7 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.errors import NotFound
-from frameworkcontroller.local.apiserver.authentication import Callers
+from frameworkcontroller.local.apiserver.authentication import Authenticator
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
@@ -49,7 +49,7 @@ def images() -> Iterator[Images]:
 async def cluster() -> AsyncIterator[tuple[ApiServer, KubeClient]]:
     """An API server that answers the images' user too, with a node for its Pods; in real time, as the images are."""
     async with (
-        ApiServer(callers=Callers(users=[0, USER])) as server,
+        ApiServer(authenticator=Authenticator(users=[0, USER])) as server,
         KubeClient(Connection.to_address(server.url)) as client,
     ):
         node = asyncio.create_task(NodeAgent(client, SimulatedRuntime()).run())

@@ -64,7 +64,7 @@ class Node:
     async def until(self, condition: Callable[[], object], within: float = 20.0) -> None:
         deadline = time.monotonic() + within
         while not condition():
-            assert time.monotonic() < deadline, [self.pods.host.status(pod) for pod in self.pods.host]
+            assert time.monotonic() < deadline, [self.pods.workers.status(pod) for pod in self.pods.workers]
             await asyncio.sleep(0.01)
 
     async def output(self, container: str = "main", name: str = "f-r-0", **options: Any) -> str:
@@ -555,7 +555,7 @@ async def test_it_can_be_interrupted_while_it_prepares(node: Node) -> None:
     for uid in (starting, preparing):
         node.pods.delete(uid)
         assert node.pods.pod(uid).life.dead
-        await node.pods.host.forget(uid)
+        await node.pods.workers.forget(uid)
     assert list((node.directory / "pods").iterdir()) == []
     gate.set()
 

@@ -13,7 +13,7 @@ from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.errors import Unauthorized
 from frameworkcontroller.kube.resources import CONFIGMAPS
-from frameworkcontroller.local.apiserver.authentication import Callers
+from frameworkcontroller.local.apiserver.authentication import Authenticator
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.manager.app import Controller
 from tests.support.eventually import eventually
@@ -113,7 +113,7 @@ async def test_stop_while_it_waits_for_its_api_server_is_at_once(clock: VirtualC
 
 
 async def test_credentials_that_are_refused_end_it(clock: VirtualClockLoop) -> None:
-    async with ApiServer(wall=wall, callers=Callers(users=())) as server:
+    async with ApiServer(wall=wall, authenticator=Authenticator(users=())) as server:
         with pytest.raises(Unauthorized):
             await controller_of(server).run()
         with pytest.raises(Unauthorized):

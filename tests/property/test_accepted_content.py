@@ -147,13 +147,13 @@ def test_others_are_served_and_nothing_is_lost(contents: list[tuple[Json, Json |
 async def _play(contents: list[tuple[Json, Json | None]]) -> None:
     async with (
         ApiServer(wall=wall) as server,
-        KubeClient(Connection.to_address(server.url, token=server.callers.token)) as client,
+        KubeClient(Connection.to_address(server.url, token=server.authenticator.token)) as client,
     ):
         await client.create(CRDS, crd_json())
         node = asyncio.create_task(NodeAgent(client, SimulatedRuntime(wall=wall), wall=wall).run())
         frameworks = Frameworks(client, "default")
         stored = {f"p{number}": await _store(frameworks, f"p{number}", *one) for number, one in enumerate(contents)}
-        connection = Connection.to_address(server.url, token=server.callers.token)
+        connection = Connection.to_address(server.url, token=server.authenticator.token)
         async with Controller(Config(), connection, wall=wall) as controller:
             await frameworks.create("healthy", role("a", 2, simulate={"run-seconds": "1"}))
             done = await frameworks.until_state("healthy", "Completed", within=30)

@@ -64,26 +64,26 @@ def record(manifest: dict[str, Any], **kwargs: Any) -> PodRecord:
 
 
 class Hosting:
-    """A `PodHost` on a runtime, and what would have been reported of each Pod."""
+    """A `PodWorkers` on a runtime, and the status that it would report of each Pod."""
 
     def __init__(self, runtime: Runtime, *, wall: Callable[[], float]) -> None:
         self.changes: list[str] = []
-        self.host = PodWorkers(runtime, on_change=self.changes.append, wall=wall)
+        self.workers = PodWorkers(runtime, on_change=self.changes.append, wall=wall)
 
     def admit(self, manifest: dict[str, Any], **kwargs: Any) -> str:
         """Bind the Pod here; its uid."""
         pod = record(manifest, **kwargs)
-        self.host.admit(pod)
+        self.workers.admit(pod)
         return pod.uid
 
     def pod(self, uid: str) -> PodWorker:
-        pod = self.host.get(uid)
+        pod = self.workers.get(uid)
         assert pod is not None
         return pod
 
     def status(self, uid: str) -> Json:
         """The Pod's status as it is now."""
-        return self.host.status(self.pod(uid))
+        return self.workers.status(self.pod(uid))
 
     def phase(self, uid: str) -> str:
         phase: str = self.status(uid)["phase"]
@@ -107,4 +107,4 @@ class Hosting:
             "deletionTimestamp": "2026-01-01T00:00:00Z",
             "deletionGracePeriodSeconds": grace,
         }
-        self.host.update(decode_pod({**manifest, "metadata": metadata}, keep_manifest=True))
+        self.workers.update(decode_pod({**manifest, "metadata": metadata}, keep_manifest=True))

@@ -36,7 +36,7 @@ _MEDIA_TYPES: Final = frozenset({*ACCEPTED, APPLY_PATCH, JSON_PATCH, MERGE_PATCH
 _READS: Final = frozenset({"GET", "HEAD"})
 
 
-class Callers:
+class Authenticator:
     """Accepts or refuses requests. ``token`` authenticates every user."""
 
     def __init__(self, token: str | None = None, *, users: Iterable[int] | None = None) -> None:

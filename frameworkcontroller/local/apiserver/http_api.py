@@ -11,7 +11,7 @@ from aiohttp import web
 
 from frameworkcontroller.local.apiserver import api_errors, discovery, gojson, openapi, openapi_protobuf, subresources
 from frameworkcontroller.local.apiserver.api_errors import StatusError
-from frameworkcontroller.local.apiserver.authentication import Callers
+from frameworkcontroller.local.apiserver.authentication import Authenticator
 from frameworkcontroller.local.apiserver.bodies import (
     MAX_BODY_BYTES,
     Request,
@@ -60,15 +60,15 @@ class HttpApi:
         self,
         registry: Registry,
         handlers: ResourceHandlers,
-        callers: Callers,
+        authenticator: Authenticator,
         *,
         logs: PodLogs | None = None,
         observe: Callable[[Served], None] | None = None,
     ) -> None:
-        """``callers`` authenticates all requests except health checks. ``observe`` is called with each request."""
+        """``authenticator`` checks all requests but health checks. ``observe`` is called with each request."""
         self._registry = registry
         self._handlers = handlers
-        self._callers = callers
+        self._authenticator = authenticator
         self.logs = logs
         self._observe = observe
         self._documents: dict[tuple[object, ...], bytes] = {}
@@ -80,7 +80,7 @@ class HttpApi:
         response: web.StreamResponse
         resource = parse_resource_path(path)
         try:
-            self._callers.check(http, public=path.startswith(_HEALTH))
+            self._authenticator.check(http, public=path.startswith(_HEALTH))
             response = await self._answer(http, path, resource, query)
         except StatusError as error:
             response = failure(error)

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from frameworkcontroller.local.apiserver import builtin_resources
 from frameworkcontroller.local.apiserver.api_resources import ApiResource
-from frameworkcontroller.local.apiserver.authentication import Callers
+from frameworkcontroller.local.apiserver.authentication import Authenticator
 from frameworkcontroller.local.apiserver.bodies import MAX_BODY_BYTES
 from frameworkcontroller.local.apiserver.definitions import Definitions, DefinitionStrategy
 from frameworkcontroller.local.apiserver.endpoints import Endpoint, Endpoints
@@ -66,7 +66,7 @@ class ApiServer:
         storage: Storage | None = None,
         history: int = 10_000,
         bookmark_interval: float = 60.0,
-        callers: Callers | None = None,
+        authenticator: Authenticator | None = None,
         rng: random.Random | None = None,
         logs: PodLogs | None = None,
         gc_delay: float = 0.0,
@@ -82,7 +82,7 @@ class ApiServer:
             storage: of an earlier server; None for an empty one.
             history: number of changes kept per resource; watches from older ones get 410.
             bookmark_interval: seconds between the bookmarks of a watch.
-            callers: authentication; None for this process's user, root, and a random token.
+            authenticator: authentication; None for this process's user, root, and a random token.
             rng: source of uids and generated names; seed it for reproducible runs.
             logs: reads the logs of Pods.
             gc_delay: the garbage collector's delay in seconds.
@@ -94,7 +94,7 @@ class ApiServer:
         self.storage = storage if storage is not None else Storage(history=history, audit=audit)
         self._host = host
         self._port = port
-        self.callers = callers if callers is not None else Callers()
+        self.authenticator = authenticator if authenticator is not None else Authenticator()
         source = rng if rng is not None else random.Random()
         endpoints = Endpoints(Endpoint(t, _strategy(t, self.storage)) for t in builtin_resources.BUILTIN_RESOURCES)
         self.registry = Registry(self.storage, endpoints, wall, Identities(source))
@@ -106,7 +106,7 @@ class ApiServer:
         self._controllers = (self._definitions, self._quotas, self._namespaces, self.gc)
         self.registry.admission = [NamespaceLifecycle(self.registry), self._definitions, self._quotas]
         self._handlers = ResourceHandlers(self.registry, source, bookmark_interval)
-        self._api = HttpApi(self.registry, self._handlers, self.callers, logs=logs, observe=observe)
+        self._api = HttpApi(self.registry, self._handlers, self.authenticator, logs=logs, observe=observe)
         self._runner: web.ServerRunner | None = None
         self._listeners: tuple[socket.socket, ...] = ()
         self._provide_namespaces()
@@ -192,7 +192,7 @@ class ApiServer:
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": name, "cluster": {"server": self.url}}],
-            "users": [{"name": name, "user": {"token": self.callers.token}}],
+            "users": [{"name": name, "user": {"token": self.authenticator.token}}],
             "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
             "current-context": name,
         }

@@ -26,8 +26,8 @@ class AddressPool:
         self._used: dict[Hashable, str] = {}
         self._taken: set[str] = set()
 
-    def take(self, owner: Hashable) -> str:
-        """The owner's address, the same until it is given back. Raises RuntimeError if none is left."""
+    def allocate(self, owner: Hashable) -> str:
+        """The owner's address, the same until it is released. Raises RuntimeError if none is left."""
         if owner in self._used:
             return self._used[owner]
         for _ in range(254 * 254):
@@ -40,7 +40,7 @@ class AddressPool:
                 return address
         raise RuntimeError("no Pod address is left")
 
-    def give_back(self, owner: Hashable) -> None:
+    def release(self, owner: Hashable) -> None:
         """Release the owner's address, if it has one."""
         address = self._used.pop(owner, None)
         if address is not None:

@@ -46,7 +46,7 @@ class Kubelet:
         self._on_reachable = on_reachable
         self._reachable = True
         self._workers = Workers("kubelet", self._sync, concurrency=concurrency)
-        self.host = PodWorkers(runtime, on_change=self._workers.add, on_reachable=self._set_reachable, wall=wall)
+        self.pod_workers = PodWorkers(runtime, on_change=self._workers.add, on_reachable=self._set_reachable, wall=wall)
         # Pods of this node with nothing to run: terminal when first seen, or released for deletion.
         self._over: dict[str, PodRecord] = {}
         pods.add_handler(on_add=self._seen, on_update=self._updated, on_delete=lambda old, _: self._gone(old.uid))
@@ -57,7 +57,7 @@ class Kubelet:
 
     async def close(self) -> None:
         """End every container."""
-        self.host.close()
+        self.pod_workers.close()
         await self._runtime.close()
 
     # --- informer events ----------------------------------------------------------------------------------------------
@@ -68,13 +68,13 @@ class Kubelet:
         uid = record.uid
         if uid in self._over:
             self._over[uid] = record
-        elif self.host.get(uid) is not None:
-            self.host.update(record)
+        elif self.pod_workers.get(uid) is not None:
+            self.pod_workers.update(record)
             return
         elif record.phase in TERMINAL:
             self._over[uid] = record
         else:
-            self.host.admit(record)
+            self.pod_workers.admit(record)
             return
         if record.deletion_grace is not None:
             self._workers.add(uid)
@@ -87,14 +87,14 @@ class Kubelet:
     def _gone(self, uid: str) -> None:
         if self._reachable:
             self._over.pop(uid, None)
-            self.host.abandon(uid)
+            self.pod_workers.abandon(uid)
 
     def _set_reachable(self, reachable: bool) -> None:
         """Set whether the node reaches the API server. If not, it keeps running its Pods, and catches up later."""
         if reachable and not self._reachable:
             self._reachable = True
             here = {record.uid: record for record in self._pods.lister.values() if record.node_name == self.node_name}
-            for uid in [*self._over, *(pod.record.uid for pod in self.host)]:
+            for uid in [*self._over, *(pod.record.uid for pod in self.pod_workers)]:
                 if uid not in here:
                     self._gone(uid)
                 self._workers.add(uid)
@@ -108,23 +108,23 @@ class Kubelet:
     async def _sync(self, uid: str) -> None:
         if not self._reachable:
             return
-        pod = self.host.get(uid)
+        pod = self.pod_workers.get(uid)
         if pod is None:
             over = self._over.get(uid)
             if over is not None and over.deletion_grace is not None:
                 await self._delete(over)
         elif pod.abandoned:
             if pod.life.dead:
-                await self.host.forget(uid)
+                await self.pod_workers.forget(uid)
         elif await self._report(pod) and pod.record.deletion_grace is not None and pod.life.dead:
             # Release its directories and address before its name: its successor must not meet them.
-            await self.host.forget(uid)
+            await self.pod_workers.forget(uid)
             self._over[uid] = pod.record
             await self._delete(pod.record)
 
     async def _report(self, pod: PodWorker) -> bool:
         """Write the Pod's status if it has changed; False if the Pod no longer exists."""
-        status = self.host.status(pod)
+        status = self.pod_workers.status(pod)
         if status == pod.reported:
             return True
         record = pod.record

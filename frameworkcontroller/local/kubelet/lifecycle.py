@@ -170,7 +170,7 @@ class PodLife:
     def step(self, now: Instant) -> list[Command]:
         """Return what to do now."""
         self.wake_at = None
-        self._heed_deadline(now)
+        self._enforce_deadline(now)
         if self._end_due is not None or self.failure is not None:
             return self._end(now)
         if self._preparation is not _Preparation.DONE:
@@ -191,7 +191,7 @@ class PodLife:
             return self._end(now)
         return commands
 
-    def _heed_deadline(self, now: Instant) -> None:
+    def _enforce_deadline(self, now: Instant) -> None:
         if self.record.active_deadline is None or self.failure is not None or self.ended:
             return
         left = self.start_time + self.record.active_deadline - now.wall

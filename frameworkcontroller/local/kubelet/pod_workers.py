@@ -72,7 +72,7 @@ class PodWorkers:
         else:
             life = PodLife(record, now)
         self._pods[record.uid] = PodWorker(record, life, PodStatusView(life, self._runtime.name))
-        self._obey(record, life, now)
+        self._apply(record, life, now)
         self._advance(record.uid)
 
     def update(self, record: PodRecord) -> None:
@@ -82,7 +82,7 @@ class PodWorkers:
             return
         before, pod.record, pod.life.record = pod.record, record, record
         if record.deletion_grace != before.deletion_grace or record.active_deadline != before.active_deadline:
-            self._obey(record, pod.life, self._now())
+            self._apply(record, pod.life, self._now())
             self._advance(record.uid)
 
     async def forget(self, uid: str) -> None:
@@ -154,7 +154,7 @@ class PodWorkers:
     def _now(self) -> Instant:
         return Instant(asyncio.get_running_loop().time(), self._wall())
 
-    def _obey(self, record: PodRecord, life: PodLife, now: Instant) -> None:
+    def _apply(self, record: PodRecord, life: PodLife, now: Instant) -> None:
         if record.deletion_grace is not None:
             life.terminate(record.deletion_grace, now)
 

@@ -38,7 +38,7 @@ class PodStatusView:
         }
         if failure is None or (life.override is None and phase != FAILED):
             failure = PodFailure("", "")
-        self._say(status, "", reason=failure.reason, message=failure.message)
+        self._set_words(status, "", reason=failure.reason, message=failure.message)
         if life.address:
             status["podIP"] = life.address
             status["podIPs"] = [{"ip": life.address}]
@@ -83,10 +83,10 @@ class PodStatusView:
         self._conditions[kind] = (value, since)
         status, reason, message = value
         condition: Json = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": since}
-        self._say(condition, kind, reason=reason, message=message)
+        self._set_words(condition, kind, reason=reason, message=message)
         return condition
 
-    def _say(self, body: Json, where: str, **words: str) -> None:
+    def _set_words(self, body: Json, where: str, **words: str) -> None:
         """Set the non-empty words; clear those set before, which a merge would keep."""
         for key, word in words.items():
             if word:

@@ -69,7 +69,7 @@ class _Pod:
     containers: dict[str, _Container] = field(default_factory=dict)
     preparing: asyncio.Task[None] | None = None
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
-    telling: set[asyncio.Task[None]] = field(default_factory=set)
+    reporting: set[asyncio.Task[None]] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class _Container:
     started: float | None = None
     stop_due: float | None = None
     killer: asyncio.TimerHandle | None = None
-    asking: asyncio.Task[None] | None = None
+    terminating: asyncio.Task[None] | None = None
 
 
 class ProcessRuntime:
@@ -160,7 +160,7 @@ class ProcessRuntime:
         live = [item for pod in self._pods.values() for item in pod.containers.values() if not item.ended.done()]
         for item in live:
             if item.process_id is not None:
-                self._supervisor.ask(item.process_id)
+                self._supervisor.terminate(item.process_id)
         running = [item.ended for item in live if item.process_id is not None]
         if running:
             await asyncio.wait(running, timeout=self._close_grace)
@@ -179,7 +179,7 @@ class ProcessRuntime:
     def prepare(self, pod: PodRecord) -> None:
         state = self._pods.get(pod.uid)
         if state is None:
-            address = HOST_IP if pod.host_network else self._pool.take(pod.uid)
+            address = HOST_IP if pod.host_network else self._pool.allocate(pod.uid)
             manifest = orjson.loads(pod.manifest)
             inside = PodSurroundings(
                 manifest,
@@ -217,8 +217,8 @@ class ProcessRuntime:
             self._supervisor.kill(item.process_id)
             return
         item.killer = loop.call_at(due, self._supervisor.kill, item.process_id)
-        if item.asking is None:
-            item.asking = self._run(state, self._ask(state, item, item.process_id))
+        if item.terminating is None:
+            item.terminating = self._run(state, self._terminate(state, item, item.process_id))
 
     async def release(self, pod: PodRecord) -> None:
         state = self._pods.get(pod.uid)
@@ -227,16 +227,16 @@ class ProcessRuntime:
         for task in state.tasks:
             task.cancel()
         await asyncio.gather(*state.tasks, return_exceptions=True)
-        for task in await _unfinished(state.telling):
+        for task in await _unfinished(state.reporting):
             task.cancel()
         await asyncio.to_thread(state.inside.files.remove)
-        self._pool.give_back(pod.uid)
+        self._pool.release(pod.uid)
         self._pods.pop(pod.uid, None)
 
     async def all_printed(self) -> None:
         """Wait until ``printed`` has got all output of Pods without running containers."""
         over = [pod for pod in self._pods.values() if all(item.ended.done() for item in pod.containers.values())]
-        await _unfinished([task for pod in over for task in pod.telling])
+        await _unfinished([task for pod in over for task in pod.reporting])
 
     @property
     def mounts_work(self) -> bool:
@@ -291,7 +291,7 @@ class ProcessRuntime:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     @property
-    def _tell(self) -> RuntimeEvents:
+    def _kubelet(self) -> RuntimeEvents:
         if self._events is None:
             raise RuntimeError("the runtime is attached to no kubelet")
         return self._events
@@ -312,7 +312,7 @@ class ProcessRuntime:
         uid = state.record.uid
         if (refused := refusal(self._machine, state.inside.manifest)) is not None:
             never_ran = Termination(START_ERROR_CODE, START_ERROR, self._wall(), message=refused.message)
-            self._tell.fail_pod(uid, refused.reason, refused.message, (refused.container, never_ran))
+            self._kubelet.fail_pod(uid, refused.reason, refused.message, (refused.container, never_ran))
             return
         inside, access, namespace = state.inside, self._machine.access, state.record.namespace
         address = inside.downward.address
@@ -327,11 +327,11 @@ class ProcessRuntime:
                 user_of_all(inside.manifest),
             )
         except (ConfigError, KubeError) as error:
-            self._tell.unprepared(uid, "FailedMount", str(error))
+            self._kubelet.unprepared(uid, "FailedMount", str(error))
         except OSError as error:
-            self._tell.unprepared(uid, "FailedCreatePodSandBox", str(error))
+            self._kubelet.unprepared(uid, "FailedCreatePodSandBox", str(error))
         else:
-            self._tell.prepared(uid, address)
+            self._kubelet.prepared(uid, address)
 
     async def _start(self, state: _Pod, item: _Container) -> None:
         uid = state.record.uid
@@ -342,14 +342,14 @@ class ProcessRuntime:
             )
         except (ConfigError, KubeError) as error:
             item.ended.set_result(None)
-            self._tell.refused(uid, item.name, "CreateContainerConfigError", str(error))
+            self._kubelet.refused(uid, item.name, "CreateContainerConfigError", str(error))
         except Exception as error:
             log.exception("cannot start container %s of Pod %s", item.name, state.record.key)
             item.ended.set_result(None)
-            self._tell.refused(uid, item.name, "CreateContainerError", str(error) or repr(error))
+            self._kubelet.refused(uid, item.name, "CreateContainerError", str(error) or repr(error))
         else:
             if not self._closing:
-                item.process_id = self._supervisor.start(item.request, partial(self._heard, state, item))
+                item.process_id = self._supervisor.start(item.request, partial(self._on_event, state, item))
 
     async def _revive(self) -> None:
         """Restart the spawner if it has ended; its containers were then reported as ended."""
@@ -358,12 +358,12 @@ class ProcessRuntime:
                 await self._supervisor.close()
                 await self._supervisor.open()
 
-    def _heard(self, state: _Pod, item: _Container, event: Event) -> None:
+    def _on_event(self, state: _Pod, item: _Container, event: Event) -> None:
         if isinstance(event, Started):
             item.started = self._wall()
             if self._printed is not None:
-                state.telling.add(asyncio.create_task(self._tell_lines(state, item, self._printed)))
-            self._tell.started(state.record.uid, item.name)
+                state.reporting.add(asyncio.create_task(self._report_lines(state, item, self._printed)))
+            self._kubelet.started(state.record.uid, item.name)
         elif isinstance(event, Exited):
             code = exit_code(event.status)
             manifest, files = container_manifest(state.inside.manifest, item.name), state.inside.files
@@ -376,13 +376,13 @@ class ProcessRuntime:
             self._end(state, item, Termination(code, reason, self._wall(), item.started, message))
         elif event.what == SPAWNER:
             item.ended.set_result(None)
-            self._tell.refused(state.record.uid, item.name, "CreateContainerError", event.message)
+            self._kubelet.refused(state.record.uid, item.name, "CreateContainerError", event.message)
         else:
             request = item.request
             message = start_failure(event, request.argv if request else [], request.directory if request else "/")
             self._end(state, item, Termination(START_ERROR_CODE, START_ERROR, self._wall(), message=message))
 
-    async def _tell_lines(self, state: _Pod, item: _Container, printed: Printed) -> None:
+    async def _report_lines(self, state: _Pod, item: _Container, printed: Printed) -> None:
         rest = b""
         async for chunk in read_log(state.inside.files.log(item.name, item.instance), item.ended.done, follow=True):
             *lines, rest = (rest + chunk).split(b"\n")
@@ -395,12 +395,12 @@ class ProcessRuntime:
         item.ended.set_result(None)
         if item.killer is not None:
             item.killer.cancel()
-        if item.asking is not None:
-            item.asking.cancel()
+        if item.terminating is not None:
+            item.terminating.cancel()
         if not self._closing:
-            self._tell.exited(state.record.uid, item.name, termination)
+            self._kubelet.exited(state.record.uid, item.name, termination)
 
-    async def _ask(self, state: _Pod, item: _Container, process_id: str) -> None:
+    async def _terminate(self, state: _Pod, item: _Container, process_id: str) -> None:
         """Run the container's preStop hook, then send SIGTERM. The container's end cancels a slow hook."""
         manifest = container_manifest(state.inside.manifest, item.name)
         hook = (manifest.get("lifecycle") or {}).get("preStop") or {}
@@ -408,7 +408,7 @@ class ProcessRuntime:
             await self._hook(state, item, process_id, command)
         elif pause := (hook.get("sleep") or {}).get("seconds"):
             await asyncio.sleep(pause)
-        self._supervisor.ask(process_id)
+        self._supervisor.terminate(process_id)
 
     async def _hook(self, state: _Pod, item: _Container, process_id: str, command: list[str]) -> None:
         if item.request is None:
@@ -429,6 +429,6 @@ class ProcessRuntime:
             self._supervisor.kill(name)
 
 
-async def _unfinished(telling: Collection[asyncio.Task[None]]) -> Collection[asyncio.Task[None]]:
+async def _unfinished(reporting: Collection[asyncio.Task[None]]) -> Collection[asyncio.Task[None]]:
     """Wait briefly for the tasks that report last lines; return the unfinished ones."""
-    return (await asyncio.wait(telling, timeout=_LAST_LINES_SECONDS))[1] if telling else ()
+    return (await asyncio.wait(reporting, timeout=_LAST_LINES_SECONDS))[1] if reporting else ()

@@ -98,19 +98,19 @@ class SimulatedRuntime:
 
     def fail_pod(self, key: str, reason: str, message: str = "") -> None:
         """Fail the Pod ``namespace/name`` as a whole, as if evicted or preempted."""
-        self._tell.fail_pod(self._pod(key).uid, reason, message)
+        self._kubelet.fail_pod(self._pod(key).uid, reason, message)
 
     def set_phase(self, key: str, phase: str | None, reason: str = "", message: str = "") -> None:
         """Report this phase (`Unknown`, for example) for the Pod ``namespace/name``; None restores the real one."""
-        self._tell.override_phase(self._pod(key).uid, phase, reason, message)
+        self._kubelet.override_phase(self._pod(key).uid, phase, reason, message)
 
     def lose_node(self) -> None:
         """Disconnect the node: it reports nothing and receives no deletions; its Pods keep running."""
-        self._tell.node_reachable(False)
+        self._kubelet.node_reachable(False)
 
     def restore_node(self) -> None:
         """Reconnect the node, which catches up."""
-        self._tell.node_reachable(True)
+        self._kubelet.node_reachable(True)
 
     def knows(self, key: str) -> bool:
         """Whether the Pod ``namespace/name`` is on this node."""
@@ -156,7 +156,7 @@ class SimulatedRuntime:
             check(pod)
             delay = pod_behaviour(pod).prepare_seconds
         except SimulationError as error:
-            self._tell.fail_pod(pod.uid, "InvalidSimulation", str(error))
+            self._kubelet.fail_pod(pod.uid, "InvalidSimulation", str(error))
             return
         self._wake((pod.uid, ""), delay)
 
@@ -215,7 +215,7 @@ class SimulatedRuntime:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     @property
-    def _tell(self) -> RuntimeEvents:
+    def _kubelet(self) -> RuntimeEvents:
         if self._events is None:
             raise RuntimeError("the runtime is attached to no kubelet")
         return self._events
@@ -231,11 +231,11 @@ class SimulatedRuntime:
         if pod.uid not in self._addresses:
             number = next(self._address_numbers) % (1 << 22)
             self._addresses[pod.uid] = f"10.{128 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
-        self._tell.prepared(pod.uid, self._addresses[pod.uid])
+        self._kubelet.prepared(pod.uid, self._addresses[pod.uid])
 
     def _run(self, item: _Instance) -> None:
         item.started = self._wall()
-        self._tell.started(item.pod.uid, item.name)
+        self._kubelet.started(item.pod.uid, item.name)
         # The listener may have stopped or even replaced it.
         if item.stop_due is None and self._instances.get(item.key) is item:
             self._wake(item.key, item.plan.run_seconds)
@@ -258,7 +258,7 @@ class SimulatedRuntime:
         elif item.started is None:
             self._run(item)
         elif (whole := pod_behaviour(item.pod)).reason and item.name == _first_main(item.pod):
-            self._tell.fail_pod(uid, whole.reason, whole.message)
+            self._kubelet.fail_pod(uid, whole.reason, whole.message)
         else:
             plan = item.plan
             self._exit(item, plan.exit_code, plan.reason, plan.message, plan.signal)
@@ -270,7 +270,7 @@ class SimulatedRuntime:
         self._timers.set(item.key, None)
         reason = reason or ("Completed" if code == 0 else "Error")
         termination = Termination(code, reason, self._wall(), item.started, message, signal)
-        self._tell.exited(item.pod.uid, item.name, termination)
+        self._kubelet.exited(item.pod.uid, item.name, termination)
 
 
 def _first_main(pod: PodRecord) -> str:

@@ -194,9 +194,9 @@ class Supervisor:
         )
         return name
 
-    def ask(self, name: str) -> None:
+    def terminate(self, name: str) -> None:
         """Ask a process to end: SIGTERM to its group."""
-        self._send(command="ask", id=name)
+        self._send(command="terminate", id=name)
 
     def kill(self, name: str) -> None:
         """Kill a process and all its descendants."""

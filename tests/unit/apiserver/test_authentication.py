@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from frameworkcontroller.local.apiserver import authentication, peer_credentials
-from frameworkcontroller.local.apiserver.authentication import Callers
+from frameworkcontroller.local.apiserver.authentication import Authenticator
 from frameworkcontroller.local.apiserver.peer_credentials import PeersUnknownError
 from frameworkcontroller.local.apiserver.server import ApiServer
 from tests.support.api import config_map
@@ -48,18 +48,18 @@ async def test_the_own_user_needs_no_token_and_others_do(session: aiohttp.Client
     async with ApiServer(wall=wall) as server:
         assert await ask(session, server) == (200, "")
         assert await ask(session, server, headers=bearing("wrong")) == (200, "")
-    async with ApiServer(wall=wall, callers=Callers(users={os.geteuid() + 1})) as server:
-        for headers in ({}, bearing("wrong"), bearing(""), bearing("é"), {"Authorization": server.callers.token}):
+    async with ApiServer(wall=wall, authenticator=Authenticator(users={os.geteuid() + 1})) as server:
+        for headers in ({}, bearing("wrong"), bearing(""), bearing("é"), {"Authorization": server.authenticator.token}):
             code, message = await ask(session, server, headers=headers)
             assert code == 401
             assert NOBODY in message
-        assert await ask(session, server, headers=bearing(server.callers.token)) == (200, "")
+        assert await ask(session, server, headers=bearing(server.authenticator.token)) == (200, "")
         assert await ask(session, server, path="/readyz") == (200, "")
 
 
 async def test_every_cluster_has_its_own_token() -> None:
-    assert Callers().token != Callers().token
-    assert len(Callers().token) >= 40
+    assert Authenticator().token != Authenticator().token
+    assert len(Authenticator().token) >= 40
 
 
 async def test_a_connection_is_looked_up_once(session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +88,7 @@ async def test_where_the_machine_does_not_tell_the_token_does(
     monkeypatch.setattr(authentication, "peer_user", no_look)
     async with ApiServer(wall=wall) as server:
         assert (await ask(session, server))[0] == 401
-        assert await ask(session, server, headers=bearing(server.callers.token)) == (200, "")
+        assert await ask(session, server, headers=bearing(server.authenticator.token)) == (200, "")
 
 
 async def test_without_sock_diag_the_tables_are_read(
@@ -125,7 +125,7 @@ async def test_web_pages_are_refused(
     session: aiohttp.ClientSession, headers: dict[str, str], why: str, path: str
 ) -> None:
     async with ApiServer(wall=wall) as server:
-        for given in (headers, {**headers, **bearing(server.callers.token)}):
+        for given in (headers, {**headers, **bearing(server.authenticator.token)}):
             code, message = await ask(session, server, path=path, headers=given)
             assert code == 403
             assert message.startswith(f"the request is forbidden: {why}")

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from frameworkcontroller.local.apiserver import bodies
-from frameworkcontroller.local.apiserver.authentication import Callers
+from frameworkcontroller.local.apiserver.authentication import Authenticator
 from frameworkcontroller.local.apiserver.depth import DEEPEST
 from frameworkcontroller.local.apiserver.http_api import Served
 from frameworkcontroller.local.apiserver.options import Call
@@ -61,7 +61,7 @@ async def test_it_serves_this_machine_only(host: str) -> None:
 
 
 async def test_a_token_lets_in(tmp_path: Path) -> None:
-    async with served(tmp_path, callers=Callers("secret", users=())) as (server, api):
+    async with served(tmp_path, authenticator=Authenticator("secret", users=())) as (server, api):
         assert (await api.get("/api/v1/namespaces")).code == 200
         async with aiohttp.ClientSession() as session:
             for path, headers, code in [

@@ -174,5 +174,5 @@ def test_what_a_container_runs() -> None:
     assert argv({"name": "c", "command": ["a"], "args": ["b"], "image": "team/tool:1"}, known) == ["a", "b"]
     assert argv({"name": "c", "args": ["-x"], "image": "team/tool:1"}, known) == ["python3", "-m", "tool", "-x"]
     assert argv({"name": "c", "args": ["sleep", "1"], "image": "busybox"}, known) == ["sleep", "1"]
-    with pytest.raises(NoCommand, match='container "c" has no command, and its image "busybox" is not pulled'):
+    with pytest.raises(NoCommand, match='"c" has no command, and the local cluster does not pull its image "busybox"'):
         argv({"name": "c", "image": "busybox"}, known)

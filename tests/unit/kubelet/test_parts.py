@@ -112,16 +112,16 @@ async def test_workers_retry_a_failed_key_after_a_growing_delay(clock: VirtualCl
 def test_addresses_are_one_pods_own() -> None:
     pool, other = AddressPool(random.Random(1)), AddressPool(random.Random(1))
     try:
-        first = pool.take("a")
-        assert pool.take("a") == first
-        second = pool.take("b")
-        pool.give_back("a")
-        pool.give_back("nobody")
-        third = pool.take("c")
+        first = pool.allocate("a")
+        assert pool.allocate("a") == first
+        second = pool.allocate("b")
+        pool.release("a")
+        pool.release("nobody")
+        third = pool.allocate("c")
         assert len({first, second, third}) == 3
         assert first.startswith("127.")
         assert not first.startswith(("127.0.", "127.255."))
-        assert other.take("a").split(".")[1] != first.split(".")[1]
+        assert other.allocate("a").split(".")[1] != first.split(".")[1]
     finally:
         pool.close()
         other.close()
@@ -131,7 +131,7 @@ def test_a_block_of_addresses_is_free_again_when_closed() -> None:
     blocks = []
     for _ in range(2):
         pool = AddressPool(random.Random(7))
-        blocks.append(pool.take("a"))
+        blocks.append(pool.allocate("a"))
         pool.close()
     assert blocks[0] == blocks[1]
 

@@ -120,7 +120,7 @@ async def test_a_pod_that_never_goes_away_until_it_is_forced(node: Hosting) -> N
     node.delete(uid)
     await asyncio.sleep(1e6)
     assert not node.pod(uid).life.dead
-    node.host.abandon(uid)
+    node.workers.abandon(uid)
     assert node.pod(uid).life.dead
 
 

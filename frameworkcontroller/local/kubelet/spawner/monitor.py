@@ -57,30 +57,30 @@ class Monitor:
             os.set_blocking(end, False)
         signal.set_wakeup_fd(wakeup)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGUSR1, self._ask)
+        signal.signal(signal.SIGUSR1, self._terminate)
         signal.signal(signal.SIGTERM, self._kill)
         self._selector.register(waker, selectors.EVENT_READ)
         try:
             self._start()
         except StartError as error:
-            self._tell(event="failed", what=error.what, errno=error.number, message=str(error)[:1000])
+            self._report(event="failed", what=error.what, errno=error.number, message=str(error)[:1000])
             return
-        self._tell(event="started", pid=self._main)
+        self._report(event="started", pid=self._main)
         # Not before there is a process to signal; pending signals arrive now.
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        self._attend(waker)
+        self._forward_output(waker)
         self._log.close()
-        self._tell(event="exited", status=-signal.SIGKILL if self._status is None else self._status)
+        self._report(event="exited", status=-signal.SIGKILL if self._status is None else self._status)
 
     # --- start --------------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        self._surround()
+        self._set_up()
         out, err, trouble = os.pipe(), os.pipe(), os.pipe()
         parent = os.getpid()
         self._main = os.fork()
         if self._main == 0:
-            _become(self._request, parent, out[1], err[1], trouble[1])
+            _become_container(self._request, parent, out[1], err[1], trouble[1])
         for _, writer in (out, err, trouble):
             os.close(writer)
         with open(trouble[0], "rb") as pipe:
@@ -92,7 +92,7 @@ class Monitor:
             os.set_blocking(reader, False)
             self._selector.register(reader, selectors.EVENT_READ, stream)
 
-    def _surround(self) -> None:
+    def _set_up(self) -> None:
         request = self._request
         if self._joined is not None:
             try:
@@ -109,7 +109,7 @@ class Monitor:
 
     # --- the container runs -------------------------------------------------------------------------------------------
 
-    def _attend(self, waker: int) -> None:
+    def _forward_output(self, waker: int) -> None:
         """Log the output until every process of the container has ended and the pipes are empty."""
         alive = True
         while alive or len(self._selector.get_map()) > 1:
@@ -154,7 +154,7 @@ class Monitor:
                 self._killing = True
                 kill_below(os.getpid())
 
-    def _ask(self, *_: object) -> None:
+    def _terminate(self, *_: object) -> None:
         if self._status is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._main, signal.SIGTERM)
@@ -163,7 +163,7 @@ class Monitor:
         self._killing = True
         kill_below(os.getpid())
 
-    def _tell(self, **event: object) -> None:
+    def _report(self, **event: object) -> None:
         line = json.dumps({"id": self._request["id"], **event}).encode() + b"\n"
         # A single write shorter than PIPE_BUF is atomic: every monitor writes to this pipe.
         with contextlib.suppress(OSError):
@@ -201,7 +201,7 @@ def _parent(pid: int) -> int:
 # --- in the container's process ---------------------------------------------------------------------------------------
 
 
-def _become(request: Request, parent: int, out: int, err: int, trouble: int) -> NoReturn:
+def _become_container(request: Request, parent: int, out: int, err: int, trouble: int) -> NoReturn:
     try:
         os.setsid()
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)

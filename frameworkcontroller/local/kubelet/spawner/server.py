@@ -1,8 +1,8 @@
 """The spawner's main loop: reads commands, forks a monitor per container.
 
-Commands: ``start`` (see `monitor.Request`), and ``ask`` and ``kill`` for a container by id. The first event, ``hello``,
-says whether mounts work and if not, why. A monitor that is killed before it reports is reported as ``exited`` by
-signal 9 once no process of its container is left.
+Commands: ``start`` (see `monitor.Request`), and ``terminate`` and ``kill`` for a container by id. The first event,
+``hello``, says whether mounts work and if not, why. A monitor that is killed before it reports is reported as
+``exited`` by signal 9 once no process of its container is left.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Server:
         # Freeze the loaded objects, so that forks share their memory.
         gc.collect()
         gc.freeze()
-        self._tell(hello)
+        self._report(hello)
         selector = selectors.DefaultSelector()
         selector.register(waker, selectors.EVENT_READ)
         selector.register(self._commands, selectors.EVENT_READ)
@@ -106,22 +106,22 @@ class _Server:
             return True
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
-            self._obey(json.loads(line))
+            self._execute(json.loads(line))
         return bool(data)
 
-    def _obey(self, command: dict[str, Any]) -> None:
+    def _execute(self, command: dict[str, Any]) -> None:
         monitor = self._monitors.get(command["id"])
         if command["command"] == "start":
             self._start(command)
         elif monitor is not None:
-            os.kill(monitor, signal.SIGUSR1 if command["command"] == "ask" else signal.SIGTERM)
+            os.kill(monitor, signal.SIGUSR1 if command["command"] == "terminate" else signal.SIGTERM)
 
     def _start(self, request: Request) -> None:
         joined = None
         if request["join"] is not None:
             joined = self._monitors.get(request["join"])
             if joined is None:
-                self._tell({"event": "failed", "id": request["id"], "what": "join", "errno": 0, "message": "gone"})
+                self._report({"event": "failed", "id": request["id"], "what": "join", "errno": 0, "message": "gone"})
                 return
         parent = os.getpid()
         signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
@@ -157,7 +157,7 @@ class _Server:
                 continue
             if status != 0:
                 self._kill_strays(set(self._monitors.values()) - {pid})
-                self._tell({"event": "exited", "id": name, "status": -signal.SIGKILL})
+                self._report({"event": "exited", "id": name, "status": -signal.SIGKILL})
             del self._monitors[name]
 
     def _kill_strays(self, monitors: set[int]) -> None:
@@ -168,6 +168,6 @@ class _Server:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child, signal.SIGKILL)
 
-    def _tell(self, event: dict[str, Any]) -> None:
+    def _report(self, event: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):
             os.write(self._events, json.dumps(event).encode() + b"\n")

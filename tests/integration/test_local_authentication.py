@@ -83,7 +83,7 @@ async def test_another_user_needs_the_token(cluster: LocalCluster, client: KubeC
         assert (status["kind"], status["reason"]) == ("Status", "Unauthorized")
         assert "clients with its token" in status["message"]
     assert await config_maps(client) == []
-    assert await create_as_nobody(cluster.server.callers.token) == "201\n"
+    assert await create_as_nobody(cluster.server.authenticator.token) == "201\n"
     assert await config_maps(client) == ["by-nobody"]
 
 
