@@ -1,4 +1,4 @@
-"""Prints docs/failure-codes.md: every completion code, from where each is defined.
+"""Print docs/failure-codes.md, every completion code, from the code and the configuration.
 
 Run as `.venv/bin/python scripts/failure_codes.py > docs/failure-codes.md`; a test says when that is due.
 """
@@ -172,7 +172,7 @@ def unique(items: Iterator[str]) -> list[str]:
 
 
 def table(head: Sequence[str], rows: Iterator[tuple[str, ...]]) -> Iterator[str]:
-    """A table in Markdown; bars within its cells are escaped."""
+    """Format a Markdown table; bars in cells are escaped."""
     yield "| " + " | ".join(head) + " |"
     yield "|" + "---|" * len(head)
     for row in rows:

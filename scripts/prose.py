@@ -61,7 +61,7 @@ class Phrase(NamedTuple):
 
 
 def phrases(text: str) -> list[Phrase]:
-    """The phrases of a list; raises ValueError for a line that is none."""
+    """Parse a list of phrases. Raises ValueError for an invalid line."""
     found = []
     for line in text.splitlines():
         if line and not line.startswith("#"):
@@ -73,7 +73,7 @@ def phrases(text: str) -> list[Phrase]:
 
 
 def blanked(match: re.Match[str]) -> str:
-    """A gap that no phrase spans, of as many lines."""
+    """Replace code by a gap of as many lines that no phrase spans."""
     return "|" + "\n" * match[0].count("\n")
 
 

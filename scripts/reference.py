@@ -198,12 +198,12 @@ BAD_INPUT: Final[tuple[tuple[str, str], ...]] = (
 
 
 def described(text: str) -> str:
-    """A description as one cell of a table."""
+    """Format a description as a table cell."""
     return " ".join(text.split()).replace("|", "\\|")
 
 
 def kind(schema: Mapping[str, Any]) -> str:
-    """What a field holds, in a few words."""
+    """The type of a field."""
     told = "time" if schema.get("format") == "date-time" else str(schema["type"])
     if told == "array":
         items = str(schema["items"]["type"])
@@ -214,7 +214,7 @@ def kind(schema: Mapping[str, Any]) -> str:
 
 
 def bounds(schema: Mapping[str, Any]) -> str:
-    """What values a field may have."""
+    """The bounds of a field."""
     low, high = schema.get("minimum"), schema.get("maximum")
     if high is not None and high != 2**31 - 1:
         return f"{low} to {high}"
@@ -224,7 +224,7 @@ def bounds(schema: Mapping[str, Any]) -> str:
 
 
 def default(schema: Mapping[str, Any]) -> str:
-    """What holds when a field is left out."""
+    """The default of a field."""
     if "default" not in schema or schema["default"] in ({}, []):
         return ""
     value = schema["default"]
