@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import orjson
 
+from frameworkcontroller.backoff import exponential
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import (
     AlreadyExists,
@@ -82,9 +83,10 @@ class _Installation:
         self._may_update = True
 
     async def run(self, check_interval: float) -> dict[str, Any]:
-        pause = min(_FIRST_CHECK_SECONDS, check_interval)
+        checks = 0
         while True:
-            wait = pause
+            checks += 1
+            wait = exponential(_FIRST_CHECK_SECONDS, check_interval, checks)
             try:
                 served = await self._step()
                 self.error = None
@@ -98,7 +100,6 @@ class _Installation:
                 if served is not None:
                     return served
             await asyncio.sleep(wait)
-            pause = min(2 * pause, check_interval)
 
     async def _step(self) -> dict[str, Any] | None:
         """Send the next request. Return the CRD if it is installed."""

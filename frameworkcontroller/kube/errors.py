@@ -4,13 +4,13 @@ KubeError
 ├── ConnectionConfigError   the connection settings are unusable
 ├── TransportError          the answer is missing or incomplete; the request may have been executed
 └── ApiError                the server, or a proxy in front of it, refused
-    ├── BadRequest 400 · Unauthorized 401 · Forbidden 403 · MethodNotAllowed 405
+    ├── BadRequest 400 · Unauthorized 401 · Forbidden 403
     ├── NotFound 404
     │   └── ObjectNotFound
     ├── Conflict 409
     │   └── AlreadyExists
     ├── Gone 410
-    ├── TooLarge 413 · UnsupportedMediaType 415 · Invalid 422 · TooManyRequests 429
+    ├── TooLarge 413 · Invalid 422 · TooManyRequests 429
     └── ServerError 5xx
 """
 
@@ -126,10 +126,6 @@ class ObjectNotFound(NotFound):
     """404 with the name of an object in its details: that object does not exist."""
 
 
-class MethodNotAllowed(ApiError):
-    """405: the resource does not support this verb."""
-
-
 class Conflict(ApiError):
     """409: a precondition (resourceVersion, uid) did not hold, or two apply managers own a field."""
 
@@ -156,10 +152,6 @@ def is_too_large(error: KubeError) -> bool:
     return isinstance(error, ServerError) and error.code == 500 and error.message.startswith(_TOO_LARGE_FOR_STORAGE)
 
 
-class UnsupportedMediaType(ApiError):
-    """415: the server does not know this patch type."""
-
-
 class Invalid(ApiError):
     """422: validation refused the object; ``details.causes`` names the fields."""
 
@@ -182,11 +174,9 @@ _BY_CODE: Final[dict[int, type[ApiError]]] = {
     401: Unauthorized,
     403: Forbidden,
     404: NotFound,
-    405: MethodNotAllowed,
     409: Conflict,
     410: Gone,
     413: TooLarge,
-    415: UnsupportedMediaType,
     422: Invalid,
     429: TooManyRequests,
 }

@@ -179,7 +179,8 @@ class Reflector:
         self._rng = rng
         self._backoff = backoff
         self._steady_seconds = steady_seconds
-        self._last_version: str | None = None
+        self.last_version: str | None = None
+        """The resourceVersion up to which all changes are known, or were known before the current list."""
         self._seen: set[str] = set()
         self._stale_lists = 0
         self._excused: set[Failure] = set()
@@ -190,11 +191,6 @@ class Reflector:
         self.failures = 0
         """Consecutive failures that were not excused."""
         self.last_failure: Failure | None = None
-
-    @property
-    def last_version(self) -> str | None:
-        """The resourceVersion up to which all changes are known, or were known before the current list."""
-        return self._last_version
 
     @property
     def instruction(self) -> Instruction:
@@ -219,7 +215,7 @@ class Reflector:
         if not isinstance(state, Listing):
             raise AssertionError(f"unexpected page in {state}")
         if state.resource_version is None:
-            if is_older(resource_version, self._last_version):
+            if is_older(resource_version, self.last_version):
                 self._stale_lists += 1
                 if self._stale_lists < STALE_LISTS_BELIEVED:
                     self._fail(Failure.STALE, Listing())
@@ -234,7 +230,7 @@ class Reflector:
             return _ACCEPT
         seen, self._seen = self._seen, set()
         self._stale_lists = 0
-        self._last_version = resource_version
+        self.last_version = resource_version
         self.synced = True
         self.state = Watching(resource_version)
         return PageVerdict(accept=True, complete=seen)
@@ -252,7 +248,7 @@ class Reflector:
             return False
         if resource_version != state.resource_version:
             self.state = Watching(resource_version)
-            self._last_version = resource_version
+            self.last_version = resource_version
             self._brought_news = True
         return True
 
