@@ -25,13 +25,13 @@ EDGES: Mapping[State, frozenset[State]] = {
 
 MEANING: Mapping[State, str] = {
     State.CREATION_PENDING: "the object (ConfigMap or Pod) is not requested yet",
-    State.CREATION_REQUESTED: "created, not yet seen in the cache",
-    State.PREPARING: "exists, never seen running",
-    State.RUNNING: "exists and has run",
-    State.DELETION_PENDING: "the attempt is decided complete; the decision is being persisted",
+    State.CREATION_REQUESTED: "it is created, but not yet in the cache",
+    State.PREPARING: "it exists, but was never observed running",
+    State.RUNNING: "it exists and has run",
+    State.DELETION_PENDING: "the completion of the attempt is decided and being persisted",
     State.DELETION_REQUESTED: "its deletion was accepted",
-    State.DELETING: "being deleted",
-    State.ATTEMPT_COMPLETED: "gone for good; retry or not is decided next",
+    State.DELETING: "it is being deleted",
+    State.ATTEMPT_COMPLETED: "it is gone; the decision on a retry follows",
     State.COMPLETED: "final",
 }
 
