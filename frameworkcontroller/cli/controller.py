@@ -46,10 +46,10 @@ async def _run_controller(config: Config) -> int:
     except WebError as error:
         return program.fail(f"webAddress: {error}", program.EXIT_USAGE)
     except KubeError as error:
-        _log.error("Cannot go on with %s (%s): %s", connection.server, connection.origin, error)
+        _log.error("Cannot continue with %s (%s): %s", connection.server, connection.origin, error)
         return program.EXIT_FAILED
     except Exception:  # noqa: BLE001 - the log has it in one line
-        _log.exception("Cannot go on")
+        _log.exception("Cannot continue")
         return program.EXIT_FAILED
     finally:
         tuning.cancel()

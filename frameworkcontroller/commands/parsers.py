@@ -213,7 +213,7 @@ def _add_start_and_stop(commands: Any) -> None:
     stop = _add(
         commands,
         "stop",
-        "stop Frameworks for good",
+        "stop Frameworks permanently",
         "Stop Frameworks: delete their Pods and complete them with code -210. Their status stays. A stop cannot be "
         "undone.",
         module="startstop",

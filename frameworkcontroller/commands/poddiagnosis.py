@@ -97,7 +97,7 @@ def _node_is_lost(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
 
 
 def _ended_beside_others(pod: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
-    """Name a container that has ended for good while others keep the Pod running."""
+    """Name a container that has ended while others keep the Pod running."""
     if (spec.get("restartPolicy") or "Always") != "Never":
         return ""
     containers = status.get("containerStatuses") or ()

@@ -105,7 +105,7 @@ def run_command(command: Coroutine[Any, Any, int], *, interrupted: Callable[[sig
     except BrokenPipeError:
         return discard_stdout()
     except Exception:  # noqa: BLE001 - the log has it in one line
-        _log.exception("Cannot go on")
+        _log.exception("Cannot continue")
         return EXIT_FAILED
 
 
