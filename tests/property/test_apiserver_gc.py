@@ -12,7 +12,7 @@ from frameworkcontroller.local.apiserver.endpoints import Endpoint, Endpoints
 from frameworkcontroller.local.apiserver.gc import GarbageCollector
 from frameworkcontroller.local.apiserver.metadata import Identities
 from frameworkcontroller.local.apiserver.options import Call
-from frameworkcontroller.local.apiserver.pods import PodStrategy, bind
+from frameworkcontroller.local.apiserver.pod_strategy import PodStrategy, bind
 from frameworkcontroller.local.apiserver.records import Change, Owner, Record
 from frameworkcontroller.local.apiserver.registry import Registry
 from frameworkcontroller.local.apiserver.storage import Storage

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from frameworkcontroller.local.apiserver import builtin, builtin_resources
 from frameworkcontroller.local.apiserver.api_errors import StatusError
-from frameworkcontroller.local.apiserver.patch import json_patch, merge_patch, same
+from frameworkcontroller.local.apiserver.patches import json_patch, merge_patch, same
 from frameworkcontroller.local.apiserver.strategic import strategic_merge_patch
 
 Path = tuple[str | int, ...]

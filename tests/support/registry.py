@@ -9,7 +9,7 @@ from typing import Any
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions, Propagation
 from frameworkcontroller.local.apiserver.endpoints import Endpoint
 from frameworkcontroller.local.apiserver.options import Call
-from frameworkcontroller.local.apiserver.pods import bind
+from frameworkcontroller.local.apiserver.pod_strategy import bind
 from frameworkcontroller.local.apiserver.records import Change, Record
 from frameworkcontroller.local.apiserver.server import ApiServer
 

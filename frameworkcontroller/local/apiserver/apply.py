@@ -17,7 +17,7 @@ from frameworkcontroller.local.apiserver.api_errors import StatusError
 from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.fieldsets import FIELD, NOTHING, FieldSet
 from frameworkcontroller.local.apiserver.managed_fields import Managers, Owner, Share, ownable
-from frameworkcontroller.local.apiserver.patch import json_type
+from frameworkcontroller.local.apiserver.patches import json_type
 from frameworkcontroller.local.apiserver.status_causes import Cause, quote
 from frameworkcontroller.local.apiserver.typegraph import Type
 

@@ -22,7 +22,7 @@ from aiohttp import web
 
 from frameworkcontroller.local.apiserver import api_errors
 from frameworkcontroller.local.apiserver.bodies import ACCEPTED
-from frameworkcontroller.local.apiserver.patch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from frameworkcontroller.local.apiserver.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from frameworkcontroller.local.apiserver.peer_credentials import (
     ROOT,
     Address,

@@ -15,9 +15,9 @@ from multidict import CIMultiDict
 from frameworkcontroller.local.apiserver import api_errors, depth, gojson, protobuf
 from frameworkcontroller.local.apiserver.api_errors import StatusError
 from frameworkcontroller.local.apiserver.options import Query
-from frameworkcontroller.local.apiserver.patch import json_fault
+from frameworkcontroller.local.apiserver.patches import json_fault
 from frameworkcontroller.local.apiserver.paths import ResourcePath
-from frameworkcontroller.local.apiserver.views import JSON, YAML
+from frameworkcontroller.local.apiserver.representations import JSON, YAML
 
 MAX_BODY_BYTES: Final = 3 << 20
 """Maximum request body, as in the real server."""

@@ -16,7 +16,7 @@ from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.builtin_resources import BUILTIN_RESOURCES
 from frameworkcontroller.local.apiserver.decoding import DecodeError
 from frameworkcontroller.local.apiserver.field_path import FieldPath, show
-from frameworkcontroller.local.apiserver.patch import json_fault, json_type
+from frameworkcontroller.local.apiserver.patches import json_fault, json_type
 from frameworkcontroller.local.apiserver.schema import Structural
 from frameworkcontroller.local.apiserver.schema_types import resource_type
 from frameworkcontroller.local.apiserver.status_causes import Cause, invalid

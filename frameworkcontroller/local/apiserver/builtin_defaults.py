@@ -9,7 +9,7 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from frameworkcontroller.local.apiserver import crd
+from frameworkcontroller.local.apiserver import crd_validation
 from frameworkcontroller.local.apiserver.api_resources import ApiResource
 
 Json = dict[str, Any]
@@ -240,7 +240,7 @@ def _priority_class(obj: Mapping[str, Any]) -> Json:
 
 _DEFAULTERS: Mapping[str, Callable[[Mapping[str, Any]], Json]] = {
     "ClusterRoleBinding": _role_binding,
-    "CustomResourceDefinition": crd.defaulted,
+    "CustomResourceDefinition": crd_validation.defaulted,
     "Lease": lambda obj: _filled(obj, spec={}),
     "Namespace": _namespace,
     "Node": _node,

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from frameworkcontroller.local.apiserver import crd, name_forms, pod_update, pod_validation
+from frameworkcontroller.local.apiserver import crd_validation, name_forms, pod_update, pod_validation
 from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.quantities import parse_quantity
 from frameworkcontroller.local.apiserver.status_causes import (
@@ -269,7 +269,7 @@ _ON_CREATE: Mapping[str, Callable[[Json], list[Cause]]] = {
     "ClusterRole": _role,
     "ClusterRoleBinding": _role_binding(("ClusterRole",)),
     "ConfigMap": _config_map,
-    "CustomResourceDefinition": crd.causes,
+    "CustomResourceDefinition": crd_validation.causes,
     "Event": _event,
     "Lease": _lease,
     "Pod": _pod,
@@ -283,7 +283,7 @@ _ON_CREATE: Mapping[str, Callable[[Json], list[Cause]]] = {
 _ON_UPDATE: Mapping[str, Callable[[Json, Json], list[Cause]]] = {
     "ClusterRoleBinding": _role_binding_update(("ClusterRole",)),
     "ConfigMap": _config_map_update,
-    "CustomResourceDefinition": crd.causes,
+    "CustomResourceDefinition": crd_validation.causes,
     "Pod": _pod_update,
     "RoleBinding": _role_binding_update(("Role", "ClusterRole")),
     "Secret": _secret_update,

@@ -15,7 +15,7 @@ from typing import Any
 
 from frameworkcontroller.local.apiserver import formats
 from frameworkcontroller.local.apiserver.field_path import FieldPath, show_fields
-from frameworkcontroller.local.apiserver.patch import json_type
+from frameworkcontroller.local.apiserver.patches import json_type
 from frameworkcontroller.local.apiserver.quantities import format_quantity, parse_quantity
 from frameworkcontroller.local.apiserver.typegraph import Shape, Type
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from frameworkcontroller.local.apiserver import api_errors, builtin_resources, crd
+from frameworkcontroller.local.apiserver import api_errors, builtin_resources, crd_validation
 from frameworkcontroller.local.apiserver.api_resources import ApiResource, crd_resources
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions, Fate, Verdict
 from frameworkcontroller.local.apiserver.endpoints import Endpoint, Endpoints
@@ -31,7 +31,7 @@ class DefinitionStrategy(Strategy):
 
     def default(self, t: ApiResource, obj: dict[str, Any]) -> dict[str, Any]:
         """Apply defaults, such as names derived from the kind."""
-        return crd.defaulted(super().default(t, obj))
+        return crd_validation.defaulted(super().default(t, obj))
 
     def prepare_create(self, t: ApiResource, obj: dict[str, Any]) -> None:
         """Reset the status: no names are accepted yet."""
@@ -52,14 +52,14 @@ class DefinitionStrategy(Strategy):
 
     def causes_on_create(self, t: ApiResource, obj: Mapping[str, Any]) -> list[Cause]:
         """Validate as every kind, and as a definition."""
-        return super().causes_on_create(t, obj) + crd.causes(obj)
+        return super().causes_on_create(t, obj) + crd_validation.causes(obj)
 
     def causes_on_update(
         self, t: ApiResource, new: Mapping[str, Any], old: Mapping[str, Any], subresource: str
     ) -> list[Cause]:
         """Validate as every kind, and as a definition."""
         found = super().causes_on_update(t, new, old, subresource)
-        return found if subresource else found + crd.causes(new, old)
+        return found if subresource else found + crd_validation.causes(new, old)
 
     def judge(self, obj: dict[str, Any], options: DeleteOptions, now: float) -> Verdict:
         """Mark the definition for deletion; its objects go first."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
-from frameworkcontroller.local.apiserver import api_errors, builtin, patch, status_causes
+from frameworkcontroller.local.apiserver import api_errors, builtin, patches, status_causes
 from frameworkcontroller.local.apiserver import apply as server_side_apply
 from frameworkcontroller.local.apiserver.api_errors import StatusError
 from frameworkcontroller.local.apiserver.bodies import (
@@ -32,13 +32,13 @@ from frameworkcontroller.local.apiserver.options import (
     resource_version,
     write_call,
 )
-from frameworkcontroller.local.apiserver.patch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from frameworkcontroller.local.apiserver.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from frameworkcontroller.local.apiserver.records import Json, Record
 from frameworkcontroller.local.apiserver.registry import Registry, check_names
+from frameworkcontroller.local.apiserver.representations import JSON, Form, View, negotiate, render_list, render_object
 from frameworkcontroller.local.apiserver.selectors import Predicate, predicate
 from frameworkcontroller.local.apiserver.storage import Page
 from frameworkcontroller.local.apiserver.strategic import strategic_merge_patch
-from frameworkcontroller.local.apiserver.views import JSON, Form, View, negotiate, render_list, render_object
 from frameworkcontroller.local.apiserver.watch_cache import CompactedError
 from frameworkcontroller.local.apiserver.watching import Watch
 
@@ -301,7 +301,7 @@ def patcher(request: Request, endpoint: Endpoint) -> Callable[[Json], Any]:
             raise StatusError(500, "", "Invalid JSON Patch") from None
         raise
     if kind == JSON_PATCH:
-        return lambda document: patch.json_patch(document, given)
+        return lambda document: patches.json_patch(document, given)
     if kind == MERGE_PATCH:
-        return lambda document: patch.merge_patch(document, given)
+        return lambda document: patches.merge_patch(document, given)
     return lambda document: strategic_merge_patch(document, given, endpoint.shape)

@@ -20,7 +20,7 @@ class Structural:
     """An ``openAPIV3Schema`` (apiextensions.k8s.io/v1), compiled."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        """``schema`` is one in which ``crd.causes`` finds no fault."""
+        """``schema`` is one in which ``crd_validation.causes`` finds no fault."""
         self._pruner = pruning.compile_pruner(schema, resource=True)
         self._defaulter = defaulting.compile_defaulter(schema)
         self._validator = validation.compile_validator(schema, resource=True)

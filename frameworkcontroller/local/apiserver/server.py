@@ -35,7 +35,7 @@ from frameworkcontroller.local.apiserver.namespaces import (
 )
 from frameworkcontroller.local.apiserver.options import Call
 from frameworkcontroller.local.apiserver.pod_logs import PodLogs
-from frameworkcontroller.local.apiserver.pods import PodStrategy
+from frameworkcontroller.local.apiserver.pod_strategy import PodStrategy
 from frameworkcontroller.local.apiserver.quotas import Quotas
 from frameworkcontroller.local.apiserver.registry import Registry
 from frameworkcontroller.local.apiserver.services import ServiceStrategy

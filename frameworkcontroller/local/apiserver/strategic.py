@@ -7,7 +7,7 @@ from typing import Any
 
 from frameworkcontroller.local.apiserver import api_errors, status_causes
 from frameworkcontroller.local.apiserver.api_errors import StatusError
-from frameworkcontroller.local.apiserver.patch import json_type
+from frameworkcontroller.local.apiserver.patches import json_type
 from frameworkcontroller.local.apiserver.typegraph import ANY, Field, Shape, Type
 
 _PATCH = "$patch"

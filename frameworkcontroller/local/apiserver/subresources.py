@@ -17,7 +17,7 @@ from frameworkcontroller.local.apiserver.endpoints import Endpoint
 from frameworkcontroller.local.apiserver.handlers import patch_call, patcher
 from frameworkcontroller.local.apiserver.options import Call, boolean, delete_options, first, integer, write_call
 from frameworkcontroller.local.apiserver.pod_logs import PodLogs
-from frameworkcontroller.local.apiserver.pods import bind, evict
+from frameworkcontroller.local.apiserver.pod_strategy import bind, evict
 from frameworkcontroller.local.apiserver.records import Json, Record
 from frameworkcontroller.local.apiserver.registry import Registry
 

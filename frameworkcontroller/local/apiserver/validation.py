@@ -16,7 +16,7 @@ import re2
 
 from frameworkcontroller.local.apiserver import formats, status_causes
 from frameworkcontroller.local.apiserver.field_path import FieldPath, show, steps
-from frameworkcontroller.local.apiserver.patch import same
+from frameworkcontroller.local.apiserver.patches import same
 from frameworkcontroller.local.apiserver.status_causes import Cause
 
 

@@ -12,9 +12,9 @@ from frameworkcontroller.local.apiserver import api_errors, gojson
 from frameworkcontroller.local.apiserver.endpoints import Endpoint, Endpoints
 from frameworkcontroller.local.apiserver.options import ListOptions
 from frameworkcontroller.local.apiserver.records import Change, Record
+from frameworkcontroller.local.apiserver.representations import View, bookmark, event_encoder
 from frameworkcontroller.local.apiserver.selectors import Predicate
 from frameworkcontroller.local.apiserver.storage import Storage
-from frameworkcontroller.local.apiserver.views import View, bookmark, event_encoder
 from frameworkcontroller.local.apiserver.watch_cache import CompactedError, Cursor
 
 _BATCH: Final = 500

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from frameworkcontroller.local.apiserver import apply, builtin, builtin_resources, patch
+from frameworkcontroller.local.apiserver import apply, builtin, builtin_resources, patches
 from frameworkcontroller.local.apiserver.api_errors import StatusError
 from frameworkcontroller.local.apiserver.api_resources import ApiResource, Subresource
 from frameworkcontroller.local.apiserver.fieldsets import FieldSet
@@ -60,7 +60,7 @@ class Replay:
             )
             new = self._admitted(new, subresource)
         else:
-            given = step["create"] if "create" in step else patch.merge_patch(self.live, step["merge"])
+            given = step["create"] if "create" in step else patches.merge_patch(self.live, step["merge"])
             new = self._admitted(builtin.decode(self.t, given, structural=self.structural).obj, subresource)
             new = apply.update_managers(
                 self.live, new, of=self.of, manager=manager, now=now, explicit=True, subresource=subresource

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from frameworkcontroller.local.apiserver import api_resources, builtin, builtin_resources, crd
+from frameworkcontroller.local.apiserver import api_resources, builtin, builtin_resources, crd_validation
 from frameworkcontroller.local.apiserver.schema import Structural
 from tests.unit.apiserver import answers
 
@@ -23,7 +23,7 @@ def admitted(given: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", ANSWERS["cases"], ids=lambda case: str(case["what"]))
 def test_a_definition_has_the_faults_that_a_real_server_finds(case: dict[str, Any]) -> None:
-    found = crd.causes(admitted(case["crd"]))
+    found = crd_validation.causes(admitted(case["crd"]))
     assert sorted([cause.reason, cause.field, cause.message] for cause in found) == case["causes"]
 
 
@@ -42,7 +42,7 @@ def test_names_are_derived_from_the_kind() -> None:
 )
 def test_what_names_the_resource_cannot_change(change: dict[str, Any], field: str) -> None:
     old, new = admitted(GOOD), admitted({**GOOD, "spec": {**GOOD["spec"], **change}})
-    found = [(cause.field, cause.message) for cause in crd.causes(new, old)]
+    found = [(cause.field, cause.message) for cause in crd_validation.causes(new, old)]
     assert len(found) == 1
     assert found[0][0] == field
     assert found[0][1].endswith("field is immutable")
@@ -71,7 +71,7 @@ def test_a_definition_is_served_in_each_of_its_versions() -> None:
 def test_our_own_definition_is_without_fault() -> None:
     path = Path(__file__).parents[3] / "crd" / "frameworks.yaml"
     given = admitted(yaml.safe_load(path.read_text(encoding="utf-8")))
-    assert crd.causes(given) == []
+    assert crd_validation.causes(given) == []
     (t,) = api_resources.crd_resources(given)
     assert t.schema is not None
     framework = {

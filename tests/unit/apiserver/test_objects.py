@@ -7,7 +7,7 @@ import pytest
 from frameworkcontroller.local.apiserver.api_errors import StatusError
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions
 from frameworkcontroller.local.apiserver.options import Call
-from frameworkcontroller.local.apiserver.pods import qos_class
+from frameworkcontroller.local.apiserver.pod_strategy import qos_class
 from frameworkcontroller.local.apiserver.quantities import format_quantity, parse_quantity
 from tests.support.registry import Inside
 

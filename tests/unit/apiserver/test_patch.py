@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from frameworkcontroller.local.apiserver import patch
+from frameworkcontroller.local.apiserver import patches
 from frameworkcontroller.local.apiserver.api_errors import StatusError
 
 DOCUMENT = {"spec": {"a": [1, 2, 3], "m": {"x": 1}, "n": None}}
@@ -39,7 +39,7 @@ NOT_APPLICABLE = "the server rejected our request due to an error in our request
 )
 def test_an_operation_does(operation: dict[str, Any], spec: dict[str, Any]) -> None:
     before = copy.deepcopy(DOCUMENT)
-    assert patch.json_patch(DOCUMENT, [operation]) == {"spec": spec}
+    assert patches.json_patch(DOCUMENT, [operation]) == {"spec": spec}
     assert before == DOCUMENT
 
 
@@ -66,7 +66,7 @@ def test_an_operation_does(operation: dict[str, Any], spec: dict[str, Any]) -> N
 )
 def test_an_operation_that_does_not_apply_is_unprocessable(operation: dict[str, Any]) -> None:
     with pytest.raises(StatusError) as refusal:
-        patch.json_patch(DOCUMENT, [operation])
+        patches.json_patch(DOCUMENT, [operation])
     assert (refusal.value.code, refusal.value.message) == (422, NOT_APPLICABLE)
 
 
@@ -102,32 +102,34 @@ def test_an_operation_that_does_not_apply_is_unprocessable(operation: dict[str, 
 )
 def test_what_is_no_patch_is_a_bad_request(operations: Any, message: str) -> None:
     with pytest.raises(StatusError) as refusal:
-        patch.json_patch(DOCUMENT, operations)
+        patches.json_patch(DOCUMENT, operations)
     assert (refusal.value.code, refusal.value.message) == (400, message)
 
 
 def test_a_patch_is_done_whole_or_not_at_all() -> None:
     before = copy.deepcopy(DOCUMENT)
     with pytest.raises(StatusError):
-        patch.json_patch(DOCUMENT, [{"op": "add", "path": "/spec/b", "value": 1}, {"op": "remove", "path": "/spec/zz"}])
+        patches.json_patch(
+            DOCUMENT, [{"op": "add", "path": "/spec/b", "value": 1}, {"op": "remove", "path": "/spec/zz"}]
+        )
     assert before == DOCUMENT
 
 
 def test_a_patch_of_nothing_is_the_document_itself() -> None:
-    assert patch.json_patch(DOCUMENT, None) is DOCUMENT
-    assert patch.json_patch(DOCUMENT, []) is DOCUMENT
+    assert patches.json_patch(DOCUMENT, None) is DOCUMENT
+    assert patches.json_patch(DOCUMENT, []) is DOCUMENT
 
 
 def test_what_a_patch_does_not_touch_is_shared() -> None:
     document = {"big": {"list": [1]}, "small": {}}
-    patched = patch.json_patch(document, [{"op": "add", "path": "/small/x", "value": 1}])
+    patched = patches.json_patch(document, [{"op": "add", "path": "/small/x", "value": 1}])
     assert patched["big"] is document["big"]
 
 
 def test_a_value_of_the_patch_may_be_edited_by_a_later_operation_without_changing_the_patch() -> None:
     value: dict[str, Any] = {}
     operations = [{"op": "add", "path": "/v", "value": value}, {"op": "add", "path": "/v/x", "value": 1}]
-    assert patch.json_patch({}, operations) == {"v": {"x": 1}}
+    assert patches.json_patch({}, operations) == {"v": {"x": 1}}
     assert value == {}
 
 
@@ -137,13 +139,13 @@ def test_a_copy_is_apart_from_its_origin() -> None:
         {"op": "copy", "from": "/a", "path": "/b"},
         {"op": "add", "path": "/b/y", "value": 2},
     ]
-    assert patch.json_patch({"a": {}}, operations) == {"a": {"x": 1}, "b": {"x": 1, "y": 2}}
+    assert patches.json_patch({"a": {}}, operations) == {"a": {"x": 1}, "b": {"x": 1, "y": 2}}
 
 
 def test_a_patch_has_a_length_limit() -> None:
-    operations = [{"op": "add", "path": "/b", "value": 1}] * (patch.MAX_OPERATIONS + 1)
+    operations = [{"op": "add", "path": "/b", "value": 1}] * (patches.MAX_OPERATIONS + 1)
     with pytest.raises(StatusError) as refusal:
-        patch.json_patch({}, operations)
+        patches.json_patch({}, operations)
     assert refusal.value.message == (
         "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001"
     )
@@ -161,7 +163,7 @@ def test_a_patch_has_a_length_limit() -> None:
 )
 def test_a_merge_patch_folds_in(given: Any, spec: Any) -> None:
     before = copy.deepcopy(DOCUMENT)
-    assert patch.merge_patch(DOCUMENT, given) == {"spec": spec}
+    assert patches.merge_patch(DOCUMENT, given) == {"spec": spec}
     assert before == DOCUMENT
 
 
@@ -175,7 +177,7 @@ def test_a_merge_patch_folds_in(given: Any, spec: Any) -> None:
 )
 def test_a_merge_patch_is_an_object(given: Any, message: str) -> None:
     with pytest.raises(StatusError) as refusal:
-        patch.merge_patch(DOCUMENT, given)
+        patches.merge_patch(DOCUMENT, given)
     assert (refusal.value.code, refusal.value.message) == (400, message)
 
 
@@ -190,4 +192,4 @@ def test_a_merge_patch_is_an_object(given: Any, message: str) -> None:
 def test_a_text_that_is_no_json_is_told_as_go_tells_it(raw: bytes, fault: str) -> None:
     with pytest.raises(orjson.JSONDecodeError) as error:
         orjson.loads(raw)
-    assert patch.json_fault(raw, error.value) == fault
+    assert patches.json_fault(raw, error.value) == fault

@@ -12,8 +12,8 @@ from frameworkcontroller.local.apiserver.options import (
     write_call,
 )
 from frameworkcontroller.local.apiserver.paths import ResourcePath, parse_resource_path
+from frameworkcontroller.local.apiserver.representations import Form, negotiate
 from frameworkcontroller.local.apiserver.selectors import SelectorError, parse_fields, parse_labels
-from frameworkcontroller.local.apiserver.views import Form, negotiate
 
 
 @pytest.mark.parametrize(
