@@ -15,7 +15,7 @@ from frameworkcontroller.local.apiserver.records import Change, Json, Record
 from frameworkcontroller.local.apiserver.registry import Registry
 from frameworkcontroller.local.apiserver.status_causes import Cause
 from frameworkcontroller.local.apiserver.strategy import CustomStrategy, Strategy
-from frameworkcontroller.local.apiserver.worker import Worker
+from frameworkcontroller.local.apiserver.worker import Controller
 
 _CRDS: Final = builtin_resources.CRDS.resource
 _FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
@@ -91,33 +91,20 @@ def set_condition(obj: Json, kind: str, state: str, reason: str, message: str, n
     obj["status"] = {**(obj.get("status") or {}), "conditions": conditions}
 
 
-class Definitions:
+class Definitions(Controller[str]):
     """Serves the resources that the stored definitions define."""
 
     def __init__(self, registry: Registry) -> None:
+        super().__init__(self._clean_up)
         self._registry = registry
         self._served: dict[str, list[ApiResource]] = {}
         """By definition."""
         self._ending: set[str] = set()
         """Definitions whose objects are being deleted. A definition is named after its resource."""
-        self._worker: Worker[str] = Worker(self._clean_up)
         registry.reactions[_CRDS] = self._written
         for record in registry.storage.records(_CRDS):
             self._written(record, gone=False)
         self._unobserve = registry.storage.observe(self._observe)
-
-    def start(self) -> None:
-        """Start deleting the objects of deleted definitions, on the running event loop."""
-        self._worker.start()
-
-    def stop(self) -> None:
-        """Stop deleting."""
-        self._worker.stop()
-        self._unobserve()
-
-    def drain(self) -> bool:
-        """Do all pending work now; return whether there was any."""
-        return self._worker.drain()
 
     def before_create(self, endpoint: Endpoint, namespace: str, obj: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Refuse new objects of a type in deletion."""
@@ -147,7 +134,7 @@ class Definitions:
         obj = endpoint.document(record)
         if record.deleting:
             self._ending.add(record.name)
-            self._worker.add(record.name)
+            self.add(record.name)
         elif self._advance(obj):
             call = Call("update", "crd-controller")
             self._registry.store(endpoint, record, obj, call, subresource="status")
@@ -221,7 +208,7 @@ class Definitions:
 
     def _observe(self, change: Change) -> None:
         if change.new is None and change.record.resource in self._ending:
-            self._worker.add(change.record.resource)
+            self.add(change.record.resource)
 
     def _clean_up(self, name: str) -> None:
         registry = self._registry

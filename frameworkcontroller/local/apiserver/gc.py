@@ -15,7 +15,7 @@ from frameworkcontroller.local.apiserver.endpoints import Endpoint
 from frameworkcontroller.local.apiserver.options import Call
 from frameworkcontroller.local.apiserver.records import Change, Json, Owner, Record
 from frameworkcontroller.local.apiserver.registry import Registry
-from frameworkcontroller.local.apiserver.worker import Worker
+from frameworkcontroller.local.apiserver.worker import Controller
 
 _Place = tuple[str, str]
 """Resource and key."""
@@ -24,34 +24,21 @@ _AGENT: Final = "garbage-collector"
 _REMEMBERED: Final = 10_000
 
 
-class GarbageCollector:
+class GarbageCollector(Controller[_Place]):
     """Deletes objects whose owners are gone, and finishes foreground and orphaning deletions."""
 
     def __init__(self, registry: Registry, *, delay: float = 0.0) -> None:
         """``delay``: seconds before it acts on a change, like the real one."""
+        super().__init__(self._process, delay=delay)
         self._registry = registry
         self._dependents: dict[str, dict[_Place, None]] = {}
         self._gone: OrderedDict[str, frozenset[tuple[str, str]]] = OrderedDict()
         """By uid, the apiVersions and kinds of deleted objects."""
-        self._worker: Worker[_Place] = Worker(self._process, delay=delay)
         for resource in registry.storage.resources():
             for record in registry.storage.records(resource):
                 self._link(None, record)
                 self._note(None, record)
         self._unobserve = registry.storage.observe(self._observe)
-
-    def start(self) -> None:
-        """Start on the running event loop."""
-        self._worker.start()
-
-    def stop(self) -> None:
-        """Stop."""
-        self._worker.stop()
-        self._unobserve()
-
-    def drain(self, limit: int | None = None) -> bool:
-        """Process up to ``limit`` pending objects now, None for all; return whether there were any."""
-        return self._worker.drain(limit)
 
     def _observe(self, change: Change) -> None:
         record = change.record
@@ -64,7 +51,7 @@ class GarbageCollector:
         if len(self._gone) > _REMEMBERED:
             self._gone.popitem(last=False)
         for place in self._dependents.get(record.uid, ()):
-            self._worker.add(place)
+            self.add(place)
         for owner in record.owners:
             self._note_owner(record, owner)
 
@@ -86,17 +73,17 @@ class GarbageCollector:
     def _note(self, old: Record | None, record: Record) -> None:
         """Queue the objects that a write of ``record`` may affect."""
         if record.deleting and (ORPHAN in record.finalizers or FOREGROUND in record.finalizers):
-            self._worker.add((record.resource, record.key))
+            self.add((record.resource, record.key))
         if old is None or old.owners != record.owners:
             if record.owners:
-                self._worker.add((record.resource, record.key))
+                self.add((record.resource, record.key))
             for owner in old.owners if old is not None else ():
                 self._note_owner(record, owner)
 
     def _note_owner(self, dependent: Record, owner: Owner) -> None:
         found = self._owner(dependent, owner)
         if isinstance(found, Record) and found.deleting and FOREGROUND in found.finalizers:
-            self._worker.add((found.resource, found.key))
+            self.add((found.resource, found.key))
 
     def _process(self, place: _Place) -> None:
         record = self._registry.storage.get(*place)
@@ -126,7 +113,7 @@ class GarbageCollector:
             self._drop_finalizer(endpoint, record, FOREGROUND)
         for dependent in blocking:
             if not dependent.deleting:
-                self._worker.add((dependent.resource, dependent.key))
+                self.add((dependent.resource, dependent.key))
 
     def _judge(self, endpoint: Endpoint, record: Record) -> None:
         solid, waiting, dangling = 0, set[str](), set[str]()

@@ -14,7 +14,7 @@ from frameworkcontroller.local.apiserver.options import Call
 from frameworkcontroller.local.apiserver.records import Change, Record
 from frameworkcontroller.local.apiserver.registry import Registry
 from frameworkcontroller.local.apiserver.strategy import Strategy
-from frameworkcontroller.local.apiserver.worker import Worker
+from frameworkcontroller.local.apiserver.worker import Controller
 
 INITIAL_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 
@@ -51,7 +51,6 @@ class NamespaceStrategy(Strategy):
             del new["spec"]["finalizers"]
 
     def fields(self, obj: Mapping[str, Any]) -> Mapping[str, str]:
-        """The values of :attr:`field_labels`."""
         return {"status.phase": (obj.get("status") or {}).get("phase") or ""}
 
     def judge(self, obj: dict[str, Any], options: DeleteOptions, now: float) -> Verdict:
@@ -89,29 +88,16 @@ class NamespaceLifecycle:
         """Do nothing."""
 
 
-class NamespaceController:
+class NamespaceController(Controller[str]):
     """Creates each namespace's default ServiceAccount, and empties namespaces in deletion."""
 
     def __init__(self, registry: Registry) -> None:
+        super().__init__(self._sync)
         self._registry = registry
-        self._worker: Worker[str] = Worker(self._sync)
         self._terminating: set[str] = set()
         for record in registry.storage.records(_NAMESPACES):
             self._note(record)
         self._unobserve = registry.storage.observe(self._observe)
-
-    def start(self) -> None:
-        """Start on the running event loop."""
-        self._worker.start()
-
-    def stop(self) -> None:
-        """Stop."""
-        self._worker.stop()
-        self._unobserve()
-
-    def drain(self) -> bool:
-        """Do all pending work now; return whether there was any."""
-        return self._worker.drain()
 
     def _observe(self, change: Change) -> None:
         record = change.record
@@ -123,12 +109,12 @@ class NamespaceController:
         elif change.new is None:
             namespace = record.namespace
             if namespace in self._terminating or (record.resource == _ACCOUNTS and record.name == _DEFAULT_ACCOUNT):
-                self._worker.add(namespace)
+                self.add(namespace)
 
     def _note(self, record: Record) -> None:
         if record.deleting:
             self._terminating.add(record.key)
-        self._worker.add(record.key)
+        self.add(record.key)
 
     def _sync(self, namespace: str) -> None:
         record = self._registry.storage.get(_NAMESPACES, namespace)

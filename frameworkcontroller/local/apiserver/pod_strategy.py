@@ -61,7 +61,6 @@ class PodStrategy(Strategy):
                 new.setdefault("status", {}).setdefault("qosClass", before)
 
     def fields(self, obj: Mapping[str, Any]) -> Mapping[str, str]:
-        """The values of :attr:`field_labels`."""
         spec, state = obj.get("spec") or {}, obj.get("status") or {}
         return {
             "spec.nodeName": spec.get("nodeName") or "",

@@ -16,7 +16,7 @@ from frameworkcontroller.local.apiserver.options import Call
 from frameworkcontroller.local.apiserver.quantities import format_quantity, parse_quantity
 from frameworkcontroller.local.apiserver.records import Change, Record
 from frameworkcontroller.local.apiserver.registry import Registry
-from frameworkcontroller.local.apiserver.worker import Worker
+from frameworkcontroller.local.apiserver.worker import Controller
 
 _QUOTAS: Final = builtin_resources.RESOURCEQUOTAS.resource
 _PODS: Final = builtin_resources.PODS.resource
@@ -69,30 +69,17 @@ class _Usage:
         return taken
 
 
-class Quotas:
+class Quotas(Controller[tuple[str, str]]):
     """Admission by quota, and the quotas' status."""
 
     def __init__(self, registry: Registry) -> None:
+        super().__init__(self._publish)
         self._registry = registry
         self._usages: dict[str, dict[str, _Usage]] = {}
         """By namespace and quota."""
-        self._worker: Worker[tuple[str, str]] = Worker(self._publish)
         for record in registry.storage.records(_QUOTAS):
             self._track(record)
         self._unobserve = registry.storage.observe(self._observe)
-
-    def start(self) -> None:
-        """Start writing the status of quotas, on the running event loop."""
-        self._worker.start()
-
-    def stop(self) -> None:
-        """Stop writing and enforcing."""
-        self._worker.stop()
-        self._unobserve()
-
-    def drain(self) -> bool:
-        """Do all pending work now; return whether there was any."""
-        return self._worker.drain()
 
     def before_create(self, endpoint: Endpoint, namespace: str, obj: Mapping[str, Any]) -> None:
         """Do nothing yet: only valid objects count."""
@@ -140,13 +127,13 @@ class Quotas:
             if change.new is not None:
                 usage.add(change.new, 1)
             if usage.used != before:
-                self._worker.add((record.namespace, name))
+                self.add((record.namespace, name))
 
     def _track(self, record: Record) -> None:
         storage, prefix = self._registry.storage, f"{record.namespace}/"
         existing = [each for resource in storage.resources() for each in storage.records(resource, prefix)]
         self._usages.setdefault(record.namespace, {})[record.name] = _Usage(record, _hard(record), existing)
-        self._worker.add((record.namespace, record.name))
+        self.add((record.namespace, record.name))
 
     def _untrack(self, record: Record) -> None:
         usages = self._usages.get(record.namespace, {})

@@ -45,7 +45,6 @@ class ServiceStrategy(Strategy):
                 spec[field] = before[field]
 
     def fields(self, obj: Mapping[str, Any]) -> Mapping[str, str]:
-        """The values of :attr:`field_labels`."""
         spec = obj.get("spec") or {}
         return {"spec.clusterIP": spec.get("clusterIP") or "", "spec.type": spec.get("type") or ""}
 

@@ -47,7 +47,6 @@ class SecretStrategy(Strategy):
     field_labels = ("type",)
 
     def fields(self, obj: Mapping[str, Any]) -> Mapping[str, str]:
-        """The values of :attr:`field_labels`."""
         return {"type": obj.get("type") or ""}
 
 
@@ -64,7 +63,6 @@ class NodeStrategy(Strategy):
             obj["status"] = state
 
     def fields(self, obj: Mapping[str, Any]) -> Mapping[str, str]:
-        """The values of :attr:`field_labels`."""
         return {"spec.unschedulable": "true" if (obj.get("spec") or {}).get("unschedulable") else "false"}
 
 
@@ -84,7 +82,6 @@ class EventStrategy(Strategy):
     )
 
     def fields(self, obj: Mapping[str, Any]) -> Mapping[str, str]:
-        """The values of :attr:`field_labels`."""
         about = obj.get("involvedObject") or {}
         component = obj.get("reportingComponent") or ""
         return {

@@ -70,3 +70,14 @@ class Worker(Generic[K]):
         self.drain(_SLICE)
         if self._queue:
             self._schedule(0.0)
+
+
+class Controller(Worker[K]):
+    """A worker whose keys come from an observer of the store, which ends with it."""
+
+    _unobserve: Callable[[], None]
+
+    def stop(self) -> None:
+        """Stop, and observe no more."""
+        super().stop()
+        self._unobserve()
