@@ -231,6 +231,7 @@ def _document(content: bytes) -> dict[str, Any]:
         if document is None:
             # Not yaml.load, which parses all documents. Not libyaml, which crashes on deep nesting.
             loader: Any = _Loader(content)
+            loader.deep_construct = True  # refuses a value that contains itself
             document = loader.get_data() if loader.check_data() else None
     except yaml.YAMLError as error:
         # The error's own text quotes lines of the file, which may hold a token.
@@ -241,7 +242,7 @@ def _document(content: bytes) -> dict[str, Any]:
     except (ValueError, TypeError, AttributeError) as error:
         raise KubeconfigError(f"it is not YAML: {type(error).__name__}") from None
     except RecursionError:
-        raise KubeconfigError("it is nested too deeply, or contains itself") from None
+        raise KubeconfigError("it is nested too deeply") from None
     return mapping({} if document is None else document, "it")
 
 

@@ -129,6 +129,8 @@ class TestYaml:
             ("- " * 5000 + "secret", "it is nested too deeply"),
             ("[" * 100_000, "it is nested too deeply"),
             ("a: !!int secret", "it is not YAML: ValueError"),
+            ("a: &a [secret, *a]", "line 1: it is not YAML: found unconstructable recursive node"),
+            ("a: &a {b: *a}", "line 1: it is not YAML: found unconstructable recursive node"),
         ],
     )
     def test_what_is_none_is_told_without_quoting_it(self, text: str, said: str) -> None:
@@ -171,6 +173,7 @@ AS_KUBECTL = {
     "another letter case": "Current-Context: a",
     "a boolean for a text": "current-context: yes",
     "no YAML": "[",
+    "a value that contains itself": "users: [{name: a, user: {exec: &a {b: *a}}}]",
 }
 
 
