@@ -16,7 +16,8 @@ from frameworkcontroller.machine.reasons import ABOUT, EventPolicy
 HEAD: Final = f"""\
 # Events
 
-Every reason of the controller's Events. Log lines and the condition `Stalled` use the same reasons.
+This page is for users. It lists every reason of the controller's Events, which log lines and the condition `Stalled`
+use, too.
 
 `kubectl describe framework NAME` shows a Framework's Events, and `kubectl get events
 --field-selector involvedObject.kind=Framework,involvedObject.name=NAME` lists them. An Event is sent only after the API

@@ -18,8 +18,8 @@ from frameworkcontroller.manager.app import Controller
 HEAD: Final = """\
 # Metrics
 
-Every metric that `/metrics` serves, for queries and alerts. [Monitoring](monitoring.md) describes scraping, the
-dashboard and the alerts.
+This page is for authors of queries and alerts. It lists every metric that `/metrics` serves.
+[Monitoring](monitoring.md) describes scraping, the dashboard and the alerts.
 
 A counter or a gauge is one time series per combination of its labels; a histogram has `_bucket`, `_sum` and `_count`.
 All time series, except those of some HTTP codes, exist from the start, at zero.
