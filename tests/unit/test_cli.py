@@ -211,7 +211,7 @@ def running(*arguments: str, folder: Path, until: str) -> Iterator[subprocess.Po
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signal_ends_it_in_good_order_even_while_it_waits_for_its_api_server(tmp_path: Path, number: int) -> None:
     (tmp_path / "frameworkcontroller.yaml").write_text("kubeApiServerAddress: http://127.0.0.1:1\n")
-    with running(*PYTHON, folder=tmp_path, until="trying again") as process:
+    with running(*PYTHON, folder=tmp_path, until="retrying") as process:
         process.send_signal(number)
         # Again at once, as a terminal and a wrapper would: that is no second one.
         process.send_signal(number)
