@@ -88,7 +88,7 @@ ABOUT: Final[Mapping[Reason, About]] = {
         "a completion policy or the user ended the attempt, with the reason; running Tasks are stopped",
         EventPolicy.IF_WARNING,
     ),
-    Reason.FRAMEWORK_ATTEMPT_COMPLETED: About("nothing of the attempt runs any more"),
+    Reason.FRAMEWORK_ATTEMPT_COMPLETED: About("nothing of the attempt runs"),
     Reason.FRAMEWORK_RETRY_SCHEDULED: About("another attempt follows, with its time", EventPolicy.ALWAYS),
     Reason.FRAMEWORK_RETRIED: About("the next attempt replaces the last one"),
     Reason.FRAMEWORK_SUCCEEDED: About("the Framework succeeded", EventPolicy.ALWAYS),

@@ -36,7 +36,7 @@ class PeersUnknownError(Exception):
 def peer_user(peer: Address, own: Address) -> int | None:
     """The user id of the process at ``peer``, the other end of a connection to ``own``.
 
-    None if there is no such local connection, or no process has that end any more.
+    None if there is no such local connection, or no process has that end.
 
     Raises:
         PeersUnknownError: this machine does not report users.
