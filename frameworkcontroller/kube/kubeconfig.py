@@ -86,7 +86,7 @@ def any_exists(paths: str) -> bool:
     try:
         return any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path)
     except (OSError, RuntimeError):
-        # It may not be looked at, or is beyond a home that nobody has.
+        # No permission, or no home directory for ``~``.
         return False
 
 
@@ -119,7 +119,11 @@ async def _by_library(
         key = _pem(configuration.key_file)
     except TimeoutError as error:
         raise ConnectionConfigError(f"its credentials did not come within {_EXEC_TIMEOUT_SECONDS:.0f} s") from error
-    except (ConfigException, yaml.YAMLError, OSError, ValueError) as error:
+    except yaml.YAMLError as error:
+        # Its own text quotes lines of the file, which may hold a token.
+        problem = getattr(error, "problem", None) or type(error).__name__
+        raise ConnectionConfigError(f"refreshed tokens cannot be written to {config.user_file}: {problem}") from None
+    except (ConfigException, OSError, ValueError) as error:
         raise ConnectionConfigError(str(error)) from error
     except (TypeError, KeyError, AttributeError, AssertionError, IndexError) as error:
         # The library checks no types: a list in place of a mapping ends in one of these.
@@ -137,7 +141,7 @@ def _write_back(config: Kubeconfig) -> None:
     Some identity providers hand out a new refresh token each time, and the old one becomes worthless.
     """
     file = Path(config.user_file)
-    document = yaml.safe_load(file.read_bytes())
+    document = next(iter(yaml.safe_load_all(file.read_bytes())))
     for entry in document["users"]:
         if entry["name"] == config.user_name:
             entry["user"]["auth-provider"] = config.user["auth-provider"]
@@ -191,7 +195,7 @@ def _text_of(file: Path) -> str | None:
 
 
 def _header(token: Any) -> str | None:
-    # Token files end in a newline as often as not, which no header may contain.
+    # Token files mostly end in a newline, which no header may contain.
     text = str(token).strip() if token else ""
     return None if text in ("", "Bearer") else text
 

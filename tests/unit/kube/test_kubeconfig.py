@@ -178,6 +178,7 @@ async def test_refreshed_tokens_are_written_back(tmp_path: Path, monkeypatch: py
     config = {"client-id": "i", "client-secret": "s", "idp-issuer-url": "https://i", "refresh-token": "first"}
     path = kubeconfig(tmp_path, {"auth-provider": {"name": "oidc", "config": config}}, certificate_authority_data=DATA)
     before = yaml.safe_load(Path(path).read_text())
+    Path(path).write_text(Path(path).read_text() + "---\nnot: read\n")
     access = await read_kubeconfig(path)
     assert (access.authorization, access.renew_after) == ("Bearer after first", 60)
     after = yaml.safe_load(Path(path).read_text())
