@@ -19,7 +19,7 @@ RUN apt-get update \
  && useradd --uid 65532 --gid 65532 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin nonroot
 
 
-FROM runtime AS builder
+FROM runtime AS dependencies
 # hadolint ignore=DL3008
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends python3-venv \
@@ -32,13 +32,16 @@ RUN python3 -m venv /build \
  && /build/bin/pip install --quiet --require-hashes --only-binary :all: --requirement requirements-build.lock \
  && python3 -m venv --without-pip /opt/frameworkcontroller/venv \
  && /build/bin/pip --python /opt/frameworkcontroller/venv/bin/python install --quiet --require-hashes --only-binary :all: --requirement requirements.lock
+
+
+FROM dependencies AS builder
 COPY pyproject.toml README.md LICENSE ./
 COPY crd crd
 COPY scripts/build-barrier scripts/build-barrier
 # Without frameworkcontroller/local, the embedded cluster: see .dockerignore.
 COPY frameworkcontroller frameworkcontroller
 RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist . \
- && /build/bin/pip --python /opt/frameworkcontroller/venv/bin/python install --quiet --no-deps dist/*.whl \
+ && /build/bin/pip --python /opt/frameworkcontroller/venv/bin/python install --quiet --no-deps --root /package dist/*.whl \
  && /opt/frameworkcontroller/venv/bin/python scripts/build-barrier dist/frameworkbarrier
 
 
@@ -56,7 +59,9 @@ ENTRYPOINT ["./start.sh"]
 
 # Last, so that it is the default target.
 FROM runtime AS frameworkcontroller
-COPY --from=builder /opt/frameworkcontroller/venv /opt/frameworkcontroller/venv
+# Two layers: a change of the source leaves the large one as it is.
+COPY --from=dependencies /opt/frameworkcontroller/venv /opt/frameworkcontroller/venv
+COPY --from=builder /package /
 COPY --chmod=755 image/frameworkcontroller/start.sh /opt/frameworkcontroller/frameworkcontroller/start.sh
 # The default configuration. Any user may overwrite it with a mounted one (`cp … . && ./start.sh`).
 COPY --chmod=666 frameworkcontroller/config/default-config.yaml /opt/frameworkcontroller/frameworkcontroller/frameworkcontroller.yaml
