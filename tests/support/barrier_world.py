@@ -1,4 +1,4 @@
-"""What a barrier meets, in small: Frameworks, an API server that has them, a clock that only its sleeping moves."""
+"""Stubs for the barrier: Frameworks, an API server, and a clock that only sleeping advances."""
 
 from __future__ import annotations
 

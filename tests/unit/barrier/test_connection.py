@@ -1,4 +1,4 @@
-"""Where the barrier finds the API server, and how each proves itself to the other."""
+"""The connection of the barrier to the API server."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""The barrier as the one file that is copied into images of others."""
+"""The barrier as one file for images of others."""
 
 import ast
 import os
@@ -99,7 +99,7 @@ def test_runs_isolated_on_every_python_that_is_here(api: StubApi, built: Path, t
     for python in [sys.executable, *filter(works, OTHERS)]:
         directory = tmp_path / Path(python).name
         directory.mkdir()
-        # All of the environment, since tools that keep several Pythons look there for which one is meant.
+        # The whole environment: tools that manage several Pythons read it.
         environ = {**os.environ, **ENVIRON, **IDENTITY, **connection}
         done = run([python, "-I", "-S", "-W", "error", str(built)], directory, environ)
         assert done.returncode == 0, f"{python}: {done.stderr}"
@@ -132,7 +132,7 @@ def test_help_tells_all(tmp_path: Path) -> None:
 def test_what_stops_it_at_once_is_the_last_line(
     tmp_path: Path, arguments: list[str], environ: dict[str, str], code: int, said: str
 ) -> None:
-    """The last lines are what becomes the container's termination message, and so the Task's diagnostics."""
+    """The last lines become the termination message of the container, and so the diagnostics of the Task."""
     done = run([*COMMAND, *arguments], tmp_path, environ)
     assert done.returncode == code
     assert said in done.stderr.splitlines()[-1]
@@ -157,6 +157,6 @@ def test_ends_at_once_when_told_to(api: StubApi, tmp_path: Path, number: signal.
         asked = time.monotonic()
         process.send_signal(number)
         assert process.wait(10) == 128 + number
-        # Not when it would have looked again, which is every 10 s.
+        # Before the next read, which is due after 10 s.
         assert time.monotonic() - asked < 7
     assert list(tmp_path.iterdir()) == []

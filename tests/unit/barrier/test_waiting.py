@@ -1,4 +1,4 @@
-"""What the barrier waits for, how long, and what it makes of whatever it is told meanwhile."""
+"""The wait of the barrier: its end, its timing, and bad answers."""
 
 import base64
 import gzip

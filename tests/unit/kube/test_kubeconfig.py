@@ -1,4 +1,4 @@
-"""The access by kubeconfigs: the same as by the library, which is loaded for credential plugins and providers alone."""
+"""Access by kubeconfigs, compared with that by kubernetes-asyncio."""
 
 import base64
 import json
@@ -109,7 +109,7 @@ PLAIN: list[tuple[dict[str, Any] | None, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("user", "more"), PLAIN)
 @pytest.mark.parametrize(("context", "address"), [(None, None), ("other", None), (None, "https://elsewhere:1")])
-async def test_it_means_the_same(
+async def test_the_access_is_that_of_the_library(
     tmp_path: Path, user: dict[str, Any] | None, more: dict[str, Any], context: str | None, address: str | None
 ) -> None:
     (tmp_path / "sub").mkdir()
@@ -168,7 +168,7 @@ async def test_a_proxy_and_the_name_in_the_certificate(tmp_path: Path) -> None:
 
 
 async def test_refreshed_tokens_are_written_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the file is worthless with identity providers that hand out a new refresh token each time."""
+    """Some identity providers replace the refresh token each time."""
     from kubernetes_asyncio.config.openid import OpenIDRequestor
 
     async def refresh_token(_self: object, old: str) -> dict[str, str]:
@@ -203,12 +203,12 @@ async def test_certificates_of_a_plugin(tmp_path: Path) -> None:
         assert tls.certificate is not None
         assert tls.certificate.content == b"certificate"
         assert tls.ca == base64.b64decode(DATA)
-        # Many systems clean /tmp of what is ten days old, and a controller runs for longer.
+        # Systems clean /tmp after some days, and a controller runs for longer.
         assert tls.certificate.file is not None
         Path(tls.certificate.file).unlink()
 
 
-def test_it_needs_no_library_and_leaves_no_key_behind(tmp_path: Path) -> None:
+def test_reading_imports_no_library_and_leaves_no_file(tmp_path: Path) -> None:
     user = {"client-certificate-data": DATA, "client-key-data": DATA}
     path = kubeconfig(tmp_path, user, certificate_authority_data=DATA)
     script = (

@@ -112,7 +112,7 @@ class TestYaml:
     def test_what_kubectl_writes(self) -> None:
         assert parse(BY_KUBECTL) == yaml.safe_load(BY_KUBECTL)
 
-    def test_what_looks_like_a_number_or_a_time_is_text(self) -> None:
+    def test_numbers_and_times_are_text(self) -> None:
         texts = ["0123", "1e3", "12:30", "2001-01-01", "0x1", ".inf", "="]
         assert parse("a:\n" + "".join(f"- {text}\n" for text in texts)) == {"a": texts}
         assert parse("a: [yes, true, Off, ~, null]") == {"a": [True, True, False, None, None]}
@@ -133,7 +133,7 @@ class TestYaml:
             ("a: &a {b: *a}", "line 1: it is not YAML: found unconstructable recursive node"),
         ],
     )
-    def test_what_is_none_is_told_without_quoting_it(self, text: str, said: str) -> None:
+    def test_an_error_names_the_line_and_quotes_no_content(self, text: str, said: str) -> None:
         with pytest.raises(KubeconfigError) as caught:
             parse(text)
         assert str(caught.value).startswith(said)
@@ -147,7 +147,7 @@ class TestYaml:
         ),
         st.booleans(),
     )
-    def test_what_is_written_is_read_back(self, value: Any, flow: bool) -> None:
+    def test_round_trip(self, value: Any, flow: bool) -> None:
         assert parse(yaml.safe_dump({"top": value}, default_flow_style=flow)) == {"top": value}
 
 
