@@ -67,14 +67,14 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
         return program.EXIT_OK
     rows = table(*["NAMESPACE"] * everywhere, "SEEN", "TYPE", "REASON", "ABOUT", "MESSAGE")
     for event in sorted(found, key=lambda event: event.seen):
-        colour = "yellow" if event.warning else ""
+        color = "yellow" if event.warning else ""
         rows.add_row(
             *[event.namespace] * everywhere,
             f"{duration(invocation.wall() - event.seen)} ago",
-            Text("Warning" if event.warning else "Normal", colour),
+            Text("Warning" if event.warning else "Normal", color),
             clean_line(event.reason),
             clean_line(event.about),
-            Text(event.text, colour),
+            Text(event.text, color),
         )
     invocation.print_table(rows)
     return program.EXIT_OK

@@ -1,4 +1,4 @@
-"""Coloured prefixes that name the writer of each line."""
+"""Colored prefixes that name the writer of each line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from rich.text import Text
 
-_COLOURS: Final = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
+_COLORS: Final = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 
 
 class LinePrefixes:
@@ -17,6 +17,6 @@ class LinePrefixes:
         self._wide = 0
 
     def make(self, label: str, writer: str) -> Text:
-        """Return the label and a bar, in the colour of ``writer``, which is the same in each run."""
+        """Return the label and a bar, in the color of ``writer``, which is the same in each run."""
         self._wide = max(self._wide, len(label))
-        return Text(f"{label.ljust(self._wide)} | ", _COLOURS[zlib.crc32(writer.encode()) % len(_COLOURS)])
+        return Text(f"{label.ljust(self._wide)} | ", _COLORS[zlib.crc32(writer.encode()) % len(_COLORS)])

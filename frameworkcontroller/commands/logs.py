@@ -133,7 +133,7 @@ class _Following:
 
 
 class _Printer:
-    """Prints lines with their Task as prefix, in a colour of its own."""
+    """Prints lines with their Task as prefix, in a color of its own."""
 
     def __init__(self, console: Console, *, label: bool, container: bool) -> None:
         self._console = console
@@ -148,7 +148,7 @@ class _Printer:
             self._prefix(source)
 
     def print(self, line: Line) -> None:
-        """Print the line as the container wrote it, with its colours."""
+        """Print the line as the container wrote it, with its colors."""
         prefix = self._prefix(line.source) if self._label or self._container else ""
         text = line.text.rstrip(b"\r").decode("utf-8", "replace")
         self._console.file.write(f"{prefix}{text}\n")
@@ -158,7 +158,7 @@ class _Printer:
         label = source.label if self._label else ""
         if self._container:
             label += f"/{source.container}" if label else source.container
-        # All attempts of a Task have the same colour.
+        # All attempts of a Task have the same color.
         made = self._labels.make(label, f"{source.role}/{source.index}")
         if made.plain not in self._prefixes:
             with self._console.capture() as captured:

@@ -33,7 +33,7 @@ class _Console(Console):
 
 
 def console(file: Any) -> Console:
-    """Return a console with colours on terminals only, subject to NO_COLOR, and unlimited lines elsewhere."""
+    """Return a console with colors on terminals only, subject to NO_COLOR, and unlimited lines elsewhere."""
     if isinstance(file, io.TextIOWrapper):
         # The terminal's encoding may lack characters.
         file.reconfigure(errors="replace")

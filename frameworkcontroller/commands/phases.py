@@ -23,7 +23,7 @@ class Phase(Enum):
     SUCCEEDED = "succeeded"
 
 
-COLOURS: Final = {
+COLORS: Final = {
     Phase.FAILED: "red",
     Phase.WAITING: "yellow",
     Phase.ENDING: "magenta",

@@ -14,12 +14,12 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.commands.diagnosis import NOT_SEEN, View, diagnose_framework, diagnose_task
 from frameworkcontroller.commands.humanize import clean_line, counted, duration
-from frameworkcontroller.commands.phases import COLOURS, Group, Phase, completed_phase, count, group, phase_of
+from frameworkcontroller.commands.phases import COLORS, Group, Phase, completed_phase, count, group, phase_of
 
 DEFAULT_NAMESPACE: Final = "default"
 
 _BAR_CELLS: Final = 20
-# In the order of the bar; distinguishable without colours. Waiting Tasks are the open rest.
+# In the order of the bar; distinguishable without colors. Waiting Tasks are the open rest.
 _BAR: Final = {
     Phase.SUCCEEDED: "█",
     Phase.FAILED: "x",
@@ -59,7 +59,7 @@ def _head(view: View, now: float) -> Text:
     completion = status.attempt.completion_status
     if status.state is State.COMPLETED:
         end = completed_phase(completion)
-        text.append(end.value.capitalize(), f"bold {COLOURS[end]}")
+        text.append(end.value.capitalize(), f"bold {COLORS[end]}")
     else:
         text.append(status.state, "green" if status.state is State.RUNNING else "yellow")
     text.append(f"  attempt {status.attempt.id}")
@@ -79,7 +79,7 @@ def _took(status: FrameworkStatus, now: float) -> str:
 def _style_of_about(view: View) -> str:
     status = view.status
     if status is not None and status.state is State.COMPLETED:
-        return COLOURS[completed_phase(status.attempt.completion_status)]
+        return COLORS[completed_phase(status.attempt.completion_status)]
     return "yellow"
 
 
@@ -95,7 +95,7 @@ def _role_head(role: TaskRoleStatus, wide: int) -> Text:
 
 
 def _count_texts(counts: Counter[Phase]) -> list[Text]:
-    return [Text(f"{counts[kind]:,} {kind.value}", COLOURS[kind]) for kind in Phase if counts[kind]]
+    return [Text(f"{counts[kind]:,} {kind.value}", COLORS[kind]) for kind in Phase if counts[kind]]
 
 
 def bar(counts: Counter[Phase], cells: int = _BAR_CELLS) -> Text:
@@ -107,7 +107,7 @@ def bar(counts: Counter[Phase], cells: int = _BAR_CELLS) -> Text:
     greatest = max(wide, key=wide.__getitem__)
     wide[greatest] += cells - sum(wide.values())
     for kind, cell in _BAR.items():
-        text.append(cell * wide.get(kind, 0), COLOURS[kind])
+        text.append(cell * wide.get(kind, 0), COLORS[kind])
     return text.append(_OPEN * (cells - len(text)), "dim")
 
 
@@ -160,13 +160,13 @@ def _more(rest: Sequence[Group]) -> Text:
 
 def _entry(one: Group, now: float, columns: _Columns) -> Text:
     first = one.tasks[0]
-    colour = COLOURS[phase_of(first)]
+    color = COLORS[phase_of(first)]
     indexes = f"[{one.indexes}]".ljust(columns.indexes + 2)
-    text = Text.assemble((indexes, "bold"), "  ", (first.state.ljust(columns.state), colour), "  ")
+    text = Text.assemble((indexes, "bold"), "  ", (first.state.ljust(columns.state), color), "  ")
     text.append(_details(first, now) if len(one.tasks) == 1 else counted(len(one.tasks), "Task"), "dim")
     text.append(_next_attempts(one.tasks, now), "dim")
     if one.text:
-        text.append(f"\n{one.text}", colour)
+        text.append(f"\n{one.text}", color)
     return text
 
 

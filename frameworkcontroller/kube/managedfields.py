@@ -18,7 +18,7 @@ _CLOSE: Final = ord("}")
 def loads_without_managed_fields(data: bytes) -> Any:
     """Parse JSON without the ``managedFields`` of any ``metadata``. Raises ValueError if ``data`` is not JSON.
 
-    This is an optimisation: it may keep some, but is otherwise correct; see `cut`.
+    This is an optimization: it may keep some, but is otherwise correct; see `cut`.
     """
     shorter = cut(data)
     if shorter is not data:

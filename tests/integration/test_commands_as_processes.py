@@ -186,7 +186,7 @@ def test_a_pipe_that_nobody_reads_is_no_trouble(shell: Shell) -> None:
     assert process.returncode == 141
 
 
-def test_colours_are_for_terminals_and_for_those_who_want_them(shell: Shell) -> None:
+def test_colors_are_for_terminals_and_for_those_who_want_them(shell: Shell) -> None:
     assert "\x1b[" in shell.run("frameworkcontroller", "status", "long", FORCE_COLOR="1")[1]
     plain = shell.run("frameworkcontroller", "status", "long", FORCE_COLOR="1", NO_COLOR="1")[1]
     assert "\x1b[3" not in plain

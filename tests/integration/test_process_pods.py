@@ -122,11 +122,11 @@ async def test_a_pod_reaches_the_api_server_with_the_standard_library(here: Here
 
 
 async def test_volumes_and_variables_from_the_api_server(here: Here) -> None:
-    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"colour": "blue"}}
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"color": "blue"}}
     await here.client.create(CONFIGMAPS, orjson.dumps(config), here.namespace)
     container = sh(
-        "cat /etc/the-config/colour; echo; echo $COLOUR; cat $KUBECONFIG",
-        env=[{"name": "COLOUR", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "colour"}}}],
+        "cat /etc/the-config/color; echo; echo $COLOR; cat $KUBECONFIG",
+        env=[{"name": "COLOR", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "color"}}}],
         volumeMounts=[{"name": "c", "mountPath": "/etc/the-config"}],
     )
     await here.create(on_node(container, volumes=[{"name": "c", "configMap": {"name": "c"}}]))

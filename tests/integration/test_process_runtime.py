@@ -144,7 +144,7 @@ async def test_exit_by_signal(node: Node) -> None:
 
 
 async def test_environment_and_command(node: Node) -> None:
-    node.objects.bodies["configmaps", "settings"] = {"data": {"COLOUR": "blue", "SIZE": "9"}}
+    node.objects.bodies["configmaps", "settings"] = {"data": {"COLOR": "blue", "SIZE": "9"}}
     node.objects.bodies["secrets", "key"] = {"data": {"word": "c2VzYW1l"}}
     env = [
         {"name": "FC_TASK_ATTEMPT_ID", "value": "2"},
@@ -190,7 +190,7 @@ async def test_environment_and_command(node: Node) -> None:
     assert (values["MEMORY"], values["CPU"]) == ("64", "2")
     assert (values["WORD"], values["K_word"]) == ("sesame", "sesame")
     assert "NONE" not in values
-    assert (values["COLOUR"], values["SIZE"]) == ("blue", "90")
+    assert (values["COLOR"], values["SIZE"]) == ("blue", "90")
     assert values["HOSTNAME"] == "f-r-0"
     assert values["KUBERNETES_SERVICE_HOST"] == "127.0.0.1"
     assert values["KUBE_APISERVER_ADDRESS"] == "http://127.0.0.1:1"

@@ -90,7 +90,7 @@ TestStore = StoreMachine.TestCase
 def test_an_unknown_index_is_an_error_and_an_unknown_value_is_not() -> None:
     store: Indexer[Thing] = Indexer(INDEXERS)
     with pytest.raises(KeyError):
-        store.by_index("colour", "red")
+        store.by_index("color", "red")
     assert not store.by_index("owner", "nobody")
     with pytest.raises(KeyError):
         store.by_index("owner", "nobody")["ns/a"]

@@ -20,7 +20,7 @@ from frameworkcontroller.commands.output import console
 from frameworkcontroller.config.yamlplaces import line_of, repeated_keys, syntax_error
 
 _STDIN: Final = Path("-")
-_COLOURS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
+_COLORS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
         name = "standard input" if path == _STDIN else str(path)
         reports += lint_text(name, _read(path, name))
     for report in reports:
-        out.print(str(report), style=_COLOURS[report.severity], soft_wrap=True)
+        out.print(str(report), style=_COLORS[report.severity], soft_wrap=True)
     errors = sum(report.severity is Severity.ERROR for report in reports)
     warnings = len(reports) - errors
     files = counted(len(options.files), "file")

@@ -25,7 +25,7 @@ _NARROWEST_TEXT: Final = 6.5
 _ROW: Final = 18
 _THIN_ROW: Final = 4
 
-_COLOURS: Final = {
+_COLORS: Final = {
     "waiting": "#f2c14e",
     "running": "#4c9f70",
     "succeeded": "#3d7dca",
@@ -107,7 +107,7 @@ def draw(title: str, rows: Sequence[Row], now: float) -> str:
             wide = max(_LEAST_WIDTH, x(until) - x(since))
             parts.append(
                 f'<rect x="{x(since):.1f}" y="{y + gap}" width="{wide:.1f}" height="{high - 2 * gap}" '
-                f'fill="{_COLOURS[kind]}"><title>{escape(text)}</title></rect>'
+                f'fill="{_COLORS[kind]}"><title>{escape(text)}</title></rect>'
             )
             if high == _ROW and span is not None and span.outcome == "failed":
                 parts += _result(clean_line(span.text), x(since), wide, y + high - 5, last=span is row.ordered[-1])
@@ -158,7 +158,7 @@ def _pieces(row: Row, end: int) -> Iterator[tuple[str, int, int, str, Span | Non
 def _legend() -> Iterator[str]:
     x = 12
     for kind, text in _LEGEND.items():
-        yield f'<rect x="{x}" y="36" width="14" height="12" fill="{_COLOURS[kind]}"/>'
+        yield f'<rect x="{x}" y="36" width="14" height="12" fill="{_COLORS[kind]}"/>'
         yield f'<text x="{x + 20}" y="46">{text}</text>'
         x += 44 + 7 * len(text)
 

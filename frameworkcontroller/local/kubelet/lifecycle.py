@@ -182,7 +182,7 @@ class PodLife:
             self._preparation = _Preparation.ASKED
             return [Prepare()]
         commands: list[Command] = []
-        if self._initialise(now, commands):
+        if self._initialize(now, commands):
             for container in self._mains:
                 if container.stage is Stage.NEW or (container.stage is Stage.EXITED and self._restarts(container)):
                     self._start(container, now, commands)
@@ -202,7 +202,7 @@ class PodLife:
         else:
             self._wake(now.tick + left)
 
-    def _initialise(self, now: Instant, commands: list[Command]) -> bool:
+    def _initialize(self, now: Instant, commands: list[Command]) -> bool:
         """Advance the init containers; True once the main containers may run."""
         for container in self._inits:
             if container.spec.kind is Kind.SIDECAR:
@@ -269,7 +269,7 @@ class PodLife:
         return self.dead and (self._end_due is not None or self.failure is not None or self._finished)
 
     @property
-    def initialised(self) -> bool:
+    def initialized(self) -> bool:
         """Whether the main containers may run, or may have run."""
         return all(
             container.begun if container.spec.kind is Kind.SIDECAR else container.succeeded for container in self._inits

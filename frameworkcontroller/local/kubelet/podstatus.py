@@ -53,9 +53,9 @@ class PodStatusView:
         mains = [item for item in life.containers if item.spec.kind is Kind.MAIN]
         unready = [item.spec.name for item in mains if item.stage is not Stage.RUNNING]
         pending = [item.spec.name for item in life.containers if item.spec.kind is not Kind.MAIN and not _ready(item)]
-        initialised = (
+        initialized = (
             ("True", "PodCompleted" if phase == SUCCEEDED else "", "")
-            if life.initialised
+            if life.initialized
             else (
                 "False",
                 "ContainersNotInitialized",
@@ -68,7 +68,7 @@ class PodStatusView:
             ready = ("False", "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]")
         else:
             ready = ("True", "", "")
-        values = {"Initialized": initialised, "Ready": ready, "ContainersReady": ready}
+        values = {"Initialized": initialized, "Ready": ready, "ContainersReady": ready}
         if not life.record.scheduled:
             # The API server sets it when a Pod is bound; a Pod created with a nodeName never was.
             values["PodScheduled"] = ("True", "", "")

@@ -19,11 +19,11 @@ from frameworkcontroller.local.kubelet.pod import Kind, PodRecord
 from frameworkcontroller.local.kubelet.runtime import RuntimeEvents
 from frameworkcontroller.local.kubelet.simulation import (
     FOREVER,
-    Behaviour,
+    Behavior,
     SimulationError,
-    behaviour,
+    behavior,
     check,
-    pod_behaviour,
+    pod_behavior,
 )
 from frameworkcontroller.local.kubelet.timers import Timers
 
@@ -37,7 +37,7 @@ class _Instance:
 
     pod: PodRecord
     name: str
-    plan: Behaviour
+    plan: Behavior
     started: float | None = None
     stop_due: float | None = None
     stop_code: int = _TERMINATED
@@ -137,7 +137,7 @@ class SimulatedRuntime:
             return False
         try:
             mains = [spec for spec in pod.containers if spec.kind is Kind.MAIN]
-            plans = {spec.name: behaviour(pod, spec, 0) for spec in mains}
+            plans = {spec.name: behavior(pod, spec, 0) for spec in mains}
         except SimulationError:
             return False
         self._remember(pod)
@@ -154,14 +154,14 @@ class SimulatedRuntime:
         self._remember(pod)
         try:
             check(pod)
-            delay = pod_behaviour(pod).prepare_seconds
+            delay = pod_behavior(pod).prepare_seconds
         except SimulationError as error:
             self._kubelet.fail_pod(pod.uid, "InvalidSimulation", str(error))
             return
         self._wake((pod.uid, ""), delay)
 
     def start(self, pod: PodRecord, container: str, instance: int) -> None:
-        item = _Instance(pod, container, behaviour(pod, pod.container(container), instance))
+        item = _Instance(pod, container, behavior(pod, pod.container(container), instance))
         self._instances[item.key] = item
         if item.plan.startup_seconds:
             self._wake(item.key, item.plan.startup_seconds)
@@ -257,7 +257,7 @@ class SimulatedRuntime:
             self._exit(item, item.stop_code)
         elif item.started is None:
             self._run(item)
-        elif (whole := pod_behaviour(item.pod)).reason and item.name == _first_main(item.pod):
+        elif (whole := pod_behavior(item.pod)).reason and item.name == _first_main(item.pod):
             self._kubelet.fail_pod(uid, whole.reason, whole.message)
         else:
             plan = item.plan

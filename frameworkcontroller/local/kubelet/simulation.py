@@ -48,8 +48,8 @@ class SimulationError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Behaviour:
-    """The behaviour of one instance of a container. Times are seconds, or `FOREVER`; ``reason`` "" is the default."""
+class Behavior:
+    """The behavior of one instance of a container. Times are seconds, or `FOREVER`; ``reason`` "" is the default."""
 
     startup_seconds: float = 0.0
     run_seconds: float = FOREVER
@@ -61,17 +61,17 @@ class Behaviour:
 
 
 @dataclass(frozen=True, slots=True)
-class PodBehaviour:
-    """The behaviour of the Pod as a whole; with ``reason`` "" it does not fail as a whole."""
+class PodBehavior:
+    """The behavior of the Pod as a whole; with ``reason`` "" it does not fail as a whole."""
 
     prepare_seconds: float = 0.0
     reason: str = ""
     message: str = ""
 
 
-_PLAIN: Final = Behaviour()
-_PLAIN_INIT: Final = Behaviour(run_seconds=0.0)
-_PLAIN_POD: Final = PodBehaviour()
+_PLAIN: Final = Behavior()
+_PLAIN_INIT: Final = Behavior(run_seconds=0.0)
+_PLAIN_POD: Final = PodBehavior()
 
 
 def check(pod: PodRecord) -> None:
@@ -84,18 +84,18 @@ def check(pod: PodRecord) -> None:
                 raise SimulationError(f"annotation {key}: the Pod has no container {container!r}")
             if what not in _CONTAINER_KEYS and (container or what not in _POD_KEYS):
                 raise SimulationError(f"annotation {key} is not known")
-    pod_behaviour(pod)
+    pod_behavior(pod)
     for spec in pod.containers:
-        behaviour(pod, spec, 0)
+        behavior(pod, spec, 0)
 
 
-def behaviour(pod: PodRecord, spec: ContainerSpec, instance: int) -> Behaviour:
-    """The behaviour of the ``instance + 1``-th instance of a container. Raises SimulationError."""
+def behavior(pod: PodRecord, spec: ContainerSpec, instance: int) -> Behavior:
+    """The behavior of the ``instance + 1``-th instance of a container. Raises SimulationError."""
     plain = _PLAIN_INIT if spec.kind is Kind.INIT else _PLAIN
     reader = _Reader(pod, instance, spec)
     if not reader.any:
         return plain
-    return Behaviour(
+    return Behavior(
         startup_seconds=reader.seconds("startup-seconds", plain.startup_seconds),
         run_seconds=reader.seconds("run-seconds", plain.run_seconds),
         exit_code=reader.integer("exit-code", 255),
@@ -106,12 +106,12 @@ def behaviour(pod: PodRecord, spec: ContainerSpec, instance: int) -> Behaviour:
     )
 
 
-def pod_behaviour(pod: PodRecord) -> PodBehaviour:
-    """The behaviour of the Pod as a whole. Raises SimulationError."""
+def pod_behavior(pod: PodRecord) -> PodBehavior:
+    """The behavior of the Pod as a whole. Raises SimulationError."""
     reader = _Reader(pod, 0, None)
     if not reader.any:
         return _PLAIN_POD
-    return PodBehaviour(
+    return PodBehavior(
         prepare_seconds=reader.seconds("prepare-seconds", 0.0),
         reason=reader.value("pod-reason") or "",
         message=reader.text("pod-message"),
