@@ -182,7 +182,7 @@ async def connect(
     if paths is None:
         paths = environ.get(KUBECONFIG_VARIABLE)
         if paths and absent_kubeconfig_ok and not any_exists(paths):
-            _log.warning("$%s names no file, and is passed over: %s", KUBECONFIG_VARIABLE, paths)
+            _log.warning("Ignoring $%s, which names no existing file: %s", KUBECONFIG_VARIABLE, paths)
             paths = None
         paths = paths or _usual_kubeconfig(home)
 

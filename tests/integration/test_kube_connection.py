@@ -134,7 +134,7 @@ async def test_a_variable_that_names_no_file_is_passed_over(
     environ = {"KUBECONFIG": os.pathsep.join([str(tmp_path / "absent"), str(tmp_path / "gone")])}
     with pytest.raises(ConnectionConfigError, match="not in a Pod"):
         await connect(environ=environ, home=tmp_path, absent_kubeconfig_ok=True)
-    assert caplog.messages == [f"$KUBECONFIG names no file, and is passed over: {environ['KUBECONFIG']}"]
+    assert caplog.messages == [f"Ignoring $KUBECONFIG, which names no existing file: {environ['KUBECONFIG']}"]
     (tmp_path / ".kube").mkdir()
     kubeconfig(tmp_path / ".kube" / "config", server.url, {"token": "usual"})
     await ask(await connect(environ=environ, home=tmp_path, absent_kubeconfig_ok=True))

@@ -187,7 +187,7 @@ def test_named_kubeconfig_must_be_there(tmp_path: Path) -> None:
 def test_a_kubeconfig_of_the_environment_must_be_there_for_commands_only(tmp_path: Path) -> None:
     ended = command(folder=tmp_path, KUBECONFIG="absent")
     assert ended.returncode == 2
-    assert "$KUBECONFIG names no file, and is passed over: absent\n" in ended.stderr
+    assert "Ignoring $KUBECONFIG, which names no existing file: absent\n" in ended.stderr
     assert "frameworkcontroller: no API server is configured" in ended.stderr
     ended = command("list", folder=tmp_path, KUBECONFIG="absent")
     assert ended.returncode != 0
