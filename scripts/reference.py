@@ -135,29 +135,32 @@ Task is a Pod, `FRAMEWORK-TASKROLE-INDEX`, which the ConfigMap owns. Both have t
 also `{names.TASKROLE_NAME}` and `{names.TASK_INDEX}`. The finalizer `{names.FOREGROUND_FINALIZER}` keeps the ConfigMap
 until its last Pod is gone.
 
-Each of these is an annotation of the Pod and, before the variables of the template, in the environment of each of its
-containers; some are also annotations of the ConfigMap.
+The Pod has these labels, annotations and environment variables. The variables precede those of the template in each of
+its containers. The ConfigMap has some of the annotations, too.
 
-| name | value | ConfigMap |
-|---|---|---|
+| name | value | label | annotation | variable | ConfigMap |
+|---|---|---|---|---|---|
 """
+
+LABELS: Final = (names.FRAMEWORK_NAME, names.TASKROLE_NAME, names.TASK_INDEX)
+ONLY_VARIABLES: Final = (names.POD_UID, names.TASK_ATTEMPT_INSTANCE_UID)
 
 KEYS: Final[tuple[tuple[str, str, bool], ...]] = (
     (names.FRAMEWORK_NAMESPACE, "the namespace", True),
     (names.FRAMEWORK_NAME, "the Framework's name", True),
     (names.TASKROLE_NAME, "the TaskRole's name", False),
-    (names.TASK_INDEX, "the Task's index", False),
-    (names.CONFIGMAP_NAME, "the ConfigMap's name", True),
-    (names.POD_NAME, "the Pod's name", False),
-    (names.FRAMEWORK_UID, "the Framework's UID", True),
-    (names.FRAMEWORK_ATTEMPT_ID, "id of the attempt of the Framework", True),
-    (names.FRAMEWORK_ATTEMPT_INSTANCE_UID, "its instanceUID", False),
+    (names.TASK_INDEX, "the Task's index, 0 to `taskNumber` - 1", False),
+    (names.CONFIGMAP_NAME, "`{framework}-attempt`", True),
+    (names.POD_NAME, "`{framework}-{role}-{index}`", False),
+    (names.FRAMEWORK_UID, "the Framework's UID, the same in all attempts", True),
+    (names.FRAMEWORK_ATTEMPT_ID, "id of the attempt of the Framework: 0, 1, 2, …", True),
+    (names.FRAMEWORK_ATTEMPT_INSTANCE_UID, "its instanceUID, unique", False),
     (names.CONFIGMAP_UID, "the ConfigMap's UID", False),
     (names.TASKROLE_UID, "the TaskRole's instanceUID", False),
     (names.TASK_UID, "the Task's instanceUID", False),
-    (names.TASK_ATTEMPT_ID, "id of the attempt of the Task", False),
-    (names.POD_UID, "the Pod's UID (environment only)", False),
-    (names.TASK_ATTEMPT_INSTANCE_UID, "the attempt's instanceUID (environment only)", False),
+    (names.TASK_ATTEMPT_ID, "id of the attempt of the Task: 0, 1, 2, … for each instanceUID of the Task", False),
+    (names.POD_UID, "the Pod's UID", False),
+    (names.TASK_ATTEMPT_INSTANCE_UID, "the instanceUID of the attempt of the Task, unique", False),
 )
 
 TEMPLATES: Final = """
@@ -281,7 +284,8 @@ def page() -> Iterator[str]:
         yield f"| {column['name'].upper()}{wide} | `{column['jsonPath'].removeprefix('.')}` | {shows} |"
     yield OBJECTS.rstrip("\n")
     for key, value, of_configmap in KEYS:
-        yield f"| `{key}` | {value} | {'yes' if of_configmap else ''} |"
+        places = (key in LABELS, key not in ONLY_VARIABLES, True, of_configmap)
+        yield f"| `{key}` | {value} | {' | '.join('x' if there else '' for there in places)} |"
     yield TEMPLATES.rstrip("\n")
     yield from (f"| {what} | {shows} |" for what, shows in BAD_INPUT)
 
