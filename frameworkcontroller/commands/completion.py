@@ -88,7 +88,8 @@ def _ask(options: argparse.Namespace, framework: str | None) -> list[str]:
 
 async def _names(options: argparse.Namespace, framework: str | None) -> list[str]:
     from frameworkcontroller.api.resources import FRAMEWORKS
-    from frameworkcontroller.commands.invocation import Json, open_invocation
+    from frameworkcontroller.commands.invocation import open_invocation
+    from frameworkcontroller.commands.objects import Json, roles_of
 
     found: list[str] = []
 
@@ -99,5 +100,4 @@ async def _names(options: argparse.Namespace, framework: str | None) -> list[str
         if framework is None:
             await invocation.each(FRAMEWORKS, take, metadata_only=True)
             return found
-        spec: dict[str, Any] = (await invocation.framework(framework)).get("spec") or {}
-        return [role["name"] for role in spec.get("taskRoles") or ()]
+        return [role["name"] for role in roles_of(await invocation.framework(framework))]

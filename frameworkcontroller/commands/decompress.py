@@ -11,8 +11,9 @@ import orjson
 import yaml
 
 from frameworkcontroller.api.codec import StatusError, decompress_roles
-from frameworkcontroller.commands import program
-from frameworkcontroller.commands.invocation import Invocation, Json
+from frameworkcontroller.commands import inputfile, program
+from frameworkcontroller.commands.invocation import Invocation
+from frameworkcontroller.commands.objects import Json
 from frameworkcontroller.commands.output import encode
 
 
@@ -61,11 +62,7 @@ def _decompress(body: Any) -> None:
 
 
 def _documents(path: Path) -> list[Any]:
-    name = "standard input" if str(path) == "-" else str(path)
-    try:
-        raw = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-    except OSError as error:
-        raise program.CommandError(f"{name}: cannot be read: {error.strerror}", program.EXIT_USAGE) from None
+    raw = inputfile.read(path)
     try:
         return [orjson.loads(raw)]
     except ValueError:
@@ -74,4 +71,5 @@ def _documents(path: Path) -> list[Any]:
         return [document for document in yaml.safe_load_all(raw) if document is not None]
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem = " ".join(str(error).split())
-        raise program.CommandError(f"{name}: is neither JSON nor YAML: {problem}", program.EXIT_USAGE) from None
+        text = f"{inputfile.name_of(path)}: is neither JSON nor YAML: {problem}"
+        raise program.CommandError(text, program.EXIT_USAGE) from None

@@ -13,9 +13,9 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.background import background
-from frameworkcontroller.commands.follower import Record
 from frameworkcontroller.commands.humanize import clean_line, duration
-from frameworkcontroller.commands.invocation import Invocation, Json, checked_name
+from frameworkcontroller.commands.invocation import Invocation, checked_name
+from frameworkcontroller.commands.objects import Json, Record
 from frameworkcontroller.commands.output import table
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import EVENTS

@@ -4,37 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands.background import background
+from frameworkcontroller.commands.objects import Record, key_of, state_of
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.informer import Informer
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Record(Generic[T]):
-    """What an informer keeps of an object: its identity and a value."""
-
-    key: str
-    uid: str
-    resource_version: str
-    value: T
-
-    @classmethod
-    def of(cls, body: Mapping[str, Any], value: T) -> Record[T]:
-        """Return the record of an API object."""
-        metadata = body["metadata"]
-        return cls(key_of(body), metadata["uid"], metadata["resourceVersion"], value)
-
-
-def key_of(body: Mapping[str, Any]) -> str:
-    """Return ``namespace/name`` of an API object."""
-    return f"{body['metadata']['namespace']}/{body['metadata']['name']}"
 
 
 class Follower:
@@ -96,7 +73,7 @@ class Follower:
         if self._uids.get(key) == record.uid:
             self.last[key] = body
             self._changed(key, body)
-            if (body.get("status") or {}).get("state") == State.COMPLETED or self._until(body):
+            if state_of(body) == State.COMPLETED or self._until(body):
                 self._end(key)
 
     def _on_deleted(self, record: Record[Mapping[str, Any]]) -> None:

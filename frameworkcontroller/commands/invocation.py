@@ -18,6 +18,7 @@ from frameworkcontroller import __version__
 from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands import program
+from frameworkcontroller.commands.objects import Json
 from frameworkcontroller.commands.output import console, encode, print_table
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import connect
@@ -27,8 +28,6 @@ from frameworkcontroller.kube.resources import Resource
 FIELD_MANAGER: Final = "kubectl-framework"
 
 _PAGE_ITEMS: Final = 100
-
-Json: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

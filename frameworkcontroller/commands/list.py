@@ -14,7 +14,8 @@ from frameworkcontroller.commands import program
 from frameworkcontroller.commands.decompress import decompressed
 from frameworkcontroller.commands.diagnosis import code_and_phrase
 from frameworkcontroller.commands.humanize import duration
-from frameworkcontroller.commands.invocation import Invocation, Json
+from frameworkcontroller.commands.invocation import Invocation
+from frameworkcontroller.commands.objects import Json
 from frameworkcontroller.commands.output import table
 from frameworkcontroller.commands.summary import Summary, summarize
 
@@ -24,18 +25,18 @@ _NONE = "-"
 async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     """List them. Return the exit code."""
     everywhere: bool = options.all_namespaces
-    if options.output in ("json", "yaml", "name"):
-        objects: list[Json] = []
-        await invocation.each(FRAMEWORKS, objects.append, all_namespaces=everywhere, label_selector=options.selector)
-        _print_objects(invocation, objects, options.output)
-        return program.EXIT_OK
+    objects: list[Json] = []
     found: list[Summary] = []
+    as_objects = options.output in ("json", "yaml", "name")
     await invocation.each(
         FRAMEWORKS,
-        lambda body: found.append(summarize(body)),
+        objects.append if as_objects else lambda body: found.append(summarize(body)),
         all_namespaces=everywhere,
         label_selector=options.selector,
     )
+    if as_objects:
+        _print_objects(invocation, objects, options.output)
+        return program.EXIT_OK
     if not found:
         where = "" if everywhere else f' in namespace "{invocation.namespace}"'
         invocation.note(f"there are no Frameworks{where}")

@@ -13,10 +13,11 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.background import background
 from frameworkcontroller.commands.containerlogs import Line, NotALog, Source, read_lines, selector, sources_of
-from frameworkcontroller.commands.follower import Follower, Record
+from frameworkcontroller.commands.follower import Follower
 from frameworkcontroller.commands.humanize import clean_line, counted
-from frameworkcontroller.commands.invocation import Invocation, Json
+from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.lineprefix import LinePrefixes
+from frameworkcontroller.commands.objects import Json, Record, roles_of, state_of
 from frameworkcontroller.kube.errors import ApiError
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import PODS
@@ -189,9 +190,9 @@ def _no_sources(options: argparse.Namespace, framework: Json, pods: int) -> str:
     if pods:
         what = f"container {options.container!r}" if options.container else "container"
         return f"{place}: no {what} has started in its {counted(pods, 'Pod')}"
-    roles = [one["name"] for one in framework["spec"]["taskRoles"]]
+    roles = [one["name"] for one in roles_of(framework)]
     if role is not None and role not in roles:
         return f"{options.name}: has no role {role!r}, only {', '.join(roles) or 'none'}"
-    if (framework.get("status") or {}).get("state") == State.COMPLETED:
+    if state_of(framework) == State.COMPLETED:
         return f"{place}: has completed; its Pods are gone, and with them their logs"
     return f"{place}: there is no Pod now"

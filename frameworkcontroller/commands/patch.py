@@ -9,7 +9,8 @@ import orjson
 
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.invocation import FIELD_MANAGER, Invocation, Json
+from frameworkcontroller.commands.invocation import FIELD_MANAGER, Invocation
+from frameworkcontroller.commands.objects import Json
 from frameworkcontroller.kube.client import JSON_PATCH
 from frameworkcontroller.kube.errors import Conflict, Invalid
 

@@ -6,8 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self, TypeAlias
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -33,26 +32,7 @@ class Ending:
     text: str
 
 
-class Progress(Protocol):
-    """A display of Frameworks."""
-
-    def show(self, key: str, framework: Mapping[str, Any]) -> None:
-        """Take the current object of the Framework ``namespace/name``."""
-
-    def print(self, line: Text) -> None:
-        """Print a line beside the display."""
-
-    def draw(self) -> None:
-        """Update the display."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-def progress_on(console: Console, wall: Callable[[], float]) -> LiveProgress | LineProgress:
+def progress_on(console: Console, wall: Callable[[], float]) -> Progress:
     """Return live trees for a terminal that can show them, else lines."""
     if console.is_terminal and not console.is_dumb_terminal:
         return LiveProgress(console, wall)
@@ -157,6 +137,10 @@ class LiveProgress:
             trees.append(framework_tree(self._views[key], self._wall(), left // (len(self._bodies) - position)))
             left -= len(self._console.render_lines(trees[-1], pad=False))
         return Group(*trees)
+
+
+Progress: TypeAlias = LiveProgress | LineProgress
+"""A display of Frameworks."""
 
 
 def ending(key: str, framework: Mapping[str, Any] | None) -> Ending:

@@ -9,7 +9,8 @@ from typing import Any, Final
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.humanize import counted
-from frameworkcontroller.commands.invocation import Invocation, Json
+from frameworkcontroller.commands.invocation import Invocation
+from frameworkcontroller.commands.objects import Json, roles_of, state_of, task_number
 from frameworkcontroller.commands.patch import patch_spec
 
 _POLICY: Final = "frameworkAttemptCompletionPolicy"
@@ -30,7 +31,7 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     def change(framework: Json) -> list[Json]:
         results.clear()
         warnings.clear()
-        if (framework.get("status") or {}).get("state") == State.COMPLETED:
+        if state_of(framework) == State.COMPLETED:
             raise program.CommandError(f"{options.name}: has already completed")
         return _operations(framework, wanted, adjust=options.adjust_policy, results=results, warnings=warnings)
 
@@ -50,7 +51,7 @@ def _operations(
     Raises:
         CommandError: the Framework has no such role.
     """
-    roles = (framework.get("spec") or {}).get("taskRoles") or []
+    roles = roles_of(framework)
     places = {role["name"]: position for position, role in enumerate(roles)}
     operations: list[Json] = []
     for name, number in wanted.items():
@@ -60,7 +61,7 @@ def _operations(
                 f"{framework['metadata']['name']}: has no role {name!r}, only {known}", program.EXIT_USAGE
             )
         role, path = roles[places[name]], f"/spec/taskRoles/{places[name]}"
-        old = role.get("taskNumber", 1)
+        old = task_number(role)
         if old == number:
             results.append(f"{name}: already has {counted(number, 'Task')}")
         else:

@@ -7,7 +7,8 @@ import argparse
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.invocation import Invocation, Json
+from frameworkcontroller.commands.invocation import Invocation
+from frameworkcontroller.commands.objects import Json, state_of
 from frameworkcontroller.commands.patch import patch_spec
 
 
@@ -32,7 +33,7 @@ async def _set(invocation: Invocation, name: str, wanted: ExecutionType) -> None
         if now == wanted:
             result = f"{name}: already {done}"
             return []
-        if (framework.get("status") or {}).get("state") == State.COMPLETED:
+        if state_of(framework) == State.COMPLETED:
             raise program.CommandError(f"{name}: has already completed")
         if now == ExecutionType.STOP:
             raise program.CommandError(f"{name}: is stopped and cannot be started again; create another one")

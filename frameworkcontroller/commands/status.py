@@ -15,8 +15,9 @@ from frameworkcontroller.commands.background import background
 from frameworkcontroller.commands.decompress import decompressed
 from frameworkcontroller.commands.diagnosis import read_view
 from frameworkcontroller.commands.events import Event, read_event
-from frameworkcontroller.commands.follower import Follower, key_of
-from frameworkcontroller.commands.invocation import Invocation, Json
+from frameworkcontroller.commands.follower import Follower
+from frameworkcontroller.commands.invocation import Invocation
+from frameworkcontroller.commands.objects import Json, key_of, roles_of, state_of, task_number
 from frameworkcontroller.commands.poddiagnosis import diagnose_pod, needs_event, precedes_scheduling
 from frameworkcontroller.commands.progress import LiveProgress, ending, keep_drawing, progress_on
 from frameworkcontroller.commands.tree import framework_tree
@@ -71,8 +72,7 @@ async def _keep_diagnosing(invocation: Invocation, framework: Json, progress: Li
 
 async def _diagnose_pods(invocation: Invocation, framework: Json) -> dict[str, str]:
     """Return the diagnoses of the Framework's Pods that do not run or are being deleted, by name."""
-    state = (framework.get("status") or {}).get("state")
-    if state is None or state == State.COMPLETED:
+    if state_of(framework) in (None, State.COMPLETED):
         return {}
     found: dict[str, str] = {}
     unexplained: dict[str, Json] = {}
@@ -85,8 +85,7 @@ async def _diagnose_pods(invocation: Invocation, framework: Json) -> dict[str, s
         if needs_event(pod, now):
             unexplained[pod["metadata"]["uid"]] = pod
 
-    roles = (framework.get("spec") or {}).get("taskRoles") or ()
-    many = sum(role.get("taskNumber", 1) for role in roles) > _MAX_PODS
+    many = sum(map(task_number, roles_of(framework))) > _MAX_PODS
     # A user may be allowed to read Frameworks but not Pods.
     with suppress(Forbidden):
         await invocation.each(

@@ -10,6 +10,7 @@ from typing import Any
 from frameworkcontroller.api.codec import StatusError, decompress_roles
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import parse_time
+from frameworkcontroller.commands.objects import roles_of, task_number
 
 
 @dataclass(slots=True)
@@ -54,13 +55,13 @@ class Summary:
 
 def summarize(framework: Mapping[str, Any]) -> Summary:
     """Summarize an API object. Instead of an error, an unreadable status sets ``unreadable``."""
-    metadata, spec = framework["metadata"], framework.get("spec") or {}
+    metadata = framework["metadata"]
     summary = Summary(
         namespace=metadata["namespace"],
         name=metadata["name"],
         created=parse_time(metadata["creationTimestamp"]),
-        execution=spec.get("executionType") or "Start",
-        wanted={role["name"]: role.get("taskNumber", 1) for role in spec.get("taskRoles") or ()},
+        execution=(framework.get("spec") or {}).get("executionType") or "Start",
+        wanted={role["name"]: task_number(role) for role in roles_of(framework)},
     )
     status = framework.get("status")
     if not status:

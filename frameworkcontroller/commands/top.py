@@ -15,7 +15,8 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.humanize import counted, duration
-from frameworkcontroller.commands.invocation import Invocation, Json
+from frameworkcontroller.commands.invocation import Invocation
+from frameworkcontroller.commands.objects import Json
 from frameworkcontroller.commands.output import table
 from frameworkcontroller.commands.phases import BEFORE_RUNNING
 from frameworkcontroller.commands.podmetrics import NoMetrics, Usage, read_usage

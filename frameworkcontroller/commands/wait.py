@@ -11,6 +11,7 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.follower import Follower
 from frameworkcontroller.commands.invocation import Invocation
+from frameworkcontroller.commands.objects import state_of
 from frameworkcontroller.commands.progress import ending
 
 
@@ -36,13 +37,8 @@ def _is_met(wanted: str, body: Mapping[str, Any] | None) -> bool:
         return False
     if wanted == "running":
         return _runs(body)
-    return ending("", body).succeeded if wanted == "succeeded" else _state(body) == State.COMPLETED
+    return ending("", body).succeeded if wanted == "succeeded" else state_of(body) == State.COMPLETED
 
 
 def _runs(body: Mapping[str, Any]) -> bool:
-    return _state(body) == State.RUNNING
-
-
-def _state(body: Mapping[str, Any]) -> str | None:
-    state: str | None = (body.get("status") or {}).get("state")
-    return state
+    return state_of(body) == State.RUNNING

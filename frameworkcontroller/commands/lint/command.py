@@ -12,14 +12,13 @@ from typing import Any, Final
 import yaml
 
 from frameworkcontroller.api import names
-from frameworkcontroller.commands import program
+from frameworkcontroller.commands import inputfile, program
 from frameworkcontroller.commands.humanize import counted
 from frameworkcontroller.commands.lint.findings import Finding, Severity, error, warning
 from frameworkcontroller.commands.lint.spec import check_framework
 from frameworkcontroller.commands.output import console
 from frameworkcontroller.config.yamlplaces import line_of, repeated_keys, syntax_error
 
-_STDIN: Final = Path("-")
 _COLORS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
 
 
@@ -42,8 +41,7 @@ def run(options: argparse.Namespace) -> int:
     out = console(sys.stdout)
     reports: list[Report] = []
     for path in options.files:
-        name = "standard input" if path == _STDIN else str(path)
-        reports += lint_text(name, _read(path, name))
+        reports += lint_text(inputfile.name_of(path), _read(path))
     for report in reports:
         out.print(str(report), style=_COLORS[report.severity], soft_wrap=True)
     errors = sum(report.severity is Severity.ERROR for report in reports)
@@ -120,13 +118,12 @@ def _report(file: str, node: yaml.Node, finding: Finding) -> Report:
     return Report(file, line, finding.severity, str(finding.problem))
 
 
-def _read(path: Path, name: str) -> str:
+def _read(path: Path) -> str:
     try:
-        return sys.stdin.read() if path == _STDIN else path.read_text(encoding="utf-8")
-    except OSError as refused:
-        raise program.CommandError(f"{name}: cannot be read: {refused.strerror}", program.EXIT_USAGE) from None
+        return inputfile.read(path).decode("utf-8")
     except UnicodeDecodeError as refused:
-        raise program.CommandError(f"{name}: is not UTF-8 text (byte {refused.start})", program.EXIT_USAGE) from None
+        text = f"{inputfile.name_of(path)}: is not UTF-8 text (byte {refused.start})"
+        raise program.CommandError(text, program.EXIT_USAGE) from None
 
 
 class _Loader(yaml.SafeLoader):

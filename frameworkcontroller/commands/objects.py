@@ -1,0 +1,49 @@
+"""API objects as commands receive them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+Json: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Generic[T]):
+    """What an informer keeps of an object: its identity and a value."""
+
+    key: str
+    uid: str
+    resource_version: str
+    value: T
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any], value: T) -> Record[T]:
+        """Return the record of an API object."""
+        metadata = body["metadata"]
+        return cls(key_of(body), metadata["uid"], metadata["resourceVersion"], value)
+
+
+def key_of(body: Mapping[str, Any]) -> str:
+    """Return ``namespace/name`` of an object."""
+    return f"{body['metadata']['namespace']}/{body['metadata']['name']}"
+
+
+def state_of(framework: Mapping[str, Any]) -> str | None:
+    """Return the state of a Framework, if its status has one."""
+    state: str | None = (framework.get("status") or {}).get("state")
+    return state
+
+
+def roles_of(framework: Mapping[str, Any]) -> Sequence[Json]:
+    """Return the roles in the spec of a Framework."""
+    return (framework.get("spec") or {}).get("taskRoles") or ()
+
+
+def task_number(role: Mapping[str, Any]) -> int:
+    """Return the number of Tasks of a role in a spec."""
+    number: int = role.get("taskNumber", 1)
+    return number
