@@ -1,7 +1,6 @@
 """Pods that run as processes, on every API server: from what a user writes to what a user reads."""
 
 import asyncio
-import base64
 import json
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -11,11 +10,11 @@ from typing import Any
 
 import orjson
 import pytest
-import yaml
 
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
+from frameworkcontroller.kubeconfig.reader import Kubeconfig
 from frameworkcontroller.local.kubelet.access import ApiAccess
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.process import ProcessRuntime
@@ -83,13 +82,9 @@ class Here:
 
 
 def access_of(cluster: Cluster) -> ApiAccess:
-    config = yaml.safe_load(cluster.kubeconfig.read_text())
-    authority = config["clusters"][0]["cluster"].get("certificate-authority-data", "")
-    return ApiAccess(
-        cluster.url,
-        token=config["users"][0]["user"].get("token", ""),
-        ca=base64.b64decode(authority).decode(),
-    )
+    config = Kubeconfig.read(str(cluster.kubeconfig))
+    ca = config.tls().ca
+    return ApiAccess(cluster.url, token=config.user.get("token", ""), ca="" if ca is None else ca.decode())
 
 
 @pytest.fixture

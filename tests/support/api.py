@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import io
 import itertools
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,8 +14,8 @@ from typing import Any, Final
 
 import aiohttp
 import orjson
-import yaml
 
+from frameworkcontroller.kubeconfig.reader import Kubeconfig
 from tests.support.eventually import eventually
 
 JSON_PATCH: Final = "application/json-patch+json"
@@ -179,19 +177,14 @@ class Api:
 @asynccontextmanager
 async def open_api(kubeconfig: Path, namespace: str) -> AsyncIterator[Api]:
     """Requests as the only user of a kubeconfig."""
-    config = yaml.safe_load(kubeconfig.read_text())
-    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-    tls: ssl.SSLContext | bool = True
-    if "certificate-authority-data" in cluster:
-        tls = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
-    elif "certificate-authority" in cluster:
-        tls = ssl.create_default_context(cafile=cluster["certificate-authority"])
-    headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
+    config = Kubeconfig.read(str(kubeconfig))
+    authorization = config.authorization()
+    headers = {"Authorization": authorization} if authorization else {}
     timeout = aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(ssl=tls), headers=headers, timeout=timeout
+        connector=aiohttp.TCPConnector(ssl=config.tls().context()), headers=headers, timeout=timeout
     ) as session:
-        yield Api(session, cluster["server"], namespace)
+        yield Api(session, config.server(), namespace)
 
 
 def config_map(name: str, **metadata: Any) -> dict[str, Any]:
