@@ -241,7 +241,11 @@ def rows(schema: Mapping[str, Any], path: str, *, of_spec: bool) -> Iterator[str
         columns = [f"`{where}`", kind(field)]
         if of_spec:
             columns += [bounds(field), "required" if name in schema.get("required", ()) else default(field)]
-        yield f"| {' | '.join([*columns, described(field['description'])])} |"
+        # The Tasks have a table of their own.
+        meaning = (
+            "The Tasks by index, [below](#one-of-taskstatuses)." if name == "taskStatuses" else field["description"]
+        )
+        yield f"| {' | '.join([*columns, described(meaning)])} |"
         inner = field.get("items", field)
         yield from rows(inner, where + ("[]." if "items" in field else "."), of_spec=of_spec)
 
