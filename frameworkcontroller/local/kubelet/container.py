@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
+from frameworkcontroller.backoff import exponential
 from frameworkcontroller.local.kubelet.pod import ContainerSpec
 
 INITIAL_BACKOFF_SECONDS: Final = 10.0
@@ -58,11 +59,16 @@ class RestartBackoff:
     more than ten minutes resets the delay. Times are seconds of one clock.
     """
 
-    __slots__ = ("_started", "delay")
+    __slots__ = ("_restarts", "_started")
 
     def __init__(self) -> None:
-        self.delay = 0.0
+        self._restarts = 0
         self._started = 0.0
+
+    @property
+    def delay(self) -> float:
+        """Seconds from the end of the container to its next restart."""
+        return exponential(INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, self._restarts)
 
     def due(self, finished: float) -> float:
         """The earliest restart after an end at ``finished``."""
@@ -70,10 +76,7 @@ class RestartBackoff:
 
     def restarted(self, now: float) -> None:
         """Record a restart."""
-        if self.delay == 0 or self._forgotten(now):
-            self.delay = INITIAL_BACKOFF_SECONDS
-        else:
-            self.delay = min(2 * self.delay, MAX_BACKOFF_SECONDS)
+        self._restarts = 1 if self._forgotten(now) else self._restarts + 1
         self._started = now
 
     def _forgotten(self, now: float) -> bool:
