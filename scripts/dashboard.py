@@ -199,7 +199,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
         Panel("Cached objects", ((sums(f"{FC}_cache_objects", by="resource"), "{{resource}}"),)),
         Panel("Watch events", ((rates(f"{FC}_watch_events_total", by="resource"), "{{resource}}"),), unit="ops"),
         Panel(
-            "Watches that did not go on",
+            "Watches that did not continue",
             ((f"{rates(f'{FC}_watch_restarts_total', by='resource, reason')} > 0", "{{resource}} {{reason}}"),),
             unit="ops",
             text="closed is normal: API servers close watches every few minutes.",

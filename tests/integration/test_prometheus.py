@@ -387,7 +387,7 @@ async def test_a_real_scrape_fills_the_dashboard_and_evaluates_the_alerts(
                 # Nothing is refused and no watch breaks while all is well.
                 assert set(empty) <= {
                     "Refused and unanswered requests: {{verb}} {{resource}} {{code}}",
-                    "Watches that did not go on: {{resource}} {{reason}}",
+                    "Watches that did not continue: {{resource}} {{reason}}",
                 }
 
             await eventually(filled, within=60, every=0.5)
