@@ -1,7 +1,7 @@
 """Between status records and the JSON of the wire.
 
 Encoding a Task is cached on the Task (``TaskStatus.encoded``), so that a status write costs the Tasks that changed
-plus one join. Decoding accepts whatever the original controller wrote.
+plus one join. Decoding accepts all statuses of the original controller.
 """
 
 from __future__ import annotations
@@ -333,7 +333,7 @@ def _decode_role(body: Mapping[str, Any]) -> TaskRoleStatus:
             raise FieldError(f"taskStatuses[{position}].index", f"{task.index} where {position} has to follow")
     return TaskRoleStatus(
         name=fields.needed_text(body, "name"),
-        # The original wrote none in its oldest statuses; the role's Pods then bear none either.
+        # The original wrote none in its oldest statuses; the role's Pods have none either.
         instance_uid=fields.text(body, "instanceUID"),
         pod_graceful_deletion_timeout_sec=fields.maybe_number(body, "podGracefulDeletionTimeoutSec"),
         tasks=tasks,

@@ -94,7 +94,7 @@ RESERVED: Final = (range(-999, 1), range(200, 220))
 NEVER_RETRIED: Final = frozenset(
     {STOP_FRAMEWORK_REQUESTED.code, FRAMEWORK_ATTEMPT_COMPLETION.code, DELETE_TASK_REQUESTED.code}
 )
-"""Codes of attempts that somebody asked to end: no policy retries them (docs/manual.md, Retry, rule 1)."""
+"""Codes of attempts that ended on request: no policy retries them (docs/manual.md, Retry, rule 1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class CompletionStatus:
 
     @property
     def unexpected(self) -> bool:
-        """Whether it failed, and not because somebody asked for its end."""
+        """Whether it failed other than on request."""
         return self.failed and self.code not in NEVER_RETRIED
 
     @property
@@ -174,5 +174,5 @@ class CompletionStatus:
         return PERMANENT if self.has(PERMANENT) else UNKNOWN
 
     def has(self, attribute: str) -> bool:
-        """Whether the completion type bears ``attribute`` (Transient, Conflict, Permanent)."""
+        """Whether the completion type has ``attribute`` (Transient, Conflict, Permanent)."""
         return self.attributes is not None and attribute in self.attributes

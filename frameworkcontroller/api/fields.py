@@ -1,4 +1,4 @@
-"""Reads the fields of JSON objects that others wrote; of one that is not what it has to be, path and value are told.
+"""Read the fields of foreign JSON objects; errors name the path and the value.
 
 Absent and null both mean that there is no value.
 """
@@ -126,7 +126,7 @@ def each(body: Mapping[str, Any], key: str, read: Callable[[Mapping[str, Any]], 
 
 
 def needed(body: Mapping[str, Any], key: str) -> Any:
-    """Whatever is there; something must be."""
+    """The value of a required key."""
     value = body.get(key)
     if value is None:
         raise FieldError(key, "is missing")

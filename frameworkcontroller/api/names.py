@@ -43,7 +43,7 @@ POD_UID = "FC_POD_UID"
 TASK_ATTEMPT_INSTANCE_UID = "FC_TASK_ATTEMPT_INSTANCE_UID"
 
 POD_IDENTITY = (FRAMEWORK_UID, FRAMEWORK_ATTEMPT_INSTANCE_UID, TASKROLE_UID, TASK_UID, TASK_ATTEMPT_ID)
-"""Annotations that together name one TaskAttempt: a controlled Pod that bears exactly these may be adopted."""
+"""Annotations that together name one TaskAttempt: a controlled Pod with exactly these may be adopted."""
 
 CONFIGMAP_IDENTITY = (FRAMEWORK_UID, FRAMEWORK_ATTEMPT_ID)
 """Annotations that together name one FrameworkAttempt."""

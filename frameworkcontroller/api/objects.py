@@ -68,7 +68,7 @@ class Disruption:
 
 @dataclass(slots=True, frozen=True)
 class PodRecord:
-    """A Pod that bears the label of some Framework. ``containers`` (init containers first) only once it has ended.
+    """A Pod with the label of a Framework. ``containers`` (init containers first) only once it has ended.
 
     ``running_grace_sec``: the grace period of a Pod that has succeeded or failed and still lists a running container.
     """
@@ -121,7 +121,7 @@ class PodRecord:
 
 @dataclass(slots=True, frozen=True)
 class ConfigMapRecord:
-    """A ConfigMap that bears the label of some Framework."""
+    """A ConfigMap with the label of a Framework."""
 
     key: str
     namespace: str
@@ -175,7 +175,7 @@ _R = TypeVar("_R")
 
 
 def _usable(kind: str) -> Callable[[Callable[[Mapping[str, Any]], _R]], Callable[[Mapping[str, Any]], _R]]:
-    """Have whatever a decoder trips over in an object said as an ``ObjectError``."""
+    """Raise ``ObjectError`` for every error of a decoder in an object."""
 
     def wrap(decode: Callable[[Mapping[str, Any]], _R]) -> Callable[[Mapping[str, Any]], _R]:
         @wraps(decode)
@@ -305,7 +305,7 @@ def _identity(metadata: Mapping[str, Any], marks: tuple[str, ...]) -> Identity:
 
 
 def is_pod_of_framework(metadata: Mapping[str, Any]) -> bool:
-    """Whether the Pod belongs to a Framework: the ConfigMap of an attempt controls it. Anybody can set a label."""
+    """Whether the Pod belongs to a Framework: the ConfigMap of an attempt controls it. Any client can set a label."""
     wanted = ("ConfigMap", names.configmap_name(names.framework_of(metadata["name"])))
     return any(
         ref.get("controller") and (ref.get("kind"), ref.get("name")) == wanted

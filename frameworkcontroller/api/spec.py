@@ -1,7 +1,7 @@
 """The spec of a Framework, read once per generation.
 
-Source: docs/reference.md, "spec". The bounds are the documented ones and never stricter: a client takes a
-refused spec for a job that failed for good. Absent and null both mean the default, because real clients send either.
+Source: docs/reference.md, "spec". The bounds are the documented ones and never stricter: a client treats a
+refused spec as a job that failed permanently. Absent and null both mean the default, because real clients send either.
 """
 
 from __future__ import annotations

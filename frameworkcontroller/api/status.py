@@ -58,7 +58,7 @@ class TaskAttemptStatus:
 # Identity, not value, makes two TaskStatus the same: they are members of the tracker's sets while they change.
 @dataclass(slots=True, eq=False)
 class TaskStatus:
-    """One Task of a role. ``encoded`` caches its JSON between changes; whoever changes the Task clears it."""
+    """One Task of a role. ``encoded`` caches its JSON between changes; a change of the Task clears it."""
 
     index: int
     instance_uid: str
@@ -104,7 +104,7 @@ class TaskCounts:
     """How many Tasks of the current attempt are how; those that are deletionPending count for nothing.
 
     Kept beside the Tasks so that a reader (``kubectl get``, which sees no compressed Tasks) need not count them.
-    ``failed``: completed and not succeeded, those among them that somebody asked to end.
+    ``failed``: completed and not succeeded, including those that were stopped.
     """
 
     total: int = 0

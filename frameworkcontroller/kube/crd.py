@@ -219,7 +219,7 @@ async def answered(asked: Awaitable[bytes], *, of_served: bool = True) -> dict[s
 
     Raises:
         ApiError: the API server refused.
-        Transient: the request may succeed later; answers of a gateway count as such, whatever their code.
+        Transient: the request may succeed later; answers of a gateway count as such, with any code.
     """
     try:
         return _object(await asked)

@@ -29,7 +29,7 @@ _FIRST_PAGE_ITEMS: Final = 50
 _PAGE_BYTES: Final = 2**20
 # Decoding yields to the event loop after this long.
 _SLICE_SECONDS: Final = 0.005
-# Watches end at random after so many seconds, which spreads connections over API servers that have come back.
+# Watches end after a random time in this range, which spreads connections over API servers that have come back.
 _WATCH_SECONDS: Final = (180, 300)
 # Most servers send a bookmark every minute, and longer silence means a dead connection. Others (Kubernetes 1.20) send
 # one only just before they end a watch. Bookmarks show which kind it is; until one arrives, silence does.
@@ -302,7 +302,7 @@ class Informer(Generic[T]):
         self._failed(failure, cause, lived=0.0 if opened is None else clock() - opened)
 
     def _apply_line(self, line: bytes) -> None:
-        """Raises _WatchEnded if the watch cannot go on after this line."""
+        """Raises _WatchEnded if the watch cannot continue after this line."""
         try:
             event, whole = _parse(line)
             kind, obj = event["type"], event["object"]
