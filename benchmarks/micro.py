@@ -34,8 +34,8 @@ from frameworkcontroller.api.objects import Framework, PodRecord, configmap_reco
 from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State
 from frameworkcontroller.config.config import shipped_config
+from frameworkcontroller.controller.driver import BY_FRAMEWORK
 from frameworkcontroller.controller.eventhandlers import framework_key
-from frameworkcontroller.controller.sync import BY_FRAMEWORK
 from frameworkcontroller.kube.indexer import Indexer
 from frameworkcontroller.kube.managedfields import loads_without_managed_fields
 from frameworkcontroller.kube.workqueue import QueueCore

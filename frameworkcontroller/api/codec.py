@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
 import io
 import json
 import re
 import sys
 import zlib
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import orjson
@@ -66,12 +68,53 @@ def encode_status(framework: str, status: FrameworkStatus, *, compress: bool = F
 
     ``compress``: store the roles gzipped once they reach ``COMPRESSION_THRESHOLD_BYTES``.
     """
-    roles = store_roles(encode_roles(framework, status.attempt.roles), compress=compress)
-    return encode_with_roles(framework, status, roles)
+    return EncodedStatus(framework, status, compress=compress).body
 
 
-def encode_with_roles(framework: str, status: FrameworkStatus, roles: bytes | str) -> bytes:
-    """JSON of ``status`` with ``roles`` for its own, as ``store_roles`` gives them."""
+class EncodedStatus:
+    """A status as JSON, encoded when this is made; what takes long with many Tasks is done when it is first asked for.
+
+    10,000 Tasks take up to a fifth of a second to compress, outside the interpreter's lock.
+    """
+
+    def __init__(self, framework: str, status: FrameworkStatus, *, compress: bool = False) -> None:
+        """``compress``: store the roles gzipped once they reach ``COMPRESSION_THRESHOLD_BYTES``."""
+        self._head = _encode_head(framework, status)
+        self._roles = _encode_roles(framework, status.attempt.roles)
+        self._compress = compress
+
+    @property
+    def is_large(self) -> bool:
+        """Whether ``body`` and ``digest`` take long."""
+        return len(self._roles) >= COMPRESSION_THRESHOLD_BYTES
+
+    def complete(self) -> None:
+        """Make ``body`` and ``digest``, in another thread, say."""
+        _ = self.body, self.digest
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Digest of the content: the same whether the roles are stored compressed or not."""
+        digest = hashlib.blake2b(self._head, digest_size=16)
+        digest.update(self._roles)
+        return digest.digest()
+
+    @cached_property
+    def body(self) -> bytes:
+        """JSON of the status."""
+        if not (self._compress and self.is_large):
+            return self._head.replace(_ROLES, self._roles)
+        packed = gzip.compress(self._roles, compresslevel=1, mtime=0)
+        if len(packed) > _LARGE_COMPRESSED_BYTES:
+            packed = gzip.compress(self._roles, compresslevel=6, mtime=0)
+        return self._head.replace(_ROLES, b'null,"taskRoleStatusesCompressed":"' + base64.b64encode(packed) + b'"')
+
+
+_ROLES = b"\0"
+"""The place of the roles in the rest of a status: a byte that no JSON has."""
+
+
+def _encode_head(framework: str, status: FrameworkStatus) -> bytes:
     attempt = status.attempt
     uid = attempt.configmap_uid
     body: dict[str, Any] = {
@@ -90,11 +133,10 @@ def encode_with_roles(framework: str, status: FrameworkStatus, roles: bytes | st
             "configMapName": names.configmap_name(framework),
             "configMapUID": uid,
             "completionStatus": _completion(attempt.completion_status),
-            "taskRoleStatuses": orjson.Fragment(roles) if isinstance(roles, bytes) else None,
+            # The last one: taskRoleStatusesCompressed follows it.
+            "taskRoleStatuses": orjson.Fragment(_ROLES),
         },
     }
-    if isinstance(roles, str):
-        body["attemptStatus"]["taskRoleStatusesCompressed"] = roles
     if status.observed_generation is not None:
         body["observedGeneration"] = status.observed_generation
     if status.task_counts is not None:
@@ -104,8 +146,7 @@ def encode_with_roles(framework: str, status: FrameworkStatus, roles: bytes | st
     return orjson.dumps(body)
 
 
-def encode_roles(framework: str, roles: list[TaskRoleStatus]) -> bytes:
-    """JSON of ``taskRoleStatuses``."""
+def _encode_roles(framework: str, roles: list[TaskRoleStatus]) -> bytes:
     return orjson.dumps(
         [
             {
@@ -117,19 +158,6 @@ def encode_roles(framework: str, roles: list[TaskRoleStatus]) -> bytes:
             for role in roles
         ]
     )
-
-
-def store_roles(roles: bytes, *, compress: bool) -> bytes | str:
-    """What ``encode_roles`` gave as it is to be stored: the same or, if it is to be compressed, text.
-
-    Ten thousand Tasks take up to a fifth of a second, outside the interpreter's lock.
-    """
-    if not compress or len(roles) < COMPRESSION_THRESHOLD_BYTES:
-        return roles
-    packed = gzip.compress(roles, compresslevel=1, mtime=0)
-    if len(packed) > _LARGE_COMPRESSED_BYTES:
-        packed = gzip.compress(roles, compresslevel=6, mtime=0)
-    return base64.b64encode(packed).decode()
 
 
 def encode_task(framework: str, role: str, task: TaskStatus) -> bytes:

@@ -17,7 +17,7 @@ from frameworkcontroller.api.objects import (
     PodRecord,
     is_pod_of_framework,
 )
-from frameworkcontroller.controller.ledger import Ledger
+from frameworkcontroller.controller.reconcilers import Reconcilers
 from frameworkcontroller.controller.snapshots import (
     IS_SNAPSHOT,
     SnapshotLogger,
@@ -26,6 +26,7 @@ from frameworkcontroller.controller.snapshots import (
 )
 from frameworkcontroller.kube.workqueue import WorkQueue
 from frameworkcontroller.machine.model import Trigger
+from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.machine.tracker import Tracker
 
 _log = logging.getLogger(__name__)
@@ -36,9 +37,9 @@ _UNWATCHED = "was deleted while unwatched: no snapshot, as its last state is unk
 class EventHandlers:
     """Event handlers of the informers of Frameworks, ConfigMaps and Pods."""
 
-    def __init__(self, queue: WorkQueue[str], ledger: Ledger, snapshots: SnapshotLogger) -> None:
+    def __init__(self, queue: WorkQueue[str], reconcilers: Reconcilers, snapshots: SnapshotLogger) -> None:
         self._queue = queue
-        self._ledger = ledger
+        self._reconcilers = reconcilers
         self._snapshots = snapshots
 
     # --- Frameworks ---
@@ -51,20 +52,18 @@ class EventHandlers:
         """Enqueue a Framework whose spec changed or whose deletion began."""
         if new.uid != old.uid or new.generation != old.generation or new.deletion_time != old.deletion_time:
             self._queue.add(new.key)
-        entry = self._ledger.get(new.key)
-        if entry is not None and entry.uid == new.uid:
-            # The ledger has it.
+        if self._reconcilers.find(new) is not None:
+            # Its reconciler tracks it.
             new.status = None
 
     def framework_deleted(self, old: FrameworkRecord, final: FrameworkRecord | None) -> None:
         """Enqueue a deleted Framework, and log its snapshots."""
-        entry = self._ledger.find(old)
-        if entry is not None:
+        machine = self._reconcilers.find(old)
+        if isinstance(machine, Reconciler):
             # Otherwise the next request would log them, but there may be none.
-            snapshots, entry.snapshots = entry.snapshots, []
-            self._snapshots.log(old, entry.resource_version, snapshots)
+            self._snapshots.log(old, machine.stored.resource_version, machine.take_snapshots())
         if self._snapshots.wants(Trigger.FRAMEWORK_DELETION):
-            self._log_deleted(old, final, None if entry is None else entry.tracker)
+            self._log_deleted(old, final, None if machine is None else machine.tracker)
         self._queue.add(old.key)
 
     def _log_deleted(self, old: FrameworkRecord, final: FrameworkRecord | None, tracker: Tracker | None) -> None:
@@ -96,8 +95,10 @@ class EventHandlers:
 
     def configmap_deleted(self, old: ConfigMapRecord, _final: ConfigMapRecord | None) -> None:
         """Enqueue the Framework of a ConfigMap that was deleted, or lost the label that selects it."""
-        self._ledger.configmap_dropped(framework_key(old), old.uid)
-        self._queue.add(framework_key(old))
+        key = framework_key(old)
+        if (machine := self._reconcilers.get(key)) is not None:
+            machine.on_configmap_dropped(old.uid)
+        self._queue.add(key)
 
     # --- Pods ---
 
@@ -113,7 +114,8 @@ class EventHandlers:
     def pod_deleted(self, old: PodRecord, final: PodRecord | None) -> None:
         """Enqueue the Framework of a Pod that was deleted or lost the label that selects it."""
         removed = final is not None and final.is_removed
-        self._ledger.pod_dropped(framework_key(old), final or old, removed=removed)
+        if (machine := self._reconcilers.get(framework_key(old))) is not None:
+            machine.on_pod_dropped(final or old, removed=removed)
         is_ours = old.identity.controller_uid is not None and old.identity.marks is not None
         if final is None and is_ours and self._snapshots.wants(Trigger.POD_DELETION):
             _log.warning("[%s]: Pod %s (%s) %s", framework_key(old), old.name, old.uid, _UNWATCHED)
@@ -132,7 +134,8 @@ class EventHandlers:
 
     def _enqueue(self, pod: PodRecord) -> None:
         key = framework_key(pod)
-        self._ledger.touch_pod(key, pod.name)
+        if (machine := self._reconcilers.get(key)) is not None:
+            machine.on_pod_event(pod.name)
         self._queue.add(key)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from frameworkcontroller.api.status import State
-from frameworkcontroller.controller.ledger import Entry
+from frameworkcontroller.controller.reconcilers import Machine
 from frameworkcontroller.machine.tracker import STATES
 
 
@@ -42,20 +42,20 @@ class StateCounts:
         for key in list(self._parts):
             self.update(key, None)
 
-    def update(self, key: str, entry: Entry | None) -> None:
+    def update(self, key: str, machine: Machine | None) -> None:
         """Count a Framework by its current state; with None, remove it."""
         before = self._parts.get(key, _ZERO)
-        if entry is None:
+        if machine is None:
             now = _ZERO
             self._parts.pop(key, None)
         else:
-            tracker = entry.tracker
+            tracker = machine.tracker
             status = tracker.status
             now = _Counts(
                 None if status is None else status.state,
                 tuple(tracker.task_states),
                 bool(tracker.stalls),
-                entry.quarantine is not None,
+                machine.quarantined,
             )
             if now == before:
                 return

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Final, Literal, Protocol
 
 from frameworkcontroller.controller.requeue import RequeueError
-from frameworkcontroller.kube.errors import ApiError, KubeError
 from frameworkcontroller.kube.fairqueue import namespace_of
 from frameworkcontroller.kube.fairsemaphore import LATE_SEC
 from frameworkcontroller.kube.workqueue import ShutDown, WorkQueue
@@ -28,16 +27,16 @@ SyncResult = Literal["done", "retry", "failed", "cancelled"]
 """The result of a sync: success, an error that is retried, an unexpected error, or cancellation."""
 
 
-class Syncer(Protocol):
+class Driver(Protocol):
     """What the workers run."""
 
-    async def sync(self, key: str) -> float | None:
+    async def reconcile(self, key: str) -> float | None:
         """Bring the world of that key closer to what it should be.
 
         Returns the seconds after which something is due by itself, None if nothing is.
 
         Raises:
-            RequeueError, KubeError: something transient is in the way.
+            RequeueError: it cannot go on for a transient reason.
         """
 
 
@@ -52,7 +51,7 @@ class Workers:
     def __init__(
         self,
         queue: WorkQueue[str],
-        syncer: Syncer,
+        driver: Driver,
         *,
         number: int,
         synced: Callable[[str, SyncResult, float], None] | None = None,
@@ -60,7 +59,7 @@ class Workers:
     ) -> None:
         """``synced(key, result, seconds)`` is called after each sync. ``clock`` returns monotonic seconds."""
         self._queue = queue
-        self._syncer = syncer
+        self._driver = driver
         self._number = number
         self._free = asyncio.Semaphore(number)
         self._synced = synced
@@ -131,7 +130,7 @@ class Workers:
             return
         parked.pop(key, None)
         self._under_way[namespace] += 1
-        task = asyncio.create_task(self._work(key), name=f"sync {key}")
+        task = asyncio.create_task(self._work(key), name=f"reconcile {key}")
         self._running.add(task)
         timer = asyncio.get_running_loop().call_later(LATE_SEC, self._is_late, task)
         task.add_done_callback(partial(self._ended, namespace, timer))
@@ -160,14 +159,14 @@ class Workers:
         result: SyncResult = "cancelled"
         began = self._clock()
         try:
-            delay = await self._syncer.sync(key)
+            delay = await self._driver.reconcile(key)
             result = "done"
             self._queue.forget(key)
             if delay is not None:
                 self._queue.add_after(key, max(delay, _MIN_DELAY_SEC) if delay > 0 else 0.0)
-        except (RequeueError, KubeError) as transient:
+        except RequeueError as transient:
             result = "retry"
-            self._queue.add_rate_limited(key, at_least=_asked_to_wait(transient))
+            self._queue.add_rate_limited(key, at_least=transient.retry_after_sec)
             failures = self._queue.failures(key)
             level = logging.WARNING if failures >= _FAILURES_TO_WARN else logging.INFO
             _log.log(level, "[%s]: Retrying the sync after failure %d in a row: %s", key, failures, transient)
@@ -179,9 +178,3 @@ class Workers:
             self._queue.done(key)
             if self._synced is not None:
                 self._synced(key, result, self._clock() - began)
-
-
-def _asked_to_wait(error: Exception) -> float:
-    """Seconds that the API server asked to be left alone for, if it was it that refused."""
-    refusal = error.__cause__ if isinstance(error, RequeueError) else error
-    return (refusal.retry_after or 0.0) if isinstance(refusal, ApiError) else 0.0

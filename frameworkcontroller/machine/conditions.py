@@ -8,11 +8,13 @@ requests that fail (outcome.py), Pods that do not go away (task.py), a spec or a
 from __future__ import annotations
 
 import re
+from typing import Any
 
+from frameworkcontroller.api.codec import encode_condition
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.status import Condition, State
 from frameworkcontroller.machine.context import Context
-from frameworkcontroller.machine.model import Urgency
+from frameworkcontroller.machine.model import Env, Urgency
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.tracker import Tracker
 
@@ -56,6 +58,17 @@ def refresh(ctx: Context) -> None:
         status.conditions = fresh
         # The others only follow a state, which has asked for what it needs.
         ctx.tracker.change_head(Urgency.SOON if "Stalled" in now else Urgency.LATER)
+
+
+def with_stalled(
+    present: list[dict[str, Any]], reason: Reason, message: str, env: Env, generation: int
+) -> list[dict[str, Any]]:
+    """The encoded conditions with Stalled=True for that reason; those of other types stay as they are."""
+    old: dict[str, Any] = next((one for one in present if one.get("type") == "Stalled"), {})
+    fresh = encode_condition(Condition("Stalled", "True", reason, message[:MAX_MESSAGE], env.second, generation))
+    if old.get("status") == "True":
+        fresh["lastTransitionTime"] = old.get("lastTransitionTime", fresh["lastTransitionTime"])
+    return present if old == fresh else [*(one for one in present if one.get("type") != "Stalled"), fresh]
 
 
 def _reason(completion: CompletionStatus) -> str:

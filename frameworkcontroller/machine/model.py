@@ -11,7 +11,7 @@ import math
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
+from enum import Enum, IntEnum, StrEnum, auto
 from typing import Protocol, TypeVar
 
 from frameworkcontroller.api.completion import CompletionStatus
@@ -229,11 +229,27 @@ class Exists:
     message: str = field(default="", compare=False)
 
 
+class Refusal(Enum):
+    """Kinds of refusal that the machine tells apart."""
+
+    ALREADY_EXISTS = auto()
+    CONFLICT = auto()
+    INVALID = auto()
+    OBJECT_NOT_FOUND = auto()
+    NOT_FOUND = auto()
+    """A 404 that names no object: of the resource type, or of something that is no API server."""
+    TOO_LARGE = auto()
+    TOO_MANY_REQUESTS = auto()
+    SERVER_ERROR = auto()
+    OTHER = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The API server said no. ``status_json`` is its Status object. Nothing was done.
+    """The API server refused. ``status_json`` is its Status object. Nothing was done.
 
-    ``retry_after_sec``: it asked not to be asked again before so many seconds. ``reason``: the Status' own, "" if none.
+    ``retry_after_sec``: the least wait that it asked for. ``reason``: the Status' own, "" if none. ``by_api``: False if
+    a proxy or gateway answered in place of the API server.
     """
 
     code: int
@@ -241,6 +257,8 @@ class Refused:
     status_json: bytes
     retry_after_sec: float = 0.0
     reason: str = ""
+    kind: Refusal = Refusal.OTHER
+    by_api: bool = True
 
 
 @dataclass(frozen=True, slots=True)

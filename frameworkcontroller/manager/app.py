@@ -20,14 +20,13 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_ran
 
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.controller import eventbroadcaster
+from frameworkcontroller.controller.driver import Driver
 from frameworkcontroller.controller.eventbroadcaster import EventBroadcaster
 from frameworkcontroller.controller.eventhandlers import EventHandlers
-from frameworkcontroller.controller.executor import Executor
-from frameworkcontroller.controller.ledger import Ledger
+from frameworkcontroller.controller.reconcilers import Reconcilers
 from frameworkcontroller.controller.recorder import EventRecorder
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.controller.statecounts import StateCounts
-from frameworkcontroller.controller.sync import Syncer
 from frameworkcontroller.controller.workers import SyncResult, Workers
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
@@ -124,12 +123,12 @@ class Controller:
 
         # From events to keys.
         self.queue: WorkQueue[str] = WorkQueue(rng=rng)
-        self.ledger = Ledger(compress=config.large_framework_compression)
+        self.reconcilers = Reconcilers(compress=config.large_framework_compression)
         self.state_counts = StateCounts()
         snapshot_logger = SnapshotLogger(config.snapshot_triggers())
         self.informers = Informers(
             self._reading_client,
-            EventHandlers(self.queue, self.ledger, snapshot_logger),
+            EventHandlers(self.queue, self.reconcilers, snapshot_logger),
             namespace=config.namespace,
             rng=rng,
             acting=lambda: self._acting,
@@ -154,10 +153,9 @@ class Controller:
         self._recorder = EventRecorder(
             self.informers.frameworks.lister, snapshot_logger, events=self.events if config.record_events else None
         )
-        self._syncer = Syncer(
+        self._driver = Driver(
             acting_client,
-            Executor(acting_client),
-            self.ledger,
+            self.reconcilers,
             frameworks=self.informers.frameworks.lister,
             configmaps=self.informers.configmaps.lister,
             pods=self.informers.pods.lister,
@@ -173,7 +171,7 @@ class Controller:
             status_absent=self.crd_guard.refused,
         )
         self.workers = Workers(
-            self.queue, self._syncer, number=config.worker_number, synced=self._synced, clock=loop.time
+            self.queue, self._driver, number=config.worker_number, synced=self._synced, clock=loop.time
         )
 
         # What is measured.
@@ -187,7 +185,7 @@ class Controller:
                 worker_number=config.worker_number,
                 informers=self.informers,
                 state_counts=self.state_counts,
-                ledger=self.ledger,
+                reconcilers=self.reconcilers,
                 events=self.events.counters,
                 limiter=limiter,
                 leading=lambda: self.leading,
@@ -258,7 +256,7 @@ class Controller:
         try:
             await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
-                self._syncer.stop()
+                self._driver.stop()
                 await self.workers.stop(self._drain_sec)
                 await self.events.drain(EVENTS_DRAIN_SEC)
         finally:
@@ -328,7 +326,7 @@ class Controller:
         finally:
             self._acting = False
             self.informers.frameworks.reset()
-            self.ledger.clear()
+            self.reconcilers.clear()
             self.state_counts.clear()
 
     async def _act(self) -> None:
@@ -349,7 +347,7 @@ class Controller:
     async def _resync(self) -> None:
         while True:
             await asyncio.sleep(self._resync_sec * self._rng.uniform(0.9, 1.1))
-            for key in self.ledger.resync():
+            for key in self.reconcilers.resync():
                 # Spread, because it is not urgent and there may be tens of thousands.
                 self.queue.add_after(key, self._rng.uniform(0.0, self._resync_sec / 10))
 
@@ -369,7 +367,7 @@ class Controller:
 
     def _synced(self, key: str, result: SyncResult, seconds: float) -> None:
         self.metrics.synced(result, seconds)
-        self.state_counts.update(key, self.ledger.get(key))
+        self.state_counts.update(key, self.reconcilers.get(key))
 
 
 def _crd_manifest() -> Any:

@@ -17,8 +17,8 @@ from frameworkcontroller.api.objects import (
     pod_record,
 )
 from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.controller.driver import BY_FRAMEWORK
 from frameworkcontroller.controller.eventhandlers import EventHandlers, framework_key
-from frameworkcontroller.controller.sync import BY_FRAMEWORK
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS

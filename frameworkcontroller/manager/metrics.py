@@ -21,9 +21,8 @@ from prometheus_client.registry import Collector
 from frameworkcontroller import __version__
 from frameworkcontroller.api.completion import CATEGORIES, DISRUPTIONS, PREDEFINED
 from frameworkcontroller.controller.eventbroadcaster import EventCounters
-from frameworkcontroller.controller.ledger import Ledger
+from frameworkcontroller.controller.reconcilers import Reconcilers
 from frameworkcontroller.controller.statecounts import StateCounts
-from frameworkcontroller.controller.statuswriter import WriteResult
 from frameworkcontroller.controller.workers import SyncResult, Workers
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.ratelimiter import RateLimiter
@@ -31,6 +30,7 @@ from frameworkcontroller.kube.reflector import Failure
 from frameworkcontroller.kube.transport import Exchange
 from frameworkcontroller.kube.workqueue import QueueCore
 from frameworkcontroller.machine.model import AttemptCounters, Level
+from frameworkcontroller.machine.reconciler import WriteResult
 from frameworkcontroller.manager.informers import Informers
 
 QUEUE: Final = "framework"
@@ -218,7 +218,7 @@ class ControllerCollector(Collector):
     worker_number: int
     informers: Informers
     state_counts: StateCounts
-    ledger: Ledger
+    reconcilers: Reconcilers
     events: EventCounters
     limiter: RateLimiter
     leading: Callable[[], bool]
@@ -357,7 +357,7 @@ class ControllerCollector(Collector):
             counts.quarantined,
         )
         yield _gauge(
-            "frameworkcontroller_ledger_entries", "Frameworks whose status is held in memory.", len(self.ledger)
+            "frameworkcontroller_ledger_entries", "Frameworks whose status is held in memory.", len(self.reconcilers)
         )
 
 

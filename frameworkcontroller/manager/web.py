@@ -26,7 +26,7 @@ from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 
 from frameworkcontroller.config.bindaddress import BindAddress
-from frameworkcontroller.controller.ledger import Entry
+from frameworkcontroller.controller.reconcilers import Machine
 from frameworkcontroller.machine.tracker import STATES
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.health import Check, Health
@@ -190,36 +190,30 @@ class WebServer:
 
     async def _framework(self, request: web.Request) -> web.Response:
         key = f"{request.match_info['namespace']}/{request.match_info['name']}"
-        entry = self._controller.ledger.get(key)
-        if entry is None:
+        machine = self._controller.reconcilers.get(key)
+        if machine is None:
             raise web.HTTPNotFound(text=f"Framework {key} not found\n")
-        return _json({"key": key, **_debug_view(entry, self._loop.time())})
+        return _json({"key": key, **_debug_view(machine, self._loop.time())})
 
 
-def _debug_view(entry: Entry, now: float) -> dict[str, Any]:
-    """The ledger's entry of a Framework, without the status, which users can read from the API server."""
-    tracker = entry.tracker
+def _debug_view(machine: Machine, now: float) -> dict[str, Any]:
+    """What is known of a Framework, without the status, which users can read from the API server."""
+    tracker = machine.tracker
     status = tracker.status
     alarm = tracker.next_alarm()
     return {
-        "uid": entry.uid,
-        "resourceVersion": entry.resource_version,
-        "generation": None if entry.framework is None else entry.framework.generation,
+        "uid": machine.uid,
         "state": None if status is None else status.state,
         "attempt": None if status is None else status.attempt.id,
         "tasks": {state: number for state, number in zip(STATES, tracker.task_states, strict=True) if number},
         "persisted": tracker.is_clean,
-        "persistFirst": entry.persist_first,
         "urgency": tracker.urgency.name,
         "agenda": sorted(tracker.agenda)[:_MAX_KEYS],
         "stalls": [
             {"task": task, "reason": stall.reason, "message": stall.message} for task, stall in tracker.stalls.items()
         ][:_MAX_KEYS],
         "nextAlarmInSeconds": None if alarm is None else max(0.0, alarm - now),
-        "nextWriteInSeconds": max(0.0, entry.next_write - now),
-        "guardsFailed": entry.guards_failed,
-        "specError": entry.spec_error,
-        "quarantine": entry.quarantine,
+        **machine.describe(now),
     }
 
 

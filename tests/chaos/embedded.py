@@ -13,7 +13,7 @@ from typing import Final
 from unittest.mock import patch
 
 from frameworkcontroller.api import names
-from frameworkcontroller.controller.executor import Executor
+from frameworkcontroller.controller.driver import Driver
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.kubeconfig import Access
@@ -23,6 +23,7 @@ from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.logs import KlogFormatter, LineHandler
+from frameworkcontroller.machine import batch
 from frameworkcontroller.manager import app
 from frameworkcontroller.manager.app import Controller
 from tests.chaos.player import Outcome, Player, Unfinished, config_of
@@ -47,7 +48,8 @@ def play(story: Story) -> Outcome:
     """Play it on a cluster and a loop of its own. What was found wrong is the outcome's ``error``."""
     gc.collect()
     files = _open_files()
-    outcome = run(_play(story))
+    with patch.object(batch, "WIDTH", story.in_flight):
+        outcome = run(_play(story))
     gc.collect()
     if outcome.error is None and (now := _open_files()) > files:
         outcome.error = Unfinished(f"{now - files} files or sockets are left open")
@@ -137,7 +139,7 @@ class _Replica:
             async def renew() -> Access:
                 return access
 
-            with patch.object(app, "Executor", partial(Executor, max_in_flight=self._story.in_flight)):
+            with patch.object(app, "Driver", partial(Driver, max_in_flight=self._story.in_flight)):
                 self._controller = Controller(
                     config_of(self._story),
                     Connection(access, origin="chaos", renew=renew),

@@ -7,27 +7,25 @@ product itself has no such switch.
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 from unittest.mock import patch
 
 import orjson
 
 from frameworkcontroller.api.completion import POD_EXTERNAL_DELETED, CompletionStatus
-from frameworkcontroller.api.objects import Framework, PodRecord
+from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.spec import RetryPolicy
 from frameworkcontroller.api.status import TaskStatus
-from frameworkcontroller.controller import executor, sync
-from frameworkcontroller.controller.executor import MAX_IN_FLIGHT, Batch
-from frameworkcontroller.controller.ledger import Entry
-from frameworkcontroller.controller.statuswriter import StatusWriter
-from frameworkcontroller.controller.sync import Syncer
+from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.crdguard import CrdGuard
-from frameworkcontroller.machine import framework, task
+from frameworkcontroller.machine import exchanges, framework, reconciler, task
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.model import Action, Delete, Kind
+from frameworkcontroller.machine.model import Outcome as ActionOutcome
 from frameworkcontroller.machine.policy import RetryDecision, decide_retry
+from frameworkcontroller.machine.reconciler import Reconciler, View
 from frameworkcontroller.machine.tracker import TrackedRole, Tracker
 from frameworkcontroller.manager import app, informers
 from tests.chaos.embedded import EmbeddedPlayer, play
@@ -83,12 +81,17 @@ def _deleting_with(**forced: Any) -> Patch:
     return lambda: patch.object(app, "KubeClient", Careless)
 
 
-async def _confirm_nothing(*_: object) -> bool:
-    return True
+def _propose_at_once(_: Reconciler, now: Any, actions: list[Action]) -> None:
+    now.batch.add(actions)
 
 
-async def _confirm_or_forget(syncer: Syncer, subject: Framework, entry: Entry, actions: list[Action]) -> bool:
-    return (entry.confirmed and bool(actions)) or await syncer._writer.confirm(subject.key, entry)
+def _stop_only_for_another_status(_: Reconciler, now: Any, __: object) -> bool:
+    return bool(now.again)
+
+
+def _fold_unless_failed(subject: Reconciler, now: Any, outcomes: list[ActionOutcome], view: View) -> None:
+    if now.error is None:
+        _FOLD(subject, now, outcomes, view)
 
 
 def _complete_while_the_pod_ends(ctx: Context, role: TrackedRole, item: TaskStatus, pod: PodRecord) -> None:
@@ -102,9 +105,9 @@ def _delete_whoever_has_the_name(ctx: Context, role: TrackedRole, item: TaskStat
     return True
 
 
-def _accept_then_keep(writer: StatusWriter, key: str, entry: Entry, version: str, digest: bytes) -> None:
-    _ACCEPTED(writer, key, entry, version, digest)
-    _KEEP_ALL(writer, key, entry)
+def _accept_then_log(subject: Reconciler, version: str, digest: bytes) -> None:
+    _ACCEPT(subject, version, digest)
+    _LOG_SNAPSHOTS(subject)
 
 
 def _retain_and_keep_nothing(ctx: Context) -> None:
@@ -137,12 +140,9 @@ def _none(*_: object) -> None:
     return None
 
 
-def _done_once_nothing_is_under_way(batch: Batch) -> bool:
-    return not (batch._workers or batch._creations or batch._others)
-
-
-_ACCEPTED: Final = StatusWriter._accepted
-_KEEP_ALL: Final = StatusWriter.keep_all
+_FOLD: Final = Reconciler._fold
+_ACCEPT: Final = Reconciler._accept
+_LOG_SNAPSHOTS: Final = Reconciler._log_snapshots
 _RETAIN: Final = framework.retain
 
 
@@ -259,7 +259,7 @@ MUTANTS: Final = {
     "no-confirming-read": Mutant(
         "acts at once on what its first list says",
         lambda: _all_of(
-            patch.object(StatusWriter, "confirm", _confirm_nothing), patch.object(task, "is_newer_pod", _no)
+            patch.object(Reconciler, "_propose", _propose_at_once), patch.object(task, "is_newer_pod", _no)
         ),
         _story(
             _fault(0.0, Faults.FAILED, "create", "pods", times=3),
@@ -300,9 +300,7 @@ MUTANTS: Final = {
         "deletes an attempt's ConfigMap without waiting for its Pods",
         lambda: _all_of(
             patch.object(framework, "_has_pods", _no),
-            patch.dict(
-                executor._APIS, {Kind.CONFIGMAP: replace(executor._APIS[Kind.CONFIGMAP], propagation="Background")}
-            ),
+            patch.dict(exchanges.PROPAGATION, {Kind.CONFIGMAP: "Background"}),
         ),
         _story(_create(_role(stop_seconds="5", **_FOREVER)), Step(9.0, "execute", ("f0", "Stop"))),
         "C4: ",
@@ -360,7 +358,7 @@ MUTANTS: Final = {
     # One Task fails while others are still being created.
     "no-end-of-creations": Mutant(
         "writes that an attempt is over while it still creates Pods",
-        lambda: patch.object(sync, "_must_end", _no),
+        lambda: patch.object(Reconciler, "_must_stop", _stop_only_for_another_status),
         _story(
             _slow("pods", 3.0, 0.0),
             _create(_role(20, run_seconds="1", exit_code="1") | {"frameworkAttemptCompletionPolicy": policy(1)}),
@@ -371,7 +369,7 @@ MUTANTS: Final = {
     # The last creation fails while a status is written, and then that write is lost.
     "no-news-of-what-ended-meanwhile": Mutant(
         "forgets what became of actions while a write of the status was lost",
-        lambda: patch.object(Batch, "done", property(_done_once_nothing_is_under_way)),
+        lambda: patch.object(Reconciler, "_fold", _fold_unless_failed),
         _story(
             _slow("pods", 2.0, 0.0),
             _create(_role(8, **_FOREVER)),
@@ -384,7 +382,7 @@ MUTANTS: Final = {
     # The controller starts anew while Pods cannot be created, and its first look at the Framework fails.
     "no-second-try": Mutant(
         "forgets what it was to do when it could not be sure of the status",
-        lambda: patch.object(Syncer, "_is_justified", _confirm_or_forget),
+        lambda: patch.object(Reconciler, "_leave", _none),
         _story(
             _fault(0.0, Faults.FAILED, "create", "pods", times=3),
             _create(_role(3, **_FOREVER)),
@@ -396,7 +394,7 @@ MUTANTS: Final = {
     # The Pod of a lost creation comes, and is deleted, while the next try waits for its turn.
     "no-second-thoughts": Mutant(
         "creates what it was to create some time ago",
-        lambda: patch.object(sync, "_is_wanted", _yes),
+        lambda: patch.object(Reconciler, "_is_wanted", _yes),
         _story(
             _slow("pods", 2.0, 0.0),
             _create(_role(12, **_FOREVER)),
@@ -413,7 +411,7 @@ MUTANTS: Final = {
     "no-history-before-the-write": Mutant(
         "logs an attempt once the status has lost it",
         lambda: _all_of(
-            patch.object(StatusWriter, "_accepted", _accept_then_keep), patch.object(StatusWriter, "keep_all", _none)
+            patch.object(Reconciler, "_accept", _accept_then_log), patch.object(Reconciler, "_log_snapshots", _none)
         ),
         _story(
             _create(_role(**_FAILS_ONCE)),
@@ -439,7 +437,7 @@ MUTANTS: Final = {
     "no-live-status-after-409": Mutant(
         "deletes what it finds in place of what it was to create",
         lambda: _all_of(
-            patch.object(sync, "_needs_live_status", _no),
+            patch.object(reconciler, "_needs_live_status", _no),
             patch.object(task, "is_newer_pod", _no),
         ),
         _story(
@@ -454,7 +452,7 @@ MUTANTS: Final = {
     # Of another instance of the Task.
     "no-live-status-after-409-of-a-new-task": Mutant(
         "deletes what it finds in place of what it was to create, by then for another Task",
-        lambda: patch.object(sync, "_needs_live_status", _no),
+        lambda: patch.object(reconciler, "_needs_live_status", _no),
         _story(
             _fault(0.0, Faults.FAILED, "create", "pods"),
             _create(_role(1, **_FOREVER)),
@@ -470,7 +468,7 @@ MUTANTS: Final = {
     "no-live-status-after-409-of-a-configmap": Mutant(
         "deletes the ConfigMap that it finds in place of the one that it was to create",
         lambda: _all_of(
-            patch.object(sync, "_needs_live_status", _no),
+            patch.object(reconciler, "_needs_live_status", _no),
             patch.object(framework, "is_newer_configmap", _no),
         ),
         _story(

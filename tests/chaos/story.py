@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from frameworkcontroller.controller.executor import MAX_IN_FLIGHT
+from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
 from tests.chaos.proxy import Fault, Kind
 from tests.support.frameworks import Json, policy, role
 

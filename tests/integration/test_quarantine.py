@@ -10,12 +10,12 @@ import pytest
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
 from frameworkcontroller.config.config import Config
-from frameworkcontroller.controller import sync
-from frameworkcontroller.controller.quarantine import RETRY_SEC
 from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.machine import reconciler
 from frameworkcontroller.machine.model import InvariantError, Plan
 from frameworkcontroller.machine.plan import plan
+from frameworkcontroller.machine.quarantine import RETRY_SEC
 from frameworkcontroller.manager.app import Controller
 from tests.integration.test_events import Story
 from tests.integration.test_guards import Send, StatusWrites, pod_uids
@@ -61,7 +61,7 @@ class Looks:
 @pytest.fixture
 def trap(monkeypatch: pytest.MonkeyPatch) -> Trap:
     trap = Trap()
-    monkeypatch.setattr(sync, "plan", trap.plan)
+    monkeypatch.setattr(reconciler, "plan", trap.plan)
     return trap
 
 

@@ -10,9 +10,9 @@ import pytest
 from aiohttp import web
 
 from frameworkcontroller.config.config import Config
-from frameworkcontroller.controller import sync
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.resources import NAMESPACES
+from frameworkcontroller.machine import reconciler
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import embedded_cluster, simulated_node
 from tests.support.frameworks import Frameworks, role, states
@@ -92,4 +92,4 @@ async def test_no_sync_takes_so_long_that_it_looks_as_if_it_hung(world: World) -
         while await created() < number:
             await asyncio.sleep(5)
             longest = max(longest, world.controller.queue.core.longest_running_seconds)
-    assert sync.BATCH_SEC < longest < sync.BATCH_SEC + 3 * answer_sec
+    assert reconciler.BATCH_SEC < longest < reconciler.BATCH_SEC + 3 * answer_sec

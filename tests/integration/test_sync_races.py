@@ -146,7 +146,7 @@ async def test_a_status_that_somebody_removed_is_not_taken_for_one_s_own(
     await frameworks.set("f", taskRoles__0__taskNumber=3)
     await frameworks.until_running("f", 3)
     assert writes.done
-    assert "its status was written by somebody else: going on from theirs" in caplog.text
+    assert "status changed by another writer; continuing from the stored version" in caplog.text
 
 
 async def test_the_last_task_to_run_is_shown_at_once(

@@ -90,9 +90,9 @@ class Histories(RuleBasedStateMachine):
     def rest(self, which: int) -> None:
         self.history.rest(which)
 
-    @rule(lazy=st.booleans(), hasty=st.booleans(), actions=st.sampled_from([1, 2, 100]))
-    def breathe(self, lazy: bool, hasty: bool, actions: int) -> None:
-        self.history.breathe(lazy=lazy, hasty=hasty, actions=actions)
+    @rule(lazy=st.booleans(), actions=st.sampled_from([1, 2, 100]))
+    def breathe(self, lazy: bool, actions: int) -> None:
+        self.history.breathe(lazy=lazy, actions=actions)
 
     @rule()
     def settle(self) -> None:

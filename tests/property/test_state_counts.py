@@ -3,11 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from frameworkcontroller.api.objects import FrameworkRecord
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State, TaskAttemptStatus, TaskStatus
 from frameworkcontroller.api.status import TaskRoleStatus as RoleStatus
-from frameworkcontroller.controller.ledger import Entry
+from frameworkcontroller.controller.reconcilers import Machine
 from frameworkcontroller.controller.statecounts import StateCounts
 from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.machine.tracker import Stall, Tracker
 
 states = st.sampled_from(State)
@@ -20,7 +22,7 @@ changes = st.lists(
 )
 
 
-def entry(state: State | None, tasks: list[State], stalled: bool, quarantined: bool) -> Entry:
+def entry(state: State | None, tasks: list[State], stalled: bool, quarantined: bool) -> Machine:
     if state is None:
         tracker = Tracker()
         tasks = []
@@ -33,8 +35,9 @@ def entry(state: State | None, tasks: list[State], stalled: bool, quarantined: b
         tracker = Tracker(FrameworkStatus(start_time=0, transition_time=0, state=state, attempt=attempt))
     if stalled:
         tracker.stalls[None] = Stall(Reason.WAITING, "message")
-    made = Entry("uid", tracker, "1", b"")
-    made.quarantine = "why" if quarantined else None
+    made = Reconciler(FrameworkRecord("default/f", "default", "f", "uid", "1", 1, None, b"{}", b"{}", None))
+    made.tracker = tracker
+    made.quarantined = quarantined
     return made
 
 

@@ -1,80 +1,69 @@
-"""A controller around the machine, one small step at a time, for the world of ``tests.support.world``.
+"""A controller in the world of ``tests.support.world``: the product's own reconciler, driven one small step at a time.
 
-It does what the product's sync does in the same order (observe, plan, act, fold, persist), over caches that lag as the
-history wants, and can be dropped between any two steps as if it had been killed. It looks at its Framework only when
-something says so (an event, the machine's own wake-up or business), so that a lost wake-up shows.
+It gives calls their turns and sends their requests, in an order drawn at random: requests overlap, and time may pass
+while they are in flight. Caches lag as the history wants. It can be dropped between any two steps, as if killed. It
+runs a pass only when something says so (an event, or the reconciler's own requeue), so that a lost wake-up shows. No
+rule of a sync is here.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
 
 import orjson
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.codec import decode_status, encode_status
+from frameworkcontroller.api.codec import EncodedStatus, encode_status
 from frameworkcontroller.api.objects import (
     ConfigMapRecord,
-    Framework,
     FrameworkRecord,
-    Identity,
     PodRecord,
     configmap_record,
     framework_record,
-    identity_of,
     pod_record,
 )
-from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
-from frameworkcontroller.machine.failure import classify_creation_refusal
+from frameworkcontroller.backoff import Backoff
+from frameworkcontroller.machine.exchanges import Answer, Answered, Get, MergePatch, PatchStatus, Post, Remove, Request
 from frameworkcontroller.machine.model import (
-    Accepted,
     Action,
-    Cleanup,
-    Confirm,
-    Create,
-    Created,
     Delete,
     Env,
-    Exists,
-    Gone,
     Kind,
     Limits,
-    NotAttempted,
     Observed,
-    Outcome,
-    Refresh,
+    Refusal,
     Refused,
-    Relabel,
-    Remains,
-    Result,
-    Target,
     Unanswered,
     Urgency,
 )
-from frameworkcontroller.machine.plan import fold, plan, reject
+from frameworkcontroller.machine.reconciler import (
+    Act,
+    Call,
+    Done,
+    Emit,
+    Reconciler,
+    Relist,
+    StatusWritten,
+    Wait,
+)
 from frameworkcontroller.machine.tracker import Tracker
 from tests.support.guarantees import Guarantees
-from tests.support.world import NAMESPACE, ApiRefusal, Body, Event, Lost, World
+from tests.support.world import ApiRefusal, Body, Event, Lost, World
 
-Steps = Generator[None, None, None]
-
-
-@dataclass(slots=True)
-class Entry:
-    """What the controller knows of the Framework beyond its caches."""
-
-    uid: str
-    tracker: Tracker
-    version: str
-    stored: bytes
-    framework: Framework | None = None
-    spec_error: str | None = None
-    outcomes: list[Outcome] = field(default_factory=list)
-    persist_first: bool = False
-    gone: bool = False
-    """The API server said that there is no such Framework any more; the cache will say so too."""
+_REFUSALS: Final = {
+    404: Refusal.OBJECT_NOT_FOUND,
+    409: Refusal.CONFLICT,
+    413: Refusal.TOO_LARGE,
+    422: Refusal.INVALID,
+    429: Refusal.TOO_MANY_REQUESTS,
+}
+_RETRY: Final = Backoff(0.5, 30.0, 0.0)
+_LAZY_SEC: Final = 2.0
+"""Duration of a status write at a slow API server."""
 
 
 class Cache:
@@ -99,6 +88,36 @@ class Cache:
         return event
 
 
+@dataclass(slots=True)
+class View:
+    """What the controller's caches and clocks show."""
+
+    controller: Controller
+
+    @property
+    def record(self) -> FrameworkRecord | None:
+        """The cached Framework."""
+        return self.controller.cache.frameworks.get(self.controller.name)
+
+    @property
+    def env(self) -> Env:
+        """The world's clocks."""
+        world = self.controller.world
+        return Env(world.now, world.clock, self.controller.rng, self.controller.limits)
+
+    def observe(self, *, creating: bool) -> Observed:
+        """The cached objects."""
+        cache, name = self.controller.cache, self.controller.name
+        return Observed(
+            cache.configmaps.get(names.configmap_name(name)),
+            cache.pods,
+            lambda: [pod for pod in cache.pods.values() if names.framework_of(pod.name) == name],
+            configmaps_listed=cache.listed[Kind.CONFIGMAP],
+            pods_listed=cache.listed[Kind.POD],
+            creating=creating,
+        )
+
+
 class Controller:
     """One process of the controller, for the one Framework of that ``name``."""
 
@@ -113,22 +132,25 @@ class Controller:
         self.limits = limits
         self.rng = random.Random(seed)
         self.cache = Cache(world)
-        self.entry: Entry | None = None
+        self.reconciler: Reconciler | None = None
         self.lazy = False
-        """Whether a status that can wait does wait."""
-        self.hasty = False
-        """Whether it may plan again before it writes a status that cannot wait: nothing may go wrong by that."""
+        """Whether each status write takes long, so that the next one waits."""
         self.thorough = False
-        """Whether every plan looks at every Task, as if nothing were known of what changed."""
-        self.slice = 100
-        """How many actions it starts in one sync."""
-        self.syncs = 0
-        self.next_action: Action | None = None
-        """The action that the next step carries out, if it does."""
-        self._touched = True
+        """Whether every pass looks at every Task, as if nothing were known of changes."""
+        self.limit = 100
+        """Most actions that are started in one pass."""
+        self.passes = 0
+        self._order = random.Random(~seed)
+        self._view = View(self)
+        self._enqueued = True
         self._wake_at: float | None = None
-        self._unwritten = False
-        self._work: Steps | None = None
+        self._failures = 0
+        # Of the pass under way.
+        self._active = False
+        self._asked_at: float | None = None
+        self._started = 0
+        self._turns: list[Call] = []
+        self._requests: dict[Call, Request] = {}
         for kind in Kind:
             self.relist(kind)
 
@@ -137,31 +159,31 @@ class Controller:
     @property
     def due(self) -> bool:
         """Whether it has anything to do at this moment."""
-        return (
-            self._work is not None
-            or self._touched
-            or (self._wake_at is not None and self._wake_at <= self.world.clock)
-            or (self._unwritten and not self.lazy)
-        )
+        return self._active or self._enqueued or (self._wake_at is not None and self._wake_at <= self.world.clock)
 
     @property
     def wake_at(self) -> float | None:
         """When it has something to do by itself, by the clock that is never put back."""
         return self._wake_at
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether its last pass went well and left nothing to be written."""
+        unwritten = self.reconciler is not None and self.reconciler.tracker.urgency is not Urgency.NONE
+        return not self._failures and not unwritten
+
+    @property
+    def next_action(self) -> Action | None:
+        """The action whose request the next step sends, if that is certain."""
+        match self._turns, list(self._requests):
+            case [], [Act(action=action)] if self._asked_at is not None:
+                return action
+        return None
+
     def step(self) -> None:
-        """One small step: at most one request, or one plan, or one fold."""
-        if self._work is None:
-            if not self.due:
-                return
-            self._touched = False
-            self._wake_at = None
-            self.syncs += 1
-            self._work = self._sync()
+        """One small step: at most one request, or one instruction."""
         try:
-            next(self._work)
-        except StopIteration:
-            self._work = None
+            self._step()
         except (AssertionError, Lost, ApiRefusal):
             raise
         except Exception as error:
@@ -176,21 +198,20 @@ class Controller:
 
         Nor anything that is due before the alarm that is set.
         """
-        entry = self.entry
-        record = self.cache.frameworks.get(self.name)
-        if self.due or entry is None or entry.gone or entry.spec_error or record is None or entry.uid != record.uid:
+        reconciler, record = self.reconciler, self._view.record
+        if self.due or record is None or reconciler is None or reconciler.uid != record.uid:
             return
-        if not entry.tracker.is_clean:
+        if not self.is_settled or reconciler.spec_error is not None:
             return
-        entry.tracker.touch_all()
-        step = plan(self._read(record, entry), entry.tracker, self._observed(), self._env())
-        if step.actions or step.records or step.urgency is not Urgency.NONE or entry.tracker.is_busy:
-            todo = [_name_action(action) for action in step.actions] + [item.message for item in step.records]
-            raise self.world.violation(f"Lost wake-up: at rest, and there is something to do: {todo}")
-        if step.wake_after is not None:
-            due = self.world.clock + step.wake_after
+        reconciler.tracker.touch_all()
+        done = reconciler.next(self._view)
+        emitted = [one for one in reconciler.effects() if isinstance(one, Emit)]
+        if not isinstance(done, Done) or emitted or reconciler.tracker.urgency is not Urgency.NONE:
+            raise self.world.violation(f"Lost wake-up: at rest, and there is something to do: {done} {emitted}")
+        if done.requeue_after is not None:
+            due = self.world.clock + done.requeue_after
             if self._wake_at is None or self._wake_at > due:
-                raise self.world.violation(f"Lost alarm: due in {step.wake_after}s, set for {self._wake_at}")
+                raise self.world.violation(f"Lost alarm: due in {done.requeue_after}s, set for {self._wake_at}")
 
     # --- caches ---
 
@@ -253,7 +274,7 @@ class Controller:
             or new is None
             or (old.uid, old.generation, old.deletion_time) != (new.uid, new.generation, new.deletion_time)
         ):
-            self._touched = True
+            self._enqueued = True
 
     def _apply_configmap(self, name: str, body: Body | None, final: Body | None) -> None:
         old = self.cache.configmaps.pop(name, None)
@@ -261,11 +282,11 @@ class Controller:
         if new is not None:
             self.cache.configmaps[name] = new
             if old is None or old.identity != new.identity:
-                self._touched |= names.framework_of(new.name) == self.name
+                self._enqueued |= names.framework_of(new.name) == self.name
         elif old is not None and names.framework_of(old.name) == self.name:
-            if self.entry is not None:
-                self.entry.tracker.configmap_dropped(old.uid)
-            self._touched = True
+            if self.reconciler is not None:
+                self.reconciler.on_configmap_dropped(old.uid)
+            self._enqueued = True
 
     def _apply_pod(self, name: str, body: Body | None, final: Body | None) -> None:
         old = self.cache.pods.pop(name, None)
@@ -275,100 +296,115 @@ class Controller:
             if old is None or _essence(old) != _essence(new):
                 self._touch_pod(new)
         elif old is not None:
-            parts = names.split_pod_name(old.name)
-            if self.entry is not None and parts is not None:
+            if self.reconciler is not None and names.framework_of(old.name) == self.name:
                 last = old if final is None else pod_record(final)
-                self.entry.tracker.pod_dropped(parts[1:], last, removed=final is not None and last.is_removed)
+                self.reconciler.on_pod_dropped(last, removed=final is not None and last.is_removed)
             self._touch_pod(old)
 
     def _touch_pod(self, pod: PodRecord) -> None:
-        parts = names.split_pod_name(pod.name)
         if names.framework_of(pod.name) == self.name:
-            self._touched = True
-            if self.entry is not None and parts is not None:
-                self.entry.tracker.agenda.add(parts[1:])
+            self._enqueued = True
+            if self.reconciler is not None:
+                self.reconciler.on_pod_event(pod.name)
 
-    # --- one sync ---
+    # --- one pass ---
 
-    def _sync(self) -> Steps:
-        record = self.cache.frameworks.get(self.name)
-        if record is None:
-            self.entry = None
-            self._unwritten = False
-            return
-        if self.entry is None or self.entry.uid != record.uid:
-            self.entry = _entry_of(record)
-        entry = self.entry
-        if entry.gone:
-            return
-        framework = self._read(record, entry)
-        if entry.persist_first:
-            yield
-            if not (yield from self._write(entry)):
-                self._touched = True
+    def _step(self) -> None:
+        if not self._active:
+            if not self.due:
                 return
-            framework = self._read(record, entry)
-        tracker = entry.tracker
-        wake_at = yield from self._plan_and_act(entry, framework)
-        self._unwritten = tracker.urgency is not Urgency.NONE
-        if self.hasty and self._unwritten and self.rng.random() < 0.5:
-            self._touched = True
-            return
-        if tracker.urgency is Urgency.NOW or (self._unwritten and not self.lazy):
-            yield
-            if not (yield from self._write(entry)):
-                self._touched = True
+            self._enqueued, self._wake_at = False, None
+            self.passes += 1
+            record = self._view.record
+            if record is None:
+                self.reconciler, self._failures = None, 0
                 return
-        if tracker.is_busy and entry.spec_error is None:
-            self._touched = True
+            if self.reconciler is None or self.reconciler.uid != record.uid:
+                self.reconciler = Reconciler(record)
+            self._active, self._started = True, 0
+            self._asked_at = None
+            if self.thorough:
+                self.reconciler.tracker.touch_all()
+        calls = [*self._turns, *self._requests]
+        must_ask = self._asked_at != self.world.clock
+        # With a single call under way it is asked first, so that tests can tell which request is next.
+        ask = not calls or (must_ask and (len(calls) == 1 or self._order.random() < 0.5))
+        call = None if ask else self._order.choice(calls)
+        if call is None:
+            self._ask()
+        elif call in self._requests:
+            request = self._requests.pop(call)
+            answer = self._send(call, request)
+            self._continue(call, answer)
         else:
-            self._wake_at = wake_at
+            self._turns.remove(call)
+            self._continue(call, None)
 
-    def _plan_and_act(self, entry: Entry, framework: Framework) -> Generator[None, None, float | None]:
-        tracker = entry.tracker
-        if entry.spec_error is not None:
-            return self._at(reject(framework, tracker, entry.spec_error, self._env()).wake_after)
-        if self.thorough:
-            tracker.touch_all()
-        before = b"" if tracker.status is None else encode_status(self.name, tracker.status)
-        step = plan(framework, tracker, self._observed(), self._env())
-        wakes = [self._at(step.wake_after)]
-        for item in step.records:
-            where = "" if item.role is None else f"{item.role}[{item.index}] "
-            self.tell(f"{where}{item.reason}: {item.message}")
-        self.guarantees.planned(before, tracker, self.name)
-        if not step.actions:
-            return wakes[0]
-        for action in step.actions:
-            if isinstance(action, Delete) and not action.force:
-                self._check_grace(action)
-        if any(_needs_live_status(action) for action in step.actions):
-            yield
-            if not self._is_stored(entry, step.actions):
-                self._touched = True
-                return wakes[0]
-        outcomes: list[Outcome] = []
-        stopped = False
-        for position, action in enumerate(step.actions):
-            if stopped or position >= self.slice:
-                outcomes.append(Outcome(action, NotAttempted()))
-                continue
-            self.next_action = action
-            yield
-            self.next_action = None
-            result = self._carry_out(entry, action)
-            stopped = isinstance(result, Refused | Unanswered)
-            outcomes.append(Outcome(action, result))
+    def _ask(self) -> None:
+        reconciler = self._known()
+        with self._watched():
+            instruction = reconciler.next(self._view)
+        match instruction:
+            case Wait():
+                self._asked_at = self.world.clock
+            case Done(requeue_after=after, error=error):
+                self._active = False
+                self._failures = 0 if error is None else self._failures + 1
+                if error is not None:
+                    self.tell(f"retries: {error.message}")
+                    self._wake_at = self.world.clock + _RETRY.delay(self._failures, self.rng)
+                elif after is not None:
+                    self._enqueued |= after <= 0
+                    self._wake_at = self.world.clock + after if after > 0 else None
+            case call:
+                self._turns.append(call)
+
+    def _continue(self, call: Call, answer: Answer | None) -> None:
+        """Begin the call, or hand the answer in."""
+        reconciler = self._known()
+        self._asked_at = None
+        with self._watched():
+            if answer is not None:
+                request = reconciler.on_answer(call, answer)
+            else:
+                request = reconciler.begin(call, self._view)
+        if request is not None:
+            self._requests[call] = request
+        if answer is None and request is not None and isinstance(call, Act):
+            self._started += 1
+            if isinstance(call.action, Delete) and not call.action.force:
+                self._check_grace(call.action)
+            if self._started >= self.limit and reconciler._pass is not None:
+                # As if the pass had taken too long.
+                reconciler._pass.batch.stopped = True
+
+    def _known(self) -> Reconciler:
+        assert self.reconciler is not None
+        return self.reconciler
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Check the tracked status after a change, and carry the effects out."""
+        reconciler = self._known()
+        tracker = reconciler.tracker
+        before = self._encoded(tracker)
         yield
-        entry.outcomes.extend(
-            item for item in outcomes if isinstance(item.action, Create) and isinstance(item.result, Created | Exists)
-        )
-        folded = fold(framework, tracker, outcomes, self._env())
-        for kind in folded.relist:
-            self.relist(kind)
-        self.guarantees.planned(before, tracker, self.name)
-        wakes.append(self._at(folded.wake_after))
-        return min((wake for wake in wakes if wake is not None), default=None)
+        if reconciler.tracker.status is not None and self._encoded(reconciler.tracker) != before:
+            self.guarantees.planned(before if reconciler.tracker is tracker else b"", reconciler.tracker, self.name)
+        for effect in reconciler.effects():
+            match effect:
+                case Emit(records):
+                    for item in records:
+                        where = "" if item.role is None else f"{item.role}[{item.index}] "
+                        self.tell(f"{where}{item.reason}: {item.message}")
+                case Relist(kind):
+                    self.relist(kind)
+                case StatusWritten(result="accepted") if self.lazy:
+                    reconciler._pacing.write_sec = _LAZY_SEC
+                    reconciler._pacing.next_write = self.world.clock + _LAZY_SEC
+
+    def _encoded(self, tracker: Tracker) -> bytes:
+        return b"" if tracker.status is None else encode_status(self.name, tracker.status)
 
     def _check_grace(self, action: Delete) -> None:
         """C1, C3: no Pod that is seen to have ended goes while its containers run, within its grace period."""
@@ -379,253 +415,75 @@ class Controller:
             if self.world.clock < self.world.grace_ends.get(pod.uid, 0):
                 raise self.world.violation(f"{_name_action(action)}: containers of {pod.name} still run")
 
-    def _at(self, seconds: float | None) -> float | None:
-        return None if seconds is None else self.world.clock + seconds
+    # --- requests ---
 
-    def _observed(self) -> Observed:
-        return Observed(
-            self.cache.configmaps.get(names.configmap_name(self.name)),
-            self.cache.pods,
-            self._list_pods,
-            configmaps_listed=self.cache.listed[Kind.CONFIGMAP],
-            pods_listed=self.cache.listed[Kind.POD],
-        )
-
-    def _list_pods(self) -> list[PodRecord]:
-        return [pod for pod in self.cache.pods.values() if names.framework_of(pod.name) == self.name]
-
-    def _env(self) -> Env:
-        return Env(self.world.now, self.world.clock, self.rng, self.limits)
-
-    def _read(self, record: FrameworkRecord, entry: Entry) -> Framework:
-        known = entry.framework
-        deleting = record.deletion_time is not None
-        if known is None or record.generation > known.generation:
-            try:
-                spec, entry.spec_error = parse_spec(orjson.loads(record.spec_json)), None
-            except SpecError as error:
-                spec, entry.spec_error = FrameworkSpec(), str(error)
-            known = Framework(NAMESPACE, self.name, record.uid, record.generation, deleting, spec)
-        entry.framework = replace(known, deleting=known.deleting or deleting)
-        return entry.framework
-
-    # --- the status write ---
-
-    def _write(self, entry: Entry) -> Generator[None, None, bool]:
-        framework = entry.framework
-        assert framework is not None
-        assert entry.tracker.status is not None
-        generation = entry.tracker.generation if entry.tracker.generation is not None else framework.generation
-        encoded = encode_status(self.name, entry.tracker.status)
-        entry.persist_first = True
-        uid, version = entry.uid, entry.version
-
-        def execute() -> str:
-            return self.world.write_status(self.name, uid, generation, version, encoded)
-
+    def _send(self, call: Call, request: Request) -> Answer:
         try:
-            entry.version = self.world.request(self.label, "write", f"the status at generation {generation}", execute)
-        except Lost:
-            return False
-        except ApiRefusal as refusal:
-            self.tell(f"status write at generation {generation}: {refusal}")
-            if refusal.code == 429:
-                return False
-            yield
-            return self._resolve(entry, generation, encoded)
-        self._accepted(entry, encoded)
-        return True
-
-    def _accepted(self, entry: Entry, encoded: bytes) -> None:
-        entry.stored = encoded
-        entry.persist_first = False
-        entry.outcomes.clear()
-        entry.tracker.persisted()
-        self._unwritten = False
-
-    def _read_live(self, entry: Entry) -> FrameworkRecord | None:
-        try:
-            live = framework_record(orjson.loads(orjson.dumps(self.world.get(Kind.FRAMEWORK, self.name))))
-        except ApiRefusal:
-            live = None
-        if live is None or live.uid != entry.uid:
-            entry.gone = True
-            self._unwritten = False
-            return None
-        return live
-
-    def _is_stored(self, entry: Entry, actions: list[Action]) -> bool:
-        """Whether a live read shows the status that the actions rest on; if not, the entry is up to date now."""
-        assert entry.framework is not None
-        try:
-            live = self.world.request(self.label, "get", self.name, lambda: self._read_live(entry))
-        except (Lost, ApiRefusal):
-            fold(
-                entry.framework,
-                entry.tracker,
-                [Outcome(action, NotAttempted()) for action in actions],
-                self._env(),
-            )
-            return False
-        if live is None:
-            return False
-        stored = _entry_of(live)
-        if stored.stored == entry.stored and live.generation == entry.framework.generation:
-            entry.version = live.resource_version
-            return True
-        self._take_over(entry, live, stored)
-        return False
-
-    def _resolve(self, entry: Entry, generation: int, encoded: bytes) -> bool:
-        live = self._read_live(entry)
-        if live is None:
-            return False
-        stored = _entry_of(live)
-        entry.version = live.resource_version
-        if stored.stored == encoded:
-            self._accepted(entry, encoded)
-            return True
-        if stored.stored == entry.stored and live.generation == generation:
-            return False
-        self._take_over(entry, live, stored)
-        return False
-
-    def _take_over(self, entry: Entry, live: FrameworkRecord, stored: Entry) -> None:
-        stored.tracker.inherit(entry.tracker)
-        entry.tracker, entry.stored, entry.version = stored.tracker, stored.stored, live.resource_version
-        framework = self._read(live, entry)
-        if entry.tracker.status is not None and entry.outcomes:
-            fold(framework, entry.tracker, entry.outcomes, self._env())
-        entry.persist_first = entry.tracker.urgency is not Urgency.NONE
-
-    # --- actions ---
-
-    def _carry_out(self, entry: Entry, action: Action) -> Result:
-        try:
-            result = self._attempt(entry, action)
+            answer: Answer = Answered(orjson.dumps(self._execute(call, request)))
         except Lost as lost:
-            result = Unanswered(str(lost))
+            answer = Unanswered(str(lost))
         except ApiRefusal as refusal:
-            result = _refused(refusal)
-        self.tell(f"{_name_action(action)} -> {result if not isinstance(result, Refused) else result.code}")
-        return result
-
-    def _attempt(self, entry: Entry, action: Action) -> Result:
-        target = action.target
-        match action:
-            case Create(body=body, controller_uid=owner):
-                return self._create(entry, target, body, owner)
-            case Delete(uid=uid, force=force, confirm=confirm):
-                if not self._delete(entry, action, uid, force=force):
-                    return Gone()
-                return self._confirm(target, uid) if confirm else Accepted()
-            case Cleanup(controller_uid=owner):
-                found = self._look(target)
-                return Gone() if found is None or found.controller_uid != owner else Exists(found)
-            case Confirm(uid=uid):
-                return self._confirm(target, uid)
-            case Refresh():
-                return Remains("the stored status is as old")
-            case Relabel(uid=uid):
-                return self._relabel(target, uid)
-
-    def _create(self, entry: Entry, target: Target, body: bytes, owner: str) -> Result:
-        def execute() -> Body:
-            template = orjson.loads(body)
-            self.guarantees.creating(entry.uid, target, template)
-            return self.world.create(target.kind, template, made=self.guarantees.created)
-
-        try:
-            made: Body = self.world.request(self.label, "create", target.name, execute)
-        except ApiRefusal as refusal:
+            kind = _REFUSALS.get(refusal.code, Refusal.SERVER_ERROR if refusal.code >= 500 else Refusal.OTHER)
             if refusal.reason == "AlreadyExists":
-                return Exists(self._namesake(target), refusal.message)
-            if target.kind is Kind.POD and classify_creation_refusal(_refused(refusal)) is not None:
-                found = self._namesake(target)
-                if found is not None and found.controller_uid == owner:
-                    return Exists(found)
-            raise
-        return Created(made["metadata"]["uid"])
+                kind = Refusal.ALREADY_EXISTS
+            answer = Refused(refusal.code, refusal.message, refusal.status_json, reason=refusal.reason, kind=kind)
+        told = "done" if isinstance(answer, Answered) else answer.message
+        self.tell(f"{_name_request(call, request)} -> {told}")
+        return answer
 
-    def _namesake(self, target: Target) -> Identity | None:
-        try:
-            return self._look(target)
-        except ApiRefusal as refusal:
-            # Not a refusal of the creation.
-            raise Lost(f"{target.name} may be there") from refusal
+    def _execute(self, call: Call, request: Request) -> Body:
+        """Have the world execute the request, as fate has it."""
+        world, guarantees = self.world, self.guarantees
+        reconciler, action = self._known(), call.action if isinstance(call, Act) else None
+        uid = reconciler.uid
+        verb: str
+        execute: Callable[[], Body]
+        match request:
+            case Get(kind, name):
+                verb = "get"
 
-    def _delete(self, entry: Entry, action: Action, uid: str, *, force: bool = False) -> bool:
-        target = action.target
+                def execute() -> Body:
+                    return world.get(kind, name)
+            case Post(kind, name, raw):
+                verb = "create"
 
-        def execute() -> None:
-            self.guarantees.deleting(entry.uid, action, uid)
-            grace = 0 if force else None
-            self.world.delete(target.kind, target.name, uid=uid, grace=grace, foreground=target.kind is not Kind.POD)
+                def execute() -> Body:
+                    assert action is not None
+                    body = orjson.loads(raw)
+                    guarantees.creating(uid, action.target, body)
+                    return world.create(kind, body, made=guarantees.created)
+            case Remove(kind, name, target_uid, force, propagation):
+                verb = "delete"
 
-        try:
-            self.world.request(self.label, "delete", f"{target.name} {uid}", execute)
-        except ApiRefusal as refusal:
-            if refusal.code == 404:
-                return False
-            if refusal.code == 409:
-                found = self._look(target)
-                if found is not None and found.uid == uid:
-                    raise
-                return False
-            raise
-        return True
+                def execute() -> Body:
+                    assert action is not None
+                    guarantees.deleting(uid, action, target_uid)
+                    grace = 0 if force else None
+                    world.delete(kind, name, uid=target_uid, grace=grace, foreground=propagation == "Foreground")
+                    return {"metadata": {}}
+            case MergePatch(kind, name, raw):
+                verb = "patch"
 
-    def _confirm(self, target: Target, uid: str) -> Result:
-        found = self._find(target)
-        if found is None or found["metadata"]["uid"] != uid:
-            return Gone()
-        return Remains("is still there", unlabelled=not _is_labelled(found))
+                def execute() -> Body:
+                    change = orjson.loads(raw)["metadata"]
+                    body = world.get(kind, name)
+                    if body["metadata"]["uid"] != change["uid"]:
+                        raise ApiRefusal(409, "Conflict", "the UID does not match")
+                    guarantees.relabelling(body)
+                    labels = {**(body["metadata"].get("labels") or {}), **change["labels"]}
+                    world.edit(kind, name, lambda found: found["metadata"].update(labels=labels))
+                    return world.get(kind, name)
+            case PatchStatus(name, path, value, framework_uid, generation, version):
+                verb = "write"
+                assert path == "/status"
+                encoded = value.body if isinstance(value, EncodedStatus) else value
 
-    def _relabel(self, target: Target, uid: str) -> Result:
-        def execute() -> bool:
-            body = self.world.get(target.kind, target.name)
-            if body["metadata"]["uid"] != uid:
-                return False
-            labels = {**(body["metadata"].get("labels") or {}), names.FRAMEWORK_NAME: self.name}
-            self.guarantees.relabelling(body)
-            self.world.edit(target.kind, target.name, lambda found: found["metadata"].update(labels=labels))
-            return True
+                def execute() -> Body:
+                    written = world.write_status(name, framework_uid, generation, version, encoded)
+                    return {"metadata": {"resourceVersion": written}}
 
-        try:
-            return Accepted() if self.world.request(self.label, "patch", target.name, execute) else Gone()
-        except ApiRefusal as refusal:
-            if refusal.code == 404:
-                return Gone()
-            raise
-
-    def _look(self, target: Target) -> Identity | None:
-        marks = names.POD_IDENTITY if target.kind is Kind.POD else names.CONFIGMAP_IDENTITY
-        found = self._find(target)
-        return None if found is None else identity_of(found["metadata"], marks)
-
-    def _find(self, target: Target) -> Body | None:
-        read: Callable[[], Body] = lambda: self.world.get(target.kind, target.name)  # noqa: E731
-        try:
-            found: Body = self.world.request(self.label, "get", target.name, read)
-            return found
-        except ApiRefusal as refusal:
-            if refusal.code == 404:
-                return None
-            raise
-
-
-def _refused(refusal: ApiRefusal) -> Refused:
-    return Refused(refusal.code, refusal.message, refusal.status_json, reason=refusal.reason)
-
-
-def _entry_of(record: FrameworkRecord) -> Entry:
-    status = decode_status(record.status)
-    stored = b"" if status is None else encode_status(record.name, status)
-    return Entry(record.uid, Tracker(status), record.resource_version, stored)
-
-
-def _needs_live_status(action: Action) -> bool:
-    return isinstance(action, Refresh) or (isinstance(action, Delete) and action.stray)
+        body: Body = world.request(self.label, verb, request.name, execute)
+        return body
 
 
 def _is_labelled(body: Body) -> bool:
@@ -640,3 +498,10 @@ def _name_action(action: Action) -> str:
     uid = getattr(action, "uid", "")
     flags = "".join(f" {flag}" for flag in ("force", "confirm") if getattr(action, flag, False))
     return f"{type(action).__name__} {action.target.name}{uid and ' '}{uid}{flags} (attempt {action.target.attempt_id})"
+
+
+def _name_request(call: Call, request: Request) -> str:
+    what = f"{type(request).__name__} {request.name}"
+    if isinstance(request, PatchStatus):
+        what = f"{what} at generation {request.generation}"
+    return f"{what} of {_name_action(call.action)}" if isinstance(call, Act) else what

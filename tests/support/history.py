@@ -29,7 +29,8 @@ LIMITS: Final = Limits(
     classifier=Classifier(),
 )
 EXIT_CODES: Final = (0, 1, 200, 201, 210)
-_SYNCS_TO_REST: Final = 100
+_PASSES_TO_REST: Final = 100
+_SOON_SEC: Final = 20.0
 _STEPS_TO_SETTLE: Final = 20_000
 _WAKES_TO_END: Final = 60
 _WAKES_TO_TELL: Final = 20
@@ -103,22 +104,21 @@ class History:
             self.guarantees.loose = True
             self.controllers.append(self._start("B"))
 
-    def breathe(self, *, lazy: bool, hasty: bool, actions: int) -> None:
-        """Let statuses wait to be written, or not; and bound how many actions a sync starts."""
-        self.guarantees.hasty |= hasty
+    def breathe(self, *, lazy: bool, actions: int) -> None:
+        """Have status writes take long, or not; and bound how many actions a pass starts."""
+        self.guarantees.hasty |= lazy
         for controller in self.controllers:
             controller.lazy = lazy
-            controller.hasty = hasty
-            controller.slice = actions
+            controller.limit = actions
 
     def rest(self, which: int) -> None:
         """A controller that sees and hears nothing new must come to rest."""
         self.world.fates.clear()
         controller = self.controllers[which % len(self.controllers)]
-        begun = controller.syncs
+        begun = controller.passes
         while controller.due:
             controller.step()
-            if controller.syncs > begun + _SYNCS_TO_REST:
+            if controller.passes > begun + _PASSES_TO_REST:
                 raise self.world.violation("Hot loop: a controller works on, and nothing changes")
 
     # --- caches, requests, time ---
@@ -370,17 +370,26 @@ class History:
                 if controller.due:
                     controller.step()
                     moved = True
-            if not moved:
+            if not moved and not self.go_to_next_write():
                 break
             if step == _STEPS_TO_SETTLE - 1:
                 raise self.world.violation("Hot loop: nothing settles")
         for controller in self.controllers:
             controller.probe()
 
+    def go_to_next_write(self) -> bool:
+        """Let time pass until a controller writes, or tries again, what it could not at once; False if none will."""
+        soon = self.world.clock + _SOON_SEC
+        wakes = [one.wake_at for one in self.controllers if not one.is_settled and one.wake_at is not None]
+        if not wakes or min(wakes) > soon:
+            return False
+        self.world.go_until(min(wakes))
+        return True
+
     def finish(self) -> None:
         """Faults stop, obstacles go: check that everything comes to the end that was promised."""
         self.world.tell("--- the fair end ---")
-        self.breathe(lazy=False, hasty=False, actions=100)
+        self.breathe(lazy=False, actions=100)
         self.world.fates.clear()
         self.guarantees.loose |= bool(self.world.late)
         while self.world.execute_late():

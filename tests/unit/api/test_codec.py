@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from frameworkcontroller.api.codec import (
     COMPRESSION_THRESHOLD_BYTES,
+    EncodedStatus,
     StatusError,
     decode_status,
     decompress_roles,
-    encode_roles,
     encode_status,
     encode_task,
 )
@@ -207,14 +207,14 @@ def big(size: int) -> FrameworkStatus:
         completion = CompletionStatus(1, "P", "Failed", (), "x" * padding)
         return status_of(task_of(attempt=TaskAttemptStatus(0, T0, completion_status=completion)))
 
-    empty = len(encode_roles("f", made(0).attempt.roles))
+    empty = len(EncodedStatus("f", made(0))._roles)
     return made(size - empty)
 
 
 def test_from_the_threshold_on_roles_are_stored_compressed() -> None:
     assert COMPRESSION_THRESHOLD_BYTES == 700 * 1024
     status = big(COMPRESSION_THRESHOLD_BYTES)
-    raw = encode_roles("f", status.attempt.roles)
+    raw = EncodedStatus("f", status)._roles
     assert len(raw) == COMPRESSION_THRESHOLD_BYTES
     attempt = encode(status, compress=True)["attemptStatus"]
     assert attempt["taskRoleStatuses"] is None

@@ -19,10 +19,11 @@ from frameworkcontroller.api.status import (
     TaskStatus,
 )
 from frameworkcontroller.controller.eventhandlers import EventHandlers
-from frameworkcontroller.controller.ledger import Entry, Ledger
+from frameworkcontroller.controller.reconcilers import Reconcilers
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.workqueue import WorkQueue
 from frameworkcontroller.machine.model import Snapshot, Trigger
+from frameworkcontroller.machine.reconciler import Reconciler
 
 POD = PodRecord("ns/f-a-0", "ns", "f-a-0", "5", Identity("pod-1", "cm-1", None, False), "Running")
 CONFIGMAP = ConfigMapRecord("ns/f-attempt", "ns", "f-attempt", "5", Identity("cm-1", "f-1", None, False))
@@ -34,17 +35,17 @@ class Known:
 
     def __init__(self) -> None:
         self.queue: WorkQueue[str] = WorkQueue()
-        ledger = Ledger()
-        self.entry: Entry = ledger.open(FrameworkRecord("ns/f", "ns", "f", "f-1", "1", 1, None, b"{}", b"{}", None))
+        self.reconcilers = Reconcilers()
+        record = FrameworkRecord("ns/f", "ns", "f", "f-1", "1", 1, None, b"{}", b"{}", None)
+        self.reconciler = self.reconcilers.open(record)
         task = TaskStatus(0, "task-1", 0, 0, TaskAttemptStatus(0, 0, pod_uid=POD.uid), State.RUNNING)
         attempt = FrameworkAttemptStatus(0, 0, configmap_uid=CONFIGMAP.uid)
         attempt.roles.append(TaskRoleStatus("a", "role-1", tasks=[task]))
-        self.entry.tracker.begin(FrameworkStatus(0, 0, attempt=attempt))
-        self.entry.tracker.agenda.clear()
-        self.entry.tracker.see(POD.uid)
-        self.entry.tracker.configmap_seen = True
-        self.ledger = ledger
-        self.handlers = EventHandlers(self.queue, ledger, SnapshotLogger())
+        self.reconciler.tracker.begin(FrameworkStatus(0, 0, attempt=attempt))
+        self.reconciler.tracker.agenda.clear()
+        self.reconciler.tracker.see(POD.uid)
+        self.reconciler.tracker.configmap_seen = True
+        self.handlers = EventHandlers(self.queue, self.reconcilers, SnapshotLogger())
 
 
 @pytest.fixture
@@ -71,15 +72,15 @@ async def test_a_pod_that_the_cache_drops_is_gone_only_in_a_state_that_no_api_se
     known: Known, final: PodRecord | None, removed: bool
 ) -> None:
     known.handlers.pod_deleted(POD, final)
-    assert known.entry.tracker.has_seen(POD.uid) is removed
-    assert known.entry.tracker.has_lost(POD.uid) is not removed
-    assert list(known.entry.tracker.agenda) == [("a", 0)]
+    assert known.reconciler.tracker.has_seen(POD.uid) is removed
+    assert known.reconciler.tracker.has_lost(POD.uid) is not removed
+    assert list(known.reconciler.tracker.agenda) == [("a", 0)]
     assert await known.queue.get() == "ns/f"
 
 
 async def test_nothing_is_kept_of_a_pod_that_no_task_records(known: Known) -> None:
     known.handlers.pod_deleted(replace(POD, identity=replace(POD.identity, uid="other")), None)
-    assert not known.entry.tracker.has_lost("other")
+    assert not known.reconciler.tracker.has_lost("other")
 
 
 DISRUPTED = replace(POD, disruption=Disruption("DeletionByPodGC", "PodGC: node no longer exists"))
@@ -90,18 +91,18 @@ async def test_why_kubernetes_deleted_a_pod_is_kept_from_its_last_state(
     known: Known, old: PodRecord, final: PodRecord | None
 ) -> None:
     known.handlers.pod_deleted(old, final)
-    assert known.entry.tracker.disruptions == {("a", 0): DISRUPTED.disruption}
+    assert known.reconciler.tracker.disruptions == {("a", 0): DISRUPTED.disruption}
 
 
 async def test_why_kubernetes_deleted_a_pod_is_not_kept_if_no_task_records_it(known: Known) -> None:
     known.handlers.pod_deleted(replace(DISRUPTED, identity=replace(POD.identity, uid="other")), None)
     known.handlers.pod_deleted(replace(DISRUPTED, name="f-a-7"), None)
-    assert known.entry.tracker.disruptions == {}
+    assert known.reconciler.tracker.disruptions == {}
 
 
 async def test_nothing_is_kept_of_a_pod_that_was_not_disrupted(known: Known) -> None:
     known.handlers.pod_deleted(POD, POD)
-    assert known.entry.tracker.disruptions == {}
+    assert known.reconciler.tracker.disruptions == {}
 
 
 @pytest.mark.parametrize(
@@ -113,17 +114,19 @@ async def test_whether_a_configmap_that_the_cache_drops_is_gone_is_not_known(
     known: Known, final: ConfigMapRecord | None
 ) -> None:
     known.handlers.configmap_deleted(CONFIGMAP, final)
-    assert not known.entry.tracker.configmap_seen
-    assert known.entry.tracker.configmap_lost
+    assert not known.reconciler.tracker.configmap_seen
+    assert known.reconciler.tracker.configmap_lost
     assert await known.queue.get() == "ns/f"
 
 
 FRAMEWORK = FrameworkRecord("ns/g", "ns", "g", "g-1", "1", 1, None, b'{"name":"g"}', b"{}", None)
 
 
-def _track(known: Known) -> None:
+def _track(known: Known) -> Reconciler:
     status = FrameworkStatus(start_time=0, transition_time=0, attempt=FrameworkAttemptStatus(id=3, start_time=0))
-    known.ledger.open(FRAMEWORK).tracker.begin(status)
+    reconciler = known.reconcilers.open(FRAMEWORK)
+    reconciler.tracker.begin(status)
+    return reconciler
 
 
 @pytest.mark.parametrize("final", [None, replace(FRAMEWORK, status={"state": "Completed"})], ids=["vanished", "told"])
@@ -147,8 +150,7 @@ async def test_a_framework_that_is_gone_is_in_the_history_once(
 async def test_a_framework_that_was_kept_before_its_deletion_is_not_kept_again(
     known: Known, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _track(known)
-    known.ledger.open(FRAMEWORK).tracker.deletion_kept = True
+    _track(known).tracker.deletion_kept = True
     with caplog.at_level(logging.INFO):
         known.handlers.framework_deleted(FRAMEWORK, FRAMEWORK)
     assert caplog.messages == ["[ns/g]: Framework was deleted"]
@@ -159,11 +161,10 @@ async def test_snapshots_that_no_request_has_followed_are_logged_when_the_framew
     known: Known, final: FrameworkRecord | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     """For example, another client deletes it while its own deletion at the end of its retention is delayed."""
-    _track(known)
-    entry = known.ledger.open(FRAMEWORK)
-    entry.tracker.deletion_kept = True
-    entry.resource_version = "8"
-    entry.snapshots.append(Snapshot(Trigger.FRAMEWORK_DELETION, b'{"state":"Completed"}'))
+    reconciler = _track(known)
+    reconciler.tracker.deletion_kept = True
+    reconciler.stored.resource_version = "8"
+    reconciler._snapshots.append(Snapshot(Trigger.FRAMEWORK_DELETION, b'{"state":"Completed"}'))
     with caplog.at_level(logging.INFO):
         known.handlers.framework_deleted(FRAMEWORK, final)
     shown, told = caplog.messages
@@ -176,8 +177,7 @@ async def test_snapshots_that_no_request_has_followed_are_logged_when_the_framew
 async def test_snapshots_of_a_framework_that_is_gone_are_not_those_of_its_namesake(
     known: Known, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _track(known)
-    known.ledger.open(FRAMEWORK).snapshots.append(Snapshot(Trigger.FRAMEWORK_DELETION, b"{}"))
+    _track(known)._snapshots.append(Snapshot(Trigger.FRAMEWORK_DELETION, b"{}"))
     with caplog.at_level(logging.INFO):
         known.handlers.framework_deleted(replace(FRAMEWORK, uid="g-0"), None)
     (message,) = caplog.messages

@@ -1,0 +1,122 @@
+"""The machine's requests as HTTP requests, and the API server's answers as the machine's."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import orjson
+
+from frameworkcontroller.api.codec import EncodedStatus
+from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
+from frameworkcontroller.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Invalid,
+    KubeError,
+    NotFound,
+    ObjectNotFound,
+    ServerError,
+    TooLarge,
+    TooManyRequests,
+    is_too_large,
+)
+from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
+from frameworkcontroller.machine.exchanges import (
+    Answer,
+    Answered,
+    Get,
+    MergePatch,
+    PatchStatus,
+    Post,
+    Remove,
+    Request,
+)
+from frameworkcontroller.machine.model import Kind, Refusal, Refused, Unanswered
+
+_RESOURCES: Final = {Kind.POD: PODS, Kind.CONFIGMAP: CONFIGMAPS, Kind.FRAMEWORK: FRAMEWORKS}
+
+_REFUSALS: Final[tuple[tuple[type[ApiError], Refusal], ...]] = (
+    (AlreadyExists, Refusal.ALREADY_EXISTS),
+    (Conflict, Refusal.CONFLICT),
+    (ObjectNotFound, Refusal.OBJECT_NOT_FOUND),
+    (NotFound, Refusal.NOT_FOUND),
+    (Invalid, Refusal.INVALID),
+    (TooLarge, Refusal.TOO_LARGE),
+    (TooManyRequests, Refusal.TOO_MANY_REQUESTS),
+    (ServerError, Refusal.SERVER_ERROR),
+)
+"""The first class that fits says the kind."""
+
+
+async def send(client: KubeClient, request: Request, namespace: str, flow: str) -> Answer:
+    """Send one request about the Framework of key ``flow``."""
+    try:
+        return Answered(await _send(client, request, namespace, flow))
+    except ApiError as error:
+        kind = next((kind for cls, kind in _REFUSALS if isinstance(error, cls)), Refusal.OTHER)
+        return Refused(
+            error.code,
+            error.message,
+            orjson.dumps(error.status),
+            error.retry_after or 0.0,
+            error.reason,
+            Refusal.TOO_LARGE if is_too_large(error) else kind,
+            error.is_of_api,
+        )
+    except KubeError as error:
+        return Unanswered(str(error))
+
+
+async def _send(client: KubeClient, request: Request, namespace: str, flow: str) -> bytes:
+    match request:
+        case Get(kind, name):
+            return await client.get(
+                _RESOURCES[kind], name, namespace, metadata_only=kind is not Kind.FRAMEWORK, flow=flow
+            )
+        case Post(kind, _, body):
+            return await client.create(_RESOURCES[kind], body, namespace, metadata_only=True, flow=flow)
+        case Remove(kind, name, uid, force, propagation):
+            return await client.delete(
+                _RESOURCES[kind],
+                name,
+                namespace,
+                uid=uid,
+                grace_period_seconds=0 if force else None,
+                propagation=propagation,
+                flow=flow,
+            )
+        case MergePatch(kind, name, body):
+            return await client.patch(
+                _RESOURCES[kind], name, body, namespace, content_type=MERGE_PATCH, metadata_only=True, flow=flow
+            )
+        case PatchStatus(name):
+            return await client.patch(
+                FRAMEWORKS,
+                name,
+                await _json_patch(request),
+                namespace,
+                content_type=JSON_PATCH,
+                subresource="status",
+                metadata_only=True,
+                flow=flow,
+            )
+
+
+async def _json_patch(request: PatchStatus) -> bytes:
+    value = request.value
+    if isinstance(value, EncodedStatus):
+        if value.is_large:
+            # The reconciles of all other Frameworks would have to wait.
+            await asyncio.to_thread(value.complete)
+        value = value.body
+    return orjson.dumps(
+        [
+            {"op": "test", "path": "/metadata/uid", "value": request.uid},
+            {"op": "test", "path": "/metadata/generation", "value": request.generation},
+            {"op": "test", "path": "/metadata/resourceVersion", "value": request.resource_version},
+            {"op": "add", "path": request.path, "value": orjson.Fragment(value)},
+        ]
+    )

@@ -1,0 +1,193 @@
+"""Frameworks that the controller cannot go on with are left alone, each by itself, and say so.
+
+Causes: a stored status that is none, an invariant that does not hold, an error that nobody foresaw. Everything known of
+the Framework is dropped, as after a crash, and nothing is done for it: its record may be wrong. Its Pods run on. It is
+tried again, from what the API server holds, when its spec changes, every ten minutes, and when a controller starts.
+
+The condition Stalled (reason Quarantined) is the only thing that is written: at its own path, under all preconditions,
+so that it can be put even to a status that cannot be read, of which nothing else is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Final
+
+import orjson
+
+from frameworkcontroller.api.codec import EncodedStatus, StatusError
+from frameworkcontroller.api.objects import Framework, FrameworkRecord, PodRecord
+from frameworkcontroller.api.spec import FrameworkSpec
+from frameworkcontroller.machine import conditions
+from frameworkcontroller.machine.exchanges import Answer, Get, PatchStatus, Request
+from frameworkcontroller.machine.model import Env, Kind, Record, Refusal, Refused, Unanswered, known
+from frameworkcontroller.machine.plan import reject
+from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.reconciler import (
+    Call,
+    Done,
+    Effect,
+    Emit,
+    Instruction,
+    ReadLive,
+    Transient,
+    TransientError,
+    View,
+    Wait,
+    Warn,
+    WriteStatus,
+    read_live,
+    transient,
+)
+from frameworkcontroller.machine.tracker import Tracker
+
+RETRY_SEC: Final = 600.0
+"""Time in quarantine: a try costs a read, and the cause may be over."""
+
+_MAX_STORY: Final = 2000
+_TRIES: Final = 3
+"""Tries in a row to put the condition, while others write the Framework."""
+
+
+class Quarantine:
+    """Takes the place of a Framework's reconciler, with the same protocol."""
+
+    quarantined: bool = True
+
+    def __init__(self, record: FrameworkRecord, error: Exception, env: Env, *, told: str | None) -> None:
+        """``error``: the cause. ``told``: the cause that the log has named last for this Framework."""
+        self.key, self.name, self.uid = record.key, record.name, record.uid
+        self.tracker = Tracker()
+        """Empty: nothing is known."""
+        expected = isinstance(error, StatusError)
+        self.story = (str(error) if expected else f"{type(error).__name__}: {error}")[:_MAX_STORY]
+        self.released: FrameworkRecord | None = None
+        """The live Framework, once it is to be tried again."""
+        self._generation = record.generation
+        self._until = env.clock + RETRY_SEC * env.rng.uniform(0.9, 1.1)
+        self._shown = False
+        self._error: Transient | None = None
+        self._lane: Call | None = None
+        self._exchange: Generator[Request, Answer, None] | None = None
+        happened = Record(Reason.QUARANTINED, self._message(), warning=True)
+        trace = None if expected else error
+        self._effects: list[Effect] = [Emit([happened], log=told != self.story, trace=trace)]
+
+    # --- events: of nothing that counts ---
+
+    def on_pod_event(self, name: str) -> None:
+        """Do nothing."""
+
+    def on_pod_dropped(self, last: PodRecord, *, removed: bool) -> None:
+        """Do nothing."""
+
+    def on_configmap_dropped(self, uid: str) -> None:
+        """Do nothing."""
+
+    def resync(self) -> bool:
+        """Do nothing."""
+        return False
+
+    def stop(self) -> None:
+        """Do nothing: there are no actions."""
+
+    def effects(self) -> list[Effect]:
+        """Take the effects that are due before the next request."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def describe(self, clock: float) -> dict[str, Any]:  # noqa: ARG002 - as a reconciler has
+        """What debugging shows of it."""
+        return {"quarantine": self.story}
+
+    # --- the protocol ---
+
+    def next(self, view: View) -> Instruction:
+        """Put the condition, once; read the Framework once it is to be tried again."""
+        if self._lane is not None:
+            return Wait()
+        record = view.record
+        if record is None or record.uid != self.uid or self.released is not None:
+            return Done()
+        if self._error is not None:
+            error, self._error = self._error, None
+            return Done(error=error)
+        left = self._until - view.env.clock
+        if left <= 0 or record.generation > self._generation:
+            self._lane = ReadLive()
+        elif not self._shown:
+            self._lane = WriteStatus()
+        return self._lane or Done(left)
+
+    def begin(self, call: Call, view: View) -> Request | None:
+        """The first request of ``call``, whose turn has come."""
+        self._exchange = self._release() if isinstance(call, ReadLive) else self._show(view)
+        return self._advance(None)
+
+    def on_answer(self, call: Call, answer: Answer) -> Request | None:  # noqa: ARG002 - there is one call at a time
+        """The next request of ``call`` after ``answer``; None: the call is over."""
+        return self._advance(answer)
+
+    def _advance(self, answer: Answer | None) -> Request | None:
+        exchange, request = known(self._exchange, "exchange"), None
+        try:
+            request = next(exchange) if answer is None else exchange.send(answer)
+        except StopIteration:
+            pass
+        except TransientError as error:
+            self._error = error.transient
+        finally:
+            if request is None:
+                self._lane = self._exchange = None
+        return request
+
+    # --- exchanges ---
+
+    def _release(self) -> Generator[Request, Answer, None]:
+        answer = yield Get(Kind.FRAMEWORK, self.name)
+        self.released = read_live(answer)
+        if self.released is None:
+            raise transient("the API server does not find the Framework", answer)
+
+    def _show(self, view: View) -> Generator[Request, Answer, None]:
+        for _ in range(_TRIES):
+            live = read_live((yield Get(Kind.FRAMEWORK, self.name)))
+            change = None if live is None or live.uid != self.uid else self._change(live, view.env)
+            if live is None or change is None:
+                break
+            path, value = change
+            answer = yield PatchStatus(self.name, path, value, live.uid, live.generation, live.resource_version)
+            match answer:
+                case Refused(kind=Refusal.INVALID | Refusal.CONFLICT | Refusal.ALREADY_EXISTS, message=message):
+                    again = read_live((yield Get(Kind.FRAMEWORK, self.name)))
+                    if again is not None and again.resource_version != live.resource_version:
+                        continue
+                    self._effects.append(Warn(f"The status does not take the condition Stalled: {message}"))
+                case Refused(kind=Refusal.TOO_LARGE, message=message):
+                    self._effects.append(Warn(f"The status has no room for the condition Stalled: {message}"))
+                case Refused(message=message) | Unanswered(message=message):
+                    raise transient(f"cannot write the condition Stalled: {message}", answer)
+            break
+        else:
+            raise TransientError("cannot write the condition Stalled, as others keep writing the Framework")
+        self._shown = True
+
+    def _change(self, live: FrameworkRecord, env: Env) -> tuple[str, bytes | EncodedStatus] | None:
+        """Path and value of the change that says so; None if it is said already, or there is no place for it."""
+        if not live.status:
+            # Without a spec, so that it says nothing of Tasks.
+            tracker = Tracker()
+            framework = Framework(live.namespace, live.name, live.uid, live.generation, False, FrameworkSpec())
+            reject(framework, tracker, self._message(), env, reason=Reason.QUARANTINED)
+            return "/status", EncodedStatus(live.name, known(tracker.status, "status"))
+        present = live.status.get("conditions") or [] if isinstance(live.status, dict) else None
+        if not isinstance(present, list) or not all(isinstance(one, dict) for one in present):
+            return None
+        changed = conditions.with_stalled(present, Reason.QUARANTINED, self._message(), env, live.generation)
+        return None if changed == present else ("/status/conditions", orjson.dumps(changed))
+
+    def _message(self) -> str:
+        return (
+            f"The controller cannot go on with this Framework and leaves it alone: {self.story}. "
+            f"It is tried again when its spec changes, and every {RETRY_SEC / 60:g} min"
+        )
