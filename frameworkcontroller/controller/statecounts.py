@@ -54,7 +54,7 @@ class StateCounts:
             now = _Counts(
                 None if status is None else status.state,
                 tuple(tracker.task_states),
-                bool(tracker.stalls),
+                bool(tracker.holds.stalls),
                 machine.quarantined,
             )
             if now == before:

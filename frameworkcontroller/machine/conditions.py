@@ -92,9 +92,9 @@ def _tell(ctx: Context, before: Condition | None, stalled: tuple[Reason, str] | 
 
 
 def _stalled(tracker: Tracker) -> tuple[Reason, str] | None:
-    if not tracker.stalls:
+    if not tracker.holds.stalls:
         return None
-    stalls = list(tracker.stalls.values())
+    stalls = list(tracker.holds.stalls.values())
     told = "; ".join(stall.message for stall in stalls[:_STALLS_TOLD])
     more = f"; and {len(stalls) - _STALLS_TOLD} more" if len(stalls) > _STALLS_TOLD else ""
     return stalls[0].reason, told + more

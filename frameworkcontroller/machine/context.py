@@ -10,6 +10,8 @@ from frameworkcontroller.api.codec import encode_status, encode_task
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, TaskStatus
+from frameworkcontroller.machine.agenda import TaskKey
+from frameworkcontroller.machine.holds import CREATIONS
 from frameworkcontroller.machine.manifests import PodTemplate, task_annotations
 from frameworkcontroller.machine.model import (
     Action,
@@ -25,7 +27,7 @@ from frameworkcontroller.machine.model import (
     known,
 )
 from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.tracker import CREATIONS, TaskKey, TrackedRole, Tracker
+from frameworkcontroller.machine.tracker import TrackedRole, Tracker
 
 POD_CREATIONS_PER_PLAN: Final = 500
 """More than are created before the next plan: where creations are refused, a Framework of 10,000 Tasks would ask for
@@ -98,33 +100,33 @@ class Context:
 
         If not, plan again when they have. A wall clock that is set changes nothing: see ``Tracker.deadline``.
         """
-        when = self.tracker.deadline(key, since, seconds, self.env)
+        when = self.tracker.agenda.deadline(key, since, seconds, self.env)
         if when <= self.env.clock:
             return True
         if key is None:
             self.wake_at(when)
         else:
-            self.tracker.set_alarm(key, when)
+            self.tracker.agenda.set_alarm(key, when)
         return False
 
     def act(self, action: Action) -> None:
         """Have the action done now, or look again once it is no longer held back."""
         target = action.target
         key = (target.role, target.index) if target.kind is Kind.POD else None
-        until = self.tracker.held_until(key)
+        until = self.tracker.holds.until(key)
         if until <= self.env.clock:
             self.plan.actions.append(action)
         elif key is None:
             self.wake_at(until)
         else:
-            self.tracker.set_alarm(key, until)
+            self.tracker.agenda.set_alarm(key, until)
 
     def create_pod(self, target: Target, template: PodTemplate, task: TaskStatus, controller_uid: str) -> None:
         """As ``act`` does, have the Task's Pod created."""
         key = (target.role, target.index)
-        until = max(self.tracker.held_until(key), self.tracker.held_until(CREATIONS))
+        until = max(self.tracker.holds.until(key), self.tracker.holds.until(CREATIONS))
         if until > self.env.clock:
-            self.tracker.set_alarm(key, until)
+            self.tracker.agenda.set_alarm(key, until)
         elif self.pod_creations >= POD_CREATIONS_PER_PLAN:
             self.tracker.agenda.add(key)
         else:

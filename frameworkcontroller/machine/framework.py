@@ -20,6 +20,7 @@ from frameworkcontroller.api.timestamps import LAST_TIME, format_time
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine import wording
 from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.holds import Stall
 from frameworkcontroller.machine.manifests import configmap_body, configmap_marks, is_newer_configmap
 from frameworkcontroller.machine.model import (
     Action,
@@ -38,7 +39,6 @@ from frameworkcontroller.machine.policy import decide_retry, evaluate_completion
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.scale import new_role
 from frameworkcontroller.machine.states import ENDED
-from frameworkcontroller.machine.tracker import Stall
 
 STOPPED = CompletionStatus.of(STOP_FRAMEWORK_REQUESTED, "User has requested to stop the Framework")
 _TASK_STOPPED = CompletionStatus.of(FRAMEWORK_ATTEMPT_COMPLETION, "Stop to complete current FrameworkAttempt")
@@ -71,8 +71,8 @@ def step(ctx: Context) -> None:
         ctx.tracker.agenda.clear()
         _watch_stray(ctx, configmap)
         if not _delete_stray(ctx, configmap):
-            ctx.tracker.end_stall(None, Reason.STATUS_OUTDATED)
-            ctx.tracker.end_stall(None, Reason.CONFIGMAP_NOT_GONE)
+            ctx.tracker.holds.end_stall(None, Reason.STATUS_OUTDATED)
+            ctx.tracker.holds.end_stall(None, Reason.CONFIGMAP_NOT_GONE)
         return
     if ctx.status.state is State.CREATION_PENDING and not _adopt(ctx, configmap):
         _create(ctx, configmap)
@@ -80,10 +80,9 @@ def step(ctx: Context) -> None:
     if configmap is None or configmap.uid != ctx.attempt.configmap_uid:
         _without_configmap(ctx)
         return
-    if not ctx.tracker.configmap_seen:
-        ctx.tracker.configmap_seen, ctx.tracker.configmap_lost = True, False
-        ctx.tracker.end_stall(None, Reason.CONFIGMAP_NOT_ANSWERED)
-        ctx.tracker.forget(configmap.uid)
+    if not ctx.tracker.expectations.has_seen(configmap.uid):
+        ctx.tracker.expectations.see(configmap.uid)
+        ctx.tracker.holds.end_stall(None, Reason.CONFIGMAP_NOT_ANSWERED)
         ctx.tracker.touch_all()
     if configmap.identity.deleting:
         _with_deleting_configmap(ctx)
@@ -139,7 +138,7 @@ def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
 def created(ctx: Context, uid: str) -> None:
     """The ConfigMap of the current attempt exists, with that UID."""
     ctx.attempt.configmap_uid = uid
-    ctx.tracker.release(None)
+    ctx.tracker.holds.release(None)
     ctx.tracker.move_framework(State.CREATION_REQUESTED, ctx.env.second, Urgency.LATER)
     count = sum(len(role.tasks) for role in ctx.attempt.roles)
     ctx.record(
@@ -196,7 +195,7 @@ def _delete_stray(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
 
 def _watch_stray(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     """Watch the end of a ConfigMap of the attempt's name that the Framework controls and has not recorded."""
-    ctx.tracker.end_stalls_of_pods()
+    ctx.tracker.holds.end_stalls_of_pods()
     if configmap is not None and _is_ours(ctx, configmap) and configmap.identity.deleting:
         task_machine.watch_strays(ctx, configmap.uid)
         _watch_end(ctx, configmap)
@@ -217,7 +216,7 @@ def _watch_end(ctx: Context, configmap: ConfigMapRecord) -> None:
         ctx.wake_at(due)
     elif not any(pod.identity.controller_uid == configmap.uid for pod in ctx.observed.list_pods()):
         when = format_time(known(configmap.identity.deletion_time, "deletionTimestamp"))
-        tracker.stalls[None] = Stall(
+        tracker.holds.stalls[None] = Stall(
             Reason.CONFIGMAP_NOT_GONE,
             f"ConfigMap {configmap.name} was to be gone by {when} and is still there, without any Pod: "
             "a finalizer holds it",
@@ -242,17 +241,17 @@ def replace_stray(ctx: Context, found: Identity) -> Action:
 def _without_configmap(ctx: Context) -> None:
     uid = known(ctx.attempt.configmap_uid, "configMapUID")
     target = ctx.configmap_target()
-    if ctx.tracker.configmap_seen:
+    if ctx.tracker.expectations.has_seen(uid):
         _configmap_is_gone(ctx)
         return
     # All Tasks are looked at once the ConfigMap is seen, or known to be gone.
     ctx.tracker.agenda.clear()
-    if ctx.status.state is State.CREATION_REQUESTED and not ctx.tracker.configmap_lost:
+    if ctx.status.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
         timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
         stop = ctx.framework.spec.execution_type is ExecutionType.STOP
         if not stop and not ctx.is_over(None, ctx.status.transition_time, timeout):
             return
-        if stop or ctx.tracker.is_hidden(uid, ctx.observed.configmaps_listed):
+        if stop or ctx.tracker.expectations.is_hidden(uid, ctx.observed.configmaps_listed):
             if ctx.tracker.is_clean:
                 ctx.act(Delete(target, uid, confirm=True))
             else:
@@ -264,10 +263,11 @@ def _without_configmap(ctx: Context) -> None:
 
 def configmap_confirmed_gone(ctx: Context) -> None:
     """A live read has not found the recorded ConfigMap, which the cache does not show."""
-    if ctx.status.state is State.CREATION_REQUESTED and not ctx.tracker.configmap_lost:
+    uid = known(ctx.attempt.configmap_uid, "configMapUID")
+    if ctx.status.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
         configmap_never_seen(ctx)
     else:
-        ctx.tracker.configmap_seen = True
+        ctx.tracker.expectations.see(uid)
         ctx.tracker.again = True
 
 
@@ -278,7 +278,7 @@ def configmap_never_seen(ctx: Context) -> None:
     never_seen = CompletionStatus.of(CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT, text)
     stop = ctx.framework.spec.execution_type is ExecutionType.STOP
     ctx.tracker.configmap_end = STOPPED if stop else never_seen
-    ctx.tracker.configmap_seen = True
+    ctx.tracker.expectations.see(known(ctx.attempt.configmap_uid, "configMapUID"))
     ctx.tracker.again = True
 
 
@@ -421,7 +421,7 @@ def _decide_retry(ctx: Context) -> None:
     status.retry.retry_delay_sec = None
     status.attempt = new_attempt(ctx.framework, status.retry.total_retried_count, ctx.env)
     ctx.tracker.begin(status, dirty=True)
-    ctx.tracker.hold_attempt(ctx.env)
+    ctx.tracker.holds.hold_attempt(ctx.env)
     ctx.tracker.move_framework(State.CREATION_PENDING, ctx.env.second, Urgency.NOW)
     text = f"Retried with FrameworkAttempt {status.attempt.id}, as {decision.reason}"
     ctx.record(Reason.FRAMEWORK_RETRIED, text, completion=completion, warning=False)

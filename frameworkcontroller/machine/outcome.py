@@ -11,12 +11,14 @@ from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.machine import framework as framework_machine
 from frameworkcontroller.machine import task as task_machine
+from frameworkcontroller.machine.agenda import TaskKey
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.failure import (
     classify_creation_refusal,
     describe_creation_refusal,
     is_quota_refusal,
 )
+from frameworkcontroller.machine.holds import CREATIONS, Stall
 from frameworkcontroller.machine.manifests import configmap_marks, pod_marks
 from frameworkcontroller.machine.model import (
     Accepted,
@@ -41,7 +43,7 @@ from frameworkcontroller.machine.model import (
 )
 from frameworkcontroller.machine.reasons import Reason, not_answered
 from frameworkcontroller.machine.states import ENDED
-from frameworkcontroller.machine.tracker import CREATIONS, Stall, TaskKey, TrackedRole
+from frameworkcontroller.machine.tracker import TrackedRole
 
 _FAILURES_TO_STALL = 3
 """Failures in a row after which a Framework says that it is stalled, when the reason may yet pass by itself."""
@@ -63,7 +65,7 @@ def take(ctx: Context, outcome: Outcome) -> None:
             _take_pod(ctx, role, task, outcome)
     elif target.kind is Kind.FRAMEWORK:
         if isinstance(outcome.result, Accepted | Gone):
-            ctx.tracker.release(None)
+            ctx.tracker.holds.release(None)
             ctx.record(Reason.FRAMEWORK_DELETED, "Deleted, as it has been completed for as long as it is retained")
         else:
             _hold(ctx, None, target, outcome.result, "delete")
@@ -88,7 +90,7 @@ def _take_pod(ctx: Context, role: TrackedRole, task: TaskStatus, outcome: Outcom
             if not isinstance(result, Accepted | Gone):
                 _hold(ctx, key, target, result, "delete")
             elif uid == task.attempt.pod_uid:
-                ctx.tracker.release(key)
+                ctx.tracker.holds.release(key)
                 _take_pod_deletion(ctx, role, task, action, result)
             else:
                 _look_later(ctx, key)
@@ -99,13 +101,13 @@ def _take_pod(ctx: Context, role: TrackedRole, task: TaskStatus, outcome: Outcom
             elif not isinstance(result, Gone):
                 _hold(ctx, key, target, result, "clean up")
             elif task.state is State.CREATION_PENDING and task.deletion_pending:
-                ctx.tracker.release(key)
+                ctx.tracker.holds.release(key)
                 task_machine.complete_attempt(ctx, role, task, None)
         case Confirm() | Relabel():
             if not isinstance(result, Gone):
                 _not_in_cache(ctx, key, action, result)
             elif action.uid == task.attempt.pod_uid and task.state not in ENDED:
-                ctx.tracker.release(key)
+                ctx.tracker.holds.release(key)
                 task_machine.pod_confirmed_gone(ctx, role, task, action.uid)
         case Refresh(target=target):
             _leave_newer(ctx, key, target)
@@ -115,7 +117,7 @@ def _take_unlisted_pod(ctx: Context, outcome: Outcome) -> None:
     target, result = outcome.action.target, outcome.result
     key = (target.role, target.index)
     if isinstance(result, Accepted | Gone):
-        ctx.tracker.release(key)
+        ctx.tracker.holds.release(key)
     elif isinstance(outcome.action, Delete):
         _hold(ctx, key, target, result, "delete")
 
@@ -130,15 +132,15 @@ def _take_pod_creation(ctx: Context, role: TrackedRole, task: TaskStatus, action
         # That ConfigMap was adopted, and the status that said so was not accepted.
         framework_machine.created(ctx, action.controller_uid)
     if not _is_dying(result):
-        ctx.tracker.end_stall(key, Reason.POD_NOT_GONE)
+        ctx.tracker.holds.end_stall(key, Reason.POD_NOT_GONE)
     match result:
         case Created(uid=uid):
-            ctx.tracker.release(key)
-            ctx.tracker.release(CREATIONS)
+            ctx.tracker.holds.release(key)
+            ctx.tracker.holds.release(CREATIONS)
             task_machine.created(ctx, role, task, uid)
         case Exists(found=Identity() as found) if found.controller_uid == action.controller_uid:
             if not found.deleting and found.marks == pod_marks(ctx.framework, ctx.attempt, role.status, task):
-                ctx.tracker.release(key)
+                ctx.tracker.holds.release(key)
                 task_machine.created(ctx, role, task, found.uid)
             else:
                 _replace_pod(ctx, role, task, action.target, found, "create")
@@ -201,10 +203,10 @@ def _take_configmap(ctx: Context, outcome: Outcome) -> None:
                 return
             ours = uid == ctx.attempt.configmap_uid
             if ours and state is State.DELETION_PENDING:
-                tracker.release(None)
+                tracker.holds.release(None)
                 tracker.move_framework(State.DELETION_REQUESTED, ctx.env.second, Urgency.LATER)
             elif ours and state is State.CREATION_REQUESTED and confirm and isinstance(result, Gone):
-                tracker.release(None)
+                tracker.holds.release(None)
                 framework_machine.configmap_never_seen(ctx)
             else:
                 # One that nothing waits for any more, be it this attempt's: a cache that is behind still shows it.
@@ -216,13 +218,13 @@ def _take_configmap(ctx: Context, outcome: Outcome) -> None:
             elif not isinstance(result, Gone):
                 _hold(ctx, None, target, result, "clean up")
             elif state is State.CREATION_PENDING:
-                tracker.release(None)
+                tracker.holds.release(None)
                 framework_machine.attempt_is_over(ctx, framework_machine.STOPPED)
         case Confirm() | Relabel():
             if not isinstance(result, Gone):
                 _not_in_cache(ctx, None, action, result)
             elif action.uid == ctx.attempt.configmap_uid and state not in ENDED:
-                tracker.release(None)
+                tracker.holds.release(None)
                 framework_machine.configmap_confirmed_gone(ctx)
         case Refresh():
             _leave_newer(ctx, None, target)
@@ -230,14 +232,14 @@ def _take_configmap(ctx: Context, outcome: Outcome) -> None:
 
 def _take_configmap_creation(ctx: Context, action: Create, result: Result) -> None:
     if not _is_dying(result):
-        ctx.tracker.end_stall(None, Reason.CONFIGMAP_NOT_GONE)
+        ctx.tracker.holds.end_stall(None, Reason.CONFIGMAP_NOT_GONE)
     match result:
         case Created(uid=uid):
-            ctx.tracker.release(None)
+            ctx.tracker.holds.release(None)
             framework_machine.created(ctx, uid)
         case Exists(found=Identity() as found) if found.controller_uid == action.controller_uid:
             if not found.deleting and found.marks == configmap_marks(ctx.framework, ctx.attempt.id):
-                ctx.tracker.release(None)
+                ctx.tracker.holds.release(None)
                 framework_machine.created(ctx, found.uid)
             else:
                 _replace_configmap(ctx, action.target, found, "create")
@@ -278,7 +280,7 @@ def _not_in_cache(ctx: Context, key: TaskKey | None, action: Confirm | Relabel, 
             ctx.record(Reason.LABEL_RESTORED, text, found, warning=True)
             _look_later(ctx, key)
         case Remains():
-            if tracker.hide(action.uid, ctx.env):
+            if tracker.expectations.hide(action.uid, ctx.env):
                 ctx.plan.relist.add(target.kind)
             _hold(ctx, key, target, result, "see in the cache")
         case _:
@@ -296,7 +298,7 @@ def _await_end(ctx: Context, key: TaskKey | None, target: Target, found: Identit
     text = f"Cannot {verb} {target.kind} {target.name}: {_why(Exists(found))}"
     if _wait(ctx, key, text) >= _FAILURES_TO_STALL_WHILE_DELETED:
         reason = Reason.CONFIGMAP_NOT_GONE if key is None else Reason.POD_NOT_GONE
-        ctx.tracker.stalls.setdefault(key, Stall(reason, text))
+        ctx.tracker.holds.stalls.setdefault(key, Stall(reason, text))
 
 
 def _leave_newer(ctx: Context, key: TaskKey | None, target: Target) -> None:
@@ -306,7 +308,7 @@ def _leave_newer(ctx: Context, key: TaskKey | None, target: Target) -> None:
         "it is left alone; delete it if nobody needs it"
     )
     if _wait(ctx, key, text) >= _FAILURES_TO_STALL:
-        ctx.tracker.stalls[key] = Stall(Reason.STATUS_OUTDATED, text)
+        ctx.tracker.holds.stalls[key] = Stall(Reason.STATUS_OUTDATED, text)
 
 
 def _conflict(ctx: Context, key: TaskKey | None, target: Target, found: Identity) -> None:
@@ -317,19 +319,19 @@ def _conflict(ctx: Context, key: TaskKey | None, target: Target, found: Identity
     # It may be of a Framework of the same name that was there before, and on its way out.
     patience = _FAILURES_TO_STALL_WHILE_DELETED if found.deleting else _FAILURES_TO_STALL
     if _wait(ctx, key, text) >= patience:
-        ctx.tracker.stalls[key] = Stall(Reason.NAMING_CONFLICT, text)
+        ctx.tracker.holds.stalls[key] = Stall(Reason.NAMING_CONFLICT, text)
 
 
 def _stall_by_quota(ctx: Context, key: TaskKey | None, refusal: Refused) -> None:
     """In the words of the first refusal: those that follow differ only in what is used at the time."""
-    stall = ctx.tracker.stalls.get(key)
+    stall = ctx.tracker.holds.stalls.get(key)
     if stall is None or stall.reason is not Reason.QUOTA_EXCEEDED:
-        ctx.tracker.stalls[key] = Stall(Reason.QUOTA_EXCEEDED, refusal.message)
+        ctx.tracker.holds.stalls[key] = Stall(Reason.QUOTA_EXCEEDED, refusal.message)
 
 
 def _hold_creations(ctx: Context, key: TaskKey, target: Target, result: Result) -> None:
     """Hold back all creations of the Framework's Pods: what refused this one would refuse the next."""
-    ctx.tracker.hold(CREATIONS, ctx.env, _retry_after(result))
+    ctx.tracker.holds.hold(CREATIONS, ctx.env, _retry_after(result))
     _hold(ctx, key, target, result, "create")
 
 
@@ -339,7 +341,7 @@ def _hold(ctx: Context, key: TaskKey | None, target: Target, result: Result, ver
     else:
         text = f"Cannot {verb} {target.kind} {target.name}: {_why(result)}"
     if _wait(ctx, key, text, _retry_after(result)) >= _FAILURES_TO_STALL:
-        ctx.tracker.stalls.setdefault(key, Stall(not_answered(target.kind), text))
+        ctx.tracker.holds.stalls.setdefault(key, Stall(not_answered(target.kind), text))
 
 
 def _retry_after(result: Result) -> float:
@@ -357,12 +359,12 @@ def _wait(ctx: Context, key: TaskKey | None, text: str, at_least_sec: float = 0.
 
 def _look_later(ctx: Context, key: TaskKey | None, at_least_sec: float = 0.0) -> int:
     """Look again when the cache shows what was done, or by and by; how often in a row that was so."""
-    failures = ctx.tracker.hold(key, ctx.env, at_least_sec)
-    until = ctx.tracker.held_until(key)
+    failures = ctx.tracker.holds.hold(key, ctx.env, at_least_sec)
+    until = ctx.tracker.holds.until(key)
     if key is None:
         ctx.wake_at(until)
     else:
-        ctx.tracker.set_alarm(key, until)
+        ctx.tracker.agenda.set_alarm(key, until)
     return failures
 
 

@@ -11,10 +11,11 @@ from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine import conditions, framework, scale, wording
 from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.holds import Stall
 from frameworkcontroller.machine.model import Env, Fold, Observed, Outcome, Plan, Urgency
 from frameworkcontroller.machine.outcome import take
 from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.tracker import Stall, Tracker
+from frameworkcontroller.machine.tracker import Tracker
 
 
 def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> Plan:
@@ -29,7 +30,7 @@ def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> 
     """
     ctx = Context(subject, tracker, observed, env)
     tracker.again = False
-    tracker.ring(env.clock)
+    tracker.agenda.ring(env.clock)
     fresh = tracker.status is None
     if fresh:
         tracker.begin(framework.new_status(subject, env), dirty=True)
@@ -63,11 +64,11 @@ def reject(subject: Framework, tracker: Tracker, why: str, env: Env, *, reason: 
     One that is completed is deleted all the same once its retention ends, which takes no spec.
     """
     ctx = Context(subject, tracker, Observed(None, {}), env)
-    tracker.ring(env.clock)
+    tracker.agenda.ring(env.clock)
     if tracker.status is None:
         tracker.begin(framework.new_status(subject, env), dirty=True)
     _observe_generation(ctx)
-    tracker.stalls[None] = Stall(reason, why)
+    tracker.holds.stalls[None] = Stall(reason, why)
     if reason is Reason.INVALID_SPEC and ctx.status.state is State.COMPLETED:
         framework.retain(ctx)
     return _finish(ctx)
@@ -78,8 +79,8 @@ def _observe_generation(ctx: Context) -> None:
     if tracker.generation != generation:
         tracker.generation = generation
         tracker.rescale_due = True
-        if None in tracker.stalls and tracker.stalls[None].reason is Reason.INVALID_SPEC:
-            del tracker.stalls[None]
+        if None in tracker.holds.stalls and tracker.holds.stalls[None].reason is Reason.INVALID_SPEC:
+            del tracker.holds.stalls[None]
         tracker.templates.clear()
         tracker.touch_all()
     if ctx.status.observed_generation != generation:
@@ -89,7 +90,7 @@ def _observe_generation(ctx: Context) -> None:
 
 def _finish(ctx: Context) -> Plan:
     conditions.refresh(ctx)
-    alarm = ctx.tracker.next_alarm()
+    alarm = ctx.tracker.agenda.next_alarm()
     if alarm is not None:
         ctx.wake_at(alarm)
     ctx.plan.urgency = ctx.tracker.urgency

@@ -18,8 +18,10 @@ from frameworkcontroller.api.names import pod_name, split_pod_name
 from frameworkcontroller.api.objects import Disruption, Identity, PodRecord
 from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.machine.agenda import TaskKey
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.failure import disrupted
+from frameworkcontroller.machine.holds import Stall
 from frameworkcontroller.machine.manifests import PodTemplate, is_newer_pod, pod_marks
 from frameworkcontroller.machine.model import (
     Action,
@@ -38,7 +40,7 @@ from frameworkcontroller.machine.policy import back_off_sec, backs_off, decide_r
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.scale import SCALED_DOWN
 from frameworkcontroller.machine.states import ENDED
-from frameworkcontroller.machine.tracker import Stall, TaskKey, TrackedRole
+from frameworkcontroller.machine.tracker import TrackedRole
 from frameworkcontroller.machine.wording import brief
 
 _TELL_LEFT_RUNNING_SEC = 30
@@ -66,14 +68,14 @@ def step(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
             return
     elif task.state in (State.ATTEMPT_COMPLETED, State.COMPLETED):
         if not _delete_stray(ctx, role, task, pod):
-            ctx.tracker.stalls.pop((role.status.name, task.index), None)
+            ctx.tracker.holds.stalls.pop((role.status.name, task.index), None)
         return
     if pod is None or pod.uid != task.attempt.pod_uid:
         _without_pod(ctx, role, task)
         return
-    if not ctx.tracker.has_seen(pod.uid):
-        ctx.tracker.see(pod.uid)
-        ctx.tracker.end_stall(key, Reason.POD_NOT_ANSWERED)
+    if not ctx.tracker.expectations.has_seen(pod.uid):
+        ctx.tracker.expectations.see(pod.uid)
+        ctx.tracker.holds.end_stall(key, Reason.POD_NOT_ANSWERED)
     if pod.identity.deleting:
         _with_deleting_pod(ctx, role, task, pod)
     else:
@@ -85,13 +87,13 @@ def complete_attempt(
 ) -> None:
     """The Task's Pod is gone for good, or never was (``refused``: by the API server): its attempt is complete."""
     _decide(ctx, role, task, completion)
-    ctx.tracker.forget(task.attempt.pod_uid)
+    ctx.tracker.expectations.forget(task.attempt.pod_uid)
     ctx.tracker.disruptions.pop((role.status.name, task.index), None)
     ctx.tracker.left_running.pop((role.status.name, task.index), None)
     if refused:
-        ctx.tracker.hold_retry((role.status.name, task.index), ctx.env)
+        ctx.tracker.holds.hold_retry((role.status.name, task.index), ctx.env)
     else:
-        ctx.tracker.release((role.status.name, task.index))
+        ctx.tracker.holds.release((role.status.name, task.index))
     ctx.tracker.move(role, task, State.ATTEMPT_COMPLETED, ctx.env.second, Urgency.SOON)
     ctx.tracker.agenda.add((role.status.name, task.index))
     final = _completion_of(role, task)
@@ -121,8 +123,8 @@ def _adopt(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord | N
 def created(ctx: Context, role: TrackedRole, task: TaskStatus, uid: str) -> None:
     """The Pod of the Task's current attempt exists, with that UID."""
     task.attempt.pod_uid = uid
-    ctx.tracker.release((role.status.name, task.index))
-    ctx.tracker.release_retries()
+    ctx.tracker.holds.release((role.status.name, task.index))
+    ctx.tracker.holds.release_retries()
     ctx.tracker.move(role, task, State.CREATION_REQUESTED, ctx.env.second, Urgency.LATER)
     ctx.tracker.agenda.add((role.status.name, task.index))
     ctx.record(Reason.POD_CREATED, f"Pod {uid} was created for TaskAttempt {task.attempt.id}", (role, task))
@@ -195,7 +197,7 @@ def delete_unlisted(ctx: Context, key: TaskKey) -> None:
     pod = ctx.observed.pods.get(pod_name(ctx.framework.name, *key))
     _end_left_running(ctx, key, pod)
     if pod is None or not _is_unlisted(ctx, key, pod):
-        ctx.tracker.stalls.pop(key, None)
+        ctx.tracker.holds.stalls.pop(key, None)
     elif pod.identity.deleting:
         _watch_end(ctx, pod, stray=True)
     elif _waits_for_containers(ctx, key, pod):
@@ -227,16 +229,16 @@ def _is_unlisted(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
 def _without_pod(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
     uid = known(task.attempt.pod_uid, f"podUID of Task {role.status.name}[{task.index}]")
     key = (role.status.name, task.index)
-    if ctx.tracker.has_seen(uid):
+    if ctx.tracker.expectations.has_seen(uid):
         pod_is_gone(ctx, role, task)
         return
-    if task.state is State.CREATION_REQUESTED and not ctx.tracker.has_lost(uid):
+    if task.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
         since, timeout = task.transition_time, ctx.env.limits.object_local_cache_creation_timeout_sec
         if ctx.tracker.orphaned:
             since, timeout = ctx.status.transition_time, _ORPHAN_LOOK_SEC
         if not task.deletion_pending and not ctx.is_over(key, since, timeout):
             return
-        if task.deletion_pending or ctx.tracker.is_hidden(uid, ctx.observed.pods_listed):
+        if task.deletion_pending or ctx.tracker.expectations.is_hidden(uid, ctx.observed.pods_listed):
             if ctx.tracker.is_settled(task):
                 ctx.act(Delete(ctx.pod_target(role, task), uid, confirm=True))
             else:
@@ -248,10 +250,10 @@ def _without_pod(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
 
 def pod_confirmed_gone(ctx: Context, role: TrackedRole, task: TaskStatus, uid: str) -> None:
     """A live read has not found the recorded Pod, which the cache does not show."""
-    if task.state is State.CREATION_REQUESTED and not ctx.tracker.has_lost(uid):
+    if task.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
         pod_never_seen(ctx, role, task)
     else:
-        ctx.tracker.see(uid)
+        ctx.tracker.expectations.see(uid)
         ctx.tracker.agenda.add((role.status.name, task.index))
 
 
@@ -303,7 +305,7 @@ def _watch_end(ctx: Context, pod: PodRecord, *, stray: bool = False) -> None:
     deletion_time = known(pod.deletion_time, "deletionTimestamp")
     began, grace = deletion_time - pod.deletion_grace_sec, pod.deletion_grace_sec
     if ctx.is_over(key, began, grace + ctx.env.limits.pod_stuck_deleting_sec):
-        tracker.stalls[key] = Stall(
+        tracker.holds.stalls[key] = Stall(
             Reason.POD_NOT_GONE,
             f"Pod {pod.name} was to be gone by {format_time(deletion_time)} and is still there "
             f"(node {pod.node_name or 'none'})",
@@ -385,7 +387,7 @@ def _end_left_running(ctx: Context, key: TaskKey, pod: PodRecord | None) -> None
         return
     if pod is None or pod.identity.deleting or pod.running_grace_sec is None:
         del ctx.tracker.left_running[key]
-        ctx.tracker.end_stall(key, Reason.POD_STILL_RUNS)
+        ctx.tracker.holds.end_stall(key, Reason.POD_STILL_RUNS)
 
 
 def _waits_for_containers(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
@@ -398,12 +400,12 @@ def _waits_for_containers(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
         due = min(due, tell)
     else:
         when = int(ctx.env.now + due - ctx.env.clock)
-        ctx.tracker.stalls[key] = Stall(
+        ctx.tracker.holds.stalls[key] = Stall(
             Reason.POD_STILL_RUNS,
             f"Pod {pod.name} has {pod.phase.lower()}, and its containers still run (node {pod.node_name or 'none'}): "
             f"it is deleted when they end, or at {format_time(when)}",
         )
-    ctx.tracker.set_alarm(key, due)
+    ctx.tracker.agenda.set_alarm(key, due)
     return True
 
 

@@ -10,22 +10,20 @@ a Framework with any (``is_clean``).
 
 from __future__ import annotations
 
-import heapq
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import Disruption, PodRecord
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskCounts, TaskRoleStatus, TaskStatus
-from frameworkcontroller.backoff import Backoff
+from frameworkcontroller.machine.agenda import Agenda, TaskKey
+from frameworkcontroller.machine.expectations import Expectations
+from frameworkcontroller.machine.holds import Holds
 from frameworkcontroller.machine.manifests import PodTemplate
-from frameworkcontroller.machine.model import Action, AttemptCounters, Env, Level, Target, Urgency, known
+from frameworkcontroller.machine.model import Action, AttemptCounters, Level, Target, Urgency, known
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.states import ENDED, check_edge
-
-TaskKey = tuple[str, int]
 
 STATES: Final = tuple(State)
 _POSITION: Final = {state: position for position, state in enumerate(STATES)}
@@ -34,29 +32,6 @@ _COMPLETED: Final = _POSITION[State.COMPLETED]
 _WITHOUT_POD: Final = tuple(
     _POSITION[state] for state in (State.CREATION_PENDING, State.ATTEMPT_COMPLETED, State.COMPLETED)
 )
-
-CREATIONS: Final = "creations"
-HoldKey = TaskKey | Literal["creations"] | None
-"""What is held back: one Task's actions, all creations of Pods, or (None) the Framework's own actions."""
-
-HOLD_BACKOFF: Final = Backoff(base=0.5, maximum=15.0, jitter=0.25)
-"""A stuck Framework costs the API server at most a few requests a minute, and recovers within this many seconds."""
-
-
-@dataclass(slots=True)
-class Stall:
-    """Why something waits for a person or another component."""
-
-    reason: Reason
-    message: str
-
-
-@dataclass(slots=True)
-class Hold:
-    """Exponential back-off of what failed ``failures`` times in a row: not before ``until``."""
-
-    failures: int
-    until: float
 
 
 @dataclass(slots=True)
@@ -81,78 +56,32 @@ class TrackedRole:
     counts: RoleCounts = field(default_factory=RoleCounts)
 
 
-class Agenda:
-    """Tasks to look at, in the order of their latest events: of two that complete together, one came first."""
-
-    __slots__ = ("_keys",)
-
-    def __init__(self) -> None:
-        self._keys: dict[TaskKey, None] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._keys)
-
-    def __iter__(self) -> Iterator[TaskKey]:
-        return iter(self._keys)
-
-    def add(self, key: TaskKey) -> None:
-        """Look at the Task, after all that are to be looked at already."""
-        self._keys.pop(key, None)
-        self._keys[key] = None
-
-    def update(self, keys: Iterable[TaskKey]) -> None:
-        """Look at these Tasks, too, wherever they stand already."""
-        for key in keys:
-            self._keys.setdefault(key)
-
-    def clear(self) -> None:
-        """Look at nothing."""
-        self._keys.clear()
-
-    def take(self) -> list[TaskKey]:
-        """All of them, which are then off the agenda."""
-        keys = list(self._keys)
-        self._keys.clear()
-        return keys
-
-
 class Tracker:
     """The tracked status of one Framework. ``status`` is None until the first plan has made one."""
 
     __slots__ = (
-        "_alarm_of",
-        "_alarms",
         "_blocked",
         "_completions",
         "_counts",
-        "_deadlines",
         "_dirty",
-        "_head_deadline",
         "_head_dirty",
-        "_hidden",
-        "_holds",
-        "_lost",
-        "_refused",
-        "_refused_attempts",
-        "_seen",
         "again",
         "agenda",
         "alone_since",
         "attempt_counters",
         "configmap_end",
-        "configmap_lost",
-        "configmap_seen",
         "deletion_kept",
         "disruptions",
+        "expectations",
         "follow_ups",
         "generation",
+        "holds",
         "left_running",
         "orphaned",
         "rescale_due",
         "roles",
         "scan",
         "stall_told",
-        "stalls",
         "status",
         "task_states",
         "templates",
@@ -171,17 +100,15 @@ class Tracker:
         """The next plan is to look for Pods that no Task has."""
         self.follow_ups: list[Action] = []
         """Actions that outcomes made necessary, for the next plan."""
-        self.stalls: dict[TaskKey | None, Stall] = {}
-        """What each Task, or the Framework itself (None), is stalled by."""
+        self.holds = Holds()
+        """Back-offs and stalls."""
+        self.expectations = Expectations()
+        """What is known of recorded objects that the cache may not show."""
         self.stall_told: Reason | None = None
         """What this process has found the Framework as a whole to be stalled by."""
         self.generation: int | None = None
         """Spec generation that the last plan has seen."""
         self.rescale_due = True
-        self.configmap_seen = False
-        """Whether the cache has shown the attempt's ConfigMap to this process: once absent, it is gone."""
-        self.configmap_lost = False
-        """Whether the cache has dropped it, which does not say that it is gone."""
         self.configmap_end: CompletionStatus | None = None
         """How the attempt ends if the ConfigMap is gone for another reason than that others deleted it."""
         self.orphaned = False
@@ -206,17 +133,6 @@ class Tracker:
         self._blocked: dict[TaskKey, None] = {}
         self._completions: dict[tuple[str, int], int] = {}
         self._head_dirty = False
-        self._seen: set[str] = set()
-        self._lost: set[str] = set()
-        self._hidden: dict[str, float] = {}
-        self._holds: dict[HoldKey, Hold] = {}
-        self._refused = False
-        self._refused_attempts = 0
-        self._alarms: list[tuple[float, TaskKey]] = []
-        self._alarm_of: dict[TaskKey, float] = {}
-        self._deadlines: dict[TaskKey, dict[float, float]] = {}
-        # Of the Framework itself: all that most Frameworks of a big cluster, which are completed, ever have.
-        self._head_deadline: tuple[float, float] | None = None
         if status is not None:
             self.begin(status)
 
@@ -284,9 +200,9 @@ class Tracker:
         """Track ``status`` from here on: a whole new one, or a whole new attempt. ``dirty``: it is not persisted."""
         self.status = status
         self.forget_tasks()
-        self.configmap_seen = self.configmap_lost = self.orphaned = False
+        self.orphaned = False
         self.configmap_end = None
-        self._head_deadline = None
+        self.agenda.end_deadlines(None)
         self._dirty.clear()
         self.index()
         self.touch_all()
@@ -309,26 +225,17 @@ class Tracker:
         if self._completions:
             uids = {task.instance_uid for _, task in self.tasks()}
             self._completions = {key: place for key, place in self._completions.items() if key[0] in uids}
-        self._holds = {
-            key: hold for key, hold in self._holds.items() if not isinstance(key, tuple) or self.task(key) is not None
-        }
-        self.stalls = {key: stall for key, stall in self.stalls.items() if key is None or self.task(key) is not None}
-        self._deadlines = {key: due for key, due in self._deadlines.items() if self.task(key) is not None}
+        self.agenda.keep(self._exists)
+        self.holds.keep(self._exists)
 
     def forget_tasks(self) -> None:
         """The attempt is over: no Task is looked at, created, held back or stalled any more."""
-        self.agenda.clear()
+        self.agenda.forget_tasks()
+        self.holds.forget()
+        self.expectations.forget_all()
         self.follow_ups.clear()
-        self.stalls.clear()
-        self._seen.clear()
-        self._lost.clear()
-        self._hidden.clear()
         self.disruptions.clear()
         self.left_running.clear()
-        self._holds.clear()
-        self._alarms.clear()
-        self._alarm_of.clear()
-        self._deadlines.clear()
         self._blocked.clear()
         self.alone_since = None
         self._completions.clear()
@@ -362,7 +269,7 @@ class Tracker:
         check_edge(status.state, state, "Framework")
         status.state = state
         status.transition_time = now
-        self._head_deadline = None
+        self.agenda.end_deadlines(None)
         if state is State.RUNNING:
             status.attempt.run_time = now
             status.run_time = status.run_time or now
@@ -399,7 +306,7 @@ class Tracker:
         self.task_states[_POSITION[state]] += 1
         task.state = state
         task.transition_time = now
-        self._deadlines.pop((role.status.name, task.index), None)
+        self.agenda.end_deadlines((role.status.name, task.index))
         if state is State.RUNNING:
             task.attempt.run_time = now
             task.run_time = task.run_time or now
@@ -439,19 +346,6 @@ class Tracker:
             self.rescale_due = True
         self.change(task, Urgency.NOW)
 
-    def see(self, uid: str) -> None:
-        """The cache has shown the Pod of that UID to this process: once absent, it is gone."""
-        self.forget(uid)
-        self._seen.add(uid)
-
-    def has_seen(self, uid: str) -> bool:
-        """Whether the cache has shown that Pod to this process."""
-        return uid in self._seen
-
-    def has_lost(self, uid: str) -> bool:
-        """Whether the cache has dropped that Pod, which does not say that it is gone."""
-        return uid in self._lost
-
     def pod_dropped(self, key: TaskKey, last: PodRecord, *, removed: bool) -> None:
         """The cache has dropped the Pod. ``last``: its last known state. ``removed``: which shows that it is gone."""
         found = self.task(key)
@@ -462,33 +356,14 @@ class Tracker:
         else:
             self.disruptions[key] = last.disruption
         if removed:
-            self.see(last.uid)
+            self.expectations.see(last.uid)
         else:
-            self._seen.discard(last.uid)
-            self._lost.add(last.uid)
+            self.expectations.lose(last.uid)
 
     def configmap_dropped(self, uid: str) -> None:
         """The cache has dropped the ConfigMap of that UID: it is gone, or has lost its label."""
         if self.status is not None and self.status.attempt.configmap_uid == uid:
-            self.configmap_seen, self.configmap_lost = False, True
-
-    def forget(self, uid: str | None) -> None:
-        """The Pod of that UID is of no interest any more."""
-        if uid is not None:
-            self._seen.discard(uid)
-            self._lost.discard(uid)
-            self._hidden.pop(uid, None)
-
-    def hide(self, uid: str, env: Env) -> bool:
-        """A live read has shown the object of that UID, and the cache does not; whether that is news."""
-        if uid in self._hidden:
-            return False
-        self._hidden[uid] = env.clock
-        return True
-
-    def is_hidden(self, uid: str, listed: float) -> bool:
-        """Whether a list made since then, at ``listed`` (monotonic seconds), has not brought it into the cache."""
-        return listed >= self._hidden.get(uid, math.inf)
+            self.expectations.lose(uid)
 
     # --- attempt counters ---
 
@@ -509,110 +384,10 @@ class Tracker:
             self.attempt_counters = AttemptCounters()
         return self.attempt_counters
 
-    # --- back-off ---
-
-    def hold(self, key: HoldKey, env: Env, at_least_sec: float = 0.0) -> int:
-        """Hold back what just failed, twice as long as the last time; how often it has failed in a row.
-
-        ``at_least_sec``: what the API server asked for.
-
-        It is the machine's, per object, and not the work queue's, per Framework: one Task's trouble must not delay
-        the others, and their events must not retry it early. What fails while it is held back already was sent before
-        that: it is no further failure.
-        """
-        held = self._holds.get(key)
-        if held is not None and held.until > env.clock:
-            held.until = max(held.until, env.clock + at_least_sec)
-            return held.failures
-        failures = 1 if held is None else held.failures + 1
-        self._holds[key] = Hold(failures, env.clock + max(HOLD_BACKOFF.delay(failures, env.rng), at_least_sec))
-        return failures
-
-    def hold_retry(self, key: TaskKey, env: Env) -> None:
-        """The Task's Pod was refused for good: its next attempt, if there is one, would be refused as fast.
-
-        A policy that retries always, with an admission webhook or RBAC that refuses always, would be a circle in which
-        nothing but the request rate holds anybody up. So each is held back for longer, and so is the next attempt of
-        the Framework (``hold_attempt``), until a Pod is created.
-        """
-        self.hold(key, env)
-        self._refused = True
-
-    def hold_attempt(self, env: Env) -> None:
-        """A new attempt of the Framework has begun: hold it back if the one before ended with Pods being refused."""
-        if self._refused:
-            self._refused = False
-            self._refused_attempts += 1
-            self._holds[None] = Hold(self._refused_attempts - 1, env.clock)
-            self.hold(None, env)
-
-    def release_retries(self) -> None:
-        """A Pod was created."""
-        self._refused = False
-        self._refused_attempts = 0
-
-    def release(self, key: HoldKey) -> None:
-        """It worked: forget its failures, and what they stalled."""
-        self._holds.pop(key, None)
-        if key != CREATIONS:
-            self.stalls.pop(key, None)
-
-    def end_stalls_of_pods(self) -> None:
-        """No Pod stalls it, as far as is known."""
-        for key in [key for key in self.stalls if key is not None]:
-            del self.stalls[key]
-
-    def end_stall(self, key: TaskKey | None, reason: Reason) -> None:
-        """This no longer stalls it."""
-        stall = self.stalls.get(key)
-        if stall is not None and stall.reason is reason:
-            del self.stalls[key]
-
-    def held_until(self, key: HoldKey) -> float:
-        """Not before when (monotonic seconds), 0 for any time."""
-        hold = self._holds.get(key)
-        return 0.0 if hold is None else hold.until
-
-    # --- deadlines and alarms ---
-
-    def deadline(self, key: TaskKey | None, since: float, seconds: float, env: Env) -> float:
-        """When (monotonic seconds) so many seconds have passed since ``since`` (seconds since the epoch).
-
-        Worked out once in each state of the Task or Framework: a wall clock that is set later does not change how long
-        it waits. If that was set back before, and ``since`` is yet to come, it waits for ``seconds`` and no longer.
-        """
-        due = since + seconds
-        if key is None:
-            if self._head_deadline is None or self._head_deadline[0] != due:
-                self._head_deadline = due, env.clock + max(0.0, min(due - env.now, seconds))
-            return self._head_deadline[1]
-        of_task = self._deadlines.setdefault(key, {})
-        if due not in of_task:
-            of_task[due] = env.clock + max(0.0, min(due - env.now, seconds))
-        return of_task[due]
-
-    def set_alarm(self, key: TaskKey, when: float) -> None:
-        """Have a plan look at the Task at ``when`` (monotonic seconds). It may ring early, never late."""
-        current = self._alarm_of.get(key)
-        if current is None or when < current:
-            self._alarm_of[key] = when
-            heapq.heappush(self._alarms, (when, key))
-
-    def ring(self, clock: float) -> None:
-        """Put the Tasks whose alarm is due on the agenda."""
-        while self._alarms and self._alarms[0][0] <= clock:
-            when, key = heapq.heappop(self._alarms)
-            if self._alarm_of.get(key) == when:
-                del self._alarm_of[key]
-                self.agenda.add(key)
-
-    def next_alarm(self) -> float | None:
-        """When (monotonic seconds) the next alarm rings."""
-        while self._alarms and self._alarm_of.get(self._alarms[0][1]) != self._alarms[0][0]:
-            heapq.heappop(self._alarms)
-        return self._alarms[0][0] if self._alarms else None
-
     # --- inside ---
+
+    def _exists(self, key: TaskKey) -> bool:
+        return self.task(key) is not None
 
     def _ask(self, urgency: Urgency) -> None:
         self.urgency = max(self.urgency, urgency)

@@ -200,7 +200,7 @@ def _debug_view(machine: Machine, now: float) -> dict[str, Any]:
     """What is known of a Framework, without the status, which users can read from the API server."""
     tracker = machine.tracker
     status = tracker.status
-    alarm = tracker.next_alarm()
+    alarm = tracker.agenda.next_alarm()
     return {
         "uid": machine.uid,
         "state": None if status is None else status.state,
@@ -210,7 +210,8 @@ def _debug_view(machine: Machine, now: float) -> dict[str, Any]:
         "urgency": tracker.urgency.name,
         "agenda": sorted(tracker.agenda)[:_MAX_KEYS],
         "stalls": [
-            {"task": task, "reason": stall.reason, "message": stall.message} for task, stall in tracker.stalls.items()
+            {"task": task, "reason": stall.reason, "message": stall.message}
+            for task, stall in tracker.holds.stalls.items()
         ][:_MAX_KEYS],
         "nextAlarmInSeconds": None if alarm is None else max(0.0, alarm - now),
         **machine.describe(now),

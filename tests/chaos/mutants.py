@@ -22,6 +22,7 @@ from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.crdguard import CrdGuard
 from frameworkcontroller.machine import exchanges, framework, reconciler, task
 from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.expectations import Expectations
 from frameworkcontroller.machine.model import Action, Delete, Kind
 from frameworkcontroller.machine.model import Outcome as ActionOutcome
 from frameworkcontroller.machine.policy import RetryDecision, decide_retry
@@ -275,7 +276,7 @@ MUTANTS: Final = {
     # The list of Pods is from before the Pod was there.
     "no-confirmed-absence": Mutant(
         "takes a Pod for gone that its cache has never shown",
-        lambda: patch.object(Tracker, "has_seen", _yes),
+        lambda: patch.object(Expectations, "has_seen", _yes),
         _story(
             Step(0.0, "kill_controller", (1.0,)),
             _create(_role(**_FOREVER)),

@@ -8,9 +8,10 @@ from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStat
 from frameworkcontroller.api.status import TaskRoleStatus as RoleStatus
 from frameworkcontroller.controller.reconcilers import Machine
 from frameworkcontroller.controller.statecounts import StateCounts
+from frameworkcontroller.machine.holds import Stall
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.reconciler import Reconciler
-from frameworkcontroller.machine.tracker import Stall, Tracker
+from frameworkcontroller.machine.tracker import Tracker
 
 states = st.sampled_from(State)
 changes = st.lists(
@@ -34,7 +35,7 @@ def entry(state: State | None, tasks: list[State], stalled: bool, quarantined: b
         attempt = FrameworkAttemptStatus(id=0, start_time=0, roles=[RoleStatus("r", "u", None, found)])
         tracker = Tracker(FrameworkStatus(start_time=0, transition_time=0, state=state, attempt=attempt))
     if stalled:
-        tracker.stalls[None] = Stall(Reason.WAITING, "message")
+        tracker.holds.stalls[None] = Stall(Reason.WAITING, "message")
     made = Reconciler(FrameworkRecord("default/f", "default", "f", "uid", "1", 1, None, b"{}", b"{}", None))
     made.tracker = tracker
     made.quarantined = quarantined

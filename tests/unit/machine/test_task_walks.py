@@ -1034,7 +1034,7 @@ def test_a_pod_that_ended_is_left_its_grace_period(phase: str, decided: int, gra
     assert isinstance(action, Delete)
     assert not action.force
     bench.fold(action, Accepted())
-    assert bench.tracker.stalls == {}
+    assert bench.tracker.holds.stalls == {}
 
 
 def test_it_is_deleted_once_its_containers_have_ended() -> None:
@@ -1058,9 +1058,9 @@ def test_that_containers_run_is_told_after_a_while() -> None:
     bench = left_running(grace=100)
     bench.plan()
     bench.plan()
-    assert bench.tracker.stalls == {}
+    assert bench.tracker.holds.stalls == {}
     bench.wait(30)
-    stall = bench.tracker.stalls["a", 0]
+    stall = bench.tracker.holds.stalls["a", 0]
     assert stall.reason is Reason.POD_STILL_RUNS
     assert stall.message == (
         "Pod f-a-0 has failed, and its containers still run (node node-1): "
@@ -1068,7 +1068,7 @@ def test_that_containers_run_is_told_after_a_while() -> None:
     )
     bench.stop(code=143)
     bench.plan()
-    assert bench.tracker.stalls == {}
+    assert bench.tracker.holds.stalls == {}
 
 
 def test_that_containers_run_is_not_told_of_a_pod_that_others_delete() -> None:
@@ -1120,7 +1120,7 @@ def test_a_stray_pod_is_left_its_grace_period() -> None:
     assert (action.uid, bench.now) == ("stray", NOW + 50)
     bench.hide("f-a-0")
     bench.plan()
-    assert bench.tracker.stalls == {}
+    assert bench.tracker.holds.stalls == {}
 
 
 @pytest.mark.parametrize("known_before", [True, False])

@@ -1,0 +1,112 @@
+"""The Tasks that the next plan looks at, and those that later ones do: alarms and deadlines."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+
+from frameworkcontroller.machine.model import Env
+
+TaskKey = tuple[str, int]
+"""Role and index of a Task."""
+
+
+class Agenda:
+    """Tasks to look at, in the order of their latest events: of two that complete together, one came first."""
+
+    __slots__ = ("_alarm_of", "_alarms", "_deadlines", "_framework_deadline", "_keys")
+
+    def __init__(self) -> None:
+        self._keys: dict[TaskKey, None] = {}
+        self._alarms: list[tuple[float, TaskKey]] = []
+        self._alarm_of: dict[TaskKey, float] = {}
+        self._deadlines: dict[TaskKey, dict[float, float]] = {}
+        self._framework_deadline: tuple[float, float] | None = None
+        """The only one that a completed Framework has, as most of a big cluster are."""
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    def __iter__(self) -> Iterator[TaskKey]:
+        return iter(self._keys)
+
+    def add(self, key: TaskKey) -> None:
+        """Look at the Task, after all that are on the agenda already."""
+        self._keys.pop(key, None)
+        self._keys[key] = None
+
+    def update(self, keys: Iterable[TaskKey]) -> None:
+        """Look at these Tasks, too, wherever they stand already."""
+        for key in keys:
+            self._keys.setdefault(key)
+
+    def clear(self) -> None:
+        """Look at nothing."""
+        self._keys.clear()
+
+    def take(self) -> list[TaskKey]:
+        """Take all Tasks off the agenda."""
+        keys = list(self._keys)
+        self._keys.clear()
+        return keys
+
+    # --- alarms ---
+
+    def set_alarm(self, key: TaskKey, when: float) -> None:
+        """Put the Task on the agenda at ``when`` (monotonic seconds): possibly earlier, never later."""
+        current = self._alarm_of.get(key)
+        if current is None or when < current:
+            self._alarm_of[key] = when
+            heapq.heappush(self._alarms, (when, key))
+
+    def ring(self, clock: float) -> None:
+        """Put the Tasks on the agenda whose alarm is due."""
+        while self._alarms and self._alarms[0][0] <= clock:
+            when, key = heapq.heappop(self._alarms)
+            if self._alarm_of.get(key) == when:
+                del self._alarm_of[key]
+                self.add(key)
+
+    def next_alarm(self) -> float | None:
+        """The time (monotonic seconds) of the next alarm."""
+        while self._alarms and self._alarm_of.get(self._alarms[0][1]) != self._alarms[0][0]:
+            heapq.heappop(self._alarms)
+        return self._alarms[0][0] if self._alarms else None
+
+    # --- deadlines ---
+
+    def deadline(self, key: TaskKey | None, since: float, seconds: float, env: Env) -> float:
+        """When (monotonic seconds) so many seconds have passed since ``since`` (seconds since the epoch).
+
+        Worked out once in each state of the Task or (None) Framework: a wall clock that is set later does not change
+        the wait. If it was set back before, and ``since`` is yet to come, the wait is ``seconds``.
+        """
+        due = since + seconds
+        if key is None:
+            if self._framework_deadline is None or self._framework_deadline[0] != due:
+                self._framework_deadline = due, env.clock + max(0.0, min(due - env.now, seconds))
+            return self._framework_deadline[1]
+        of_task = self._deadlines.setdefault(key, {})
+        if due not in of_task:
+            of_task[due] = env.clock + max(0.0, min(due - env.now, seconds))
+        return of_task[due]
+
+    def end_deadlines(self, key: TaskKey | None) -> None:
+        """Forget the deadlines of a Task or (None) the Framework: its state is another one."""
+        if key is None:
+            self._framework_deadline = None
+        else:
+            self._deadlines.pop(key, None)
+
+    # --- Tasks that go ---
+
+    def keep(self, exists: Callable[[TaskKey], bool]) -> None:
+        """Forget the deadlines of Tasks that do not exist any more."""
+        self._deadlines = {key: due for key, due in self._deadlines.items() if exists(key)}
+
+    def forget_tasks(self) -> None:
+        """Forget everything about Tasks."""
+        self._keys.clear()
+        self._alarms.clear()
+        self._alarm_of.clear()
+        self._deadlines.clear()
