@@ -97,7 +97,7 @@ def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
     """Decide the attempt complete: it is persisted, and only then its ConfigMap, and all it owns, is deleted."""
     _set_completion(ctx, completion)
     _stop_tasks(ctx)
-    ctx.tracker.move_framework(State.DELETION_PENDING, ctx.env.second, Urgency.NOW)
+    ctx.tracker.move_framework(State.DELETION_PENDING, ctx.env.second)
     final = known(ctx.attempt.completion_status, "completionStatus of the attempt")
     ctx.record(
         Reason.FRAMEWORK_ATTEMPT_COMPLETING,
@@ -122,11 +122,11 @@ def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
             task.attempt.completion_status = _TASK_STOPPED
         if task.state is not State.COMPLETED:
             if task.state is not State.ATTEMPT_COMPLETED:
-                tracker.move(role, task, State.ATTEMPT_COMPLETED, now, Urgency.SOON)
-            tracker.move(role, task, State.COMPLETED, now, Urgency.SOON)
+                tracker.move(role, task, State.ATTEMPT_COMPLETED, now)
+            tracker.move(role, task, State.COMPLETED, now)
         tracker.change(task, Urgency.SOON)
     tracker.forget_tasks()
-    tracker.move_framework(State.ATTEMPT_COMPLETED, now, Urgency.SOON)
+    tracker.move_framework(State.ATTEMPT_COMPLETED, now)
     final = known(ctx.attempt.completion_status, "completionStatus of the attempt")
     ctx.record(
         Reason.FRAMEWORK_ATTEMPT_COMPLETED,
@@ -139,7 +139,7 @@ def created(ctx: Context, uid: str) -> None:
     """The ConfigMap of the current attempt exists, with that UID."""
     ctx.attempt.configmap_uid = uid
     ctx.tracker.holds.release(None)
-    ctx.tracker.move_framework(State.CREATION_REQUESTED, ctx.env.second, Urgency.LATER)
+    ctx.tracker.move_framework(State.CREATION_REQUESTED, ctx.env.second)
     count = sum(len(role.tasks) for role in ctx.attempt.roles)
     ctx.record(
         Reason.FRAMEWORK_ATTEMPT_STARTED,
@@ -300,7 +300,7 @@ def _configmap_is_gone(ctx: Context) -> None:
             _set_completion(ctx, completion)
             _stop_tasks(ctx)
             if ctx.status.state is not State.DELETING:
-                tracker.move_framework(State.DELETING, ctx.env.second, Urgency.SOON)
+                tracker.move_framework(State.DELETING, ctx.env.second)
         _step_tasks(ctx)
     if not _has_pods(ctx):
         attempt_is_over(ctx, completion)
@@ -325,13 +325,13 @@ def _with_deleting_configmap(ctx: Context) -> None:
         text = "ConfigMap is being deleted by others"
         _set_completion(ctx, CompletionStatus.of(CONFIGMAP_EXTERNAL_DELETED, text))
         ctx.record(Reason.CONFIGMAP_DELETING, text, completion=ctx.attempt.completion_status)
-    ctx.tracker.move_framework(State.DELETING, ctx.env.second, Urgency.LATER)
+    ctx.tracker.move_framework(State.DELETING, ctx.env.second)
 
 
 def _with_configmap(ctx: Context) -> None:
     state = ctx.status.state
     if state is State.CREATION_REQUESTED:
-        ctx.tracker.move_framework(State.PREPARING, ctx.env.second, Urgency.LATER)
+        ctx.tracker.move_framework(State.PREPARING, ctx.env.second)
     elif state is State.DELETION_PENDING:
         uid = known(ctx.attempt.configmap_uid, "configMapUID")
         due = task_machine.containers_run_until(ctx)
@@ -350,7 +350,7 @@ def _step_alive(ctx: Context) -> None:
         complete_attempt(ctx, STOPPED)
     _step_tasks(ctx)
     if ctx.status.state is State.PREPARING and any(role.counts.running for role in tracker.roles.values()):
-        tracker.move_framework(State.RUNNING, ctx.env.second, Urgency.SOON)
+        tracker.move_framework(State.RUNNING, ctx.env.second)
         ctx.record(Reason.FRAMEWORK_ATTEMPT_RUNNING, f"FrameworkAttempt {ctx.attempt.id} is running")
     if not ctx.completing:
         completion = evaluate_completion(ctx.framework.spec, tracker)
@@ -387,7 +387,7 @@ def _decide_retry(ctx: Context) -> None:
     policy = ctx.framework.spec.retry_policy
     decision = decide_retry(policy, completion, status.retry.accountable_retried_count, conflict_delay)
     if status.retry.retry_delay_sec is None and not decision.retry:
-        ctx.tracker.move_framework(State.COMPLETED, ctx.env.second, Urgency.NOW)
+        ctx.tracker.move_framework(State.COMPLETED, ctx.env.second)
         ctx.record(
             Reason.FRAMEWORK_SUCCEEDED if completion.succeeded else Reason.FRAMEWORK_FAILED,
             f"Framework completed, not retried as {decision.reason}, with {wording.describe(completion)}",
@@ -422,7 +422,7 @@ def _decide_retry(ctx: Context) -> None:
     status.attempt = new_attempt(ctx.framework, status.retry.total_retried_count, ctx.env)
     ctx.tracker.begin(status, dirty=True)
     ctx.tracker.holds.hold_attempt(ctx.env)
-    ctx.tracker.move_framework(State.CREATION_PENDING, ctx.env.second, Urgency.NOW)
+    ctx.tracker.move_framework(State.CREATION_PENDING, ctx.env.second)
     text = f"Retried with FrameworkAttempt {status.attempt.id}, as {decision.reason}"
     ctx.record(Reason.FRAMEWORK_RETRIED, text, completion=completion, warning=False)
 

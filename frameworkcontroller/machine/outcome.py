@@ -39,7 +39,6 @@ from frameworkcontroller.machine.model import (
     Result,
     Target,
     Unanswered,
-    Urgency,
 )
 from frameworkcontroller.machine.reasons import Reason, not_answered
 from frameworkcontroller.machine.states import ENDED
@@ -173,7 +172,7 @@ def _replace_pod(ctx: Context, role: TrackedRole, task: TaskStatus, target: Targ
 
 def _take_pod_deletion(ctx: Context, role: TrackedRole, task: TaskStatus, action: Delete, result: Result) -> None:
     if task.state is State.DELETION_PENDING:
-        ctx.tracker.move(role, task, State.DELETION_REQUESTED, ctx.env.second, Urgency.LATER)
+        ctx.tracker.move(role, task, State.DELETION_REQUESTED, ctx.env.second)
         ctx.tracker.agenda.add((role.status.name, task.index))
     elif not isinstance(result, Gone) or not action.confirm:
         return
@@ -204,7 +203,7 @@ def _take_configmap(ctx: Context, outcome: Outcome) -> None:
             ours = uid == ctx.attempt.configmap_uid
             if ours and state is State.DELETION_PENDING:
                 tracker.holds.release(None)
-                tracker.move_framework(State.DELETION_REQUESTED, ctx.env.second, Urgency.LATER)
+                tracker.move_framework(State.DELETION_REQUESTED, ctx.env.second)
             elif ours and state is State.CREATION_REQUESTED and confirm and isinstance(result, Gone):
                 tracker.holds.release(None)
                 framework_machine.configmap_never_seen(ctx)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.model import InvariantError
+from frameworkcontroller.machine.model import InvariantError, Level, Urgency
 
 EDGES: Mapping[State, frozenset[State]] = {
     State.CREATION_PENDING: frozenset({State.CREATION_REQUESTED, State.ATTEMPT_COMPLETED}),
@@ -37,6 +37,29 @@ MEANING: Mapping[State, str] = {
 
 ENDED = frozenset({State.ATTEMPT_COMPLETED, State.COMPLETED})
 """States in which the attempt's object is gone for good: nothing of it may run (C2, C4)."""
+
+
+URGENCY: Mapping[tuple[Level, State], Urgency] = {
+    (Level.FRAMEWORK, State.CREATION_PENDING): Urgency.NOW,
+    (Level.FRAMEWORK, State.CREATION_REQUESTED): Urgency.LATER,
+    (Level.FRAMEWORK, State.PREPARING): Urgency.LATER,
+    (Level.FRAMEWORK, State.RUNNING): Urgency.SOON,
+    (Level.FRAMEWORK, State.DELETION_PENDING): Urgency.NOW,
+    (Level.FRAMEWORK, State.DELETION_REQUESTED): Urgency.LATER,
+    (Level.FRAMEWORK, State.DELETING): Urgency.LATER,
+    (Level.FRAMEWORK, State.ATTEMPT_COMPLETED): Urgency.SOON,
+    (Level.FRAMEWORK, State.COMPLETED): Urgency.NOW,
+    (Level.TASK, State.CREATION_PENDING): Urgency.SOON,
+    (Level.TASK, State.CREATION_REQUESTED): Urgency.LATER,
+    (Level.TASK, State.PREPARING): Urgency.LATER,
+    (Level.TASK, State.RUNNING): Urgency.SOON,
+    (Level.TASK, State.DELETION_PENDING): Urgency.SOON,
+    (Level.TASK, State.DELETION_REQUESTED): Urgency.LATER,
+    (Level.TASK, State.DELETING): Urgency.LATER,
+    (Level.TASK, State.ATTEMPT_COMPLETED): Urgency.SOON,
+    (Level.TASK, State.COMPLETED): Urgency.SOON,
+}
+"""How soon a status that shows the new state is to be written (``Urgency`` says what each means)."""
 
 
 def check_edge(before: State, after: State, what: str) -> None:

@@ -94,7 +94,7 @@ def complete_attempt(
         ctx.tracker.holds.hold_retry((role.status.name, task.index), ctx.env)
     else:
         ctx.tracker.holds.release((role.status.name, task.index))
-    ctx.tracker.move(role, task, State.ATTEMPT_COMPLETED, ctx.env.second, Urgency.SOON)
+    ctx.tracker.move(role, task, State.ATTEMPT_COMPLETED, ctx.env.second)
     ctx.tracker.agenda.add((role.status.name, task.index))
     final = _completion_of(role, task)
     ctx.record(
@@ -125,7 +125,7 @@ def created(ctx: Context, role: TrackedRole, task: TaskStatus, uid: str) -> None
     task.attempt.pod_uid = uid
     ctx.tracker.holds.release((role.status.name, task.index))
     ctx.tracker.holds.release_retries()
-    ctx.tracker.move(role, task, State.CREATION_REQUESTED, ctx.env.second, Urgency.LATER)
+    ctx.tracker.move(role, task, State.CREATION_REQUESTED, ctx.env.second)
     ctx.tracker.agenda.add((role.status.name, task.index))
     ctx.record(Reason.POD_CREATED, f"Pod {uid} was created for TaskAttempt {task.attempt.id}", (role, task))
 
@@ -283,8 +283,9 @@ def _with_deleting_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: P
     tracker = ctx.tracker
     if task.state is not State.DELETING:
         by_others = _deleted_by_others("Pod is being deleted by others", pod.disruption)
-        urgency = Urgency.SOON if _decide(ctx, role, task, by_others) else Urgency.LATER
-        tracker.move(role, task, State.DELETING, ctx.env.second, urgency)
+        if _decide(ctx, role, task, by_others):
+            tracker.change(task, Urgency.SOON)
+        tracker.move(role, task, State.DELETING, ctx.env.second)
     _watch_end(ctx, pod)
 
 
@@ -349,7 +350,7 @@ def _with_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord)
         return
     now = ctx.env.second
     if task.state is State.CREATION_REQUESTED:
-        tracker.move(role, task, State.PREPARING, now, Urgency.LATER)
+        tracker.move(role, task, State.PREPARING, now)
     _copy_placement(ctx, task, pod)
     if pod.phase == "Succeeded":
         _finish(ctx, role, task, CompletionStatus.of(POD_SUCCEEDED, "Pod succeeded", pod=pod.completion))
@@ -358,7 +359,7 @@ def _with_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord)
     elif task.deletion_pending or tracker.orphaned:
         _finish(ctx, role, task, None)
     elif pod.phase == "Running" and task.state is State.PREPARING:
-        tracker.move(role, task, State.RUNNING, now, Urgency.SOON)
+        tracker.move(role, task, State.RUNNING, now)
         text = f"TaskAttempt {task.attempt.id} is running on {pod.node_name or '?'}"
         ctx.record(Reason.TASK_RUNNING, text, (role, task))
 
@@ -428,7 +429,7 @@ def containers_run_until(ctx: Context) -> float | None:
 def _finish(ctx: Context, role: TrackedRole, task: TaskStatus, completion: CompletionStatus | None) -> None:
     """The attempt is decided complete: that is persisted, and only then is its Pod deleted."""
     _decide(ctx, role, task, completion)
-    ctx.tracker.move(role, task, State.DELETION_PENDING, ctx.env.second, Urgency.SOON)
+    ctx.tracker.move(role, task, State.DELETION_PENDING, ctx.env.second)
     ctx.tracker.block((role.status.name, task.index))
 
 
@@ -489,7 +490,7 @@ def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
     task.retry.retry_delay_sec = None
     task.retry.recent_retried_count = (in_a_row + counts) if policy.fancy_retry_policy else 0
     task.attempt = TaskAttemptStatus(id=task.retry.total_retried_count, start_time=now)
-    ctx.tracker.move(role, task, State.CREATION_PENDING, now, Urgency.SOON)
+    ctx.tracker.move(role, task, State.CREATION_PENDING, now)
     ctx.tracker.block(key)
     when = f"after {delay}s" if delay else "at once"
     text = f"TaskAttempt {task.attempt.id} follows {when}, as {decision.reason}, after {brief(completion)}"
@@ -498,7 +499,7 @@ def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
 
 def _complete(ctx: Context, role: TrackedRole, task: TaskStatus, why: str) -> None:
     completion = _completion_of(role, task)
-    ctx.tracker.move(role, task, State.COMPLETED, ctx.env.second, Urgency.SOON)
+    ctx.tracker.move(role, task, State.COMPLETED, ctx.env.second)
     if task.deletion_pending:
         # The rescale step removes or replaces it, once that is persisted.
         ctx.tracker.again = True

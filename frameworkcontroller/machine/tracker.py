@@ -23,7 +23,7 @@ from frameworkcontroller.machine.holds import Holds
 from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import Action, AttemptCounters, Level, Target, Urgency, known
 from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.states import ENDED, check_edge
+from frameworkcontroller.machine.states import ENDED, URGENCY, check_edge
 
 STATES: Final = tuple(State)
 _POSITION: Final = {state: position for position, state in enumerate(STATES)}
@@ -259,7 +259,7 @@ class Tracker:
         self.agenda.update(self._blocked)
         self._blocked.clear()
 
-    def move_framework(self, state: State, now: int, urgency: Urgency) -> None:
+    def move_framework(self, state: State, now: int) -> None:
         """Take the Framework to another state, stamp the times that go with it, and plan it again once persisted.
 
         Raises:
@@ -279,7 +279,7 @@ class Tracker:
         elif state is State.COMPLETED:
             status.completion_time = now
         self.again = True
-        self.change_head(urgency)
+        self.change_head(URGENCY[Level.FRAMEWORK, state])
 
     # --- changes of one Task ---
 
@@ -294,7 +294,7 @@ class Tracker:
         self._blocked[key] = None
         self._ask(Urgency.SOON)
 
-    def move(self, role: TrackedRole, task: TaskStatus, state: State, now: int, urgency: Urgency) -> None:
+    def move(self, role: TrackedRole, task: TaskStatus, state: State, now: int) -> None:
         """Take a Task to another state and stamp the times that go with it.
 
         Raises:
@@ -322,7 +322,7 @@ class Tracker:
             if task.deletion_pending:
                 self.rescale_due = True
         self._count(role, task, 1)
-        self.change(task, urgency)
+        self.change(task, URGENCY[Level.TASK, state])
 
     def completed_at(self, task: TaskStatus) -> tuple[int, int]:
         """When the completed Task completed: its second, and its place in the order that this process has seen.
