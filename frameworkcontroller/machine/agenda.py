@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable, Iterator
 
+from frameworkcontroller.deadlines import Deadlines
 from frameworkcontroller.machine.model import Env
 
 TaskKey = tuple[str, int]
@@ -14,12 +14,11 @@ TaskKey = tuple[str, int]
 class Agenda:
     """Tasks to look at, in the order of their latest events: of two that complete together, one came first."""
 
-    __slots__ = ("_alarm_of", "_alarms", "_deadlines", "_framework_deadline", "_keys")
+    __slots__ = ("_alarms", "_deadlines", "_framework_deadline", "_keys")
 
     def __init__(self) -> None:
         self._keys: dict[TaskKey, None] = {}
-        self._alarms: list[tuple[float, TaskKey]] = []
-        self._alarm_of: dict[TaskKey, float] = {}
+        self._alarms: Deadlines[TaskKey] = Deadlines()
         self._deadlines: dict[TaskKey, dict[float, float]] = {}
         self._framework_deadline: tuple[float, float] | None = None
         """The only one that a completed Framework has, as most of a big cluster are."""
@@ -54,24 +53,18 @@ class Agenda:
 
     def set_alarm(self, key: TaskKey, when: float) -> None:
         """Put the Task on the agenda at ``when`` (monotonic seconds): possibly earlier, never later."""
-        current = self._alarm_of.get(key)
+        current = self._alarms.get(key)
         if current is None or when < current:
-            self._alarm_of[key] = when
-            heapq.heappush(self._alarms, (when, key))
+            self._alarms.set(key, when)
 
     def ring(self, clock: float) -> None:
         """Put the Tasks on the agenda whose alarm is due."""
-        while self._alarms and self._alarms[0][0] <= clock:
-            when, key = heapq.heappop(self._alarms)
-            if self._alarm_of.get(key) == when:
-                del self._alarm_of[key]
-                self.add(key)
+        while (key := self._alarms.pop_due(clock)) is not None:
+            self.add(key)
 
     def next_alarm(self) -> float | None:
         """The time (monotonic seconds) of the next alarm."""
-        while self._alarms and self._alarm_of.get(self._alarms[0][1]) != self._alarms[0][0]:
-            heapq.heappop(self._alarms)
-        return self._alarms[0][0] if self._alarms else None
+        return self._alarms.next()
 
     # --- deadlines ---
 
@@ -108,5 +101,4 @@ class Agenda:
         """Forget everything about Tasks."""
         self._keys.clear()
         self._alarms.clear()
-        self._alarm_of.clear()
         self._deadlines.clear()

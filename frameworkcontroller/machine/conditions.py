@@ -1,7 +1,7 @@
 """Conditions of a Framework: a summary in Kubernetes' own terms, computed from the status and never an input of it.
 
 Source: docs/manual.md, "Concepts". What stalls a Framework is decided where it is met, and kept in ``Tracker.stalls``:
-requests that fail (outcome.py), Pods that do not go away (task.py), a spec or a status that cannot be gone on with
+requests that fail (owned.py), Pods that do not go away (task.py), a spec or a status that cannot be gone on with
 (``plan.reject``).
 """
 

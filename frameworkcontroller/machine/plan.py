@@ -13,7 +13,7 @@ from frameworkcontroller.machine import conditions, framework, scale, wording
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.holds import Stall
 from frameworkcontroller.machine.model import Env, Fold, Observed, Outcome, Plan, Urgency
-from frameworkcontroller.machine.outcome import take
+from frameworkcontroller.machine.owned import take
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.tracker import Tracker
 

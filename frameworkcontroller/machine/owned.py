@@ -1,0 +1,420 @@
+"""The objects that a Framework owns: what the outcomes of actions on them mean.
+
+An outcome is a fact, not a decision: it moves the state to what is known now. Pods and ConfigMaps are created, adopted,
+replaced, deleted and confirmed to be gone by the same rules; the two classes hold what differs.
+What failed is held back (``Holds.hold``) and, if only somebody else can help, told (``Stall``).
+"""
+
+from __future__ import annotations
+
+from frameworkcontroller.api.names import FRAMEWORK_NAME
+from frameworkcontroller.api.objects import Identity
+from frameworkcontroller.api.status import State, TaskStatus
+from frameworkcontroller.machine import framework as framework_machine
+from frameworkcontroller.machine import task as task_machine
+from frameworkcontroller.machine.agenda import TaskKey
+from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.failure import (
+    classify_creation_refusal,
+    describe_creation_refusal,
+    is_quota_refusal,
+)
+from frameworkcontroller.machine.holds import CREATIONS, Stall
+from frameworkcontroller.machine.manifests import configmap_marks, pod_marks
+from frameworkcontroller.machine.model import (
+    Accepted,
+    Action,
+    Cleanup,
+    Confirm,
+    Create,
+    Created,
+    Delete,
+    Exists,
+    Gone,
+    Kind,
+    NotAttempted,
+    Outcome,
+    Refresh,
+    Refused,
+    Relabel,
+    Remains,
+    Result,
+    Target,
+    Unanswered,
+)
+from frameworkcontroller.machine.reasons import Reason, not_answered
+from frameworkcontroller.machine.states import ENDED
+from frameworkcontroller.machine.tracker import TrackedRole
+
+_FAILURES_TO_STALL = 3
+"""Failures in a row after which a Framework is stalled, if the reason may pass by itself."""
+
+_FAILURES_TO_STALL_WHILE_DELETED = 8
+"""The same while the object is being deleted: about a minute."""
+
+
+def take(ctx: Context, outcome: Outcome) -> None:
+    """Fold one outcome into the tracked status."""
+    target, result = outcome.action.target, outcome.result
+    if target.kind is Kind.FRAMEWORK:
+        if isinstance(result, Accepted | Gone):
+            ctx.tracker.holds.release(None)
+            ctx.record(Reason.FRAMEWORK_DELETED, "Deleted, as it has been completed for as long as it is retained")
+        else:
+            _hold(ctx, None, target, result, "delete")
+    elif target.kind is Kind.CONFIGMAP:
+        if ctx.attempt.id == target.attempt_id:
+            _take(_ConfigMap(ctx, target), outcome)
+    elif (found := ctx.tracker.task((target.role, target.index))) is None:
+        _take_orphan(ctx, outcome)
+    else:
+        role, task = found
+        if task.instance_uid == target.instance and task.attempt.id == target.attempt_id:
+            _take(_Pod(ctx, target, role, task), outcome)
+
+
+def _take_orphan(ctx: Context, outcome: Outcome) -> None:
+    """Fold the outcome for a Pod that no Task has."""
+    target = outcome.action.target
+    key = (target.role, target.index)
+    if isinstance(outcome.result, Accepted | Gone):
+        ctx.tracker.holds.release(key)
+    elif isinstance(outcome.action, Delete):
+        _hold(ctx, key, target, outcome.result, "delete")
+
+
+# --- what Pods and ConfigMaps share ------------------------------------------------------------------------------
+
+
+def _take(owned: _Owned, outcome: Outcome) -> None:
+    ctx, key, target, result = owned.ctx, owned.key, owned.target, outcome.result
+    if isinstance(result, NotAttempted):
+        owned.look_again()
+        return
+    match outcome.action:
+        case Create() as action:
+            if owned.state is State.CREATION_PENDING and owned.awaits(action):
+                _take_creation(owned, action, result)
+        case Delete() as action:
+            if not isinstance(result, Accepted | Gone):
+                _hold(ctx, key, target, result, "delete")
+            elif action.uid != owned.uid or not owned.deleted(action, result):
+                # Nothing waits for it any more, but a cache that is behind still shows it.
+                _look_later(ctx, key)
+        case Cleanup():
+            if isinstance(result, Exists) and result.found is not None:
+                if owned.state is State.CREATION_PENDING:
+                    _replace(owned, result.found, "clean up")
+            elif not isinstance(result, Gone):
+                _hold(ctx, key, target, result, "clean up")
+            elif owned.state is State.CREATION_PENDING:
+                owned.cleaned_up()
+        case Confirm() | Relabel() as action:
+            if not isinstance(result, Gone):
+                _not_in_cache(ctx, key, action, result)
+            elif action.uid == owned.uid and owned.state not in ENDED:
+                ctx.tracker.holds.release(key)
+                owned.confirmed_gone(action.uid)
+        case Refresh():
+            _leave_newer(ctx, key, target)
+
+
+def _take_creation(owned: _Owned, action: Create, result: Result) -> None:
+    holds = owned.ctx.tracker.holds
+    if not _is_dying(result):
+        holds.end_stall(owned.key, owned.not_gone)
+    match result:
+        case Created(uid=uid):
+            holds.release(owned.key)
+            if owned.key is not None:
+                holds.release(CREATIONS)
+            owned.created(uid)
+        case Exists(found=Identity() as found) if found.controller_uid == action.controller_uid:
+            if not found.deleting and owned.is_current(found):
+                holds.release(owned.key)
+                owned.created(found.uid)
+            else:
+                _replace(owned, found, "create")
+        case Exists(found=Identity() as found):
+            _conflict(owned.ctx, owned.key, action.target, found)
+        case _:
+            owned.refused(result)
+
+
+def _replace(owned: _Owned, found: Identity, verb: str) -> None:
+    """An object of the name is ours, and not the recorded one."""
+    if found.deleting:
+        _await_end(owned.ctx, owned.key, owned.target, found, verb, owned.not_gone)
+        owned.end(found)
+    else:
+        owned.ctx.tracker.follow_ups.append(owned.replace(found))
+        _look_later(owned.ctx, owned.key)
+
+
+# --- what is there and not in the cache -------------------------------------------------------------------------
+
+
+def _not_in_cache(ctx: Context, key: TaskKey | None, action: Confirm | Relabel, result: Result) -> None:
+    """A recorded object is there, or may be, and the cache does not show it."""
+    target, tracker = action.target, ctx.tracker
+    match result:
+        case Remains(unlabelled=True):
+            # At most once for each look, and looks are held back ever longer: nobody is fought with.
+            tracker.follow_ups.append(Relabel(target, action.uid))
+            _look_later(ctx, key)
+        case Accepted():
+            text = (
+                f"Put back the label {FRAMEWORK_NAME} on {target.kind} {target.name}: the controller finds it by this"
+            )
+            found = None if key is None else tracker.task(key)
+            ctx.record(Reason.LABEL_RESTORED, text, found, warning=True)
+            _look_later(ctx, key)
+        case Remains():
+            if tracker.expectations.hide(action.uid, ctx.env):
+                ctx.plan.relist.add(target.kind)
+            _hold(ctx, key, target, result, "see in the cache")
+        case _:
+            _hold(ctx, key, target, result, "label" if isinstance(action, Relabel) else "see in the cache")
+
+
+# --- trouble ----------------------------------------------------------------------------------------------------
+
+
+def _is_dying(result: Result) -> bool:
+    return isinstance(result, Exists) and result.found is not None and result.found.deleting
+
+
+def _await_end(ctx: Context, key: TaskKey | None, target: Target, found: Identity, verb: str, reason: Reason) -> None:
+    text = f"Cannot {verb} {target.kind} {target.name}: {_why(Exists(found))}"
+    if _wait(ctx, key, text) >= _FAILURES_TO_STALL_WHILE_DELETED:
+        ctx.tracker.holds.stalls.setdefault(key, Stall(reason, text))
+
+
+def _leave_newer(ctx: Context, key: TaskKey | None, target: Target) -> None:
+    """A live read shows the known status, and yet there is an object of a later attempt."""
+    text = (
+        f"{target.kind} {target.name} belongs to a later attempt than the stored status, which was set back: "
+        "it is left alone; delete it if nobody needs it"
+    )
+    if _wait(ctx, key, text) >= _FAILURES_TO_STALL:
+        ctx.tracker.holds.stalls[key] = Stall(Reason.STATUS_OUTDATED, text)
+
+
+def _conflict(ctx: Context, key: TaskKey | None, target: Target, found: Identity) -> None:
+    owner = "that nobody controls" if found.controller_uid is None else f"that {found.controller_uid} controls"
+    text = (
+        f"{target.kind} {target.name} ({found.uid}) is there already, {owner}: it is in the way and will not be touched"
+    )
+    # It may be of a Framework of the same name that was there before, and on its way out.
+    patience = _FAILURES_TO_STALL_WHILE_DELETED if found.deleting else _FAILURES_TO_STALL
+    if _wait(ctx, key, text) >= patience:
+        ctx.tracker.holds.stalls[key] = Stall(Reason.NAMING_CONFLICT, text)
+
+
+def _stall_by_quota(ctx: Context, key: TaskKey | None, refusal: Refused) -> None:
+    """In the words of the first refusal: those that follow differ only in what is used at the time."""
+    stall = ctx.tracker.holds.stalls.get(key)
+    if stall is None or stall.reason is not Reason.QUOTA_EXCEEDED:
+        ctx.tracker.holds.stalls[key] = Stall(Reason.QUOTA_EXCEEDED, refusal.message)
+
+
+def _hold(ctx: Context, key: TaskKey | None, target: Target, result: Result, verb: str) -> None:
+    if verb == "create" and target.kind is Kind.CONFIGMAP and isinstance(result, Refused):
+        text = describe_creation_refusal(target.kind, result)
+    else:
+        text = f"Cannot {verb} {target.kind} {target.name}: {_why(result)}"
+    if _wait(ctx, key, text, _retry_after(result)) >= _FAILURES_TO_STALL:
+        ctx.tracker.holds.stalls.setdefault(key, Stall(not_answered(target.kind), text))
+
+
+def _retry_after(result: Result) -> float:
+    return result.retry_after_sec if isinstance(result, Refused) else 0.0
+
+
+def _wait(ctx: Context, key: TaskKey | None, text: str, at_least_sec: float = 0.0) -> int:
+    """Look again later; how often in a row that was so."""
+    failures = _look_later(ctx, key, at_least_sec)
+    if failures == 1:
+        found = None if key is None else ctx.tracker.task(key)
+        ctx.record(Reason.WAITING, text, found, warning=True)
+    return failures
+
+
+def _look_later(ctx: Context, key: TaskKey | None, at_least_sec: float = 0.0) -> int:
+    """Look again when the cache shows what was done, or by and by; how often in a row that was so."""
+    failures = ctx.tracker.holds.hold(key, ctx.env, at_least_sec)
+    until = ctx.tracker.holds.until(key)
+    if key is None:
+        ctx.wake_at(until)
+    else:
+        ctx.tracker.agenda.set_alarm(key, until)
+    return failures
+
+
+def _why(result: Result) -> str:
+    match result:
+        case Refused(code=code, message=message):
+            return f"{code}: {message}"
+        case Unanswered(message=message) | Remains(message=message):
+            return message
+        case Exists(found=Identity(uid=uid)):
+            return f"one with UID {uid} is still being deleted"
+        case Exists(message=message):
+            return f"the API server says that it exists, and does not find it: {message}"
+        case _:
+            return type(result).__name__
+
+
+# --- what differs ------------------------------------------------------------------------------------------------
+
+
+class _Pod:
+    """The Pod of a Task's current attempt."""
+
+    not_gone = Reason.POD_NOT_GONE
+
+    def __init__(self, ctx: Context, target: Target, role: TrackedRole, task: TaskStatus) -> None:
+        self.ctx = ctx
+        self.target = target
+        self.key: TaskKey = (role.status.name, task.index)
+        self.role = role
+        self.task = task
+
+    @property
+    def state(self) -> State:
+        return self.task.state
+
+    @property
+    def uid(self) -> str | None:
+        return self.task.attempt.pod_uid
+
+    def look_again(self) -> None:
+        self.ctx.tracker.agenda.add(self.key)
+
+    def awaits(self, action: Create) -> bool:
+        """Whether the Pod would be of the recorded ConfigMap, or of one that is to be recorded with it."""
+        ctx = self.ctx
+        if ctx.attempt.configmap_uid == action.controller_uid:
+            return True
+        if ctx.status.state is not State.CREATION_PENDING:
+            # The attempt is another ConfigMap's by now: only its own Pods count.
+            self.look_again()
+            return False
+        # That ConfigMap was adopted, and the status that said so was not accepted.
+        framework_machine.created(ctx, action.controller_uid)
+        return True
+
+    def is_current(self, found: Identity) -> bool:
+        return found.marks == pod_marks(self.ctx.framework, self.ctx.attempt, self.role.status, self.task)
+
+    def created(self, uid: str) -> None:
+        task_machine.created(self.ctx, self.role, self.task, uid)
+
+    def refused(self, result: Result) -> None:
+        """Complete the attempt if the refusal is final; else hold back all creations, which would fare no better."""
+        ctx = self.ctx
+        if isinstance(result, Refused):
+            completion = classify_creation_refusal(result)
+            if completion is not None:
+                task_machine.complete_attempt(ctx, self.role, self.task, completion, refused=True)
+                return
+            if is_quota_refusal(result):
+                _stall_by_quota(ctx, self.key, result)
+        ctx.tracker.holds.hold(CREATIONS, ctx.env, _retry_after(result))
+        _hold(ctx, self.key, self.target, result, "create")
+
+    def replace(self, found: Identity) -> Action:
+        return task_machine.replace_stray(self.ctx, self.role, self.task, found)
+
+    def end(self, found: Identity) -> None:
+        force = task_machine.force_unseen(self.ctx, self.role, self.task, found)
+        if force is not None:
+            self.ctx.tracker.follow_ups.append(force)
+
+    def deleted(self, action: Delete, result: Result) -> bool:
+        ctx, task = self.ctx, self.task
+        ctx.tracker.holds.release(self.key)
+        if task.state is State.DELETION_PENDING:
+            ctx.tracker.move(self.role, task, State.DELETION_REQUESTED, ctx.env.second)
+            self.look_again()
+        elif isinstance(result, Gone) and action.confirm:
+            if task.state is State.CREATION_REQUESTED:
+                task_machine.pod_never_seen(ctx, self.role, task)
+            elif task.state is State.DELETING:
+                task_machine.complete_attempt(ctx, self.role, task, None)
+        return True
+
+    def cleaned_up(self) -> None:
+        """Complete the attempt of a Task that is to be deleted and has no Pod."""
+        if self.task.deletion_pending:
+            self.ctx.tracker.holds.release(self.key)
+            task_machine.complete_attempt(self.ctx, self.role, self.task, None)
+
+    def confirmed_gone(self, uid: str) -> None:
+        task_machine.pod_confirmed_gone(self.ctx, self.role, self.task, uid)
+
+
+class _ConfigMap:
+    """The ConfigMap of the Framework's current attempt."""
+
+    key = None
+    not_gone = Reason.CONFIGMAP_NOT_GONE
+
+    def __init__(self, ctx: Context, target: Target) -> None:
+        self.ctx = ctx
+        self.target = target
+
+    @property
+    def state(self) -> State:
+        return self.ctx.status.state
+
+    @property
+    def uid(self) -> str | None:
+        return self.ctx.attempt.configmap_uid
+
+    def look_again(self) -> None:
+        self.ctx.tracker.again = True
+
+    def awaits(self, action: Create) -> bool:  # noqa: ARG002 - as of Pods
+        """Always: only this attempt has asked for it."""
+        return True
+
+    def is_current(self, found: Identity) -> bool:
+        return found.marks == configmap_marks(self.ctx.framework, self.ctx.attempt.id)
+
+    def created(self, uid: str) -> None:
+        framework_machine.created(self.ctx, uid)
+
+    def refused(self, result: Result) -> None:
+        if isinstance(result, Refused) and is_quota_refusal(result):
+            _stall_by_quota(self.ctx, None, result)
+        _hold(self.ctx, None, self.target, result, "create")
+
+    def replace(self, found: Identity) -> Action:
+        return framework_machine.replace_stray(self.ctx, found)
+
+    def deleted(self, action: Delete, result: Result) -> bool:
+        tracker = self.ctx.tracker
+        if self.state is State.DELETION_PENDING:
+            tracker.holds.release(None)
+            tracker.move_framework(State.DELETION_REQUESTED, self.ctx.env.second)
+        elif self.state is State.CREATION_REQUESTED and action.confirm and isinstance(result, Gone):
+            tracker.holds.release(None)
+            framework_machine.configmap_never_seen(self.ctx)
+        else:
+            return False
+        return True
+
+    def cleaned_up(self) -> None:
+        """End an attempt that the user stopped before it had a ConfigMap."""
+        self.ctx.tracker.holds.release(None)
+        framework_machine.attempt_is_over(self.ctx, framework_machine.STOPPED)
+
+    def confirmed_gone(self, uid: str) -> None:  # noqa: ARG002 - as of Pods
+        framework_machine.configmap_confirmed_gone(self.ctx)
+
+    def end(self, found: Identity) -> None:
+        """Do nothing: only Pods are deleted by force."""
+
+
+_Owned = _Pod | _ConfigMap
