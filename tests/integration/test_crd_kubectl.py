@@ -20,7 +20,7 @@ async def test_explain_teaches_the_spec(kubectl: Kubectl) -> None:
 
     said = await eventually(explain, every=0.5)
     assert "minSucceededTaskCount <integer>" in said
-    assert "When the completed Tasks of this group complete the attempt of the whole Framework." in said
+    assert "Decides when the completed Tasks of this TaskRole complete the attempt of the whole Framework." in said
 
 
 async def test_get_shows_how_frameworks_stand(kubectl: Kubectl) -> None:
