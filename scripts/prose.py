@@ -31,10 +31,7 @@ PATTERNS: Final = (
 )
 
 # Not edited yet; to be emptied.
-UNEDITED: Final = (
-    "frameworkcontroller/controller",
-    "frameworkcontroller/machine",
-)
+UNEDITED: Final = ("frameworkcontroller/machine",)
 
 CODE_BLOCK: Final = re.compile(r"^( *)(```|~~~).*?(^ *\2|\Z)|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 WHITE: Final = re.compile(r"[ \t]*\n[ \t>#]*|[ \t]+")

@@ -31,41 +31,41 @@ class Reconcilers:
         return iter(self._machines.values())
 
     def get(self, key: str) -> Machine | None:
-        """The machine of that key."""
+        """The machine of the key."""
         return self._machines.get(key)
 
     def find(self, record: FrameworkRecord) -> Machine | None:
-        """The machine of that very Framework, and not of a namesake."""
+        """The machine of this Framework, not of another one with the same name."""
         machine = self._machines.get(record.key)
         return machine if machine is not None and machine.uid == record.uid else None
 
     def open(self, record: FrameworkRecord) -> Reconciler:
-        """Make a reconciler of what ``record`` holds.
+        """Create a reconciler from the stored status.
 
         Raises:
-            StatusError: the stored status is not one.
+            StatusError: the stored status is invalid.
         """
         reconciler = Reconciler(record, compress=self._compress)
         self.put(record, reconciler)
         return reconciler
 
     def put(self, record: FrameworkRecord, machine: Machine) -> None:
-        """Have ``machine`` decide for the Framework."""
-        # It may be megabytes, and only the tracked status counts from now on.
+        """Let ``machine`` decide for the Framework."""
+        # From now on the tracked status counts, and this one may take megabytes.
         record.status = None
         self._machines[record.key] = machine
 
     def forget(self, key: str) -> None:
-        """Drop the machine of that key."""
+        """Drop the machine of the key."""
         self._machines.pop(key, None)
 
     def clear(self) -> None:
-        """Drop all machines: another controller writes the statuses from now on."""
+        """Drop all machines, because another controller may write the statuses."""
         self._machines.clear()
 
     def resync(self) -> list[str]:
-        """Have every Framework that is not completed looked at whole; their keys.
+        """Put all Tasks of the Frameworks that are not completed on their agendas, and return the keys.
 
-        A slow second way to what events say at once: level-triggered means that no event has to be seen.
+        This makes the controller level-triggered: it recovers from missed events.
         """
         return [machine.key for machine in self._machines.values() if machine.resync()]

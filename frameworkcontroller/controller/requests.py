@@ -1,4 +1,4 @@
-"""The machine's requests as HTTP requests, and the API server's answers as the machine's."""
+"""Sends the requests of the machine, and translates the responses of the API server."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _REFUSALS: Final[tuple[tuple[type[ApiError], Refusal], ...]] = (
     (TooManyRequests, Refusal.TOO_MANY_REQUESTS),
     (ServerError, Refusal.SERVER_ERROR),
 )
-"""The first class that fits says the kind."""
+"""The first matching class decides."""
 
 
 async def send(client: KubeClient, request: Request, namespace: str, flow: str) -> Answer:
-    """Send one request about the Framework of key ``flow``."""
+    """Send a request for a Framework. ``flow`` is its key."""
     try:
         return Answered(await _send(client, request, namespace, flow))
     except ApiError as error:
@@ -109,7 +109,7 @@ async def _json_patch(request: PatchStatus) -> bytes:
     value = request.value
     if isinstance(value, EncodedStatus):
         if value.is_large:
-            # The reconciles of all other Frameworks would have to wait.
+            # In a thread, because it would delay all other Frameworks.
             await asyncio.to_thread(value.complete)
         value = value.body
     return orjson.dumps(
