@@ -1,6 +1,6 @@
-"""Drives the machines of Frameworks: gives them their turns, sends their requests, and carries their effects out.
+"""Drives the machines of Frameworks: gives calls their turns, sends their requests, and carries effects out.
 
-Nothing is decided here (machine/reconciler.py does), except that an exception puts its Framework into quarantine.
+The machine decides (machine/reconciler.py). The driver only puts a Framework into quarantine if its machine raises.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from frameworkcontroller.api.objects import ConfigMapRecord, FrameworkRecord, Po
 from frameworkcontroller.controller.reconcilers import Machine, Reconcilers
 from frameworkcontroller.controller.recorder import EventRecorder
 from frameworkcontroller.controller.requests import send
-from frameworkcontroller.controller.requeue import RequeueError
+from frameworkcontroller.controller.snapshots import SnapshotLogger
+from frameworkcontroller.controller.workers import RequeueError
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.fairsemaphore import FairSemaphore
 from frameworkcontroller.kube.indexer import Lister
@@ -43,15 +44,14 @@ from frameworkcontroller.machine.reconciler import (
 _log: Final = logging.getLogger(__name__)
 
 BY_FRAMEWORK: Final = "framework"
-"""Index of the cache's Pods by the key of the Framework that their names belong to."""
+"""Index of the cached Pods by the key of their Framework, from their names."""
 
 MAX_IN_FLIGHT: Final = 50
-"""Requests in flight over all Frameworks: the most that still raised the rate when it was measured
-(docs/performance.md). ``FairSemaphore`` says which do not count."""
-
+"""Requests in flight over all Frameworks: more did not raise the rate (docs/performance.md). Slow ones do not count
+(see ``FairSemaphore``)."""
 
 _MAX_STORIES: Final = 4096
-"""Frameworks of which the log remembers the cause of quarantine."""
+"""Frameworks whose last cause of quarantine is remembered, to log each cause once."""
 
 
 class Driver:
@@ -70,6 +70,7 @@ class Driver:
         clock: Callable[[], float],
         rng: random.Random,
         recorder: EventRecorder,
+        snapshots: SnapshotLogger,
         max_in_flight: int = MAX_IN_FLIGHT,
         relist: Callable[[Kind], None] = lambda _: None,
         listed: Callable[[Kind], float] = lambda _: -math.inf,
@@ -79,9 +80,10 @@ class Driver:
     ) -> None:
         """``wall``: seconds since the epoch. ``clock``: monotonic seconds. ``pods`` has the index ``BY_FRAMEWORK``.
 
-        ``relist`` has a cache compared with a list; ``listed`` says when, by ``clock``, that was last asked for.
-        ``status_absent`` takes the key of each Framework whose status write was answered 404. For metrics,
-        ``wrote(result, bytes)`` takes each status write, ``count_attempts`` those that an accepted one shows.
+        ``relist`` starts a list to compare a cache with; ``listed`` returns the time, by ``clock``, of the last call.
+        ``status_absent`` takes the key of a Framework whose status write got a 404: the Framework is gone, or its CRD
+        has no status subresource. For metrics, ``wrote(result, bytes)`` takes each status write, and
+        ``count_attempts`` the attempts that an accepted write shows.
         """
         self.client = client
         self.reconcilers = reconcilers
@@ -90,39 +92,40 @@ class Driver:
         self.pods = pods
         self.slots = FairSemaphore(max_in_flight)
         self.listed = listed
+        self.status_absent = status_absent
         self._limits = limits
         self._wall = wall
         self._clock = clock
         self._rng = rng
         self._recorder = recorder
+        self._snapshots = snapshots
         self._relist = relist
         self._wrote = wrote
         self._count_attempts = count_attempts
-        self._status_absent = status_absent
         self._stopping = False
         self._stories: LRUCache[str, str] = LRUCache(_MAX_STORIES)
-        """The cause of quarantine that the log has named last, by the UID of the Framework."""
+        """The last logged cause of quarantine, by the UID of the Framework."""
 
     @property
     def env(self) -> Env:
-        """The present."""
+        """The current times, and the limits."""
         return Env(self._wall(), self._clock(), self._rng, self._limits)
 
     def stop(self) -> None:
-        """Start no more actions: a Framework of thousands of Tasks has some for longer than a stop waits."""
+        """Start no more actions: for thousands of Tasks they would take longer than a stop may."""
         self._stopping = True
         for machine in self.reconcilers:
             machine.stop()
 
     async def reconcile(self, key: str) -> float | None:
-        """Bring one Framework forward; in how many seconds it is due again by itself, None for never.
+        """Reconcile one Framework. Returns the seconds until it is due without an event, None for never.
 
         Raises:
-            RequeueError: it failed in a way that may pass.
+            RequeueError: a transient failure.
         """
         record = self.frameworks.get(key)
         if record is None:
-            # The garbage collector removes what it owned.
+            # The garbage collector removes its objects.
             self.reconcilers.forget(key)
             return None
         try:
@@ -130,7 +133,7 @@ class Driver:
             done = await self._run(machine)
             if isinstance(machine, Quarantine) and machine.released is not None:
                 done = await self._run(self.reconcilers.open(machine.released))
-        except Exception as error:  # noqa: BLE001 - one Framework's trouble, whatever it is, must not touch the others
+        except Exception as error:  # noqa: BLE001 - an error must not affect other Frameworks
             done = await self._run(self._quarantine(record, error))
         if done.error is not None:
             raise RequeueError(done.error.message, done.error.retry_after_sec)
@@ -148,19 +151,15 @@ class Driver:
         self.reconcilers.put(record, machine)
         return machine
 
-    def status_absent(self, key: str) -> None:
-        """A status write of that Framework was answered 404: it is gone, or there is no status subresource."""
-        self._status_absent(key)
-
     def carry_out(self, machine: Machine, effect: Effect) -> None:
         """Carry an effect out."""
         match effect:
-            case Emit(records, log, trace) if log:
-                self._recorder.record(machine.key, machine.uid, records, trace=trace)
-            case Emit(records):
-                self._recorder.emit_events(machine.key, machine.uid, records)
+            case Emit(records, log, trace):
+                self._recorder.record(machine.key, machine.uid, records, log=log, trace=trace)
             case LogSnapshots(snapshots, resource_version):
-                self._recorder.log_snapshots(machine.key, machine.uid, resource_version, snapshots)
+                record = self.frameworks.get(machine.key)
+                if record is not None and record.uid == machine.uid:
+                    self._snapshots.log(record, resource_version, snapshots)
             case Relist(kind):
                 self._relist(kind)
             case StatusWritten(result, size):
@@ -172,7 +171,7 @@ class Driver:
 
 
 class _Run:
-    """One pass of one machine. Left early, requests in flight are given up: they may be executed all the same."""
+    """One run of a machine. An exit by an exception cancels the requests in flight; some may still be executed."""
 
     def __init__(self, driver: Driver, machine: Machine) -> None:
         self._driver = driver
@@ -189,14 +188,14 @@ class _Run:
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             if kind is asyncio.CancelledError and self._driver.reconcilers.get(self._machine.key) is self._machine:
-                # As after a crash: what its requests did is not known.
+                # The outcomes of its requests are unknown, as after a crash.
                 self._driver.reconcilers.forget(self._machine.key)
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def until_done(self) -> Done:
-        """Follow the machine's instructions until it is done."""
+        """Follow the instructions of the machine until it is done."""
         waiting: Call | None = None
         while True:
             instruction = self._machine.next(self._view)
@@ -206,7 +205,7 @@ class _Run:
                     return instruction
                 case Wait(seconds):
                     if waiting is not None and seconds is None and not self._tasks:
-                        # The only call needs no task.
+                        # A single call needs no asyncio task.
                         await self._perform(waiting)
                     else:
                         self._start(waiting)
@@ -258,7 +257,7 @@ def _is_not_found(answer: Answer) -> bool:
 
 
 class _View:
-    """What the caches and clocks show of one Framework."""
+    """The view of one Framework: caches and clocks."""
 
     __slots__ = ("_driver", "_key", "_name", "_namespace")
 
@@ -288,7 +287,7 @@ class _View:
 
 
 class _Pods:
-    """The cache's Pods of one namespace, by name."""
+    """The cached Pods of one namespace, by name."""
 
     __slots__ = ("_namespace", "_store")
 

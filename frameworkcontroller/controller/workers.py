@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Literal, Protocol
 
-from frameworkcontroller.controller.requeue import RequeueError
 from frameworkcontroller.kube.fairqueue import namespace_of
 from frameworkcontroller.kube.fairsemaphore import LATE_SEC
 from frameworkcontroller.kube.workqueue import ShutDown, WorkQueue
@@ -27,16 +26,25 @@ SyncResult = Literal["done", "retry", "failed", "cancelled"]
 """The result of a sync: success, an error that is retried, an unexpected error, or cancellation."""
 
 
+class RequeueError(Exception):
+    """A sync failed for a transient reason, given in the text. Its key is retried after a back-off.
+
+    ``retry_after_sec``: the least wait that the API server asked for.
+    """
+
+    def __init__(self, message: str, retry_after_sec: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after_sec = retry_after_sec
+
+
 class Driver(Protocol):
     """What the workers run."""
 
     async def reconcile(self, key: str) -> float | None:
-        """Bring the world of that key closer to what it should be.
-
-        Returns the seconds after which something is due by itself, None if nothing is.
+        """Sync one key. Returns the seconds until it is due without an event, None for never.
 
         Raises:
-            RequeueError: it cannot go on for a transient reason.
+            RequeueError: a transient failure.
         """
 
 

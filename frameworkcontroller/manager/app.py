@@ -150,9 +150,7 @@ class Controller:
             rng=rng,
             instance=socket.gethostname(),
         )
-        self._recorder = EventRecorder(
-            self.informers.frameworks.lister, snapshot_logger, events=self.events if config.record_events else None
-        )
+        self._recorder = EventRecorder(self.events if config.record_events else None)
         self._driver = Driver(
             acting_client,
             self.reconcilers,
@@ -164,6 +162,7 @@ class Controller:
             clock=loop.time,
             rng=rng,
             recorder=self._recorder,
+            snapshots=snapshot_logger,
             relist=lambda kind: self.informers.of(kind).relist(),
             listed=lambda kind: self.informers.of(kind).listed_since,
             wrote=self.metrics.wrote_status,

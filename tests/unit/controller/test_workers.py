@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from frameworkcontroller.backoff import Backoff
-from frameworkcontroller.controller.requeue import RequeueError
-from frameworkcontroller.controller.workers import Workers
+from frameworkcontroller.controller.workers import RequeueError, Workers
 from frameworkcontroller.kube.fairsemaphore import LATE_SEC
 from frameworkcontroller.kube.workqueue import WorkQueue
 from tests.support.virtual_clock import VirtualClockLoop
