@@ -10,15 +10,11 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.fields import whole
+from frameworkcontroller.api.inputmodel import INT32_MAX, INT64_MAX, InputModel
 from frameworkcontroller.api.problems import Problem, ProblemError, problem_of
-
-_INT32_MAX = 2**31 - 1
-_INT64_MAX = 2**63 - 1
 
 RETRY_ALWAYS = -2
 RETRY_ON_FAILURE = -1
@@ -42,37 +38,23 @@ class ExecutionType(StrEnum):
     STOP = "Stop"
 
 
-class _SpecModel(BaseModel):
-    # Unknown fields pass: clients send keys of their own, and the API server has already pruned or kept them.
-    model_config: ClassVar[ConfigDict] = ConfigDict(
-        extra="ignore",
-        frozen=True,
-        alias_generator=to_camel,
-        validate_by_name=True,
-        validate_by_alias=True,
-        strict=True,
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _is_normal(cls, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: whole(item) for key, item in value.items() if item is not None}
-        return value
+class _SpecModel(InputModel):
+    # Clients send keys of their own, and the API server has already pruned or kept them.
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
 
 
 class RetryPolicy(_SpecModel):
     """When to try again. ``max_retry_count``: -2 always, even on success; -1 on every failure; n that many times."""
 
     fancy_retry_policy: bool = False
-    max_retry_count: Annotated[int, Field(ge=RETRY_ALWAYS, le=_INT32_MAX)] = 0
+    max_retry_count: Annotated[int, Field(ge=RETRY_ALWAYS, le=INT32_MAX)] = 0
 
 
 class CompletionPolicy(_SpecModel):
     """How many completed Tasks of a role complete the attempt; less than 1 is never."""
 
-    min_failed_task_count: Annotated[int, Field(ge=-1, le=_INT32_MAX)] = 0
-    min_succeeded_task_count: Annotated[int, Field(ge=-1, le=_INT32_MAX)] = 0
+    min_failed_task_count: Annotated[int, Field(ge=-1, le=INT32_MAX)] = 0
+    min_succeeded_task_count: Annotated[int, Field(ge=-1, le=INT32_MAX)] = 0
 
 
 class TaskSpec(_SpecModel):
@@ -83,7 +65,7 @@ class TaskSpec(_SpecModel):
     """
 
     retry_policy: RetryPolicy = RetryPolicy()
-    pod_graceful_deletion_timeout_sec: Annotated[int, Field(ge=-(_INT64_MAX + 1), le=_INT64_MAX)] | None = None
+    pod_graceful_deletion_timeout_sec: Annotated[int, Field(ge=-(INT64_MAX + 1), le=INT64_MAX)] | None = None
     pod: dict[str, Any] = Field(default_factory=dict)
 
 

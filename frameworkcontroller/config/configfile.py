@@ -6,18 +6,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo, model_validator
+from pydantic import AfterValidator, ConfigDict, ValidationInfo
 from pydantic.alias_generators import to_camel
 
-from frameworkcontroller.api.fields import whole
+from frameworkcontroller.api.inputmodel import InputModel
 from frameworkcontroller.api.problems import Problem, kind_of
 from frameworkcontroller.config.yamlplaces import line_of, repeated_keys, syntax_error
-
-INT32_MAX: Final = 2**31 - 1
-INT64_MAX: Final = 2**63 - 1
 
 
 class ConfigError(Exception):
@@ -46,25 +43,10 @@ class ConfigFile:
         return "\n".join(f"{self.path}:{line}: {text}" if line else f"{self.path}: {text}" for line, text in lines)
 
 
-class Section(BaseModel):
-    """A mapping in the file. Keys are in camelCase. Unknown keys are errors; null means the default."""
+class Section(InputModel):
+    """A mapping in the file. Unknown keys are errors."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        strict=True,
-        alias_generator=to_camel,
-        validate_by_name=True,
-        validate_by_alias=True,
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _is_normal(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        known = {info.alias for info in cls.model_fields.values()}
-        return {key: whole(item) for key, item in value.items() if item is not None or key not in known}
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
 
 def not_below(minimum: str) -> AfterValidator:

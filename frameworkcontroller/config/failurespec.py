@@ -12,7 +12,8 @@ import re2
 from pydantic import AfterValidator, Field, field_validator
 
 from frameworkcontroller.api.completion import FAILED, RESERVED, Code
-from frameworkcontroller.config.configfile import INT32_MAX, Section, not_below
+from frameworkcontroller.api.inputmodel import INT32_MAX
+from frameworkcontroller.config.configfile import Section, not_below
 from frameworkcontroller.machine.failure import ContainerPattern, FailureClass, PodPattern, Range, Regex
 
 Int32 = Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX)]

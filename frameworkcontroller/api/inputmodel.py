@@ -1,0 +1,33 @@
+"""The base class of what users write: specs of Frameworks, and sections of the configuration."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final
+
+from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic.alias_generators import to_camel
+
+from frameworkcontroller.api.fields import whole
+
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+
+
+class InputModel(BaseModel):
+    """A mapping with keys in camelCase. Null means the default."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        frozen=True,
+        strict=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_normal(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        known = {info.alias for info in cls.model_fields.values()}
+        return {key: whole(item) for key, item in value.items() if item is not None or key not in known}
