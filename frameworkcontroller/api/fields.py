@@ -46,10 +46,8 @@ def maybe_text(body: Mapping[str, Any], key: str) -> str | None:
 
 def needed_text(body: Mapping[str, Any], key: str) -> str:
     """A text that must be there."""
-    value = needed(body, key)
-    if isinstance(value, str):
-        return value
-    raise FieldError(key, f"{quoted(value)} is not text")
+    needed(body, key)
+    return text(body, key)
 
 
 def number(body: Mapping[str, Any], key: str) -> int:
@@ -67,10 +65,8 @@ def maybe_number(body: Mapping[str, Any], key: str) -> int | None:
 
 def needed_number(body: Mapping[str, Any], key: str) -> int:
     """A whole number that must be there."""
-    value = needed(body, key)
-    if type(value) is int:
-        return value
-    raise FieldError(key, f"{quoted(value)} is not a whole number")
+    needed(body, key)
+    return number(body, key)
 
 
 def flag(body: Mapping[str, Any], key: str) -> bool:

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeVar
 import orjson
 
 from frameworkcontroller.api import fields, names
+from frameworkcontroller.api.codec import dumps_to_keep
 from frameworkcontroller.api.completion import DISRUPTIONS, ContainerCompletion, PodCompletion
-from frameworkcontroller.api.keeping import dumps_to_keep
 from frameworkcontroller.api.spec import FrameworkSpec
 
 ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
@@ -67,17 +67,32 @@ class Disruption:
 
 
 @dataclass(slots=True, frozen=True)
-class PodRecord:
-    """A Pod with the label of a Framework. ``containers`` (init containers first) only once it has ended.
-
-    ``running_grace_sec``: the grace period of a Pod that has succeeded or failed and still lists a running container.
-    """
-
+class _OwnedRecord:
     key: str
     namespace: str
     name: str
     resource_version: str
     identity: Identity
+
+    @property
+    def uid(self) -> str:
+        """Its UID."""
+        return self.identity.uid
+
+
+class ConfigMapRecord(_OwnedRecord):
+    """A ConfigMap with the label of a Framework."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True, frozen=True)
+class PodRecord(_OwnedRecord):
+    """A Pod with the label of a Framework. ``containers`` (init containers first) only once it has ended.
+
+    ``running_grace_sec``: the grace period of a Pod that has succeeded or failed and still lists a running container.
+    """
+
     phase: str
     node_name: str = ""
     pod_ip: str = ""
@@ -89,11 +104,6 @@ class PodRecord:
     containers: tuple[ContainerRecord, ...] = ()
     disruption: Disruption | None = None
     running_grace_sec: int | None = None
-
-    @property
-    def uid(self) -> str:
-        """The Pod's UID."""
-        return self.identity.uid
 
     @property
     def deletion_time(self) -> int | None:
@@ -117,22 +127,6 @@ class PodRecord:
     def completion(self) -> PodCompletion:
         """The Pod's own words on how it ended."""
         return PodCompletion(self.reason, self.message, tuple(item.completion for item in self.containers))
-
-
-@dataclass(slots=True, frozen=True)
-class ConfigMapRecord:
-    """A ConfigMap with the label of a Framework."""
-
-    key: str
-    namespace: str
-    name: str
-    resource_version: str
-    identity: Identity
-
-    @property
-    def uid(self) -> str:
-        """The ConfigMap's UID."""
-        return self.identity.uid
 
 
 @dataclass(slots=True)
@@ -225,11 +219,7 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
             for item in status.get(listed) or ()
         )
     return PodRecord(
-        key=_key(metadata),
-        namespace=sys.intern(metadata["namespace"]),
-        name=metadata["name"],
-        resource_version=metadata["resourceVersion"],
-        identity=_identity(metadata, names.POD_IDENTITY),
+        *_owned(metadata, names.POD_IDENTITY),
         phase=phase,
         node_name=sys.intern(fields.text(spec, "nodeName")),
         pod_ip=fields.text(status, "podIP"),
@@ -250,14 +240,7 @@ def configmap_record(body: Mapping[str, Any]) -> ConfigMapRecord:
     Raises:
         ObjectError: not a usable ConfigMap.
     """
-    metadata = body["metadata"]
-    return ConfigMapRecord(
-        key=_key(metadata),
-        namespace=sys.intern(metadata["namespace"]),
-        name=metadata["name"],
-        resource_version=metadata["resourceVersion"],
-        identity=_identity(metadata, names.CONFIGMAP_IDENTITY),
-    )
+    return ConfigMapRecord(*_owned(body["metadata"], names.CONFIGMAP_IDENTITY))
 
 
 @_usable("Framework")
@@ -269,7 +252,7 @@ def framework_record(body: Mapping[str, Any]) -> FrameworkRecord:
     """
     metadata = body["metadata"]
     return FrameworkRecord(
-        key=_key(metadata),
+        key=f"{metadata['namespace']}/{metadata['name']}",
         namespace=sys.intern(metadata["namespace"]),
         name=metadata["name"],
         uid=metadata["uid"],
@@ -313,8 +296,9 @@ def is_pod_of_framework(metadata: Mapping[str, Any]) -> bool:
     )
 
 
-def _key(metadata: Mapping[str, Any]) -> str:
-    return f"{metadata['namespace']}/{metadata['name']}"
+def _owned(metadata: Mapping[str, Any], marks: tuple[str, ...]) -> tuple[str, str, str, str, Identity]:
+    namespace, name = sys.intern(metadata["namespace"]), metadata["name"]
+    return f"{namespace}/{name}", namespace, name, metadata["resourceVersion"], _identity(metadata, marks)
 
 
 def _disruption(status: Mapping[str, Any]) -> Disruption | None:
