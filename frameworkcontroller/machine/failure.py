@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from frameworkcontroller.api import gojson
 from frameworkcontroller.api.codec import pod_completion_body
 from frameworkcontroller.api.completion import (
     CONTAINER_PERMANENT_FAILED,
@@ -253,12 +254,4 @@ def _last_to_fail(containers: Sequence[ContainerRecord]) -> int | None:
 
 
 def _go_json(body: dict[str, Any]) -> str:
-    return _escape(orjson.dumps(body))
-
-
-def _escape(encoded: bytes) -> str:
-    """Compact JSON with the characters escaped that clients of the original are used to see escaped."""
-    text = encoded.decode()
-    for character in "&<>\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
+    return gojson.encode(body).decode()

@@ -12,7 +12,8 @@ import yaml
 from aiohttp import web
 from multidict import CIMultiDict
 
-from frameworkcontroller.local.apiserver import api_errors, depth, gojson, protobuf
+from frameworkcontroller.api import gojson
+from frameworkcontroller.local.apiserver import api_errors, depth, protobuf
 from frameworkcontroller.local.apiserver.api_errors import StatusError
 from frameworkcontroller.local.apiserver.options import Query
 from frameworkcontroller.local.apiserver.patches import json_fault

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from frameworkcontroller.local.apiserver import api_errors, discovery, gojson, openapi, openapi_protobuf, subresources
+from frameworkcontroller.api import gojson
+from frameworkcontroller.local.apiserver import api_errors, discovery, openapi, openapi_protobuf, subresources
 from frameworkcontroller.local.apiserver.api_errors import StatusError
 from frameworkcontroller.local.apiserver.authentication import Authenticator
 from frameworkcontroller.local.apiserver.bodies import (

@@ -12,7 +12,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import orjson
 
-from frameworkcontroller.local.apiserver import depth, gojson
+from frameworkcontroller.api import gojson
+from frameworkcontroller.local.apiserver import depth
 
 Json: TypeAlias = dict[str, Any]
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]

@@ -10,7 +10,8 @@ from typing import Any, Final, cast
 import orjson
 import yaml
 
-from frameworkcontroller.local.apiserver import api_errors, gojson, table
+from frameworkcontroller.api import gojson
+from frameworkcontroller.local.apiserver import api_errors, table
 from frameworkcontroller.local.apiserver.api_errors import StatusError
 from frameworkcontroller.local.apiserver.endpoints import Endpoint
 from frameworkcontroller.local.apiserver.records import Json, Record

@@ -10,7 +10,8 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from frameworkcontroller.local.apiserver import api_errors, gojson
+from frameworkcontroller.api import gojson
+from frameworkcontroller.local.apiserver import api_errors
 from frameworkcontroller.local.apiserver.api_resources import ScalePaths
 from frameworkcontroller.local.apiserver.bodies import Request, answer, document_answer, text_answer
 from frameworkcontroller.local.apiserver.endpoints import Endpoint

@@ -8,7 +8,8 @@ from typing import Final
 
 from aiohttp import web
 
-from frameworkcontroller.local.apiserver import api_errors, gojson
+from frameworkcontroller.api import gojson
+from frameworkcontroller.local.apiserver import api_errors
 from frameworkcontroller.local.apiserver.endpoints import Endpoint, Endpoints
 from frameworkcontroller.local.apiserver.options import ListOptions
 from frameworkcontroller.local.apiserver.records import Change, Record

@@ -1,7 +1,7 @@
-"""JSON as the real server, with Go's encoder, writes and reads it.
+"""JSON as Go writes and reads it.
 
-Clients depend on the escapes: a JavaScript program that splits a watch at every Unicode line separator would otherwise
-lose events.
+The embedded API server answers with it, and the diagnostics of completions contain it. Clients depend on the escapes: a
+JavaScript program that splits a watch at every Unicode line separator would otherwise lose events.
 """
 
 from __future__ import annotations
