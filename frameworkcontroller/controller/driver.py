@@ -103,7 +103,7 @@ class Driver:
         self._wrote = wrote
         self._count_attempts = count_attempts
         self._stopping = False
-        self._stories: LRUCache[str, str] = LRUCache(_MAX_STORIES)
+        self._quarantine_causes: LRUCache[str, str] = LRUCache(_MAX_STORIES)
         """The last logged cause of quarantine, by the UID of the Framework."""
 
     @property
@@ -146,8 +146,8 @@ class Driver:
             return await run.until_done()
 
     def _quarantine(self, record: FrameworkRecord, error: Exception) -> Quarantine:
-        machine = Quarantine(record, error, self.env, told=self._stories.get(record.uid))
-        self._stories.put(record.uid, machine.story)
+        machine = Quarantine(record, error, self.env, told=self._quarantine_causes.get(record.uid))
+        self._quarantine_causes.put(record.uid, machine.cause)
         self.reconcilers.put(record, machine)
         return machine
 

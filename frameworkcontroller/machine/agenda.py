@@ -1,4 +1,4 @@
-"""The Tasks that the next plan looks at, and those that later ones do: alarms and deadlines."""
+"""The Tasks that the next plan looks at, and the times at which later plans look at others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TaskKey = tuple[str, int]
 
 
 class Agenda:
-    """Tasks to look at, in the order of their latest events: of two that complete together, one came first."""
+    """Tasks in the order of their latest events, which decides which of two completes first."""
 
     __slots__ = ("_alarms", "_deadlines", "_framework_deadline", "_keys")
 
@@ -21,7 +21,7 @@ class Agenda:
         self._alarms: Deadlines[TaskKey] = Deadlines()
         self._deadlines: dict[TaskKey, dict[float, float]] = {}
         self._framework_deadline: tuple[float, float] | None = None
-        """The only one that a completed Framework has, as most of a big cluster are."""
+        """Not in the dict: most Frameworks of a big cluster are completed, and have no other deadline."""
 
     def __bool__(self) -> bool:
         return bool(self._keys)
@@ -30,21 +30,21 @@ class Agenda:
         return iter(self._keys)
 
     def add(self, key: TaskKey) -> None:
-        """Look at the Task, after all that are on the agenda already."""
+        """Put the Task at the end of the agenda."""
         self._keys.pop(key, None)
         self._keys[key] = None
 
     def update(self, keys: Iterable[TaskKey]) -> None:
-        """Look at these Tasks, too, wherever they stand already."""
+        """Put Tasks on the agenda; those on it keep their places."""
         for key in keys:
             self._keys.setdefault(key)
 
     def clear(self) -> None:
-        """Look at nothing."""
+        """Take all Tasks off the agenda."""
         self._keys.clear()
 
     def take(self) -> list[TaskKey]:
-        """Take all Tasks off the agenda."""
+        """Take all Tasks off the agenda, in order."""
         keys = list(self._keys)
         self._keys.clear()
         return keys
@@ -52,27 +52,27 @@ class Agenda:
     # --- alarms ---
 
     def set_alarm(self, key: TaskKey, when: float) -> None:
-        """Put the Task on the agenda at ``when`` (monotonic seconds): possibly earlier, never later."""
+        """Put the Task on the agenda at ``when`` (monotonic seconds) or earlier."""
         current = self._alarms.get(key)
         if current is None or when < current:
             self._alarms.set(key, when)
 
     def ring(self, clock: float) -> None:
-        """Put the Tasks on the agenda whose alarm is due."""
+        """Put the Tasks with due alarms on the agenda."""
         while (key := self._alarms.pop_due(clock)) is not None:
             self.add(key)
 
     def next_alarm(self) -> float | None:
-        """The time (monotonic seconds) of the next alarm."""
+        """Time of the next alarm, in monotonic seconds."""
         return self._alarms.next()
 
     # --- deadlines ---
 
     def deadline(self, key: TaskKey | None, since: float, seconds: float, env: Env) -> float:
-        """When (monotonic seconds) so many seconds have passed since ``since`` (seconds since the epoch).
+        """Return ``since`` (seconds since the epoch) plus ``seconds`` in monotonic seconds.
 
-        Worked out once in each state of the Task or (None) Framework: a wall clock that is set later does not change
-        the wait. If it was set back before, and ``since`` is yet to come, the wait is ``seconds``.
+        Computed once per state of the Task or (None) Framework, so setting the wall clock does not change the wait,
+        which never exceeds ``seconds``.
         """
         due = since + seconds
         if key is None:
@@ -85,7 +85,7 @@ class Agenda:
         return of_task[due]
 
     def end_deadlines(self, key: TaskKey | None) -> None:
-        """Forget the deadlines of a Task or (None) the Framework: its state is another one."""
+        """Forget the deadlines of a Task or (None) the Framework, whose state changes."""
         if key is None:
             self._framework_deadline = None
         else:
@@ -94,11 +94,11 @@ class Agenda:
     # --- Tasks that go ---
 
     def keep(self, exists: Callable[[TaskKey], bool]) -> None:
-        """Forget the deadlines of Tasks that do not exist any more."""
+        """Forget the deadlines of Tasks that no longer exist."""
         self._deadlines = {key: due for key, due in self._deadlines.items() if exists(key)}
 
     def forget_tasks(self) -> None:
-        """Forget everything about Tasks."""
+        """Forget all Tasks; the Framework's deadline stays."""
         self._keys.clear()
         self._alarms.clear()
         self._deadlines.clear()

@@ -1,7 +1,7 @@
-"""The slow-start batch: which actions of a Framework may be started now.
+"""The slow-start batch of one Framework's actions.
 
-Creations start with a single one, and the others follow once it has succeeded: a namespace that refuses is asked once
-and not a thousand times. At the first refusal no more actions are started, unless it is one that completes its Task.
+Creations start with a single one, and the others follow once it has succeeded: a namespace without quota is asked once,
+not a thousand times. The first refusal stops the batch, unless it completes its Task.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from frameworkcontroller.machine.model import (
 )
 
 WIDTH: Final = 50
-"""Actions of one Framework in flight: as many as all Frameworks together may have (controller/driver.py)."""
+"""Maximum number of a Framework's actions in flight: the limit for all Frameworks together (controller/driver.py)."""
 
 
 class Batch:
-    """Actions that wait for their start, and those in flight."""
+    """Queued actions, and actions in flight."""
 
     __slots__ = (
         "_creating",
@@ -45,9 +45,9 @@ class Batch:
 
     def __init__(self) -> None:
         self.stopped = False
-        """No more actions are started."""
+        """Whether no more actions are started."""
         self.outcomes: list[Outcome] = []
-        """Outcomes that nobody has taken yet, in the order in which they became known."""
+        """Outcomes that are not taken yet, in the order of their answers."""
         self._creations: deque[Create] = deque()
         self._others: deque[Action] = deque()
         self._targets: set[Target] = set()
@@ -58,30 +58,30 @@ class Batch:
 
     @property
     def in_flight(self) -> int:
-        """Actions that were started and whose outcome is not known."""
+        """Number of started actions without an outcome."""
         return self._in_flight
 
     @property
     def is_single(self) -> bool:
-        """Whether it never had more than one action."""
+        """Whether it has had one action in all."""
         return self._total == 1
 
     @property
     def is_open(self) -> bool:
-        """Whether actions are in flight, or wait for their start."""
+        """Whether actions are queued or in flight."""
         return bool(self._in_flight or self._creations or self._others)
 
     @property
     def is_creating(self) -> bool:
-        """Whether creations are in flight, or wait for their start."""
+        """Whether creations are queued or in flight."""
         return bool(self._creating or self._creations)
 
     def __contains__(self, target: Target) -> bool:
-        """Whether an action is about that object, and its outcome was not taken yet."""
+        """Whether the target has an action whose outcome is not taken yet."""
         return target in self._targets
 
     def add(self, actions: Iterable[Action]) -> None:
-        """Queue actions. Each must be about an object that no other one of the batch is about."""
+        """Queue actions, at most one per target."""
         for action in actions:
             self._targets.add(action.target)
             self._total += 1
@@ -91,7 +91,7 @@ class Batch:
                 self._others.append(action)
 
     def start(self) -> Action | None:
-        """The next action to start now."""
+        """Start the next action; None if no action may start now."""
         if self.stopped or self._in_flight == WIDTH:
             return None
         if self._others:
@@ -104,7 +104,7 @@ class Batch:
         return None
 
     def end(self, action: Action, result: Result) -> None:
-        """Note the result of an action in flight: widen the batch, or stop it."""
+        """Note the result of an action in flight, and widen or stop the batch."""
         self._in_flight -= 1
         outcome = Outcome(action, result)
         self.outcomes.append(outcome)
@@ -115,7 +115,7 @@ class Batch:
                 self._width = WIDTH
 
     def take(self) -> list[Outcome]:
-        """Take the outcomes; with none in flight and the batch stopped, those of the actions that were not started."""
+        """Take the outcomes. A stopped batch with none in flight adds those of the actions that were not started."""
         outcomes, self.outcomes = self.outcomes, []
         if self.stopped and not self._in_flight:
             outcomes += [Outcome(action, NotAttempted()) for action in (*self._others, *self._creations)]
@@ -126,10 +126,7 @@ class Batch:
 
 
 def _stops(outcome: Outcome) -> bool:
-    """Whether the actions that follow would fare no better.
-
-    A final refusal of one Pod says nothing about the next Task's, which has to meet its own.
-    """
+    """Whether further actions would probably fail, too. A final refusal of one Pod says nothing about other Pods."""
     match outcome:
         case Outcome(Create(target=Target(kind=Kind.POD)), Refused() as refused):
             return classify_creation_refusal(refused) is None

@@ -1,7 +1,6 @@
-"""The exchanges with the API server that carry actions out, as generators of requests: no I/O.
+"""The requests that carry out an action, as generators without I/O.
 
-Each yields a request, is sent its answer, and returns the action's result. The product and the tests' model of a
-cluster run the same ones.
+An exchange yields a request, is sent its answer, and returns the result of the action.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ PROPAGATION: Final[dict[Kind, str | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """Read an object live; of Pods and ConfigMaps only the metadata."""
+    """Read an object; of Pods and ConfigMaps only the metadata."""
 
     kind: Kind
     name: str
@@ -91,7 +90,7 @@ class MergePatch:
 
 @dataclass(frozen=True, slots=True)
 class PatchStatus:
-    """Put ``value`` at ``path`` of the Framework, through its status subresource, if all three preconditions hold."""
+    """Set ``path`` of the Framework's status to ``value``. Preconditions: UID, generation and resourceVersion."""
 
     name: str
     path: str
@@ -106,13 +105,13 @@ Request = Get | Post | Remove | MergePatch | PatchStatus
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The API server did it. ``body``: the object that it answered, as JSON."""
+    """A success. ``body``: the returned object as JSON."""
 
     body: bytes
 
 
 Answer = Answered | Refused | Unanswered
-"""What came back for one request."""
+"""The answer to one request."""
 
 
 # --- exchanges ------------------------------------------------------------------------------------------------------
@@ -121,7 +120,7 @@ Exchange = Generator[Request, Answer, Result]
 
 
 class _NotDoneError(Exception):
-    """The exchange ends here, with that answer."""
+    """Ends an exchange with a failed answer."""
 
     def __init__(self, answer: Refused | Unanswered) -> None:
         super().__init__(answer.message)
@@ -129,7 +128,7 @@ class _NotDoneError(Exception):
 
 
 def carry_out(action: Action, framework: Framework) -> Exchange:
-    """The exchange of ``action``; no part of it is repeated, whatever the answers are."""
+    """The exchange of ``action``. It never repeats a request."""
     try:
         return (yield from _carry_out(action, framework))
     except _NotDoneError as error:
@@ -154,8 +153,8 @@ def _carry_out(action: Action, framework: Framework) -> Exchange:
         case Confirm(target=target, uid=uid):
             return (yield from _confirm(target, uid, "exists, but the cache does not show it"))
         case Refresh():
-            # The Framework was read live before this was begun, and the status was as known.
-            return Remains("the stored status is as old")
+            # The Framework was read live before, and its status was as known.
+            return Remains("the stored status is not newer")
 
 
 def _create(action: Create) -> Exchange:
@@ -175,29 +174,29 @@ def _create(action: Create) -> Exchange:
 
 
 def _namesake(target: Target) -> Generator[Request, Answer, Identity | None]:
-    """The object of the name that was to be created. A refused read must not pass for a refused creation."""
+    """The existing object of that name. A refused read must not look like a refused creation."""
     try:
         return (yield from _identify(target))
     except _NotDoneError as error:
         answer = error.answer
         if isinstance(answer, Refused):
-            text = f"{target.kind} {target.name} may be there: {answer.code}: {answer.message}"
+            text = f"{target.kind} {target.name} may exist: {answer.code}: {answer.message}"
             raise _NotDoneError(Unanswered(text)) from None
         raise
 
 
 def _delete(target: Target, uid: str, force: bool) -> Generator[Request, Answer, bool]:
-    """Whether the deletion was accepted; False if no object of that UID exists."""
+    """Return False if no object of that UID exists, True if its deletion was accepted."""
     answer = yield Remove(target.kind, target.name, uid, force, PROPAGATION[target.kind])
     match answer:
         case Answered(body=body):
-            # A page of a proxy would pass for an accepted deletion, which would never be repeated.
+            # A proxy's page must not look like an accepted deletion, which is never repeated.
             _metadata(body)
             return True
         case Refused(kind=Refusal.OBJECT_NOT_FOUND):
             return False
         case Refused(kind=Refusal.CONFLICT | Refusal.ALREADY_EXISTS) if not (yield from _is_there(target, uid)):
-            # The precondition failed: the name belongs to another object by now.
+            # The precondition failed: the name belongs to another object now.
             return False
     raise _NotDoneError(answer)
 
@@ -224,26 +223,26 @@ def _relabel(framework: Framework, target: Target, uid: str) -> Exchange:
         case Refused(kind=Refusal.OBJECT_NOT_FOUND):
             return Gone()
         case Refused(kind=Refusal.CONFLICT | Refusal.ALREADY_EXISTS | Refusal.INVALID):
-            # A UID cannot be changed: the name belongs to another object by now.
+            # UIDs are immutable: the name belongs to another object now.
             if not (yield from _is_there(target, uid)):
                 return Gone()
     raise _NotDoneError(answer)
 
 
 def _identify(target: Target) -> Generator[Request, Answer, Identity | None]:
-    """A live read: the identity of the object of the target's name, None if there is none."""
+    """Read the identity of the object of the target's name, None if there is none."""
     found = yield from _find(target)
     if found is None:
         return None
     try:
         return identity_of(found, _IDENTITY[target.kind])
     except ObjectError as error:
-        text = f"the API server's answer is no usable {target.kind}: {error}"
+        text = f"the API server's answer is not a valid {target.kind}: {error}"
         raise _NotDoneError(Unanswered(text)) from error
 
 
 def _find(target: Target) -> Generator[Request, Answer, dict[str, Any] | None]:
-    """A live read: the metadata of the object of the target's name."""
+    """Read the metadata of the object of the target's name, None if there is none."""
     answer = yield Get(target.kind, target.name)
     match answer:
         case Answered(body=body):
@@ -257,16 +256,16 @@ def _result_of(answer: Refused | Unanswered) -> Refused | Unanswered:
     if isinstance(answer, Unanswered):
         return answer
     if answer.kind is Refusal.SERVER_ERROR and not _is_final(answer):
-        # A 504 may follow a write that was done: the outcome is unknown.
+        # A 504 may follow a completed write: the outcome is unknown.
         return Unanswered(f"{answer.code}: {answer.message}")
     if not answer.by_api and answer.kind is not Refusal.TOO_MANY_REQUESTS:
-        # A gateway's refusal is not the API server's: it completes no Task.
+        # A gateway's refusal must not complete a Task.
         return Unanswered(answer.message)
     return answer
 
 
 def _is_final(refused: Refused) -> bool:
-    """Whether the API server has refused to create a Pod for good."""
+    """Whether the API server refused to create a Pod, and would refuse again."""
     return refused.by_api and classify_creation_refusal(refused) is not None
 
 
@@ -274,7 +273,7 @@ def _is_final(refused: Refused) -> bool:
 
 
 def resource_version(body: bytes) -> str | None:
-    """The resourceVersion of the object that was answered; None if it is none."""
+    """The resourceVersion of the object in an answer; None if the answer is not an object."""
     with suppress(ValueError, KeyError, TypeError):
         version = orjson.loads(body)["metadata"]["resourceVersion"]
         if isinstance(version, str):
@@ -283,7 +282,7 @@ def resource_version(body: bytes) -> str | None:
 
 
 def _identified(body: bytes) -> dict[str, Any]:
-    """The metadata of the object that was answered."""
+    """The metadata of the object in an answer, with a UID."""
     metadata = _metadata(body)
     if not isinstance(metadata.get("uid"), str):
         raise _NotDoneError(no_object(body))
@@ -291,7 +290,7 @@ def _identified(body: bytes) -> dict[str, Any]:
 
 
 def _metadata(body: bytes) -> dict[str, Any]:
-    """The metadata of the answer; those of a Status are empty."""
+    """The metadata in an answer; a Status has empty ones."""
     with suppress(ValueError, KeyError, TypeError):
         metadata = orjson.loads(body)["metadata"]
         if isinstance(metadata, dict):
@@ -300,5 +299,5 @@ def _metadata(body: bytes) -> dict[str, Any]:
 
 
 def no_object(body: bytes) -> Unanswered:
-    """The answer was not an object: it is as good as none."""
+    """The result of an answer that is not an object."""
     return Unanswered(f"the API server's answer is not an object: {body[:100]!r}")

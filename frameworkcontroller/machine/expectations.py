@@ -1,7 +1,7 @@
-"""What this process has learnt about recorded objects from its caches and live reads.
+"""Which recorded objects the caches and live reads of this process have shown.
 
-The cache of a process that starts, or takes over, may be older than the status. So an absent object is known to be gone
-only if this very cache has shown it, and its end.
+The cache of a process that starts or takes over may be older than the status. So absence from the cache proves that an
+object is gone only if this cache has shown the object before.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from frameworkcontroller.machine.model import Env
 
 
 class Expectations:
-    """Recorded Pods, by UID."""
+    """Observations of recorded Pods and ConfigMaps, by UID."""
 
     __slots__ = ("_hidden", "_lost", "_seen")
 
@@ -22,36 +22,36 @@ class Expectations:
         self._hidden: dict[str, float] = {}
 
     def see(self, uid: str) -> None:
-        """Note that the cache has shown the object, or its end: once absent, it is gone."""
+        """The cache has shown the object, or its end: absence from now on means that it is gone."""
         self.forget(uid)
         self._seen.add(uid)
 
     def lose(self, uid: str) -> None:
-        """Note that the cache has dropped the object, which does not say that it is gone."""
+        """The cache has dropped the object, which may still exist without its label."""
         self._seen.discard(uid)
         self._lost.add(uid)
 
     def has_seen(self, uid: str) -> bool:
-        """Whether the cache has shown the object to this process."""
+        """Whether absence from the cache means that the object is gone."""
         return uid in self._seen
 
     def has_lost(self, uid: str) -> bool:
-        """Whether the cache has dropped the object, which does not say that it is gone."""
+        """Whether the cache has dropped the object without showing its end."""
         return uid in self._lost
 
     def hide(self, uid: str, env: Env) -> bool:
-        """Note that a live read has shown the object, and the cache does not; False if that is known."""
+        """A live read has shown the object, the cache does not. Return False if that was noted before."""
         if uid in self._hidden:
             return False
         self._hidden[uid] = env.clock
         return True
 
     def is_hidden(self, uid: str, listed: float) -> bool:
-        """Whether a list made since then, at ``listed`` (monotonic seconds), has not brought it into the cache."""
+        """Whether a list at ``listed`` (monotonic seconds), after ``hide``, has not brought it into the cache."""
         return listed >= self._hidden.get(uid, math.inf)
 
     def forget(self, uid: str | None) -> None:
-        """Forget the object: it is of no interest any more."""
+        """Forget the object."""
         if uid is not None:
             self._seen.discard(uid)
             self._lost.discard(uid)

@@ -1,4 +1,4 @@
-"""Why a Pod failed, or could not be created, as a completion status.
+"""Classification of failed Pods and refused creations as completion statuses.
 
 Source: docs/failure-codes.md (classification, diagnostics) and docs/lifecycle.md, "When a Pod cannot be created".
 """
@@ -33,14 +33,14 @@ from frameworkcontroller.machine.model import Refused
 
 
 class Regex(Protocol):
-    """A compiled pattern. The product gives RE2's, which no user's pattern can make slow."""
+    """A compiled pattern. The product uses RE2: linear time for every pattern."""
 
     def search(self, text: str, /) -> Any:
         """The first match anywhere in ``text``, or None."""
 
 
 class _Whole:
-    """Matches any text, whole: what the built-in patterns name so that it appears in the diagnostics."""
+    """Matches any text as a whole, to quote the field in the diagnostics."""
 
     class _Match:
         def __init__(self, text: str) -> None:
@@ -55,7 +55,7 @@ class _Whole:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Whole numbers from ``low`` to ``high``, both included; None is open."""
+    """The integers from ``low`` to ``high``, inclusive; None is unbounded."""
 
     low: int | None = None
     high: int | None = None
@@ -66,7 +66,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class ContainerPattern:
-    """Matches a container that all the given fields match. All but the name need one that has terminated."""
+    """Matches a container if all given fields match. Fields other than ``name`` match only terminated containers."""
 
     name: Regex | None = None
     reason: Regex | None = None
@@ -77,7 +77,7 @@ class ContainerPattern:
 
 @dataclass(frozen=True, slots=True)
 class PodPattern:
-    """Matches a Pod that all the given fields match, each container pattern on *some* container."""
+    """Matches a Pod if all given fields match, and each container pattern matches *some* container."""
 
     name: Regex | None = None
     reason: Regex | None = None
@@ -87,7 +87,7 @@ class PodPattern:
 
 @dataclass(frozen=True, slots=True)
 class FailureClass:
-    """A completion code and the patterns that lead to it; any of them will do."""
+    """A completion code and its patterns, of which one must match."""
 
     code: Code
     patterns: tuple[PodPattern, ...]
@@ -104,7 +104,7 @@ BUILT_IN: tuple[FailureClass, ...] = (
     _exit_code(CONTAINER_TRANSIENT_CONFLICT_FAILED),
     _exit_code(CONTAINER_PERMANENT_FAILED),
 )
-"""The contract's own exit codes; they come before anything configured."""
+"""The exit codes of the contract, which precede configured classes."""
 
 
 class Classifier:
@@ -115,7 +115,7 @@ class Classifier:
 
     def classify(self, pod: PodRecord) -> CompletionStatus:
         """The completion status of ``pod``, which is in phase Failed."""
-        # A sidecar is ended with its Pod: neither its exit code nor its message says why the Pod failed.
+        # Sidecars end with their Pod: their exit codes and messages are not the cause.
         containers = [container for container in pod.containers if not container.sidecar]
         for failure in self._classes:
             for pattern in failure.patterns:
@@ -126,8 +126,7 @@ class Classifier:
         text = f"Pod failed: PodPattern unmatched: {_go_json(pod_completion_body(pod.completion))}"
         last = _last_to_fail(containers)
         if last is None and pod.disruption is not None:
-            # The garbage collector of Pods marks a Pod as failed and then deletes it: which of the two is seen first
-            # must not matter.
+            # The Pod garbage collector fails a Pod and then deletes it: the result must not depend on which is seen.
             return disrupted("Pod failed", pod.disruption, pod=pod.completion)
         if last is None:
             return CompletionStatus.of(POD_FAILED_WITHOUT_FAILED_CONTAINER, text, pod=pod.completion)
@@ -147,14 +146,14 @@ _STATUS_FIELDS = ("metadata", "status", "message", "reason", "details", "code")
 
 
 def is_quota_refusal(refusal: Refused) -> bool:
-    """Whether the API server refused for want of quota, which somebody may free or raise."""
+    """Whether a resource quota was exceeded."""
     return "exceeded quota" in refusal.message
 
 
 def classify_creation_refusal(refusal: Refused) -> CompletionStatus | None:
-    """The completion status of a Task whose Pod the API server refused to create; None: transient, try again.
+    """The completion status of a Task whose Pod the API server refused to create; None if it is to be retried.
 
-    The reason counts, not the HTTP code: admission webhooks deny with any code, and with a reason or none.
+    The reason decides, not the HTTP code: admission webhooks deny with any code.
     """
     code = _FINAL_REASONS.get(refusal.reason)
     if code is None and refusal.code == _TOO_LARGE:
@@ -165,14 +164,14 @@ def classify_creation_refusal(refusal: Refused) -> CompletionStatus | None:
 
 
 def describe_creation_refusal(kind: str, refusal: Refused) -> str:
-    """The API server's answer to the creation of an object of that kind, in the form that existing clients parse."""
+    """The API server's refusal to create an object, in the form that existing clients parse."""
     answered = orjson.loads(refusal.status_json)
     status = {field: answered[field] for field in _STATUS_FIELDS if answered.get(field) not in (None, "", 0)}
     return f"Failed to create {kind}: {_go_json({'ErrStatus': {'metadata': {}, **status}})}"
 
 
 def disrupted(what: str, disruption: Disruption, *, pod: PodCompletion | None = None) -> CompletionStatus:
-    """The completion status of a Pod that Kubernetes ended by that disruption; ``what`` has become of it."""
+    """The completion status of a Pod that Kubernetes ended by a disruption. ``what``: how its end was observed."""
     text = f"{what}: {disruption.reason}: {disruption.message}"
     return CompletionStatus.of(DISRUPTIONS[disruption.reason], text, pod=pod)
 
@@ -188,7 +187,7 @@ def _match_pod(pattern: PodPattern, pod: PodRecord, containers: Sequence[Contain
             found = regex.search(text)
             if found is None:
                 return None
-            # An empty match says nothing, except that a name was asked for.
+            # An empty match is reported for the name only.
             if found.group() or key == "name":
                 matched[key] = found.group()
     found_containers = []
@@ -240,7 +239,7 @@ def _match_container(pattern: ContainerPattern, container: ContainerRecord) -> d
 
 
 def _last_to_fail(containers: Sequence[ContainerRecord]) -> int | None:
-    """Exit code of the container that was the last to end with a non-zero one; the first of those that tie."""
+    """Exit code of the last container to fail (with non-zero code); the first of those that tie."""
     last: tuple[int, int] | None = None
     for container in containers:
         if container.terminated and container.completion.code != 0:

@@ -1,4 +1,4 @@
-"""What is held back after failures, and why a Framework is stalled."""
+"""Back-offs after failed actions, and the stalls that the Stalled condition reports."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from frameworkcontroller.machine.reasons import Reason
 
 CREATIONS: Final = "creations"
 HoldKey = TaskKey | Literal["creations"] | None
-"""One Task's actions, all creations of Pods, or (None) the Framework's own actions."""
+"""One Task's actions, all creations of Pods, or (None) the actions on ConfigMap and Framework."""
 
 HOLD_BACKOFF: Final = Backoff(base=0.5, maximum=15.0, jitter=0.25)
-"""A stuck Framework costs the API server a few requests a minute at most, and recovers within this many seconds."""
+"""A stuck Framework sends at most a few requests a minute, and recovers within ``maximum`` seconds."""
 
 
 @dataclass(slots=True)
 class Stall:
-    """Why something waits for a person or another component."""
+    """The reason for which a Task or Framework waits for a person or another component."""
 
     reason: Reason
     message: str
@@ -29,17 +29,16 @@ class Stall:
 
 @dataclass(slots=True)
 class Hold:
-    """A back-off after ``failures`` failures in a row: not before ``until`` (monotonic seconds)."""
+    """A back-off until ``until`` (monotonic seconds), after ``failures`` failures in a row."""
 
     failures: int
     until: float
 
 
 class Holds:
-    """Back-offs and stalls.
+    """Back-offs and stalls per object.
 
-    They are the machine's, per object, and not the work queue's, per Framework: one Task's trouble must not delay the
-    others, and their events must not retry it early.
+    The work queue's back-off, per Framework, would let one Task delay the others, and their events retry it early.
     """
 
     __slots__ = ("_holds", "_refused", "_refused_attempts", "stalls")
@@ -52,10 +51,10 @@ class Holds:
         self._refused_attempts = 0
 
     def hold(self, key: HoldKey, env: Env, at_least_sec: float = 0.0) -> int:
-        """Hold back what just failed, twice as long as the last time; the number of failures in a row.
+        """Back off after a failure, twice as long as the last time. Return the number of failures in a row.
 
-        ``at_least_sec``: the wait that the API server asked for. What fails while it is held back was sent before that:
-        it is no further failure.
+        ``at_least_sec``: the Retry-After of the API server. A failure during a back-off does not count: its request was
+        sent before.
         """
         held = self._holds.get(key)
         if held is not None and held.until > env.clock:
@@ -67,17 +66,16 @@ class Holds:
         return failures
 
     def hold_retry(self, key: TaskKey, env: Env) -> None:
-        """Hold back a Task whose Pod was refused for good: its next attempt would be refused as fast.
+        """Back off before the next attempt of a Task whose Pod was refused permanently.
 
-        A policy that retries always, with an admission webhook or RBAC that refuses always, would be a tight loop. Each
-        attempt is held back for longer, and so is the next one of the Framework (``hold_attempt``), until a Pod is
-        created.
+        A policy that always retries, with an admission webhook or RBAC that always refuses, would be a tight loop. The
+        back-offs of Task and Framework (``hold_attempt``) grow until a Pod is created.
         """
         self.hold(key, env)
         self._refused = True
 
     def hold_attempt(self, env: Env) -> None:
-        """Hold back a new attempt of the Framework, if the one before ended with refused Pods."""
+        """Back off before a new attempt of the Framework if Pods of the last one were refused permanently."""
         if self._refused:
             self._refused = False
             self._refused_attempts += 1
@@ -85,18 +83,18 @@ class Holds:
             self.hold(None, env)
 
     def release_retries(self) -> None:
-        """A Pod was created: no attempt of the Framework is held back."""
+        """Reset the back-off of Framework attempts, as a Pod was created."""
         self._refused = False
         self._refused_attempts = 0
 
     def release(self, key: HoldKey) -> None:
-        """It worked: forget its failures, and its stall."""
+        """End the back-off and, of a Task or the Framework, the stall."""
         self._holds.pop(key, None)
         if key != CREATIONS:
             self.stalls.pop(key, None)
 
     def until(self, key: HoldKey) -> float:
-        """The time (monotonic seconds) before which it is held back; 0 if it is not."""
+        """End of the back-off in monotonic seconds; 0 if there is none."""
         hold = self._holds.get(key)
         return 0.0 if hold is None else hold.until
 
@@ -106,17 +104,17 @@ class Holds:
             del self.stalls[key]
 
     def end_stall(self, key: TaskKey | None, reason: Reason) -> None:
-        """End the stall for that reason."""
+        """End the stall if it has this reason."""
         stall = self.stalls.get(key)
         if stall is not None and stall.reason is reason:
             del self.stalls[key]
 
     def keep(self, exists: Callable[[TaskKey], bool]) -> None:
-        """Forget Tasks that do not exist any more."""
+        """Forget Tasks that no longer exist."""
         self._holds = {key: hold for key, hold in self._holds.items() if not isinstance(key, tuple) or exists(key)}
         self.stalls = {key: stall for key, stall in self.stalls.items() if key is None or exists(key)}
 
     def forget(self) -> None:
-        """Forget back-offs and stalls."""
+        """Forget all back-offs and stalls."""
         self.stalls.clear()
         self._holds.clear()

@@ -1,8 +1,7 @@
 """Bodies of the objects that the controller creates.
 
-Source: docs/manual.md, "What is put into a Pod". What is the same for all Pods of a
-role is encoded once; a Pod's body is then a few replacements in bytes. That is safe because every value put in is made
-of characters that JSON does not escape.
+Source: docs/manual.md, "What is put into a Pod". A role's Pod is encoded once, and rendered for each Task by replacing
+bytes. That is safe, as JSON escapes no character of the values.
 """
 
 from __future__ import annotations
@@ -20,10 +19,9 @@ from frameworkcontroller.machine.model import filled, known
 
 
 def configmap_body(framework: Framework, attempt_id: int) -> bytes:
-    """The ConfigMap that stands for attempt ``attempt_id``.
+    """The ConfigMap of an attempt.
 
-    Its foregroundDeletion finalizer holds it, and with it the next attempt, until the last Pod of the attempt is gone,
-    however it is deleted.
+    Its foregroundDeletion finalizer holds it, and with it the next attempt, until the last Pod of the attempt is gone.
     """
     return orjson.dumps(
         {
@@ -50,14 +48,14 @@ def configmap_body(framework: Framework, attempt_id: int) -> bytes:
 
 
 def configmap_marks(framework: Framework, attempt_id: int) -> tuple[str, ...]:
-    """Annotations of the ConfigMap of that attempt, in the order of ``names.CONFIGMAP_IDENTITY``."""
+    """Values of ``names.CONFIGMAP_IDENTITY`` for the ConfigMap of an attempt."""
     return framework.uid, str(attempt_id)
 
 
 def pod_marks(
     framework: Framework, attempt: FrameworkAttemptStatus, role: TaskRoleStatus, task: TaskStatus
 ) -> tuple[str, ...]:
-    """Annotations of the Pod of the Task's current attempt, in the order of ``names.POD_IDENTITY``."""
+    """Values of ``names.POD_IDENTITY`` for the Pod of the Task's current attempt."""
     configmap_uid = known(attempt.configmap_uid, "configMapUID")
     return (
         framework.uid,
@@ -72,7 +70,7 @@ _MAX_DIGITS = 18
 
 
 def is_newer_configmap(marks: tuple[str, ...] | None, framework: Framework, attempt_id: int) -> bool:
-    """Whether these marks name a later attempt of the same Framework."""
+    """Whether the annotations identify a later attempt of the same Framework."""
     return marks is not None and marks[0] == framework.uid and _number(marks[1]) > attempt_id
 
 
@@ -83,14 +81,14 @@ def is_newer_pod(
     role: TaskRoleStatus,
     task: TaskStatus,
 ) -> bool:
-    """Whether these marks name a later attempt of the same Task."""
+    """Whether the annotations identify a later attempt of the same Task."""
     if marks is None or marks[:-1] != pod_marks(framework, attempt, role, task)[:-1]:
         return False
     return _number(marks[-1]) > task.attempt.id
 
 
 def _number(mark: str) -> int:
-    # Python converts no more than some thousand digits, and raises an error.
+    # int() raises an error for more than some thousand digits.
     return int(mark) if mark.isascii() and mark.isdigit() and len(mark) <= _MAX_DIGITS else -1
 
 
@@ -105,7 +103,7 @@ def pod_annotations(
     task_uid: str,
     task_attempt_id: str,
 ) -> dict[str, str]:
-    """The FC_ annotations of a Task's Pod, in the order in which its containers get them as environment."""
+    """The FC_ annotations of a Task's Pod, in the order of the environment variables of its containers."""
     configmap_uid = known(attempt.configmap_uid, "configMapUID")
     return {
         names.FRAMEWORK_NAMESPACE: framework.namespace,
@@ -130,7 +128,7 @@ _OF_ONE_ATTEMPT = frozenset({names.POD_NAME, names.TASK_UID, names.TASK_ATTEMPT_
 def task_annotations(
     framework: Framework, attempt: FrameworkAttemptStatus, role: TaskRoleStatus, index: int
 ) -> dict[str, str]:
-    """The FC_ annotations of a Task in the history: those of its Pods, whichever attempt they are of."""
+    """The FC_ annotations that all Pods of a Task have, for the history."""
     every = pod_annotations(
         framework,
         attempt,
@@ -145,11 +143,11 @@ def task_annotations(
 
 
 POD_LABELS = (names.FRAMEWORK_NAME, names.TASKROLE_NAME, names.TASK_INDEX)
-"""Those of the annotations that are labels too."""
+"""The annotations that are labels, too."""
 
 
 class PodTemplate:
-    """The Pods of one role in one attempt of a Framework, at one generation of its spec."""
+    """The Pod template of a role, for one attempt and generation of the Framework."""
 
     __slots__ = ("_framework", "_marker", "_role", "raw")
 
@@ -158,7 +156,7 @@ class PodTemplate:
     ) -> None:
         configmap_uid = known(attempt.configmap_uid, "configMapUID")
         template = orjson.dumps(role.task.pod)
-        # A word that the user's template does not contain, so that replacing it can touch nothing of theirs.
+        # A marker that the user's template does not contain.
         salt = 0
         while (marker := b"@%d-" % salt) in template:
             salt += 1
@@ -195,11 +193,11 @@ class PodTemplate:
         )
 
     def render(self, task: TaskStatus) -> bytes:
-        """Body of the Pod of the Task's current attempt."""
+        """The body of the Pod of the Task's current attempt."""
         return filled(self.raw, self.words(task))
 
     def words(self, task: TaskStatus) -> tuple[tuple[bytes, bytes], ...]:
-        """What is to be replaced in ``raw``, in this order, to make that of it."""
+        """The replacements in ``raw``, in order, that make this body."""
         pod_name = names.pod_name(self._framework, self._role, task.index).encode()
         index = b"%d" % task.index
         return (
@@ -223,8 +221,7 @@ def _controller_reference(api_version: str, kind: str, name: str, uid: str) -> d
     }
 
 
-# Whatever has a wrong type in the user's template is passed on as it is: the API server knows all that is to be said of
-# it, and says it in its refusal, which then completes the Task.
+# Fields of a wrong type in the user's template are passed on: the API server refuses them, which completes the Task.
 
 
 def _pod(

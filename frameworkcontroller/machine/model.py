@@ -1,8 +1,8 @@
-"""What goes into the machine and what comes out of it.
+"""Inputs and outputs of the machine.
 
-In: the Framework, its tracked status, the observed ConfigMap and Pods, and an ``Env`` (clock, randomness, limits).
-Out: a ``Plan``: actions that the *persisted* status justifies, when to wake up, how soon to write the status, and the
-records of what moved. What became of the actions comes back in as ``Outcome`` values.
+A plan takes the Framework, its tracked status, the observed ConfigMap and Pods, and an ``Env``. It returns a ``Plan``:
+actions that the *persisted* status justifies, the time of the next plan, the urgency of the status write, and records
+of changes. The results of actions come back as ``Outcome``.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from frameworkcontroller.machine.reasons import Reason
 
 
 class InvariantError(Exception):
-    """The machine found itself where it can never be. The Framework's key is to be quarantined with this story."""
+    """A violated invariant. The Framework is quarantined."""
 
 
 _T = TypeVar("_T")
 
 
 def known(value: _T | None, what: str) -> _T:
-    """``value``, which at this point of the machine cannot be None.
+    """Return ``value``.
 
     Raises:
-        InvariantError: it is.
+        InvariantError: it is None.
     """
     if value is None:
         raise InvariantError(f"{what} is not known where it must be")
@@ -38,7 +38,7 @@ def known(value: _T | None, what: str) -> _T:
 
 
 class PodClassifier(Protocol):
-    """Says why a Pod failed (``machine.failure.Classifier``, made from the configuration)."""
+    """Classifies failed Pods (``machine.failure.Classifier``, made from the configuration)."""
 
     def classify(self, pod: PodRecord) -> CompletionStatus:
         """The completion status of ``pod``, which is in phase Failed."""
@@ -46,7 +46,7 @@ class PodClassifier(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Configured bounds of the machine's decisions, in seconds (docs/configuration.md)."""
+    """Configured limits (docs/configuration.md)."""
 
     object_local_cache_creation_timeout_sec: int
     framework_completed_retain_sec: int
@@ -54,19 +54,19 @@ class Limits:
     framework_max_retry_delay_sec_for_transient_conflict_failed: int
     classifier: PodClassifier
     pod_stuck_deleting_sec: int = 120
-    """How long past its grace period a Pod may stay before the Framework says that it is stalled by it."""
+    """Time after a Pod's grace period until it stalls the Framework."""
     task_min_retry_delay_sec: int = 10
     task_max_retry_delay_sec: int = 360
     kubelet_report_sec: int = 30
-    """How long a kubelet may take to say that the containers of a Pod that has ended have ended too."""
+    """Time for a kubelet to report that the containers of an ended Pod have ended."""
 
 
 @dataclass(slots=True)
 class Env:
-    """The world the machine may not touch: two clocks, randomness, limits.
+    """Clocks, randomness and limits.
 
-    ``now`` is the wall clock (seconds since the epoch): statuses hold its times, and it may be set. ``clock`` counts
-    seconds and cannot be set: waiting goes by it.
+    ``now``: wall clock in seconds since the epoch, for times in statuses; it may be set. ``clock``: monotonic seconds,
+    for waiting.
     """
 
     now: float
@@ -76,7 +76,7 @@ class Env:
 
     @property
     def second(self) -> int:
-        """The current time as statuses hold it."""
+        """The current time in statuses."""
         return int(self.now)
 
     def new_uid(self) -> str:
@@ -86,34 +86,32 @@ class Env:
 
 
 class PodLookup(Protocol):
-    """The cache's Pods of one namespace, by name; Pods of others among them."""
+    """The cache's Pods of one namespace, including those of other owners."""
 
     def get(self, name: str, /) -> PodRecord | None:
-        """The Pod of that name, if the cache has it."""
+        """The Pod of that name, None if the cache has none."""
 
 
 @dataclass(slots=True)
 class Observed:
-    """The caches' view of what the Framework controls."""
+    """The cached objects of the Framework."""
 
     configmap: ConfigMapRecord | None
     pods: PodLookup
     list_pods: Callable[[], Iterable[PodRecord]] = tuple
-    """The cache's Pods that bear the Framework's label. Asked for only when everything is looked at, and while a
-    ConfigMap is being deleted that is not the attempt's, or that does not go.
-    """
+    """The cached Pods with the Framework's label. Costs their number, so called only if all are needed."""
     configmaps_listed: float = -math.inf
-    """When (monotonic seconds) the last list was asked for that the cache of ConfigMaps was compared with."""
+    """Request time (monotonic seconds) of the last list that was compared with the cache of ConfigMaps."""
     pods_listed: float = -math.inf
     creating: bool = False
-    """Whether creations of the Framework's Pods are under way: what they make is not recorded yet."""
+    """Whether creations of the Framework's Pods are in flight: their Pods are not recorded yet."""
 
 
 # --- actions ----------------------------------------------------------------------------------------------------
 
 
 class Kind(StrEnum):
-    """Kinds of object an action is about."""
+    """Kinds of objects of actions."""
 
     FRAMEWORK = "Framework"
     CONFIGMAP = "ConfigMap"
@@ -122,10 +120,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The object an action is about, and the attempt that it stands for.
+    """The object of an action, and its attempt.
 
-    ``role`` and ``index`` are of Pods. ``instance`` is the Task's instance UID ("" for other kinds): an outcome is
-    only ever folded into the very Task instance and attempt that asked for it.
+    Of Pods also the Task's ``role``, ``index`` and ``instance`` (UID): an outcome is folded only into the Task instance
+    and attempt that asked for the action.
     """
 
     kind: Kind
@@ -137,7 +135,7 @@ class Target:
 
 
 def filled(template: bytes, words: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """``template`` with each of these words, in this order, replaced by what it stands for."""
+    """Replace each word in the template by its value, in order."""
     for word, value in words:
         template = template.replace(word, value)
     return template
@@ -145,10 +143,10 @@ def filled(template: bytes, words: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create the object. ``controller_uid``: the owner by which one that is already there is told to be ours.
+    """Create the object. ``controller_uid``: of its controller, which identifies an existing object as ours.
 
-    ``words``, each with what it stands for, make the object's JSON of ``template``, which all Tasks of a role share:
-    their Pods may be ten megabytes each, and hundreds of them wait for their turn.
+    ``words`` are replaced in ``template``, which all Tasks of a role share: hundreds of Pods, of up to ten megabytes
+    each, may wait for a slot.
     """
 
     target: Target
@@ -158,7 +156,7 @@ class Create:
 
     @property
     def body(self) -> bytes:
-        """The object's JSON, made anew each time."""
+        """The object's JSON, rendered at each call."""
         return filled(self.template, self.words)
 
 
@@ -166,8 +164,8 @@ class Create:
 class Delete:
     """Delete the object of that UID.
 
-    ``force``: a Pod with grace period 0. ``confirm``: done only once a live read no longer finds that UID. ``stray``:
-    the known status does not record the object, so a live read of the Framework must show that status first.
+    ``force``: with grace period 0. ``confirm``: done only when a live read no longer finds that UID. ``stray``: the
+    status does not record the object, so a live read of the Framework must confirm that status first.
     """
 
     target: Target
@@ -179,7 +177,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Cleanup:
-    """Look, by a live read, for an object of that name that ``controller_uid`` controls: none may be left."""
+    """Check by a live read that ``controller_uid`` controls no object of that name."""
 
     target: Target
     controller_uid: str
@@ -187,7 +185,7 @@ class Cleanup:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Make sure, by a live read, that the object of that UID is gone: the cache does not show it."""
+    """Check by a live read that the object of that UID, which the cache does not show, is gone."""
 
     target: Target
     uid: str
@@ -195,14 +193,14 @@ class Confirm:
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """Read the Framework live: an object of that name belongs to a newer attempt than the known status has."""
+    """Read the Framework live: the object belongs to a later attempt than the status."""
 
     target: Target
 
 
 @dataclass(frozen=True, slots=True)
 class Relabel:
-    """Put back the label by which the object of that UID is watched: somebody has taken it off."""
+    """Restore the label by which the object of that UID is watched."""
 
     target: Target
     uid: str
@@ -216,28 +214,28 @@ Action = Create | Delete | Cleanup | Confirm | Relabel | Refresh
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """The API server created it."""
+    """The object was created."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """The name is taken, by ``found``; None: a live read does not find it. ``message``: of the API server."""
+    """The name is taken by ``found``, None if a live read does not find it. ``message``: of the API server."""
 
     found: Identity | None
     message: str = field(default="", compare=False)
 
 
 class Refusal(Enum):
-    """Kinds of refusal that the machine tells apart."""
+    """Kinds of refusals."""
 
     ALREADY_EXISTS = auto()
     CONFLICT = auto()
     INVALID = auto()
     OBJECT_NOT_FOUND = auto()
     NOT_FOUND = auto()
-    """A 404 that names no object: of the resource type, or of something that is no API server."""
+    """A 404 that does not name the object: of the resource type, or not of an API server."""
     TOO_LARGE = auto()
     TOO_MANY_REQUESTS = auto()
     SERVER_ERROR = auto()
@@ -246,10 +244,10 @@ class Refusal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The API server refused. ``status_json`` is its Status object. Nothing was done.
+    """The API server refused, and did nothing.
 
-    ``retry_after_sec``: the least wait that it asked for. ``reason``: the Status' own, "" if none. ``by_api``: False if
-    a proxy or gateway answered in place of the API server.
+    ``status_json``: its Status object. ``retry_after_sec``: its Retry-After. ``reason``: of the Status, "" if none.
+    ``by_api``: False if a proxy or gateway answered.
     """
 
     code: int
@@ -263,24 +261,24 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """No answer: it may or may not have been done."""
+    """No usable answer: the request may have been executed."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The deletion was accepted; the object may still be there for a while."""
+    """The deletion was accepted; the object may still exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """No object of that UID (or, for a Cleanup, none that is ours) is there."""
+    """No object of that UID exists (of a Cleanup: none that is ours)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """It is still there. ``unlabelled``: without the label by which it is watched."""
+    """The object exists. ``unlabelled``: without the label by which it is watched."""
 
     message: str
     unlabelled: bool = False
@@ -288,7 +286,7 @@ class Remains:
 
 @dataclass(frozen=True, slots=True)
 class NotAttempted:
-    """Left for a later sync, with nothing sent."""
+    """Nothing was sent; the next plan decides again."""
 
 
 Result = Created | Exists | Refused | Unanswered | Accepted | Gone | Remains | NotAttempted
@@ -296,7 +294,7 @@ Result = Created | Exists | Refused | Unanswered | Accepted | Gone | Remains | N
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of an action."""
+    """An action and its result."""
 
     action: Action
     result: Result
@@ -306,7 +304,7 @@ class Outcome:
 
 
 class Level(StrEnum):
-    """Whose attempt."""
+    """Level of an attempt."""
 
     FRAMEWORK = "framework"
     TASK = "task"
@@ -314,7 +312,7 @@ class Level(StrEnum):
 
 @dataclass(slots=True)
 class AttemptCounters:
-    """How many attempts came to their ends, by completion code, and were retried, by the category of that end."""
+    """Numbers of completed attempts by completion code, and of retried ones by category."""
 
     completed: dict[tuple[Level, int], int] = field(default_factory=dict)
     retried: dict[tuple[Level, str], int] = field(default_factory=dict)
@@ -326,15 +324,15 @@ class Urgency(IntEnum):
     NONE = 0
     """Nothing changed."""
     LATER = 1
-    """A step on a way on which the next one is expected at once (requested, being deleted): rides with that."""
+    """The next change is expected at once (creation requested, being deleted), and is written with this one."""
     SOON = 2
-    """Clients want to see it, or one Task waits for it; it may be written together with what happens to others."""
+    """Clients or one Task wait for it; it may be written together with changes of others."""
     NOW = 3
     """The whole Framework waits for it."""
 
 
 class Trigger(StrEnum):
-    """What makes a snapshot part of the history (docs/manual.md, History)."""
+    """Events that log a snapshot (docs/manual.md, History)."""
 
     FRAMEWORK_RETRY = "OnFrameworkRetry"
     FRAMEWORK_DELETION = "OnFrameworkDeletion"
@@ -345,13 +343,10 @@ class Trigger(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """JSON of a persisted status: the Framework's (``role`` None), or one Task's.
+    """JSON of a persisted status, of the Framework (``role`` None) or one Task, for the history.
 
-    The next write of the status, or the deletion of the Framework, loses what it shows. It is logged before that
-    request is sent: so it is logged at least once, whenever the controller dies.
-
-    ``annotations``: of a Task, those of its Pods that name no Pod and no attempt. ``deleted_at``: when the Task was
-    deleted.
+    It is logged before the request that overwrites or deletes the status, so at least once. ``annotations``: of a Task,
+    those of its Pods that name neither Pod nor attempt. ``deleted_at``: of a deleted Task, in seconds since the epoch.
     """
 
     trigger: Trigger
@@ -364,9 +359,9 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One thing that happened to the Framework (``role`` None) or to one of its Tasks: for logs, Events, metrics.
+    """A change of the Framework (``role`` None) or of one Task, for logs, Events and metrics.
 
-    Emitted only once the status that shows it was accepted. ``completion``: how the attempt ended that it is about.
+    Emitted when the status that shows it is accepted. ``completion``: of the attempt.
     """
 
     reason: Reason
@@ -379,9 +374,9 @@ class Record:
 
 @dataclass(slots=True)
 class Plan:
-    """What to do now. ``wake_after``: seconds until something is due by itself, None for never.
+    """The decisions of one step. ``wake_after``: seconds until the next plan is due, None for never.
 
-    ``relist``: the caches of these kinds do not show what is there, and are to be compared with a list.
+    ``relist``: kinds whose caches miss objects, and are to be compared with a list.
     """
 
     actions: list[Action] = field(default_factory=list)

@@ -1,8 +1,7 @@
-"""The objects that a Framework owns: what the outcomes of actions on them mean.
+"""Folding the outcomes of actions into the status.
 
-An outcome is a fact, not a decision: it moves the state to what is known now. Pods and ConfigMaps are created, adopted,
-replaced, deleted and confirmed to be gone by the same rules; the two classes hold what differs.
-What failed is held back (``Holds.hold``) and, if only somebody else can help, told (``Stall``).
+Pods and ConfigMaps are created, adopted, replaced, deleted and confirmed to be gone by the same rules; two classes hold
+the differences. Failures back off (``Holds.hold``), and stall the Framework if they continue (``Stall``).
 """
 
 from __future__ import annotations
@@ -47,10 +46,10 @@ from frameworkcontroller.machine.states import ENDED
 from frameworkcontroller.machine.tracker import TrackedRole
 
 _FAILURES_TO_STALL = 3
-"""Failures in a row after which a Framework is stalled, if the reason may pass by itself."""
+"""Failures in a row after which a Framework is stalled."""
 
 _FAILURES_TO_STALL_WHILE_DELETED = 8
-"""The same while the object is being deleted: about a minute."""
+"""Failures in a row after which a terminating object stalls the Framework: about a minute."""
 
 
 def take(ctx: Context, outcome: Outcome) -> None:
@@ -59,7 +58,7 @@ def take(ctx: Context, outcome: Outcome) -> None:
     if target.kind is Kind.FRAMEWORK:
         if isinstance(result, Accepted | Gone):
             ctx.tracker.holds.release(None)
-            ctx.record(Reason.FRAMEWORK_DELETED, "Deleted, as it has been completed for as long as it is retained")
+            ctx.record(Reason.FRAMEWORK_DELETED, "Deleted: its retention after completion is over")
         else:
             _hold(ctx, None, target, result, "delete")
     elif target.kind is Kind.CONFIGMAP:
@@ -99,7 +98,7 @@ def _take(owned: _Owned, outcome: Outcome) -> None:
             if not isinstance(result, Accepted | Gone):
                 _hold(ctx, key, target, result, "delete")
             elif action.uid != owned.uid or not owned.deleted(action, result):
-                # Nothing waits for it any more, but a cache that is behind still shows it.
+                # No state waits for the deletion, but a stale cache may still show the object.
                 _look_later(ctx, key)
         case Cleanup():
             if isinstance(result, Exists) and result.found is not None:
@@ -151,21 +150,19 @@ def _replace(owned: _Owned, found: Identity, verb: str) -> None:
         _look_later(owned.ctx, owned.key)
 
 
-# --- what is there and not in the cache -------------------------------------------------------------------------
+# --- objects that are not in the cache ---------------------------------------------------------------------------
 
 
 def _not_in_cache(ctx: Context, key: TaskKey | None, action: Confirm | Relabel, result: Result) -> None:
-    """A recorded object is there, or may be, and the cache does not show it."""
+    """A recorded object may exist, but the cache does not show it."""
     target, tracker = action.target, ctx.tracker
     match result:
         case Remains(unlabelled=True):
-            # At most once for each look, and looks are held back ever longer: nobody is fought with.
+            # At most once per back-off: another client may remove the label again.
             tracker.follow_ups.append(Relabel(target, action.uid))
             _look_later(ctx, key)
         case Accepted():
-            text = (
-                f"Put back the label {FRAMEWORK_NAME} on {target.kind} {target.name}: the controller finds it by this"
-            )
+            text = f"Restored the label {FRAMEWORK_NAME} of {target.kind} {target.name}, by which it is watched"
             found = None if key is None else tracker.task(key)
             ctx.record(Reason.LABEL_RESTORED, text, found, warning=True)
             _look_later(ctx, key)
@@ -177,7 +174,7 @@ def _not_in_cache(ctx: Context, key: TaskKey | None, action: Confirm | Relabel, 
             _hold(ctx, key, target, result, "label" if isinstance(action, Relabel) else "see in the cache")
 
 
-# --- trouble ----------------------------------------------------------------------------------------------------
+# --- failures ---------------------------------------------------------------------------------------------------
 
 
 def _is_dying(result: Result) -> bool:
@@ -191,28 +188,26 @@ def _await_end(ctx: Context, key: TaskKey | None, target: Target, found: Identit
 
 
 def _leave_newer(ctx: Context, key: TaskKey | None, target: Target) -> None:
-    """A live read shows the known status, and yet there is an object of a later attempt."""
+    """An object belongs to a later attempt than the stored status, as a live read confirms."""
     text = (
-        f"{target.kind} {target.name} belongs to a later attempt than the stored status, which was set back: "
-        "it is left alone; delete it if nobody needs it"
+        f"{target.kind} {target.name} belongs to a later attempt than the stored status, which was reset: "
+        "refusing to delete it; delete it if it is not needed"
     )
     if _wait(ctx, key, text) >= _FAILURES_TO_STALL:
         ctx.tracker.holds.stalls[key] = Stall(Reason.STATUS_OUTDATED, text)
 
 
 def _conflict(ctx: Context, key: TaskKey | None, target: Target, found: Identity) -> None:
-    owner = "that nobody controls" if found.controller_uid is None else f"that {found.controller_uid} controls"
-    text = (
-        f"{target.kind} {target.name} ({found.uid}) is there already, {owner}: it is in the way and will not be touched"
-    )
-    # It may be of a Framework of the same name that was there before, and on its way out.
+    owner = "without a controller" if found.controller_uid is None else f"controlled by {found.controller_uid}"
+    text = f"{target.kind} {target.name} ({found.uid}) already exists, {owner}: refusing to adopt or delete it"
+    # It may belong to a deleted Framework of the same name, and be terminating.
     patience = _FAILURES_TO_STALL_WHILE_DELETED if found.deleting else _FAILURES_TO_STALL
     if _wait(ctx, key, text) >= patience:
         ctx.tracker.holds.stalls[key] = Stall(Reason.NAMING_CONFLICT, text)
 
 
 def _stall_by_quota(ctx: Context, key: TaskKey | None, refusal: Refused) -> None:
-    """In the words of the first refusal: those that follow differ only in what is used at the time."""
+    """Stall with the first refusal: later ones differ only in the used amounts."""
     stall = ctx.tracker.holds.stalls.get(key)
     if stall is None or stall.reason is not Reason.QUOTA_EXCEEDED:
         ctx.tracker.holds.stalls[key] = Stall(Reason.QUOTA_EXCEEDED, refusal.message)
@@ -232,7 +227,7 @@ def _retry_after(result: Result) -> float:
 
 
 def _wait(ctx: Context, key: TaskKey | None, text: str, at_least_sec: float = 0.0) -> int:
-    """Look again later; how often in a row that was so."""
+    """Back off, and record the first failure. Return the number of failures in a row."""
     failures = _look_later(ctx, key, at_least_sec)
     if failures == 1:
         found = None if key is None else ctx.tracker.task(key)
@@ -241,7 +236,7 @@ def _wait(ctx: Context, key: TaskKey | None, text: str, at_least_sec: float = 0.
 
 
 def _look_later(ctx: Context, key: TaskKey | None, at_least_sec: float = 0.0) -> int:
-    """Look again when the cache shows what was done, or by and by; how often in a row that was so."""
+    """Back off, and plan again afterwards. Return the number of failures in a row."""
     failures = ctx.tracker.holds.hold(key, ctx.env, at_least_sec)
     until = ctx.tracker.holds.until(key)
     if key is None:
@@ -258,14 +253,14 @@ def _why(result: Result) -> str:
         case Unanswered(message=message) | Remains(message=message):
             return message
         case Exists(found=Identity(uid=uid)):
-            return f"one with UID {uid} is still being deleted"
+            return f"one with UID {uid} is being deleted"
         case Exists(message=message):
-            return f"the API server says that it exists, and does not find it: {message}"
+            return f"the API server reports that it exists, but does not find it: {message}"
         case _:
             return type(result).__name__
 
 
-# --- what differs ------------------------------------------------------------------------------------------------
+# --- differences between Pods and ConfigMaps ---------------------------------------------------------------------
 
 
 class _Pod:
@@ -292,15 +287,15 @@ class _Pod:
         self.ctx.tracker.agenda.add(self.key)
 
     def awaits(self, action: Create) -> bool:
-        """Whether the Pod would be of the recorded ConfigMap, or of one that is to be recorded with it."""
+        """Whether the Pod belongs to the recorded ConfigMap, or to one that is recorded now."""
         ctx = self.ctx
         if ctx.attempt.configmap_uid == action.controller_uid:
             return True
         if ctx.status.state is not State.CREATION_PENDING:
-            # The attempt is another ConfigMap's by now: only its own Pods count.
+            # The attempt has another ConfigMap by now.
             self.look_again()
             return False
-        # That ConfigMap was adopted, and the status that said so was not accepted.
+        # The ConfigMap was adopted, and the status that recorded it was not accepted.
         framework_machine.created(ctx, action.controller_uid)
         return True
 
@@ -311,7 +306,7 @@ class _Pod:
         task_machine.created(self.ctx, self.role, self.task, uid)
 
     def refused(self, result: Result) -> None:
-        """Complete the attempt if the refusal is final; else hold back all creations, which would fare no better."""
+        """Complete the attempt if the refusal is final; else back off all creations, which would probably fail, too."""
         ctx = self.ctx
         if isinstance(result, Refused):
             completion = classify_creation_refusal(result)
@@ -345,7 +340,7 @@ class _Pod:
         return True
 
     def cleaned_up(self) -> None:
-        """Complete the attempt of a Task that is to be deleted and has no Pod."""
+        """Complete the attempt of a Task that is deletionPending and has no Pod."""
         if self.task.deletion_pending:
             self.ctx.tracker.holds.release(self.key)
             task_machine.complete_attempt(self.ctx, self.role, self.task, None)
@@ -376,7 +371,7 @@ class _ConfigMap:
         self.ctx.tracker.again = True
 
     def awaits(self, action: Create) -> bool:  # noqa: ARG002 - as of Pods
-        """Always: only this attempt has asked for it."""
+        """Return True: only this attempt asks for it."""
         return True
 
     def is_current(self, found: Identity) -> bool:

@@ -29,7 +29,7 @@ _DISRUPTED: Final = frozenset(code.code for code in DISRUPTIONS.values())
 
 @dataclass(frozen=True, slots=True)
 class RetryDecision:
-    """Whether to try again, whether that counts against maxRetryCount, and after how many seconds."""
+    """Whether to retry, whether that counts against maxRetryCount, the delay in seconds, and the reason in words."""
 
     retry: bool
     accountable: bool = False
@@ -40,13 +40,13 @@ class RetryDecision:
 def decide_retry(
     policy: RetryPolicy, completion: CompletionStatus, accountable_retried_count: int, conflict_delay_sec: int
 ) -> RetryDecision:
-    """What ``policy`` says of an attempt that ended with ``completion``.
+    """Decide by ``policy`` whether an attempt that ended with ``completion`` is retried.
 
-    ``conflict_delay_sec``: the delay in case the failure is a transient conflict (Frameworks: drawn at random within
-    the configured range, so that those who conflicted do not meet again; Tasks: 0).
+    ``conflict_delay_sec``: the delay after a transient conflict. Frameworks draw it at random, to not conflict again;
+    for Tasks it is 0.
     """
     if completion.code in NEVER_RETRIED:
-        return RetryDecision(False, reason="somebody asked it to end")
+        return RetryDecision(False, reason="its end was requested")
     if policy.fancy_retry_policy and completion.failed:
         if completion.has(TRANSIENT):
             if completion.has(CONFLICT):
@@ -67,14 +67,14 @@ def decide_retry(
 
 
 RETRIES_AT_ONCE: Final = 3
-"""How many retries of a Task in a row do not wait."""
+"""Retries of a Task in a row without delay."""
 
 ROW_ENDS_AFTER_SEC: Final = 600
-"""An attempt of a Task that has run this long ends the row: earlier retries no longer count."""
+"""Run time of an attempt of a Task after which earlier retries no longer count."""
 
 
 def retries_in_a_row(task: TaskStatus) -> int:
-    """How many retries in a row have led to the Task's attempt, which is complete."""
+    """Number of retries in a row before the Task's completed attempt."""
     ran_since, ended = task.attempt.run_time, task.attempt.completion_time
     if ran_since is not None and ended is not None and ended - ran_since >= ROW_ENDS_AFTER_SEC:
         return 0
@@ -84,23 +84,23 @@ def retries_in_a_row(task: TaskStatus) -> int:
 def backs_off(policy: RetryPolicy, completion: CompletionStatus, limits: Limits) -> bool:
     """Whether a retry after ``completion`` counts for a Task's back-off.
 
-    All retries under fancyRetryPolicy do, also after a success: a program that ends at once would be retried for ever.
-    A disruption does not: the program did not cause it, and the scheduler looks for another place.
+    Under fancyRetryPolicy all do, even after a success, which maxRetryCount -2 retries forever. Disruptions do not: the
+    program did not cause them, and the scheduler looks for another node.
     """
     return policy.fancy_retry_policy and limits.task_min_retry_delay_sec > 0 and completion.code not in _DISRUPTED
 
 
 def back_off_sec(in_a_row: int, limits: Limits) -> int:
-    """How long a Task waits for its next retry, after so many in a row."""
+    """Seconds before a Task's next retry, after ``in_a_row`` retries."""
     counted = in_a_row - RETRIES_AT_ONCE + 1
     return exponential(limits.task_min_retry_delay_sec, limits.task_max_retry_delay_sec, counted)
 
 
 def evaluate_completion(spec: FrameworkSpec, tracker: Tracker) -> CompletionStatus | None:
-    """How the attempt is complete by the completion policies, or None while it is not.
+    """The completion of the attempt by the completion policies; None while no policy is met.
 
-    Costs one look at each role's counters until something triggers. Of policies met at the same moment the first in the
-    spec counts, minFailedTaskCount before minSucceededTaskCount.
+    Reads only counters until a policy is met. Of policies met at the same moment the first in the spec counts,
+    minFailedTaskCount before minSucceededTaskCount.
     """
     first: tuple[int, int] | None = None
     decided: CompletionStatus | None = None
@@ -159,9 +159,9 @@ def _all_completed(spec: FrameworkSpec, tracker: Tracker, completed: int, total:
 
 
 def _completed(tracker: Tracker, role: TrackedRole, succeeded: bool | None = None) -> list[TaskStatus]:
-    """The role's completed Tasks, in the order in which they completed; where that is not known, by index.
+    """The role's completed Tasks in the order of their completions, those of unknown order by index.
 
-    ``succeeded``: only those that did, or did not.
+    ``succeeded``: only Tasks that succeeded (True) or failed (False).
     """
     tasks = [
         task

@@ -1,11 +1,10 @@
-"""Frameworks that the controller cannot go on with are left alone, each by itself, and say so.
+"""The quarantine of a Framework that the controller cannot handle.
 
-Causes: a stored status that is none, an invariant that does not hold, an error that nobody foresaw. Everything known of
-the Framework is dropped, as after a crash, and nothing is done for it: its record may be wrong. Its Pods run on. It is
-tried again, from what the API server holds, when its spec changes, every ten minutes, and when a controller starts.
+Causes: an invalid stored status, a violated invariant, an unexpected error. All knowledge of the Framework is dropped,
+as after a crash, and no action is taken. Its Pods continue to run. The controller retries from the stored status
+when the spec changes, every ten minutes, and when it starts.
 
-The condition Stalled (reason Quarantined) is the only thing that is written: at its own path, under all preconditions,
-so that it can be put even to a status that cannot be read, of which nothing else is touched.
+Only the condition Stalled (reason Quarantined) is written, at its own path: this works for an unreadable status, too.
 """
 
 from __future__ import annotations
@@ -42,11 +41,12 @@ from frameworkcontroller.machine.reconciler import (
 from frameworkcontroller.machine.tracker import Tracker
 
 RETRY_SEC: Final = 600.0
-"""Time in quarantine: a try costs a read, and the cause may be over."""
+"""Mean time in quarantine. A retry costs one read."""
 
-_MAX_STORY: Final = 2000
+_MAX_CAUSE: Final = 2000
+"""Characters of the cause in logs, Events and the condition."""
 _TRIES: Final = 3
-"""Tries in a row to put the condition, while others write the Framework."""
+"""Attempts in a row to write the condition while other clients write the Framework."""
 
 
 class Quarantine:
@@ -55,14 +55,14 @@ class Quarantine:
     quarantined: bool = True
 
     def __init__(self, record: FrameworkRecord, error: Exception, env: Env, *, told: str | None) -> None:
-        """``error``: the cause. ``told``: the cause that the log has named last for this Framework."""
+        """``error``: the cause. ``told``: the last logged cause for this Framework."""
         self.key, self.name, self.uid = record.key, record.name, record.uid
         self.tracker = Tracker()
-        """Empty: nothing is known."""
+        """Empty."""
         expected = isinstance(error, StatusError)
-        self.story = (str(error) if expected else f"{type(error).__name__}: {error}")[:_MAX_STORY]
+        self.cause = (str(error) if expected else f"{type(error).__name__}: {error}")[:_MAX_CAUSE]
         self.released: FrameworkRecord | None = None
-        """The live Framework, once it is to be tried again."""
+        """The live Framework, once it is to be retried."""
         self._generation = record.generation
         self._until = env.clock + RETRY_SEC * env.rng.uniform(0.9, 1.1)
         self._shown = False
@@ -71,9 +71,9 @@ class Quarantine:
         self._exchange: Generator[Request, Answer, None] | None = None
         happened = Record(Reason.QUARANTINED, self._message(), warning=True)
         trace = None if expected else error
-        self._effects: list[Effect] = [Emit([happened], log=told != self.story, trace=trace)]
+        self._effects: list[Effect] = [Emit([happened], log=told != self.cause, trace=trace)]
 
-    # --- events: of nothing that counts ---
+    # --- events: all are ignored ---
 
     def on_pod_event(self, name: str) -> None:
         """Do nothing."""
@@ -97,13 +97,13 @@ class Quarantine:
         return effects
 
     def describe(self, clock: float) -> dict[str, Any]:  # noqa: ARG002 - as a reconciler has
-        """What debugging shows of it."""
-        return {"quarantine": self.story}
+        """The state for debugging."""
+        return {"quarantine": self.cause}
 
     # --- the protocol ---
 
     def next(self, view: View) -> Instruction:
-        """Put the condition, once; read the Framework once it is to be tried again."""
+        """Write the condition once, and read the Framework when it is to be retried."""
         if self._lane is not None:
             return Wait()
         record = view.record
@@ -120,7 +120,7 @@ class Quarantine:
         return self._lane or Done(left)
 
     def begin(self, call: Call, view: View) -> Request | None:
-        """The first request of ``call``, whose turn has come."""
+        """The first request of ``call``."""
         self._exchange = self._release() if isinstance(call, ReadLive) else self._show(view)
         return self._advance(None)
 
@@ -162,20 +162,20 @@ class Quarantine:
                     again = read_live((yield Get(Kind.FRAMEWORK, self.name)))
                     if again is not None and again.resource_version != live.resource_version:
                         continue
-                    self._effects.append(Warn(f"The status does not take the condition Stalled: {message}"))
+                    self._effects.append(Warn(f"The API server refuses the condition Stalled: {message}"))
                 case Refused(kind=Refusal.TOO_LARGE, message=message):
-                    self._effects.append(Warn(f"The status has no room for the condition Stalled: {message}"))
+                    self._effects.append(Warn(f"The status is too large for the condition Stalled: {message}"))
                 case Refused(message=message) | Unanswered(message=message):
                     raise transient(f"cannot write the condition Stalled: {message}", answer)
             break
         else:
-            raise TransientError("cannot write the condition Stalled, as others keep writing the Framework")
+            raise TransientError("cannot write the condition Stalled: other clients keep changing the Framework")
         self._shown = True
 
     def _change(self, live: FrameworkRecord, env: Env) -> tuple[str, bytes | EncodedStatus] | None:
-        """Path and value of the change that says so; None if it is said already, or there is no place for it."""
+        """Path and value that add the condition; None if it is there, or the status has no valid place for it."""
         if not live.status:
-            # Without a spec, so that it says nothing of Tasks.
+            # Without a spec: the status has no Tasks.
             tracker = Tracker()
             framework = Framework(live.namespace, live.name, live.uid, live.generation, False, FrameworkSpec())
             reject(framework, tracker, self._message(), env, reason=Reason.QUARANTINED)
@@ -188,6 +188,6 @@ class Quarantine:
 
     def _message(self) -> str:
         return (
-            f"The controller cannot go on with this Framework and leaves it alone: {self.story}. "
-            f"It is tried again when its spec changes, and every {RETRY_SEC / 60:g} min"
+            f"The controller cannot handle this Framework and leaves it alone: {self.cause}. "
+            f"It retries when the spec changes, and every {RETRY_SEC / 60:g} min"
         )

@@ -1,7 +1,6 @@
-"""The reasons of records, and which records become Kubernetes Events of the Framework.
+"""The reasons of records, and which records become Events.
 
-Reasons are an interface: log lines, Events and the Stalled condition contain them. docs/events.md is generated from
-this module.
+Reasons are an interface: log lines, Events and the Stalled condition have them. docs/events.md is generated from them.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class Reason(StrEnum):
 
 
 class EventPolicy(StrEnum):
-    """Which records with a reason become Events. All records are logged."""
+    """Which records become Events. All records are logged."""
 
     NEVER = "no"
     ALWAYS = "yes"
@@ -116,7 +115,7 @@ ABOUT: Final[Mapping[Reason, About]] = {
     Reason.TASK_COMPLETED: About(
         "a Task is completed, with the reason why it is not retried",
         EventPolicy.IF_WARNING,
-        "are not retried any more after",
+        "are not retried after",
     ),
     Reason.TASK_DELETION_PENDING: About("ScaleDown will delete a Task"),
     Reason.TASK_DELETED: About("ScaleDown deleted a Task"),
@@ -171,5 +170,5 @@ ABOUT: Final[Mapping[Reason, About]] = {
 
 
 def not_answered(kind: str) -> Reason:
-    """The reason of a Framework that waits for the answer to a request for an object of that kind."""
+    """The reason of a stall by failed requests for an object of that kind."""
     return Reason(f"{kind}NotAnswered")

@@ -1,9 +1,9 @@
-"""One Framework's reconciler: every decision of a sync, without I/O.
+"""All decisions for one Framework, without I/O.
 
-A driver asks for instructions (``next``) until it is told to wait, or that the pass is done. It carries each call out:
-once its turn has come, it asks for the request (``begin``), sends it, and hands the answer in (``on_answer``), until
-there is no further request. Two lanes run beside each other: any number of actions, and at most one write or read of
-the Framework. After each of these four methods the driver takes ``effects``, before it sends anything.
+A driver asks for instructions (``next``) until it gets Wait or Done. It carries out each call: when the call has a
+request slot, it asks for the request (``begin``), sends it, and passes the answer on (``on_answer``), which returns the
+next request or None. Any number of actions and at most one write or read of the Framework run concurrently. After each
+of these methods the driver takes ``effects``, before it sends anything.
 
 Source: docs/lifecycle.md ("The sync") and docs/guarantees.md.
 """
@@ -64,43 +64,40 @@ TICK_SEC: Final = 1.0
 """Interval of plans while actions are in flight."""
 
 SHOW_SEC: Final = 5.0
-"""Interval of status writes while actions are in flight: each takes from the API server what the actions need."""
+"""Interval of status writes while actions are in flight, with which they compete for the API server."""
 
 BATCH_SEC: Final = 120.0
-"""Time after which a pass starts no more actions; the next one goes on. A long batch must not look like a hung sync to
-the liveness check: 10,000 creations of ten seconds each take more than half an hour."""
+"""Time after which a pass starts no more actions; the next pass continues. A long batch must not look like a hung sync
+to the liveness check: 10,000 creations of ten seconds each take more than half an hour."""
 
 PLANS_PER_PASS: Final = 8
-"""Plans in a row that need nothing but each other; the next pass goes on."""
+"""Maximum number of plans in a row without an action or write; the next pass continues."""
 
 BREATH_FACTOR: Final = 1.0
 BREATH_MAX_SEC: Final = 2.0
-"""Least time between two writes that can wait, in multiples of the duration of the last one: a large status keeps the
-API server busy for at most half of the time."""
+"""Pause after a write, as a multiple of its duration: writes of a large status take at most half of the time."""
 
 QUIET_SEC: Final = 1.0
-"""Silence after which a change is not taken for the first of many, and is written at once."""
+"""Time without a write after which a change is written at once, as probably no others follow."""
 
 RIDE_SEC: Final = 1.0
 RIDE_FACTOR: Final = 10.0
 RIDE_MAX_SEC: Final = 10.0
-"""Time that a step waits to be written with the next one, which is expected at once: the slower the API server, the
-longer it takes to come."""
+"""Time that a change with urgency LATER waits for the next one, which takes longer if the API server is slow."""
 
 TOO_LARGE_RETRY_SEC: Final = 300.0
-"""Time after which a status that was too large is sent again unchanged: the limit may have been raised."""
+"""Interval of attempts to write an unchanged status that was too large: the limit may have been raised."""
 
 _TIMER_SLACK_SEC: Final = 0.001
-_GUARDS_FAILED_AT_ONCE: Final = 3
-"""Failed preconditions in a row before the next write waits: somebody else writes as often, or the cache is of another
-time (an API server that was restored from a backup)."""
+_FAILED_PRECONDITIONS_AT_ONCE: Final = 3
+"""Failed preconditions in a row before a back-off. Causes: a client that writes as often, or an API server that was
+restored from a backup."""
 
-_COMPRESS: Final = "set largeFrameworkCompression: true in the controller's configuration, or run fewer Tasks"
-_FEWER: Final = "it is compressed already: run fewer Tasks, or let them end with shorter messages"
+_COMPRESS_STATUS: Final = "set largeFrameworkCompression: true in the controller's configuration, or run fewer Tasks"
+_SHRINK_STATUS: Final = "it is compressed already: run fewer Tasks, or let them end with shorter messages"
 
-_NOT_THERE: Final = "the API server does not find the Framework, which the cache still shows"
-"""Only the cache ends a Framework: a proxy, or an API server that starts, may answer 404 too. The tracked status must
-outlive that, since the cache gave its own copy up."""
+_NOT_FOUND: Final = "the API server does not find the Framework, which the cache still shows"
+"""A 404 does not end a Framework, as a proxy or a starting API server may answer it: only the cache does."""
 
 
 # --- instructions ----------------------------------------------------------------------------------------------------
@@ -115,7 +112,7 @@ class Act:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WriteStatus:
-    """Write the tracked status. ``catch_up``: plan the events that came while the write waited for its turn first."""
+    """Write the tracked status. ``catch_up``: first plan the events since this instruction."""
 
     catch_up: bool = False
 
@@ -130,14 +127,14 @@ Call = Act | WriteStatus | ReadLive
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait for an answer, or (if not None) for that many seconds."""
+    """Wait for an answer, at most ``seconds`` if not None."""
 
     seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Transient:
-    """A failure that may pass. ``retry_after_sec``: the least wait that the API server asked for."""
+    """A failure to be retried. ``retry_after_sec``: the Retry-After of the API server."""
 
     message: str
     retry_after_sec: float = 0.0
@@ -145,7 +142,7 @@ class Transient:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The pass is over. ``requeue_after``: seconds to the next one, None for never; after ``error``, a back-off."""
+    """The pass is over. ``requeue_after``: seconds until the next one, None for never. ``error``: back off instead."""
 
     requeue_after: float | None = None
     error: Transient | None = None
@@ -159,7 +156,7 @@ Instruction = Call | Wait | Done
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """Log records and make Events of them. ``log`` False: Events only. ``trace``: an exception to log with them."""
+    """Log records and send their Events. ``log`` False: Events only. ``trace``: an exception to log with them."""
 
     records: list[Record]
     log: bool = True
@@ -168,7 +165,7 @@ class Emit:
 
 @dataclass(frozen=True, slots=True)
 class LogSnapshots:
-    """Log snapshots for the history. ``resource_version``: of the Framework that holds what they show."""
+    """Log snapshots for the history. ``resource_version``: of the Framework that contains them."""
 
     snapshots: list[Snapshot]
     resource_version: str
@@ -176,18 +173,18 @@ class LogSnapshots:
 
 @dataclass(frozen=True, slots=True)
 class Relist:
-    """Compare the cache of that kind with a list."""
+    """Compare the cache of this kind with a list."""
 
     kind: Kind
 
 
 WriteResult = Literal["accepted", "landed", "conflict", "not_found", "too_large", "error"]
-"""Result of a status write. ``landed``: accepted, as a live read showed after the answer was lost."""
+"""Result of a status write. ``landed``: a live read showed that it was accepted, after its answer was lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatusWritten:
-    """A status write was answered: its result, and the size of the status in bytes."""
+    """The result of a status write. ``size``: of the status, in bytes."""
 
     result: WriteResult
     size: int
@@ -195,7 +192,7 @@ class StatusWritten:
 
 @dataclass(frozen=True, slots=True)
 class Persisted:
-    """The attempts that ended and were retried, as the accepted status shows."""
+    """The counts of attempts that the accepted status shows as ended and retried."""
 
     attempt_counters: AttemptCounters
 
@@ -211,11 +208,11 @@ Effect = Emit | LogSnapshots | Relist | StatusWritten | Persisted | Warn
 
 
 class View(Protocol):
-    """The world as it is whenever it is asked."""
+    """The current caches and clocks."""
 
     @property
     def record(self) -> FrameworkRecord | None:
-        """The cached object of the Framework's key: possibly a namesake."""
+        """The cached object of the Framework's key, possibly a later Framework of the same name."""
 
     @property
     def env(self) -> Env:
@@ -230,25 +227,25 @@ class View(Protocol):
 
 @dataclass(slots=True)
 class Stored:
-    """The object that the API server is known to hold.
+    """The last known stored Framework.
 
-    After a failed precondition, version and digest tell whether somebody else wrote the status, or only the rest.
+    After a failed precondition, version and digest show whether another client changed the status or only the rest.
     """
 
     resource_version: str
     digest: bytes
     unsure: bytes | None = None
-    """Digest of the last write, if its answer was lost: it may be the stored one."""
+    """Digest of the last write if its answer was lost: it may be stored."""
     confirmed: bool = False
-    """The API server itself has shown it, and not only the cache."""
+    """Whether an answer of the API server has shown it, not only the cache."""
 
 
 @dataclass(slots=True)
 class Pacing:
-    """When a status that can wait is written. Times are monotonic seconds."""
+    """The time of the next status write, in monotonic seconds."""
 
     rested: bool = False
-    """The last written status showed no Task on its way: one such need not follow another at once."""
+    """Whether the last written status was at rest (``Tracker.is_at_rest``)."""
     unwritten_since: float | None = None
     write_sec: float = 0.0
     """Duration of the last write."""
@@ -262,7 +259,7 @@ class Pacing:
         if self.unwritten_since is None:
             self.unwritten_since = clock
         if urgency is Urgency.SOON and tracker.is_at_rest and not self.rested:
-            # The last of what was on its way has come: there is nothing to gather this with.
+            # The last expected change has come: there is no other to wait for.
             return 0.0
         wait = 0.0
         if urgency is Urgency.LATER:
@@ -272,14 +269,14 @@ class Pacing:
         return max(self.next_write, self.unwritten_since + wait)
 
     def wrote(self, began: float, clock: float) -> None:
-        """Note that a write was accepted which began then."""
+        """Note an accepted write that began at ``began``."""
         self.write_sec = clock - began
         self.next_write = clock + min(BREATH_MAX_SEC, BREATH_FACTOR * self.write_sec)
 
 
 @dataclass(slots=True)
 class _Pass:
-    """One pass: from the work queue's key to ``Done``."""
+    """One pass, from the work queue's key to ``Done``. Times are monotonic seconds."""
 
     framework: Framework
     show_at: float
@@ -288,19 +285,19 @@ class _Pass:
     batch: Batch = field(default_factory=Batch)
     lane: WriteStatus | ReadLive | None = None
     planned: bool = False
-    """The first plans are made."""
+    """Whether the first plans are made."""
     unproven: list[Action] = field(default_factory=list)
-    """Actions that wait for a live read to show the status that they rest on."""
+    """Actions that need a live read of the status first."""
     wake_at: float | None = None
     again: bool = False
-    """Another pass is due at once: the status is another one by now, or not all is planned."""
+    """Whether another pass follows at once."""
     early: float | None = None
-    """Seconds until the status is to be written."""
+    """Seconds until the next status write."""
     error: Transient | None = None
 
 
 class TransientError(Exception):
-    """Ends an exchange with a failure that may pass."""
+    """Ends an exchange with a failure to be retried."""
 
     def __init__(self, message: str, retry_after_sec: float = 0.0) -> None:
         super().__init__(message)
@@ -311,15 +308,15 @@ Lane = Generator[Request, Answer, None]
 
 
 class Reconciler:
-    """Decides everything for one Framework; ``tracker`` holds the status that is expected to be stored."""
+    """The reconciler of one Framework; ``tracker`` holds the status to be stored."""
 
     quarantined: bool = False
 
     def __init__(self, record: FrameworkRecord, *, compress: bool = False) -> None:
-        """``record`` holds the status as the API server does. ``compress``: config largeFrameworkCompression.
+        """``compress``: config largeFrameworkCompression.
 
         Raises:
-            StatusError: the stored status is not one.
+            StatusError: the stored status is invalid.
         """
         self.key, self.name, self.uid = record.key, record.name, record.uid
         status = decode_status(record.status)
@@ -328,20 +325,20 @@ class Reconciler:
         self.spec_error: str | None = None
         self._compress = compress
         self._framework: Framework | None = None
-        """At the newest generation seen, in the cache or by a live read."""
-        self._learnt: list[Outcome] = []
-        """Outcomes of creations since the last accepted write: another status may have to learn them, too."""
+        """At the newest known generation."""
+        self._creation_outcomes: list[Outcome] = []
+        """Outcomes of creations since the last accepted write, to be folded into another status after a take-over."""
         self._records: list[Record] = []
-        """To be emitted once the status that shows them is accepted."""
+        """To be emitted when the status that shows them is accepted."""
         self._snapshots: list[Snapshot] = []
-        """To be logged before the next request, which may lose their objects."""
+        """To be logged before the next request, which may delete or overwrite their objects."""
         self._persist_first = False
-        """The tracked status must be written before anything else is decided."""
+        """Whether the tracked status must be written before the next decision."""
         self._pacing = Pacing()
         self._not_before = 0.0
-        """Time (monotonic seconds) to send a status again that was too large."""
-        self._too_large_told = ""
-        self._guards_failed = 0
+        """When (monotonic seconds) to retry a status that was too large."""
+        self._too_large_logged = ""
+        self._failed_preconditions = 0
         self._stopping = False
         self._pass: _Pass | None = None
         self._exchanges: dict[Call, Generator[Request, Answer, Any]] = {}
@@ -350,23 +347,23 @@ class Reconciler:
     # --- events ---
 
     def on_pod_event(self, name: str) -> None:
-        """A Pod of that name changed: look at its Task."""
+        """A Pod changed: plan its Task."""
         parts = split_pod_name(name)
         if parts is not None:
             self.tracker.agenda.add(parts[1:])
 
     def on_pod_dropped(self, last: PodRecord, *, removed: bool) -> None:
-        """The cache dropped the Pod. ``last``: its last known state. ``removed``: which shows that it is gone."""
+        """The cache dropped a Pod. ``last``: its last state. ``removed``: whether this shows that it is gone."""
         parts = split_pod_name(last.name)
         if parts is not None:
             self.tracker.pod_dropped(parts[1:], last, removed=removed)
 
     def on_configmap_dropped(self, uid: str) -> None:
-        """The cache dropped the ConfigMap of that UID: it is gone, or has lost its label."""
+        """The cache dropped a ConfigMap: it is gone, or has lost its label."""
         self.tracker.configmap_dropped(uid)
 
     def resync(self) -> bool:
-        """Look at everything in the next pass, as if nothing were known of changes. False: it is completed."""
+        """Plan all Tasks in the next pass. Return False for a completed Framework, which needs none."""
         status = self.tracker.status
         if status is None or status.state is State.COMPLETED:
             return False
@@ -374,7 +371,7 @@ class Reconciler:
         return True
 
     def stop(self) -> None:
-        """Start no more actions, and write what is known at once."""
+        """Start no more actions, and write the status at once."""
         self._stopping = True
 
     def effects(self) -> list[Effect]:
@@ -383,18 +380,18 @@ class Reconciler:
         return effects
 
     def take_snapshots(self) -> list[Snapshot]:
-        """Take the snapshots that the next request would have logged."""
+        """Take the snapshots that were to be logged before the next request."""
         snapshots, self._snapshots = self._snapshots, []
         return snapshots
 
     def describe(self, clock: float) -> dict[str, Any]:
-        """What debugging shows of it, beside the tracker. ``clock``: monotonic seconds."""
+        """The state for debugging, without the tracker. ``clock``: monotonic seconds."""
         return {
             "resourceVersion": self.stored.resource_version,
             "generation": None if self._framework is None else self._framework.generation,
             "persistFirst": self._persist_first,
             "nextWriteInSeconds": max(0.0, self._pacing.next_write - clock),
-            "guardsFailed": self._guards_failed,
+            "failedPreconditions": self._failed_preconditions,
             "specError": self.spec_error,
             "quarantine": None,
         }
@@ -405,8 +402,8 @@ class Reconciler:
         """The next instruction.
 
         Raises:
-            InvariantError: the status is where it can never be.
-            StatusError: a live read shows a status that is none.
+            InvariantError: the status violates an invariant.
+            StatusError: a live read returned an invalid status.
         """
         now = self._pass
         if now is None:
@@ -431,12 +428,12 @@ class Reconciler:
         if now.lane is not None:
             return Wait()
         if batch.in_flight:
-            # One action, as most passes have, is over soon, and nothing waits behind it.
+            # Most passes have one action, and nothing to do before its end.
             return Wait(None if batch.is_single else now.tick_at - clock)
         return self._end(now, view)
 
     def begin(self, call: Call, view: View) -> Request | None:
-        """The first request of ``call``, whose turn has come; None: it is not wanted any more."""
+        """The first request of ``call``, which has a slot now; None if it is no longer wanted."""
         now = known(self._pass, "pass")
         exchange: Generator[Request, Answer, Any]
         match call:
@@ -454,7 +451,7 @@ class Reconciler:
         return self._advance(now, call, lambda: next(exchange))
 
     def on_answer(self, call: Call, answer: Answer) -> Request | None:
-        """The next request of ``call`` after ``answer``; None: the call is over."""
+        """The next request of ``call`` after ``answer``; None if the call is over."""
         exchange = self._exchanges[call]
         return self._advance(known(self._pass, "pass"), call, lambda: exchange.send(answer))
 
@@ -474,7 +471,10 @@ class Reconciler:
     # --- a pass ---
 
     def _decide(self, now: _Pass, view: View) -> WriteStatus | ReadLive | None:
-        """Fold, plan, and say what to do with the Framework; actions go to the batch. No write or read is in flight."""
+        """Fold outcomes, plan actions into the batch, and return the next write or read of the Framework.
+
+        To be called only while no write or read is in flight.
+        """
         batch = now.batch
         self._fold(now, batch.take(), view)
         if batch.is_open and (now.error or now.again or self._must_stop(now, view)):
@@ -500,7 +500,7 @@ class Reconciler:
         return WriteStatus()
 
     def _plan_first(self, now: _Pass, view: View) -> None:
-        """Plan until there are actions, something is to be persisted, or nothing is left."""
+        """Plan until there are actions, an urgent change, or no work."""
         now.planned = True
         tracker, env = self.tracker, view.env
         observed = view.observe(creating=False)
@@ -517,26 +517,25 @@ class Reconciler:
         self._propose(now, step.actions)
 
     def _plan_more(self, now: _Pass, view: View) -> None:
-        """Plan the events that came while actions are in flight.
+        """Plan the events since the last plan while actions are in flight.
 
-        Once something is decided on which the whole Framework waits, or its attempt is over, no more actions are
-        started, and that is persisted only when none is in flight: nothing is ever created for an attempt that the
-        stored status shows as over.
+        After an urgent change, no more actions are started, and it is persisted when none is in flight: no Pod is
+        created for an attempt that the stored status shows as over.
         """
         env = view.env
         step = plan(now.framework, self.tracker, view.observe(creating=now.batch.is_creating), env)
         self._keep(step)
         self._wake_after(now, step.wake_after, env)
         known_targets = [action for action in step.actions if action.target in now.batch]
-        # The outcome of a creation is awaited; anything else is asked for again once its own is known.
+        # A creation is awaited; other actions are planned again after their outcome.
         self._leave(now, (action for action in known_targets if not isinstance(action, Create)), view)
         self._propose(now, [action for action in step.actions if action.target not in now.batch])
         if self._must_stop(now, view):
             now.batch.stopped = True
 
     def _propose(self, now: _Pass, actions: list[Action]) -> None:
-        """Have actions done: at once, if the API server itself has shown the status that they rest on."""
-        # An object that the tracked status does not record may be in one that another controller has just written.
+        """Start actions, after a live read if they rest on a status that only the cache has shown."""
+        # An orphan may be recorded in a status that another controller has just written.
         if self.stored.confirmed and not any(map(_needs_live_status, actions)):
             now.batch.add(actions)
         else:
@@ -550,10 +549,10 @@ class Reconciler:
         if now.batch.is_open:
             return WriteStatus() if not now.batch.stopped and clock >= now.show_at and early <= 0 else None
         if early > _TIMER_SLACK_SEC and not self._stopping:
-            # What is settled need not wait for what is not: Pods that are still to be created, say.
+            # End the pass: settled Tasks need not wait for this write.
             now.early = early
             return None
-        # What is left over is the next pass's; only what comes while this write waits can go with it.
+        # Work that is left is for the next pass; only new events may join this write.
         return WriteStatus(catch_up=not tracker.is_busy)
 
     def _end(self, now: _Pass, view: View) -> Done:
@@ -562,7 +561,7 @@ class Reconciler:
         if now.error is not None:
             return Done(error=now.error)
         if tracker.urgency is Urgency.NONE and not now.again and not self._persist_first:
-            # No status will show them: the first failure of a request, or the deletion of the Framework itself.
+            # No write will follow: a request failed the first time, or the Framework was deleted.
             self._emit_records()
         if now.again or (tracker.is_busy and self.spec_error is None and not self._persist_first):
             return Done(0.0)
@@ -574,7 +573,7 @@ class Reconciler:
         return Done(wake_after)
 
     def _is_interrupted(self, now: _Pass, view: View) -> bool:
-        """Whether the Framework is gone, its user wants something else by now, or all is to stop."""
+        """Whether the Framework is gone or changed by its user, or the controller stops."""
         if self._stopping:
             return True
         record, framework = view.record, now.framework
@@ -583,22 +582,22 @@ class Reconciler:
         return record.generation > framework.generation or (record.deletion_time is not None) > framework.deleting
 
     def _must_stop(self, now: _Pass, view: View) -> bool:
-        """Whether no more actions may be started: the tracked status is to be persisted once none is in flight."""
+        """Whether to start no more actions, and to persist the status once none is in flight."""
         over = self.tracker.urgency is Urgency.NOW or self.tracker.is_completing
         return over or now.again or view.env.clock >= now.stop_at or self._is_interrupted(now, view)
 
     def _is_wanted(self, now: _Pass, action: Action, view: View) -> bool:
-        """Whether an action is still to be done, now that its turn has come."""
+        """Whether an action is still wanted now that it has a slot."""
         if now.batch.stopped or self._is_interrupted(now, view):
             return False
-        # A creation that was given up may have been executed late, and its Pod be over by now.
+        # An earlier creation whose answer was lost may have created the Pod.
         is_creation = isinstance(action, Create) and action.target.kind is Kind.POD
         return not is_creation or self.tracker.awaits_pod(action.target)
 
-    # --- what is learnt ---
+    # --- knowledge ---
 
     def _read(self, record: FrameworkRecord) -> Framework:
-        """The Framework at the newest generation known; ``spec_error`` says why its spec cannot be run."""
+        """The Framework at the newest known generation. Sets ``spec_error`` if its spec is invalid."""
         before = self._framework
         deleting = record.deletion_time is not None
         if before is not None and record.generation <= before.generation and deleting <= before.deleting:
@@ -619,14 +618,14 @@ class Reconciler:
         self._snapshots.extend(step.snapshots)
 
     def _fold(self, now: _Pass, outcomes: list[Outcome], view: View) -> None:
-        """Fold outcomes into the status as it is tracked now."""
+        """Fold outcomes into the tracked status."""
         if not outcomes:
             return
         for outcome in outcomes:
             action = outcome.action
             if isinstance(action, Create) and isinstance(outcome.result, Created | Exists):
-                # Without the template: a status may wait for long, and a Pod's may be large.
-                self._learnt.append(replace(outcome, action=replace(action, template=b"")))
+                # Without the template, which may be large.
+                self._creation_outcomes.append(replace(outcome, action=replace(action, template=b"")))
         env = view.env
         folded = fold(now.framework, self.tracker, outcomes, env)
         self._records.extend(folded.records)
@@ -634,7 +633,7 @@ class Reconciler:
         self._wake_after(now, folded.wake_after, env)
 
     def _leave(self, now: _Pass, actions: Iterable[Action], view: View) -> None:
-        """Have actions asked for again: they are not carried out now."""
+        """Do not carry out actions now: the next plan decides on them again."""
         self._fold(now, [Outcome(action, NotAttempted()) for action in actions], view)
 
     @staticmethod
@@ -643,7 +642,7 @@ class Reconciler:
             now.wake_at = env.clock + seconds
 
     def _shrink(self) -> None:
-        """Keep of a completed Framework what its retention needs: most Frameworks of a big cluster are completed."""
+        """Save memory: most Frameworks of a big cluster are completed."""
         status = self.tracker.status
         if status is not None and status.state is State.COMPLETED and self.tracker.is_clean:
             self._framework = None
@@ -664,11 +663,11 @@ class Reconciler:
     # --- the status write ---
 
     def _write(self, now: _Pass, view: View, *, catch_up: bool) -> Lane:
-        """Write the tracked status under its preconditions (docs/guarantees.md says why they are enough)."""
+        """Write the tracked status. docs/guarantees.md explains the preconditions."""
         if catch_up:
             self._catch_up(now, view)
         framework, tracker = known(self._framework, "Framework"), self.tracker
-        # What was only learnt, and not decided, goes with any spec.
+        # After a take-over nothing is decided yet: outcomes are valid for any spec.
         generation = framework.generation if tracker.generation is None else tracker.generation
         encoded = EncodedStatus(self.name, known(tracker.status, "status"), compress=self._compress)
         self._log_snapshots()
@@ -686,7 +685,7 @@ class Reconciler:
                 now.show_at = view.env.clock + SHOW_SEC
             case Refused(kind=Refusal.NOT_FOUND | Refusal.OBJECT_NOT_FOUND):
                 self._count(encoded, "not_found")
-                raise TransientError(_NOT_THERE, answer.retry_after_sec)
+                raise TransientError(_NOT_FOUND, answer.retry_after_sec)
             case Refused(kind=Refusal.INVALID | Refusal.CONFLICT | Refusal.ALREADY_EXISTS):
                 live = yield from self._read_live()
                 self._resolve(now, live, generation, encoded, answer, view)
@@ -699,10 +698,7 @@ class Reconciler:
                 raise transient(f"cannot write the status: {message}", answer)
 
     def _catch_up(self, now: _Pass, view: View) -> None:
-        """Plan the events that came while the write waited for its turn.
-
-        The busier the API server is, the longer that is, and the fewer writes it gets.
-        """
+        """Plan the events since the write was decided: the busier the API server, the more each write contains."""
         record = view.record
         if not self.tracker.agenda or record is None or record.uid != self.uid:
             return
@@ -720,16 +716,16 @@ class Reconciler:
         self._effects.append(StatusWritten(result, len(encoded.body)))
 
     def _accept(self, version: str, digest: bytes) -> None:
-        """The API server holds the tracked status."""
+        """The tracked status is stored."""
         tracker = self.tracker
         self.stored = Stored(version, digest, confirmed=True)
         self._pacing.rested = tracker.is_at_rest
         self._pacing.unwritten_since = None
         self._persist_first = False
-        self._guards_failed = 0
+        self._failed_preconditions = 0
         self._not_before = 0.0
-        self._too_large_told = ""
-        self._learnt.clear()
+        self._too_large_logged = ""
+        self._creation_outcomes.clear()
         tracker.persisted()
         counters, tracker.attempt_counters = tracker.attempt_counters, None
         if counters is not None:
@@ -739,37 +735,37 @@ class Reconciler:
     def _resolve(
         self, now: _Pass, live: FrameworkRecord, generation: int, encoded: EncodedStatus, refused: Refused, view: View
     ) -> None:
-        """A precondition failed: find in the live Framework which one, and what to believe from now on."""
+        """Handle a failed precondition, by comparison with the live Framework."""
         stored = self.stored
         if live.resource_version == stored.resource_version and live.generation == generation:
             if self.spec_error is not None:
-                # Servers before 1.30 take no status for an object whose spec they would refuse now: told without.
+                # Servers before 1.30 refuse every status of an object with an invalid spec: emit without a write.
                 self._emit_records()
             self._count(encoded, "conflict")
             raise transient(f"the API server refuses the status: {refused.message}", refused)
         status = decode_status(live.status)
         digest = self._digest(status)
         if digest == encoded.digest:
-            # The write had landed: an earlier answer was lost.
+            # The write had been accepted: an earlier answer was lost.
             self._count(encoded, "landed")
             self._accept(live.resource_version, digest)
             return
         self._count(encoded, "conflict")
         now.again = True
         if digest in (stored.digest, stored.unsure) and live.generation == generation:
-            # Only metadata changed, or the write before this one had landed: the stored status is as known.
+            # Only metadata changed, or the last write had been accepted.
             stored.resource_version, stored.digest = live.resource_version, digest
         else:
             if digest not in (stored.digest, stored.unsure):
                 self._effects.append(Warn("status changed by another writer; continuing from the stored version"))
             self._take_over(live, status, digest, view)
-        self._guards_failed += 1
-        if self._guards_failed > _GUARDS_FAILED_AT_ONCE:
-            text = f"the Framework keeps changing under the writes of its status: {refused.message}"
+        self._failed_preconditions += 1
+        if self._failed_preconditions > _FAILED_PRECONDITIONS_AT_ONCE:
+            text = f"the Framework changes before each write of its status: {refused.message}"
             raise transient(text, refused)
 
     def _stall(self, now: _Pass, generation: int, encoded: EncodedStatus, refused: Refused, view: View) -> Lane:
-        """The status is larger than the API server stores: say so in the stored one, and decide nothing more."""
+        """Handle a status that is too large: set the Stalled condition in the stored one, and decide nothing else."""
         live = yield from self._read_live()
         if (live.generation, live.resource_version) != (generation, self.stored.resource_version):
             self._resolve(now, live, generation, encoded, refused, view)
@@ -778,9 +774,10 @@ class Reconciler:
         framework = known(self._framework, "Framework")
         text = (
             f"The status, {len(encoded.body)} bytes, does not fit into the API server ({refused.message}): "
-            f"{_FEWER if self._compress else _COMPRESS}. Until then nothing more is done for this Framework"
+            f"{_SHRINK_STATUS if self._compress else _COMPRESS_STATUS}. "
+            "Until then the controller does nothing for this Framework"
         )
-        # Without a spec, so that a Framework without a status gets one without Tasks, which fits.
+        # Without a spec: a Framework without a status gets one without Tasks, which fits.
         step = reject(replace(framework, spec=FrameworkSpec()), tracker, text, view.env, reason=Reason.STATUS_TOO_LARGE)
         now.again = True
         if tracker.urgency is not Urgency.NONE:
@@ -792,12 +789,12 @@ class Reconciler:
                 case Refused(kind=Refusal.INVALID | Refusal.CONFLICT | Refusal.ALREADY_EXISTS):
                     return
                 case Refused(kind=Refusal.TOO_LARGE, message=message):
-                    # Not even the condition fits any more: the log has to do, once for each refusal.
-                    if self._too_large_told == message:
+                    # Not even the condition fits: log it, once per refusal.
+                    if self._too_large_logged == message:
                         step.records.clear()
-                    self._too_large_told = message
+                    self._too_large_logged = message
                 case _:
-                    raise transient("cannot write that the status is too large", answer)
+                    raise transient("cannot write the condition Stalled of a status that is too large", answer)
         self._not_before = view.env.clock + TOO_LARGE_RETRY_SEC
         if step.records:
             self._effects.append(Emit(step.records))
@@ -805,10 +802,9 @@ class Reconciler:
     # --- live reads ---
 
     def _confirm(self, now: _Pass, view: View) -> Lane:
-        """Before the first action that rests on the status of the cache: make sure that it is the stored one.
+        """Check by a live read that the cached status is the stored one, before the first action that rests on it.
 
-        Lists are consistent reads, but a server that was restored or lags behind, or a proxy, may answer with the past,
-        and the watch then repeats it: what was right to do then would undo what was done since.
+        A restored or lagging API server, or a proxy, may answer a list with an old status, and the watch repeats it.
         """
         actions, now.unproven = now.unproven, []
         try:
@@ -831,16 +827,15 @@ class Reconciler:
         answer = yield Get(Kind.FRAMEWORK, self.name)
         live = read_live(answer)
         if live is None:
-            raise transient(_NOT_THERE, answer)
+            raise transient(_NOT_FOUND, answer)
         if live.uid != self.uid:
-            raise TransientError("the Framework was deleted, and another one of its name created")
+            raise TransientError("the Framework was deleted, and another one with its name was created")
         return live
 
     def _take_over(self, live: FrameworkRecord, status: FrameworkStatus | None, digest: bytes, view: View) -> None:
         """Continue from the stored status.
 
-        Decisions that rest on another spec or status are dropped and taken anew. What was learnt from creations is not:
-        an object whose UID is not recorded would have no owner.
+        Drops unpersisted decisions, but not the outcomes of creations: a Pod with an unrecorded UID would be an orphan.
         """
         tracker = Tracker(status)
         tracker.inherit(self.tracker)
@@ -848,11 +843,11 @@ class Reconciler:
         self.stored = Stored(live.resource_version, digest, confirmed=True)
         self._records.clear()
         self._snapshots.clear()
-        # Even an older generation: the API server may have been restored from a backup.
+        # The generation may be older: the API server may have been restored from a backup.
         self._framework = None
         framework = self._read(live)
-        if status is not None and self._learnt:
-            self._records.extend(fold(framework, tracker, self._learnt, view.env).records)
+        if status is not None and self._creation_outcomes:
+            self._records.extend(fold(framework, tracker, self._creation_outcomes, view.env).records)
         self._persist_first = tracker.urgency is not Urgency.NONE
         self._not_before = 0.0
 
@@ -861,10 +856,10 @@ class Reconciler:
 
 
 def read_live(answer: Answer) -> FrameworkRecord | None:
-    """The Framework that a live read was answered with, None if there is none.
+    """The Framework in the answer to a live read, None if there is none.
 
     Raises:
-        TransientError: no usable answer.
+        TransientError: the request failed, or the answer is invalid.
     """
     match answer:
         case Answered(body=body):
@@ -878,7 +873,7 @@ def read_live(answer: Answer) -> FrameworkRecord | None:
 
 
 def transient(message: str, answer: Answer) -> TransientError:
-    """The failure after ``answer``, with the wait that it asks for."""
+    """The failure of a request, with the Retry-After of its answer."""
     return TransientError(message, answer.retry_after_sec if isinstance(answer, Refused) else 0.0)
 
 

@@ -1,7 +1,7 @@
-"""The legal edges of the state machine, as a table.
+"""Tables of the state machine: legal transitions, and how soon a new state is written.
 
-docs/states.md is made from here. Frameworks and Tasks share states and edges: a Framework's ground truth is its
-attempt's ConfigMap, a Task's is its Pod. A phase may be skipped when it was never observed.
+Frameworks and Tasks share states and edges: the object of a Framework attempt is its ConfigMap, of a Task attempt its
+Pod. States that were never observed are skipped. docs/states.md is generated from this module.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ MEANING: Mapping[State, str] = {
 }
 
 ENDED = frozenset({State.ATTEMPT_COMPLETED, State.COMPLETED})
-"""States in which the attempt's object is gone for good: nothing of it may run (C2, C4)."""
-
+"""States in which the attempt's object is permanently gone: nothing of it may run (C2, C4)."""
 
 URGENCY: Mapping[tuple[Level, State], Urgency] = {
     (Level.FRAMEWORK, State.CREATION_PENDING): Urgency.NOW,
@@ -59,7 +58,7 @@ URGENCY: Mapping[tuple[Level, State], Urgency] = {
     (Level.TASK, State.ATTEMPT_COMPLETED): Urgency.SOON,
     (Level.TASK, State.COMPLETED): Urgency.SOON,
 }
-"""How soon a status that shows the new state is to be written (``Urgency`` says what each means)."""
+"""Urgency of the status write after a transition to the state."""
 
 
 def check_edge(before: State, after: State, what: str) -> None:

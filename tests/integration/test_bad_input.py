@@ -182,12 +182,12 @@ async def test_names_that_other_controllers_use_are_theirs(frameworks: Framework
     }
     await frameworks.create("configs", role())
     await frameworks.create("pods", role("a", 2))
-    controllers = ("that nobody controls", f"that {boss['metadata']['uid']} controls")
+    controllers = ("without a controller", f"controlled by {boss['metadata']['uid']}")
     for (what, body), who in zip(theirs.items(), controllers, strict=True):
         said = await stalled(frameworks, what.split()[1].split("-")[0])
         assert said["reason"] == "NamingConflict"
         uid = orjson.loads(body)["metadata"]["uid"]
-        assert f"{what} ({uid}) is there already, {who}" in said["message"]
+        assert f"{what} ({uid}) already exists, {who}" in said["message"]
     await frameworks.until_running("pods", 1)
     found = (await frameworks.pods())["pods-a-0"]["metadata"]
     assert (found["uid"], found.get("labels")) == (orjson.loads(theirs["Pod pods-a-0"])["metadata"]["uid"], None)

@@ -234,7 +234,7 @@ FAILED = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "Pod failed: {}", trigg
             [
                 "f  Stopped  attempt 0  took 3m20s",
                 "├── -210 StopFrameworkRequested: User has requested to stop the Framework",
-                "├── not retried: somebody asked it to end",
+                "├── not retried: its end was requested",
                 "└── a  --------------------  1 Task: 1 stopped",
                 "    └── [0]  Completed  attempt 0  took 50s  10.0.0.1 on n1",
                 "        -220 FrameworkAttemptCompletion",
