@@ -50,7 +50,7 @@ MAX_IN_FLIGHT: Final = 50
 """Requests in flight over all Frameworks: more did not raise the rate (docs/performance.md). Slow ones do not count
 (see ``FairSemaphore``)."""
 
-_MAX_STORIES: Final = 4096
+_MAX_CAUSES: Final = 4096
 """Frameworks whose last cause of quarantine is remembered, to log each cause once."""
 
 
@@ -103,7 +103,7 @@ class Driver:
         self._wrote = wrote
         self._count_attempts = count_attempts
         self._stopping = False
-        self._quarantine_causes: LRUCache[str, str] = LRUCache(_MAX_STORIES)
+        self._quarantine_causes: LRUCache[str, str] = LRUCache(_MAX_CAUSES)
         """The last logged cause of quarantine, by the UID of the Framework."""
 
     @property
