@@ -1,4 +1,4 @@
-"""Lists and watches a collection into an indexer: carries out the instructions of a reflector over the network."""
+"""Lists and watches a collection into an indexer: sends the requests of a reflector over the network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from frameworkcontroller.kube.errors import ApiError, KubeError, error_from_stat
 from frameworkcontroller.kube.gcpause import gc_paused
 from frameworkcontroller.kube.indexer import Indexer, Item, Lister
 from frameworkcontroller.kube.managedfields import loads_without_managed_fields
-from frameworkcontroller.kube.reflector import Failure, ListPage, OpenWatch, Reflector, Wait, Waiting, classify
+from frameworkcontroller.kube.reflector import Failure, Listing, Reflector, Waiting, Watching, classify
 from frameworkcontroller.kube.resources import Resource
 
 T = TypeVar("T", bound=Item)
@@ -196,13 +196,13 @@ class Informer(Generic[T]):
         self._reflector = Reflector(self._rng)
         try:
             while True:
-                match self._reflector.instruction:
-                    case Wait(seconds=seconds):
+                match self._reflector.state:
+                    case Waiting(seconds=seconds):
                         await asyncio.sleep(seconds)
                         self._reflector.on_wait_over()
-                    case ListPage(token=token, paged=paged):
+                    case Listing(token=token, paged=paged):
                         await self._fetch(token, paged=paged)
-                    case OpenWatch(resource_version=version):
+                    case Watching(resource_version=version):
                         await self._watch(version)
         finally:
             self._running = False

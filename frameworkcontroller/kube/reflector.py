@@ -1,4 +1,4 @@
-"""List and watch as a state machine: it is asked for the next request, and told the result. Pure; no clock, no I/O.
+"""List and watch as a state machine: it holds the next request, and is told the result. Pure; no clock, no I/O.
 
     Listing
        ├─ page, more to come ──▶ Listing (the next page)
@@ -47,33 +47,11 @@ STALE_LISTS_BELIEVED: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class ListPage:
-    """Get a page of the list: the first if ``token`` is None; the whole list unless ``paged``."""
-
-    token: str | None
-    paged: bool
-
-
-@dataclass(frozen=True, slots=True)
-class OpenWatch:
-    """Watch for events after ``resource_version``."""
-
-    resource_version: str
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Send nothing for ``seconds``."""
-
-    seconds: float
-
-
-Instruction = ListPage | OpenWatch | Wait
-
-
-@dataclass(frozen=True, slots=True)
 class Listing:
-    """The next request is for a page: the first if ``token`` is None. ``resource_version`` is that of earlier pages."""
+    """Get a page of the list: the first if ``token`` is None; the whole list unless ``paged``.
+
+    ``resource_version`` is that of earlier pages.
+    """
 
     token: str | None = None
     resource_version: str | None = None
@@ -82,14 +60,14 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """A watch is open or is opened next. All changes up to ``resource_version`` are known."""
+    """Watch for events after ``resource_version``, up to which all changes are known."""
 
     resource_version: str
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Back-off before ``then``."""
+    """Send nothing for ``seconds``, then continue with ``then``."""
 
     seconds: float
     then: Listing | Watching
@@ -171,14 +149,10 @@ _NEEDS_FIRST_PAGE: Final = frozenset({Failure.AHEAD, Failure.REJECTED, Failure.R
 
 
 class Reflector:
-    """The state of one list-and-watch. Carry out ``instruction``, then call exactly one of the ``on_`` methods."""
+    """The state of one list-and-watch. Carry out ``state``, then call exactly one of the ``on_`` methods."""
 
-    def __init__(
-        self, rng: random.Random, *, backoff: Backoff = BACKOFF, steady_seconds: float = STEADY_SECONDS
-    ) -> None:
+    def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        self._backoff = backoff
-        self._steady_seconds = steady_seconds
         self.last_version: str | None = None
         """The resourceVersion up to which all changes are known, or were known before the current list."""
         self._seen: set[str] = set()
@@ -186,22 +160,9 @@ class Reflector:
         self._excused: set[Failure] = set()
         self._brought_news = False
         self.state: State = Listing()
-        self.synced = False
-        """True after the first complete list."""
         self.failures = 0
         """Consecutive failures that were not excused."""
         self.last_failure: Failure | None = None
-
-    @property
-    def instruction(self) -> Instruction:
-        """The next thing to do."""
-        match self.state:
-            case Listing(token=token, paged=paged):
-                return ListPage(token, paged)
-            case Watching(resource_version=version):
-                return OpenWatch(version)
-            case Waiting(seconds=seconds):
-                return Wait(seconds)
 
     def on_wait_over(self) -> None:
         """The wait is over."""
@@ -231,7 +192,6 @@ class Reflector:
         seen, self._seen = self._seen, set()
         self._stale_lists = 0
         self.last_version = resource_version
-        self.synced = True
         self.state = Watching(resource_version)
         return PageVerdict(accept=True, complete=seen)
 
@@ -257,7 +217,7 @@ class Reflector:
         state = self.state
         if isinstance(state, Waiting):
             raise AssertionError(f"unexpected {failure} in {state}")
-        if lived >= self._steady_seconds:
+        if lived >= STEADY_SECONDS:
             self.failures = 0
             self._excused.clear()
         brought_news, self._brought_news = self._brought_news, False
@@ -279,13 +239,13 @@ class Reflector:
     def _fail(self, failure: Failure, then: Listing | Watching, retry_after: float | None = None) -> None:
         self.last_failure = failure
         if retry_after is not None and failure is not Failure.THROTTLED:
-            retry_after = min(retry_after, self._backoff.maximum)
+            retry_after = min(retry_after, BACKOFF.maximum)
         if failure in _ORDINARY and failure not in self._excused:
             self._excused.add(failure)
             seconds = retry_after or 0.0
         else:
             self.failures += 1
-            seconds = max(self._backoff.delay(self.failures, self._rng), retry_after or 0.0)
+            seconds = max(BACKOFF.delay(self.failures, self._rng), retry_after or 0.0)
         self.state = Waiting(seconds, then) if seconds > 0 else then
 
 

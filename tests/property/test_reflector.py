@@ -16,10 +16,7 @@ from frameworkcontroller.kube.reflector import (
     STEADY_SECONDS,
     Failure,
     Listing,
-    ListPage,
-    OpenWatch,
     Reflector,
-    Wait,
     Waiting,
     Watching,
     is_older,
@@ -223,34 +220,30 @@ class ReflectorTest(RuleBasedStateMachine):
         self.go_on(outcome, amount, lived)
 
     def go_on(self, outcome: Failure | None, amount: int, lived: float) -> None:
-        match self.reflector.instruction:
-            case Wait(seconds=seconds):
+        match self.reflector.state:
+            case Waiting(seconds=seconds):
                 assert seconds > 0
                 self.reflector.on_wait_over()
-            case ListPage(token=token, paged=paged):
+            case Listing(token=token, paged=paged):
                 if outcome is not None and outcome not in (Failure.SILENT, Failure.CLOSED, Failure.RELIST):
                     self.fail(outcome, 0.0)
                 else:
                     self.answer_list(token, paged=paged, size=max(amount, 1))
-            case OpenWatch(resource_version=version):
+            case Watching(resource_version=version):
                 self.answer_watch(int(version), amount, outcome, lived)
 
     @rule()
     def remember(self) -> None:
         self.past = self.server.copy()
 
-    @precondition(
-        lambda self: isinstance(self.reflector.instruction, ListPage) and self.reflector.instruction.token is None
-    )
+    @precondition(lambda self: isinstance(self.reflector.state, Listing) and self.reflector.state.token is None)
     @rule()
     def a_server_that_is_behind_answers_the_list(self) -> None:
         present, self.server = self.server, self.past
         self.answer_list(None, paged=False, size=1)
         self.server = present
 
-    @precondition(
-        lambda self: bool(isinstance(self.reflector.instruction, ListPage) and self.reflector.instruction.token)
-    )
+    @precondition(lambda self: bool(isinstance(self.reflector.state, Listing) and self.reflector.state.token))
     @rule()
     def page_of_another_version(self) -> None:
         told = dict(self.told)
@@ -260,7 +253,7 @@ class ReflectorTest(RuleBasedStateMachine):
         assert pause.then == Listing(paged=False)
         assert self.told == told
 
-    @precondition(lambda self: not isinstance(self.reflector.instruction, Wait))
+    @precondition(lambda self: not isinstance(self.reflector.state, Waiting))
     @rule(retry_after=st.sampled_from([0.5, 30.0, 120.0]))
     def throttled(self, retry_after: float) -> None:
         self.reflector.on_failure(Failure.THROTTLED, retry_after=retry_after)
@@ -268,13 +261,13 @@ class ReflectorTest(RuleBasedStateMachine):
         assert pause is not None
         assert pause.seconds >= retry_after
 
-    @precondition(lambda self: isinstance(self.reflector.instruction, OpenWatch) and bool(self.server.history))
+    @precondition(lambda self: isinstance(self.reflector.state, Watching) and bool(self.server.history))
     @rule()
     def replay(self) -> None:
-        instruction = self.reflector.instruction
-        assert isinstance(instruction, OpenWatch)
+        state = self.reflector.state
+        assert isinstance(state, Watching)
         version = self.server.history[0][0]
-        if version < int(instruction.resource_version):
+        if version < int(state.resource_version):
             assert not self.reflector.on_event(str(version))
             self.fail(Failure.REPLAYED, 0.0)
             pause = self.pause()
@@ -372,27 +365,27 @@ class ReflectorTest(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Whatever has happened: once the server behaves, the copy becomes right within a few requests."""
-        if not hasattr(self, "machine"):
+        if not hasattr(self, "reflector"):
             return
         steps: Counter[str] = Counter()
         for _ in range(100):
-            match self.reflector.instruction:
-                case Wait():
+            match self.reflector.state:
+                case Waiting():
                     self.reflector.on_wait_over()
-                case ListPage(token=token, paged=paged):
+                case Listing(token=token, paged=paged):
                     steps["page"] += 1
                     self.at_once.clear()
                     self.answer_list(token, paged=paged, size=2)
-                case OpenWatch(resource_version=version):
+                case Watching(resource_version=version):
                     steps["watch"] += 1
                     self.at_once.clear()
                     self.answer_watch(int(version), 1000, None, 0.0)
-                    if version == str(self.server.version) and not isinstance(self.reflector.state, Waiting):
+                    if version == str(self.server.version) and self.pause() is None:
                         break
         else:
             raise AssertionError(f"no end: {self.reflector.state}")
         self.check_equal_at(self.server.version)
-        assert self.reflector.synced
+        assert isinstance(self.reflector.state, Watching)
         assert steps["page"] <= 12
 
 

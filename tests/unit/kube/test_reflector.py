@@ -5,12 +5,9 @@ import pytest
 from frameworkcontroller.kube import errors
 from frameworkcontroller.kube.reflector import (
     Failure,
-    Instruction,
     Listing,
-    ListPage,
-    OpenWatch,
     Reflector,
-    Wait,
+    State,
     Waiting,
     Watching,
     classify,
@@ -24,16 +21,18 @@ def watching(version: str = "10") -> Reflector:
     return reflector
 
 
+def state(reflector: Reflector) -> State:
+    # mypy does not know that a method changes the attribute.
+    return reflector.state
+
+
 def test_from_nothing_to_a_watch_by_pages() -> None:
     reflector = Reflector(random.Random(1))
-    assert reflector.instruction == ListPage(None, paged=True)
+    assert reflector.state == Listing(paged=True)
     assert reflector.on_page(["a", "b"], "7", "t1") == (True, None)
-    assert reflector.instruction == ListPage("t1", paged=True)
-    assert not reflector.synced
+    assert reflector.state == Listing("t1", "7", paged=True)
     assert reflector.on_page(["c"], "7", "") == (True, {"a", "b", "c"})
-    following: Instruction = reflector.instruction
-    assert following == OpenWatch("7")
-    assert reflector.synced
+    assert state(reflector) == Watching("7")
 
 
 def test_a_retried_page_is_not_the_whole_list() -> None:
@@ -41,7 +40,7 @@ def test_a_retried_page_is_not_the_whole_list() -> None:
     reflector.on_page(["a"], "7", "t1")
     reflector.on_failure(Failure.BROKEN)
     reflector.on_wait_over()
-    assert reflector.instruction == ListPage("t1", paged=True)
+    assert reflector.state == Listing("t1", "7", paged=True)
     assert reflector.on_page(["b"], "7", None).complete == {"a", "b"}
 
 
@@ -49,7 +48,7 @@ def test_an_expired_token_restarts_the_list_in_one_page() -> None:
     reflector = Reflector(random.Random(1))
     reflector.on_page(["a"], "7", "t1")
     reflector.on_failure(Failure.EXPIRED)
-    assert reflector.instruction == ListPage(None, paged=False)
+    assert reflector.state == Listing(paged=False)
     assert reflector.on_page(["b"], "9", None).complete == {"b"}
 
 
@@ -84,7 +83,7 @@ def test_where_each_end_of_a_watch_leads(failure: Failure, *, at_once: bool, the
         reflector.on_page([], "11", None)
     # A second time in a row, soon after, nothing happens at once.
     reflector.on_failure(failure, lived=1.0)
-    assert isinstance(reflector.instruction, Wait)
+    assert isinstance(state(reflector), Waiting)
 
 
 def test_pauses_grow_to_five_seconds_and_a_lasting_watch_ends_the_row() -> None:
@@ -111,8 +110,8 @@ def test_a_watch_that_was_closed_but_brought_news_goes_on_at_once() -> None:
     next_ones = []
     for _ in range(2):
         reflector.on_failure(Failure.CLOSED, lived=0.1)
-        next_ones.append(type(reflector.instruction))
-    assert next_ones == [OpenWatch, Wait]
+        next_ones.append(type(reflector.state))
+    assert next_ones == [Watching, Waiting]
 
 
 def test_a_list_that_works_does_not_end_the_row() -> None:
@@ -136,16 +135,16 @@ def test_a_version_that_expired_while_the_server_was_away_is_listed_at_once() ->
         reflector.on_failure(Failure.BROKEN)
         reflector.on_wait_over()
     reflector.on_failure(Failure.EXPIRED)
-    assert reflector.instruction == ListPage(None, paged=True)
+    assert reflector.state == Listing(paged=True)
 
 
 def test_retry_after_is_obeyed_beyond_the_own_backoff() -> None:
     reflector = watching()
     reflector.on_failure(Failure.THROTTLED, retry_after=45.0)
-    assert reflector.instruction == Wait(45.0)
+    assert reflector.state == Waiting(45.0, Watching("10"))
     reflector.on_wait_over()
     reflector.on_failure(Failure.FAILED, retry_after=45.0)
-    assert reflector.instruction == Wait(5.0)
+    assert reflector.state == Waiting(5.0, Watching("10"))
 
 
 def test_inputs_that_were_not_asked_for_are_bugs() -> None:
