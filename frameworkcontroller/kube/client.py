@@ -17,6 +17,7 @@ from frameworkcontroller.kube.transport import (
     USER_AGENT,
     WATCH_SILENCE_SECONDS,
     Exchange,
+    Request,
     Transport,
 )
 
@@ -151,7 +152,6 @@ class KubeClient:
         breaks, and its subclass SilenceError if nothing arrives for ``silence`` seconds. An error in mid-stream is an
         event of type ``ERROR``.
         """
-        path = resource.path(namespace)
         query = _query(
             watch="true",
             resourceVersion=resource_version,
@@ -160,10 +160,10 @@ class KubeClient:
             timeoutSeconds=timeout_seconds,
             allowWatchBookmarks="true",
         )
+        path = resource.path(namespace)
         await self._admit()
-        async with self._transport.stream(
-            path, resource=resource.qualified, query=query, headers={"Accept": _ACCEPT}, silence=silence
-        ) as lines:
+        request = Request("watch", resource.qualified, "GET", path, {"Accept": _ACCEPT}, query, silence=silence)
+        async with self._transport.lines(request) as lines:
             yield lines
 
     def log(
@@ -174,11 +174,16 @@ class KubeClient:
         Raises the errors of `watch`.
         """
         return self._transport.chunks(
-            PODS.path(namespace, pod, "log"),
-            resource=_label(PODS, "log"),
-            query=_query(container=container, **options),
-            headers={"Accept": _ACCEPT},
-            silence=WATCH_SILENCE_SECONDS,
+            Request(
+                "get",
+                _label(PODS, "log"),
+                "GET",
+                PODS.path(namespace, pod, "log"),
+                {"Accept": _ACCEPT},
+                _query(container=container, **options),
+                silence=WATCH_SILENCE_SECONDS,
+                begins_late=True,
+            )
         )
 
     async def create(
@@ -273,9 +278,7 @@ class KubeClient:
         if headers:
             merged.update(headers)
         await self._admit()
-        return await self._transport.exchange(
-            method, path, verb=method.lower(), resource="", query=query, headers=merged, body=body
-        )
+        return await self._transport.exchange(Request(method.lower(), "", method, path, merged, query, body))
 
     async def _request(
         self,
@@ -291,16 +294,9 @@ class KubeClient:
         body: bytes | None = None,
     ) -> bytes:
         path = resource.path(namespace, name, subresource)
+        request = Request(verb, _label(resource, subresource), _METHODS[verb], path, headers, query, body)
         await self._admit(flow)
-        return await self._transport.exchange(
-            _METHODS[verb],
-            path,
-            verb=verb,
-            resource=_label(resource, subresource),
-            query=query,
-            headers=headers,
-            body=body,
-        )
+        return await self._transport.exchange(request)
 
     async def _admit(self, flow: str = "") -> None:
         if self._limiter is not None:

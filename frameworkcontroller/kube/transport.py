@@ -38,6 +38,26 @@ _LARGE_BODY_BYTES: Final = 1024 * 1024
 _BROKEN: Final = (aiohttp.ClientError, asyncio.TimeoutError, OSError, EOFError)
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request. ``verb`` and ``resource`` are as in `Exchange`."""
+
+    verb: str
+    resource: str
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    query: Mapping[str, str] | None = None
+    body: bytes | None = None
+    silence: float | None = None
+    """The read timeout of a stream, in seconds; None: not a stream."""
+    begins_late: bool = False
+    """The headers of the stream may be as late as its first byte."""
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
 class Exchange(NamedTuple):
     """One finished request, for metrics.
 
@@ -96,113 +116,76 @@ class Transport:
         self._pools.clear()
         self._retired.clear()
 
-    async def exchange(
-        self,
-        method: str,
-        path: str,
-        *,
-        verb: str,
-        resource: str,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str],
-        body: bytes | None = None,
-    ) -> bytes:
+    async def exchange(self, request: Request) -> bytes:
         """Return the body of a 2xx answer. Raises ApiError for any other, TransportError for no whole answer."""
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        code = received = 0
-        try:
-            pool, response = await self._open(method, path, query, headers, body)
-            try:
-                code = response.status
-                answer = await self._read(response, method, path)
-                received = len(answer)
-                if not 200 <= code < 300:
-                    raise self._refusal(response, method, path, answer)
-                return answer
-            finally:
-                await self._leave(pool, response)
-        finally:
-            if self._observe is not None:
-                sent = 0 if body is None else len(body)
-                self._observe(Exchange(verb, resource, code, clock() - began, sent, received))
+        async with self._answered(request) as answer:
+            body = await self._read(request, answer.response)
+            answer.received_bytes = len(body)
+            if not 200 <= answer.response.status < 300:
+                raise self._refusal(request, answer.response, body)
+            return body
 
     @asynccontextmanager
-    async def stream(
-        self, path: str, *, resource: str, query: Mapping[str, str], headers: Mapping[str, str], silence: float
-    ) -> AsyncIterator[LineStream]:
-        """Send a watch: a GET with an endless answer of lines. ``silence`` is its read timeout in seconds."""
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        code = 0
-        lines: LineStream | None = None
-        try:
-            pool, response = await self._open("GET", path, query, headers, None, silence=silence)
-            try:
-                code = response.status
-                if code != 200:
-                    raise self._refusal(response, "GET", path, await self._read(response, "GET", path))
-                lines = LineStream(response, lambda error: self._failure(error, "GET", path))
-                yield lines
-            finally:
-                await self._leave(pool, response)
-        finally:
-            if self._observe is not None:
-                received = 0 if lines is None else lines.received_bytes
-                self._observe(Exchange("watch", resource, code, clock() - began, 0, received))
+    async def lines(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Yield the lines of a watch. They end when the server ends it; TransportError if it breaks off."""
+        async with self._streamed(request) as answer:
+            yield LineStream(answer, lambda error: self._failure(request, error))
 
     @asynccontextmanager
-    async def chunks(
-        self, path: str, *, resource: str, query: Mapping[str, str], headers: Mapping[str, str], silence: float
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Send a GET with a possibly endless answer (a log). Its headers may be as late as its first byte."""
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        code = 0
-        try:
-            pool, response = await self._open("GET", path, query, headers, None, silence=silence, begins_late=True)
-            try:
-                code = response.status
-                if code != 200:
-                    raise self._refusal(response, "GET", path, await self._read(response, "GET", path))
-                yield self._each_chunk(response, path)
-            finally:
-                await self._leave(pool, response)
-        finally:
-            if self._observe is not None:
-                self._observe(Exchange("get", resource, code, clock() - began, 0, 0))
+    async def chunks(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Yield the chunks of a possibly endless answer, such as a log. Raises the errors of `lines`."""
+        async with self._streamed(request) as answer:
+            yield self._each_chunk(request, answer.response)
 
-    async def _each_chunk(self, response: aiohttp.ClientResponse, path: str) -> AsyncIterator[bytes]:
+    async def _each_chunk(self, request: Request, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         try:
             while chunk := await response.content.readany():
                 yield chunk
         except _BROKEN as error:
-            raise self._failure(error, "GET", path) from error
+            raise self._failure(request, error) from error
 
-    async def _open(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None,
-        headers: Mapping[str, str],
-        body: bytes | None,
-        *,
-        silence: float | None = None,
-        begins_late: bool = False,
-    ) -> tuple[_Pool, aiohttp.ClientResponse]:
-        """Return an answer after its status and headers; `_leave` must follow. ``silence`` is for streams."""
-        text = f"{self._connection.server}{path}"
-        url = URL(f"{text}?{urlencode(query)}" if query else text, encoded=True)
+    @asynccontextmanager
+    async def _streamed(self, request: Request) -> AsyncIterator[_Answer]:
+        async with self._answered(request) as answer:
+            if answer.response.status != 200:
+                raise self._refusal(request, answer.response, await self._read(request, answer.response))
+            yield answer
+
+    @asynccontextmanager
+    async def _answered(self, request: Request) -> AsyncIterator[_Answer]:
+        """Yield an answer after its status and headers, and call ``observe`` at the end."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        code = received = 0
+        try:
+            pool, response = await self._open(request)
+            code = response.status
+            answer = _Answer(response)
+            try:
+                yield answer
+            finally:
+                received = answer.received_bytes
+                await self._leave(pool, response)
+        finally:
+            if self._observe is not None:
+                sent = 0 if request.body is None else len(request.body)
+                self._observe(Exchange(request.verb, request.resource, code, clock() - began, sent, received))
+
+    async def _open(self, request: Request) -> tuple[_Pool, aiohttp.ClientResponse]:
+        """Return an answer after its status and headers; `_leave` must follow."""
+        body, silence = request.body, request.silence
+        text = f"{self._connection.server}{request.path}"
+        url = URL(f"{text}?{urlencode(request.query)}" if request.query else text, encoded=True)
         renewed = False
         while True:
             credentials = await self._connection.headers()
             pool = await self._pool(watch=silence is not None)
             pool.users += 1
             try:
-                request = pool.session.request(
-                    method,
+                sending = pool.session.request(
+                    request.method,
                     url,
-                    headers=[*headers.items(), *credentials.items()],
+                    headers=[*request.headers.items(), *credentials.items()],
                     # A large body written at once would block the event loop.
                     data=io.BytesIO(body) if body is not None and len(body) >= _LARGE_BODY_BYTES else body,
                     allow_redirects=False,
@@ -210,21 +193,21 @@ class Transport:
                     server_hostname=self._connection.tls_server_name,
                 )
                 if silence is None:
-                    response = await request
+                    response = await sending
                 else:
                     # A stream may be silent for long, but its headers must arrive within the usual timeout.
-                    async with asyncio.timeout(None if begins_late else self._read_timeout):
-                        response = await request
+                    async with asyncio.timeout(None if request.begins_late else self._read_timeout):
+                        response = await sending
             except BaseException as error:
                 pool.users -= 1
                 await self._close_unused()
                 if isinstance(error, _BROKEN):
-                    raise self._failure(error, method, path) from error
+                    raise self._failure(request, error) from error
                 raise
             if response.status != 401 or renewed:
                 return pool, response
             try:
-                await self._read(response, method, path)
+                await self._read(request, response)
                 # After a 401 nothing was done: repeating the request is safe for every verb.
                 renewed = await self._connection.renew_after_refusal(credentials)
             except BaseException:
@@ -278,24 +261,23 @@ class Transport:
         pool = self._pools[watch] = _Pool(session)
         return pool
 
-    async def _read(self, response: aiohttp.ClientResponse, method: str, path: str) -> bytes:
+    async def _read(self, request: Request, response: aiohttp.ClientResponse) -> bytes:
         try:
             return await response.read()
         except _BROKEN as error:
-            raise self._failure(error, method, path) from error
+            raise self._failure(request, error) from error
 
-    def _refusal(self, response: aiohttp.ClientResponse, method: str, path: str, body: bytes) -> Exception:
+    def _refusal(self, request: Request, response: aiohttp.ClientResponse, body: bytes) -> Exception:
         return error_from_answer(
             response.status,
             body,
-            request=f"{method} {self._connection.server}{path}",
+            request=f"{request.method} {self._connection.server}{request.path}",
             now=self._wall(),
             retry_after=response.headers.get("Retry-After"),
             location=response.headers.get("Location"),
         )
 
-    def _failure(self, error: Exception, method: str, path: str) -> TransportError:
-        request = f"{method} {path}"
+    def _failure(self, request: Request, error: Exception) -> TransportError:
         server = f"{self._connection.server} ({self._connection.origin})"
         match error:
             case aiohttp.ConnectionTimeoutError():
@@ -317,15 +299,23 @@ class Transport:
                 return TransportError(f"{request}: {server}: {type(error).__name__}: {error}")
 
 
-class LineStream:
-    """The lines of a watch. Ends when the server ends it; raises TransportError if it breaks off."""
+@dataclass(slots=True)
+class _Answer:
+    """An answer after its status and headers, and the bytes of its body so far."""
 
-    def __init__(self, response: aiohttp.ClientResponse, translate: Callable[[Exception], TransportError]) -> None:
-        self._content = response.content
+    response: aiohttp.ClientResponse
+    received_bytes: int = 0
+
+
+class LineStream:
+    """The lines of a watch."""
+
+    def __init__(self, answer: _Answer, translate: Callable[[Exception], TransportError]) -> None:
+        self._answer = answer
+        self._content = answer.response.content
         self._translate = translate
         self._framer = LineFramer()
         self._ready: deque[bytes] = deque()
-        self.received_bytes = 0
 
     def __aiter__(self) -> Self:
         return self
@@ -337,7 +327,7 @@ class LineStream:
                 self._ready.extend(self._framer.feed(chunk))
             except (*_BROKEN, LineTooLong) as error:
                 raise self._translate(error) from error
-            self.received_bytes += len(chunk)
+            self._answer.received_bytes += len(chunk)
             if not chunk:
                 if self._framer.pending:
                     raise self._translate(EOFError("the last line is incomplete"))
