@@ -11,10 +11,8 @@ from urllib.parse import urlsplit
 
 from frameworkcontroller.barrier.credentials import Plugin, User
 from frameworkcontroller.barrier.errors import CheckFailed, NoConnection, reason
-from frameworkcontroller.kubeconfig.reader import Kubeconfig, KubeconfigError
+from frameworkcontroller.kubeconfig.reader import SERVICE_ACCOUNT, Kubeconfig, KubeconfigError
 from frameworkcontroller.kubeconfig.tls import TlsError
-
-SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 MOST_BYTES = 64 << 20  # of an answer, and of its unpacked status: more than 10,000 Tasks can need
 
@@ -120,24 +118,9 @@ def connect(environ: Mapping[str, str], service_account: str = SERVICE_ACCOUNT) 
             source = f"kubeconfig {kubeconfig}"
             config = Kubeconfig.read(kubeconfig)
         elif not address:
-            source = "service account"
-            config = _service_account(environ, Path(service_account))
+            source = "neither $KUBE_APISERVER_ADDRESS nor $KUBECONFIG is set; service account"
+            config = Kubeconfig.of_service_account(environ, Path(service_account))
         named = "$KUBE_APISERVER_ADDRESS" if address else f"{source}: server"
         return Server(address or config.server(), named, config)
     except (KubeconfigError, TlsError) as error:
         raise NoConnection(f"{source}: {error}") from error
-
-
-def _service_account(environ: Mapping[str, str], directory: Path) -> Kubeconfig:
-    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
-    if not host or not port:
-        raise NoConnection(
-            "no API server is known: neither $KUBE_APISERVER_ADDRESS nor $KUBECONFIG is set, "
-            "and without $KUBERNETES_SERVICE_HOST and $KUBERNETES_SERVICE_PORT this is not a Pod"
-        )
-    token_file = directory / "token"
-    if not token_file.exists():
-        raise NoConnection(f"{token_file} is not there: the Pod needs its service account's token mounted")
-    bracketed = f"[{host}]" if ":" in host else host
-    cluster = {"server": f"https://{bracketed}:{port}", "certificate-authority": str(directory / "ca.crt")}
-    return Kubeconfig(cluster, {"tokenFile": str(token_file)})

@@ -18,7 +18,7 @@ from typing import Any, Final
 import yaml
 
 from frameworkcontroller.kube.errors import ConnectionConfigError
-from frameworkcontroller.kubeconfig.reader import Kubeconfig, KubeconfigError
+from frameworkcontroller.kubeconfig.reader import SERVICE_ACCOUNT, Kubeconfig, KubeconfigError
 from frameworkcontroller.kubeconfig.tls import Pem, Tls
 
 _TOKEN_FILE_SECONDS: Final = 60.0
@@ -58,25 +58,10 @@ async def read_kubeconfig(
     """
     try:
         config = Kubeconfig.read(paths, context)
-        server = (address or config.server()).rstrip("/")
-        tls = config.tls() if server.startswith("https") else Tls()
-        impersonate = tuple(config.impersonation())
+        access = _access(config, address)
         if not config.has_credentials and (config.user.get("exec") or config.user.get("auth-provider")):
-            authorization, pair, renew_after = await _by_library(config, server, wall)
-            if pair is not None:
-                tls = replace(tls, certificate=pair[0], key=pair[1])
-        else:
-            authorization = config.authorization()
-            renew_after = _TOKEN_FILE_SECONDS if config.user.get("tokenFile") else None
-        return Access(
-            server=server,
-            authorization=authorization,
-            impersonate=impersonate,
-            tls=tls,
-            proxy=config.proxy(),
-            namespace=config.namespace,
-            renew_after=renew_after,
-        )
+            return await _with_plugin(access, config, wall)
+        return access
     except (KubeconfigError, ConnectionConfigError) as error:
         raise ConnectionConfigError(f"kubeconfig {paths}: {error}") from error
 
@@ -90,13 +75,22 @@ def any_exists(paths: str) -> bool:
         return False
 
 
-async def _by_library(
-    config: Kubeconfig, server: str, wall: Callable[[], float]
-) -> tuple[str | None, tuple[Pem, Pem | None] | None, float | None]:
-    """Authorization, client certificate with its key, and ``renew_after``, from a credential plugin or a provider.
+def _access(config: Kubeconfig, address: str | None = None) -> Access:
+    """The access without the credentials of a plugin. Raises KubeconfigError."""
+    server = (address or config.server()).rstrip("/")
+    return Access(
+        server=server,
+        authorization=config.authorization(),
+        impersonate=tuple(config.impersonation()),
+        tls=config.tls() if server.startswith("https") else Tls(),
+        proxy=config.proxy(),
+        namespace=config.namespace,
+        renew_after=_TOKEN_FILE_SECONDS if config.user.get("tokenFile") else None,
+    )
 
-    Raises ConnectionConfigError.
-    """
+
+async def _with_plugin(access: Access, config: Kubeconfig, wall: Callable[[], float]) -> Access:
+    """Add the credentials of a plugin or a provider. Raises ConnectionConfigError."""
     from kubernetes_asyncio.client import Configuration
     from kubernetes_asyncio.config import ConfigException, kube_config
 
@@ -107,7 +101,7 @@ async def _by_library(
     user = {key: config.user[key] for key in ("exec", "auth-provider") if key in config.user}
     entries = {
         "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
-        "clusters": [{"name": "x", "cluster": {"server": server}}],
+        "clusters": [{"name": "x", "cluster": {"server": access.server}}],
         "users": [{"name": "x", "user": user}],
     }
     configuration = Configuration()
@@ -132,7 +126,8 @@ async def _by_library(
     if "exec" in user and authorization is None and certificate is None:
         raise ConnectionConfigError("its exec plugin gave neither a token nor a certificate")
     renew_after = _TOKEN_FILE_SECONDS if "auth-provider" in user else _renewal(loader, wall())
-    return authorization, None if certificate is None else (certificate, key), renew_after
+    tls = access.tls if certificate is None else replace(access.tls, certificate=certificate, key=key)
+    return replace(access, authorization=authorization, tls=tls, renew_after=renew_after)
 
 
 def _write_back(config: Kubeconfig) -> None:
@@ -155,43 +150,10 @@ def _pem(file: str | None) -> Pem | None:
 
 def read_service_account(environ: Mapping[str, str], directory: str | None = None) -> Access:
     """The access by a Pod's service account. Raises ConnectionConfigError, naming the missing variable or file."""
-    from kubernetes_asyncio.client import Configuration
-    from kubernetes_asyncio.config import ConfigException
-    from kubernetes_asyncio.config.incluster_config import (
-        SERVICE_CERT_FILENAME,
-        SERVICE_TOKEN_FILENAME,
-        InClusterConfigLoader,
-    )
-
-    token_file, ca_file = SERVICE_TOKEN_FILENAME, SERVICE_CERT_FILENAME
-    if directory is not None:
-        token_file, ca_file = f"{directory}/token", f"{directory}/ca.crt"
-    configuration = Configuration()
     try:
-        # The library's own refreshing stays off: renew_after covers all kinds of credentials.
-        InClusterConfigLoader(
-            token_filename=token_file, cert_filename=ca_file, try_refresh_token=False, environ=dict(environ)
-        ).load_and_set(configuration)
-        ca = Path(ca_file).read_bytes()
-    except (ConfigException, OSError, ValueError) as error:
-        raise ConnectionConfigError(
-            f"in-cluster configuration: {error} (reads $KUBERNETES_SERVICE_HOST, $KUBERNETES_SERVICE_PORT, "
-            f"{token_file}, {ca_file})"
-        ) from error
-    return Access(
-        server=configuration.host or "",
-        authorization=_header(configuration.api_key.get("BearerToken")),
-        tls=Tls(ca),
-        namespace=_text_of(Path(token_file).with_name("namespace")),
-        renew_after=_TOKEN_FILE_SECONDS,
-    )
-
-
-def _text_of(file: Path) -> str | None:
-    try:
-        return file.read_text(encoding="utf-8").strip() or None
-    except OSError:
-        return None
+        return _access(Kubeconfig.of_service_account(environ, Path(directory or SERVICE_ACCOUNT)))
+    except KubeconfigError as error:
+        raise ConnectionConfigError(f"in-cluster configuration: {error}") from error
 
 
 def _header(token: Any) -> str | None:

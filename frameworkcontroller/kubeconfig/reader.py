@@ -10,6 +10,7 @@ import base64
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,6 +18,8 @@ from urllib.parse import quote
 import yaml
 
 from frameworkcontroller.kubeconfig.tls import Pem, Tls
+
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 
@@ -81,10 +84,26 @@ class Kubeconfig:
             raise KubeconfigError(f"context {chosen!r} names no cluster")
         cluster, _ = find("cluster", cluster_name)
         user, user_file = find("user", user_name) if user_name else ({}, "")
-        found = cls(cluster, user)
-        found.user_name, found.user_file = user_name, user_file
-        found.namespace = text(section, "namespace") or None
-        return found
+        return cls(cluster, user, text(section, "namespace"), user_name, user_file)
+
+    @classmethod
+    def of_service_account(cls, environ: Mapping[str, str], directory: Path) -> Kubeconfig:
+        """The API server of a Pod, and its service account, which is mounted at ``directory``."""
+        host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
+        if not host or not port:
+            raise KubeconfigError(
+                "no API server is known: $KUBERNETES_SERVICE_HOST and $KUBERNETES_SERVICE_PORT are not set"
+            )
+        token_file = directory / "token"
+        if not token_file.exists():
+            raise KubeconfigError(f"{token_file} is not there: the Pod needs its service account's token mounted")
+        try:
+            namespace = (directory / "namespace").read_text(encoding="utf-8").strip()
+        except OSError:
+            namespace = ""
+        bracketed = f"[{host}]" if ":" in host else host
+        cluster = {"server": f"https://{bracketed}:{port}", "certificate-authority": str(directory / "ca.crt")}
+        return cls(cluster, {"tokenFile": str(token_file)}, namespace)
 
     @property
     def has_credentials(self) -> bool:

@@ -248,7 +248,9 @@ async def test_a_bad_address(tmp_path: Path, address: str) -> None:
 
 
 async def test_nothing_configured_and_not_in_a_pod(tmp_path: Path) -> None:
-    with pytest.raises(ConnectionConfigError, match=r"no kubeApiServerAddress.*not in a Pod: .*Service host/port"):
+    with pytest.raises(
+        ConnectionConfigError, match=r"no kubeApiServerAddress.*not in a Pod: .*KUBERNETES_SERVICE_HOST"
+    ):
         await connect(environ={}, home=tmp_path)
 
 
