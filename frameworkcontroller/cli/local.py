@@ -23,6 +23,7 @@ from frameworkcontroller.commands import program
 from frameworkcontroller.commands.background import background
 from frameworkcontroller.commands.follower import Follower
 from frameworkcontroller.commands.lineprefix import LinePrefixes
+from frameworkcontroller.commands.program import CommandError, UsageError
 from frameworkcontroller.commands.progress import Progress, ending, keep_drawing, progress_on
 from frameworkcontroller.config.bindaddress import BindAddress
 from frameworkcontroller.config.config import Config, ConfigError, load_config, shipped_config
@@ -68,17 +69,6 @@ _RUNTIMES: Final = {
 }
 
 
-class _Unusable(program.CommandError):
-    """The options or files cannot be used."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text, program.EXIT_USAGE)
-
-
-class _Failed(program.CommandError):
-    """The command has failed after its start."""
-
-
 def up(options: argparse.Namespace) -> int:
     """Run a cluster until a signal. Return the exit code."""
     return program.run_command(_up(options), interrupted=lambda _number: program.EXIT_OK)
@@ -116,7 +106,7 @@ async def _web(controller: Controller, config: Config) -> AsyncIterator[WebServe
         async with WebServer(controller, address or _ANY_PORT, debug=config.web_debug) as web:
             yield web
     except WebError as error:
-        raise _Unusable(f"webAddress: {error}") from None
+        raise UsageError(f"webAddress: {error}") from None
 
 
 @contextmanager
@@ -127,17 +117,17 @@ def _kubeconfig(cluster: LocalCluster, path: Path) -> Iterator[Path]:
     except FileNotFoundError:
         former = None
     except (OSError, UnicodeDecodeError) as error:
-        raise _Unusable(f"--kubeconfig {path}: cannot be read: {error}") from None
+        raise UsageError(f"--kubeconfig {path}: cannot be read: {error}") from None
     ours = cluster.server.kubeconfig()
     if former is not None and not _is_of_a_local_cluster(former, ours):
-        raise _Unusable(f"--kubeconfig {path}: exists and is not of a local cluster; name another file")
+        raise UsageError(f"--kubeconfig {path}: exists and is not of a local cluster; name another file")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
         path.chmod(0o600)
         path.write_text(ours, encoding="utf-8")
     except OSError as error:
-        raise _Unusable(f"--kubeconfig {path}: cannot be written: {error.strerror}") from None
+        raise UsageError(f"--kubeconfig {path}: cannot be written: {error.strerror}") from None
     try:
         yield path
     finally:
@@ -164,11 +154,11 @@ async def _run(options: argparse.Namespace) -> int:
     try:
         manifests = read_manifests(options.files)
     except ManifestError as error:
-        raise _Unusable(str(error)) from None
+        raise UsageError(str(error)) from None
     if not any(_is_framework(manifest) for manifest in manifests):
-        raise _Unusable("the files contain no Framework")
+        raise UsageError("the files contain no Framework")
     if options.logs and options.runtime != "process":
-        raise _Unusable(f"--logs: containers of --runtime {options.runtime} write nothing")
+        raise UsageError(f"--logs: containers of --runtime {options.runtime} write nothing")
     for manifest in manifests:
         if _is_framework(manifest):
             _lint(str(manifest), manifest.body)
@@ -211,7 +201,7 @@ async def _follow(
     try:
         created = await create_all(client, manifests)
     except ManifestError as error:
-        raise _Failed(str(error)) from None
+        raise CommandError(str(error)) from None
     frameworks = [body for manifest, body in created if _is_framework(manifest)]
     console = Console(highlight=False)
     late = False
@@ -234,7 +224,7 @@ async def _follow(
     for end in endings:
         _say(end.text)
     if late:
-        raise _Failed(f"not all Frameworks completed within {timeout:g} s")
+        raise CommandError(f"not all Frameworks completed within {timeout:g} s")
     return program.EXIT_OK if all(end.succeeded for end in endings) else program.EXIT_FAILED
 
 
@@ -272,7 +262,7 @@ def _config(options: argparse.Namespace) -> Config:
         try:
             return load_config(options.config, required=True)
         except ConfigError as error:
-            raise _Unusable(str(error)) from None
+            raise UsageError(str(error)) from None
     # The API server has no other clients.
     return shipped_config().model_copy(update={"kube_client_qps": 10000.0, "kube_client_burst": 10000})
 
@@ -289,10 +279,10 @@ async def _cluster(
         try:
             await cluster.__aenter__()
         except ClusterError as error:
-            raise _Failed(f"cannot start a cluster: {error}") from None
+            raise CommandError(f"cannot start a cluster: {error}") from None
         except OSError as error:
             place = f"port {port}" if error.errno in _PORT_ERRORS else str(error.filename or directory)
-            raise _Unusable(f"cannot start a cluster: {place}: {os.strerror(error.errno or 0)}") from None
+            raise UsageError(f"cannot start a cluster: {place}: {os.strerror(error.errno or 0)}") from None
         finally:
             waiting.cancel()
         try:
@@ -307,9 +297,9 @@ def _directory(named: Path | None) -> Iterator[Path]:
         try:
             named.mkdir(parents=True, exist_ok=True)
         except FileExistsError:
-            raise _Unusable(f"--data {named}: is not a directory") from None
+            raise UsageError(f"--data {named}: is not a directory") from None
         except OSError as error:
-            raise _Unusable(f"--data {named}: {error.strerror}") from None
+            raise UsageError(f"--data {named}: {error.strerror}") from None
         yield named.resolve()
         return
     with scratch_directory() as directory:
@@ -328,7 +318,7 @@ async def _unless_one_fails(work: Coroutine[Any, Any, T], controller: Controller
         for part in parts:
             if part in done and working not in done:
                 part.result()
-                raise _Failed(f"{part.get_name()} ended too early")
+                raise CommandError(f"{part.get_name()} ended too early")
         return await working
     finally:
         for task in (working, *parts):

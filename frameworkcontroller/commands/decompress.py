@@ -72,4 +72,4 @@ def _documents(path: Path) -> list[Any]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem = " ".join(str(error).split())
         text = f"{inputfile.name_of(path)}: is neither JSON nor YAML: {problem}"
-        raise program.CommandError(text, program.EXIT_USAGE) from None
+        raise program.UsageError(text) from None

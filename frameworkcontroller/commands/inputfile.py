@@ -18,4 +18,4 @@ def read(path: Path) -> bytes:
     try:
         return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
     except OSError as error:
-        raise program.CommandError(f"{name_of(path)}: cannot be read: {error.strerror}", program.EXIT_USAGE) from None
+        raise program.UsageError(f"{name_of(path)}: cannot be read: {error.strerror}") from None

@@ -153,7 +153,5 @@ async def open_invocation(options: argparse.Namespace) -> AsyncIterator[Invocati
 def checked_name(name: str) -> str:
     """Return the name of a Framework; raise CommandError if it is invalid."""
     if not names.is_valid_name(name):
-        raise program.CommandError(
-            f'"{name}" is not the name of a Framework (lower case letters and digits, at most 63)', program.EXIT_USAGE
-        )
+        raise program.UsageError(f'"{name}" is not the name of a Framework (lower case letters and digits, at most 63)')
     return name

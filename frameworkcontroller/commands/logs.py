@@ -37,7 +37,7 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     printer = _Printer(invocation.out, label=index is None, container=options.all_containers)
     if options.follow:
         if options.previous:
-            raise program.CommandError("--previous: cannot be followed: it has ended", program.EXIT_USAGE)
+            raise program.UsageError("--previous: cannot be followed: it has ended")
         await _Following(invocation, options, framework, printer).run()
         return program.EXIT_OK
     pods: list[Json] = []

@@ -56,6 +56,13 @@ class CommandError(Exception):
         self.code = code
 
 
+class UsageError(CommandError):
+    """An option, an argument or a named file cannot be used."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, EXIT_USAGE)
+
+
 def set_prefixes(*, as_plugin: bool) -> None:
     """Begin lines on stderr with the name of the program, or as kubectl, whose plugin it is."""
     _prefixes.error, _prefixes.note = ("error: ", "") if as_plugin else (f"{PROGRAM}: ", f"{PROGRAM}: ")

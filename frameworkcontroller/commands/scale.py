@@ -20,11 +20,11 @@ _MINIMA: Final = ("minFailedTaskCount", "minSucceededTaskCount")
 async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     """Scale the roles. Return the exit code."""
     if not options.roles:
-        raise program.CommandError("scale: no role is given: ROLE=N", program.EXIT_USAGE)
+        raise program.UsageError("scale: no role is given: ROLE=N")
     wanted: dict[str, int] = {}
     for role, number in options.roles:
         if wanted.setdefault(role, number) != number:
-            raise program.CommandError(f"{role} is given twice, with different numbers", program.EXIT_USAGE)
+            raise program.UsageError(f"{role} is given twice, with different numbers")
     results: list[str] = []
     warnings: list[str] = []
 
@@ -57,9 +57,7 @@ def _operations(
     for name, number in wanted.items():
         if name not in places:
             known = ", ".join(places) or "none"
-            raise program.CommandError(
-                f"{framework['metadata']['name']}: has no role {name!r}, only {known}", program.EXIT_USAGE
-            )
+            raise program.UsageError(f"{framework['metadata']['name']}: has no role {name!r}, only {known}")
         role, path = roles[places[name]], f"/spec/taskRoles/{places[name]}"
         old = task_number(role)
         if old == number:

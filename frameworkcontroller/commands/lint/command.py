@@ -123,7 +123,7 @@ def _read(path: Path) -> str:
         return inputfile.read(path).decode("utf-8")
     except UnicodeDecodeError as refused:
         text = f"{inputfile.name_of(path)}: is not UTF-8 text (byte {refused.start})"
-        raise program.CommandError(text, program.EXIT_USAGE) from None
+        raise program.UsageError(text) from None
 
 
 class _Loader(yaml.SafeLoader):

@@ -18,7 +18,7 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     """Write it. Return the exit code."""
     output: Path = options.output
     if output != _STDOUT and output.suffix not in (".svg", ".html"):
-        raise program.CommandError(f"-o {output}: must end in .svg or .html, or be - for stdout", program.EXIT_USAGE)
+        raise program.UsageError(f"-o {output}: must end in .svg or .html, or be - for stdout")
     framework = await invocation.framework(options.name)
     metadata = framework["metadata"]
     history = AttemptHistory(metadata["namespace"], metadata["name"], metadata["uid"])
@@ -39,7 +39,7 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     try:
         output.write_text(made, encoding="utf-8")
     except OSError as error:
-        raise program.CommandError(f"-o {output}: cannot be written: {error.strerror}", program.EXIT_USAGE) from None
+        raise program.UsageError(f"-o {output}: cannot be written: {error.strerror}") from None
     invocation.print(f"{options.name}: {output}")
     return program.EXIT_OK
 
@@ -49,7 +49,7 @@ def _add_log(invocation: Invocation, history: AttemptHistory, path: Path) -> Non
         with path.open(encoding="utf-8", errors="replace") as lines:
             added = history.add_log(lines)
     except OSError as error:
-        raise program.CommandError(f"--history {path}: cannot be read: {error.strerror}", program.EXIT_USAGE) from None
+        raise program.UsageError(f"--history {path}: cannot be read: {error.strerror}") from None
     except (KeyError, ValueError, TypeError) as error:
         raise program.CommandError(f"--history {path}: a snapshot in it cannot be read: {error}") from None
     if not added:
