@@ -51,6 +51,7 @@ def _run(parser: Parser, arguments: Sequence[str] | None) -> int:
     configure_logging(options.log_level or options.usual_log_level, options.log_format)
     try:
         code: int = options.command(options)
+        return code
     except program.CommandError as error:
         return program.fail(str(error), error.code)
     except KeyboardInterrupt:
@@ -58,7 +59,6 @@ def _run(parser: Parser, arguments: Sequence[str] | None) -> int:
         return program.EXIT_INTERRUPTED
     except BrokenPipeError:
         return program.discard_stdout()
-    return code
 
 
 def build_parser() -> Parser:
@@ -119,7 +119,7 @@ def _add_up(commands: Any) -> None:
         type=Path,
         help="directory for volumes and logs of Pods (default: a temporary one, removed at the end)",
     )
-    up.set_defaults(command=_local_up, usual_log_level="info")
+    up.set_defaults(command=_run_local, usual_log_level="info")
 
 
 def _add_run(commands: Any) -> None:
@@ -139,7 +139,7 @@ def _add_run(commands: Any) -> None:
         "--logs", action="store_true", help="print the output of containers, each line with its Pod (and #attempt)"
     )
     # The progress shows what the log would.
-    run.set_defaults(command=_local_run, usual_log_level="error")
+    run.set_defaults(command=_run_local, usual_log_level="error")
 
 
 def _add_runtime(parser: argparse.ArgumentParser) -> None:
@@ -163,25 +163,13 @@ def _run_controller(options: argparse.Namespace) -> int:
     return controller.run(options)
 
 
-def _local_up(options: argparse.Namespace) -> int:
-    _require_local()
-    from frameworkcontroller.cli import local
-
-    return local.up(options)
-
-
-def _local_run(options: argparse.Namespace) -> int:
-    _require_local()
-    from frameworkcontroller.cli import local
-
-    return local.run(options)
-
-
-def _require_local() -> None:
-    """Raise CommandError where the embedded cluster is not installed: .dockerignore keeps it out of the image."""
+def _run_local(options: argparse.Namespace) -> int:
     try:
-        import frameworkcontroller.local  # noqa: F401 - only its presence matters
+        import frameworkcontroller.local  # noqa: F401 - .dockerignore keeps it out of the image
     except ModuleNotFoundError:
         raise program.CommandError(
             "the embedded cluster is not part of the controller's image; install the package to run `local` commands"
         ) from None
+    from frameworkcontroller.cli import local
+
+    return local.up(options) if options.local_command == "up" else local.run(options)

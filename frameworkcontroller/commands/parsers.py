@@ -9,17 +9,15 @@ from __future__ import annotations
 import argparse
 import math
 import re
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from frameworkcontroller import __version__
 from frameworkcontroller.api import names
 from frameworkcontroller.commands.completion import complete_names, complete_roles, complete_roles_to_scale
 from frameworkcontroller.commands.program import EXIT_USAGE
-
-if TYPE_CHECKING:
-    from frameworkcontroller.commands.invocation import Work
 
 PLUGIN: Final = "kubectl framework"
 
@@ -70,23 +68,16 @@ def build_plugin_parser() -> Parser:
 
 def add_commands(commands: Any) -> None:
     """Add the commands of ``kubectl framework``. Each sets ``command``, which takes the options and returns a code."""
-    _add_list(commands)
-    _add_status(commands)
-    _add_wait(commands)
-    _add_start_and_stop(commands)
-    _add_scale(commands)
-    _add_logs(commands)
-    _add_events(commands)
-    _add_lint(commands)
-    _add_top(commands)
-    _add_timeline(commands)
-    _add_decompress(commands)
-    _add_completion(commands)
+    for add in (
+        _add_list, _add_status, _add_wait, _add_start_and_stop, _add_scale, _add_logs, _add_events, _add_lint,
+        _add_top, _add_timeline, _add_decompress, _add_completion,
+    ):  # fmt: skip
+        add(commands)
 
 
-def work_of(options: argparse.Namespace) -> Work:
+def work_of(options: argparse.Namespace) -> Callable[..., Any]:
     """Import the module of the command and return its function."""
-    work: Work = import_module(f"frameworkcontroller.commands.{options.module}").run
+    work: Callable[..., Any] = import_module(f"frameworkcontroller.commands.{options.module}").run
     return work
 
 
@@ -101,38 +92,21 @@ def _add_connection(parser: argparse.ArgumentParser) -> None:
 
 
 def _add(
-    commands: Any,
-    name: str,
-    help: str,  # noqa: A002 - argparse's name
-    description: str,
-    *,
-    module: str = "",
-    **more: Any,
+    commands: Any, name: str, summary: str, description: str, *, module: str = "", offline: bool = False, **more: Any
 ) -> argparse.ArgumentParser:
-    """Add a command that needs a cluster. ``module``: its module, if not of the command's name."""
-    added = _add_offline(commands, name, help, description, module=module, **more)
-    _add_connection(added)
-    added.set_defaults(command=_run_on_cluster)
-    return added
-
-
-def _add_offline(
-    commands: Any,
-    name: str,
-    help: str,  # noqa: A002 - argparse's name
-    description: str,
-    *,
-    module: str = "",
-    **more: Any,
-) -> argparse.ArgumentParser:
-    added: argparse.ArgumentParser = commands.add_parser(name, help=help, description=description, **more)
+    """Add a command. ``module``: its module, if not of the command's name; ``offline``: it needs no cluster."""
+    added: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=description, **more)
+    if not offline:
+        _add_connection(added)
     # What the client logs helps people only when something is wrong.
-    added.set_defaults(command=_run, module=module or name, usual_log_level="warning")
+    added.set_defaults(
+        command=_run_offline if offline else _run_on_cluster, module=module or name, usual_log_level="warning"
+    )
     return added
 
 
-def _run(options: argparse.Namespace) -> int:
-    code: int = import_module(f"frameworkcontroller.commands.{options.module}").run(options)
+def _run_offline(options: argparse.Namespace) -> int:
+    code: int = work_of(options)(options)
     return code
 
 
@@ -142,14 +116,15 @@ def _run_on_cluster(options: argparse.Namespace) -> int:
     return invocation.run(work_of(options), options)
 
 
-def _add_name(parser: argparse._ActionsContainer, **more: Any) -> None:
-    name = parser.add_argument("name", metavar="NAME", type=framework, help="name of the Framework", **more)
+def _add_name(
+    parser: argparse._ActionsContainer, dest: str = "name", about: str = "name of the Framework", **more: Any
+) -> None:
+    name = parser.add_argument(dest, metavar="NAME", type=framework, help=about, **more)
     name.completer = complete_names  # type: ignore[attr-defined] # argcomplete's
 
 
 def _add_names(parser: argparse.ArgumentParser) -> None:
-    name = parser.add_argument("names", metavar="NAME", type=framework, nargs="+", help="name of a Framework")
-    name.completer = complete_names  # type: ignore[attr-defined] # argcomplete's
+    _add_name(parser, "names", "name of a Framework", nargs="+")
 
 
 def _add_all_namespaces(parser: argparse.ArgumentParser) -> None:
@@ -203,24 +178,18 @@ def _add_wait(commands: Any) -> None:
 
 
 def _add_start_and_stop(commands: Any) -> None:
-    start = _add(
-        commands,
-        "start",
-        "start Frameworks that were only created",
-        "Start Frameworks whose executionType is Create. A stopped Framework cannot be started again.",
-        module="startstop",
-    )
-    stop = _add(
-        commands,
-        "stop",
-        "stop Frameworks permanently",
+    started = "Start Frameworks whose executionType is Create. A stopped Framework cannot be started again."
+    stopped = (
         "Stop Frameworks: delete their Pods and complete them with code -210. Their status stays. A stop cannot be "
-        "undone.",
-        module="startstop",
+        "undone."
     )
-    for parser, wanted in ((start, "Start"), (stop, "Stop")):
+    for name, summary, description in (
+        ("start", "start Frameworks that were only created", started),
+        ("stop", "stop Frameworks permanently", stopped),
+    ):
+        parser = _add(commands, name, summary, description, module="startstop")
         _add_names(parser)
-        parser.set_defaults(wanted=wanted)
+        parser.set_defaults(wanted=name.capitalize())
 
 
 def _add_scale(commands: Any) -> None:
@@ -304,13 +273,14 @@ def _add_logs(commands: Any) -> None:
 
 
 def _add_lint(commands: Any) -> None:
-    parser = _add_offline(
+    parser = _add(
         commands,
         "lint",
         "check the Frameworks in files, without a cluster",
         "Check Frameworks before they are submitted. Print, by line, what an API server or the controller would refuse "
         "(errors), and what would probably not work as intended (warnings). Exit code 1: there are errors.",
         module="lint.command",
+        offline=True,
     )
     parser.add_argument("files", metavar="FILE", type=Path, nargs="+", help="YAML or JSON; - is standard input")
     parser.add_argument("--strict", action="store_true", help="exit code 1 for warnings, too")
@@ -352,12 +322,13 @@ def _add_top(commands: Any) -> None:
 
 
 def _add_completion(commands: Any) -> None:
-    parser = _add_offline(
+    parser = _add(
         commands,
         "completion",
         "print the script for shell completion",
         "Print a script for the shell to read: source <(frameworkcontroller completion bash), the same with zsh, or "
         "frameworkcontroller completion fish | source. kubectl completes its plugin without a script.",
+        offline=True,
     )
     parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
 
