@@ -22,11 +22,9 @@ def counted(number: int, one: str, many: str | None = None) -> str:
 
 def printable(text: str) -> str:
     """Replace the characters on which a terminal may act with blanks, except ends of lines."""
-    return "\n".join(line if line.isprintable() else _blanked(line) for line in text.split("\n"))
-
-
-def _blanked(line: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in line)
+    if all(map(str.isprintable, text.split("\n"))):
+        return text
+    return "".join(char if char.isprintable() or char == "\n" else " " for char in text)
 
 
 def clean_line(text: str, most: int = MAX_TEXT_CHARS) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Final, TypeAlias
 
 from rich.console import Console
@@ -52,27 +53,21 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     limit = asyncio.Semaphore(_MAX_IN_FLIGHT)
     problems: list[str] = []
 
-    async def read(source: Source) -> list[Line]:
-        lines: list[Line] = []
+    async def read(source: Source, take: Callable[[Line], None]) -> None:
         async with limit:
             try:
-                # Lines before an error are kept.
                 async for line in read_lines(invocation.client, source, follow=False, **query):
-                    lines.append(line)  # noqa: PERF401
+                    take(line)
             except (ApiError, NotALog) as error:
                 problems.append(_problem(source, error))
-        return lines
 
     if len(sources) == 1:
         # Without a buffer: the log may be long.
-        try:
-            async for line in read_lines(invocation.client, sources[0], follow=False, **query):
-                printer.print(line)
-        except (ApiError, NotALog) as error:
-            problems.append(_problem(sources[0], error))
+        await read(sources[0], printer.print)
     else:
-        logs = await asyncio.gather(*map(read, sources))
-        for line in sorted((line for log in logs for line in log), key=lambda line: line.stamp):
+        logs: list[list[Line]] = [[] for _ in sources]
+        await asyncio.gather(*(read(source, log.append) for source, log in zip(sources, logs, strict=True)))
+        for line in sorted(chain.from_iterable(logs), key=lambda line: line.stamp):
             printer.print(line)
     for problem in problems[:_MAX_PROBLEMS]:
         invocation.error(problem)

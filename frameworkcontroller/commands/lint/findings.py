@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from frameworkcontroller.api.problems import KeyPath, Problem, path_text
-
-__all__ = ["Finding", "KeyPath", "Problem", "Severity", "error", "path_text", "warning"]
+from frameworkcontroller.api.problems import KeyPath, Problem
 
 
 class Severity(StrEnum):

@@ -11,8 +11,8 @@ from functools import cache
 from typing import Any, Final
 
 from frameworkcontroller.api.fields import whole
-from frameworkcontroller.api.problems import shown, suggestion
-from frameworkcontroller.commands.lint.findings import Finding, KeyPath, error, warning
+from frameworkcontroller.api.problems import KeyPath, shown, suggestion
+from frameworkcontroller.commands.lint.findings import Finding, error, warning
 
 _ROOT: Final = "V1PodTemplateSpec"
 _COLLECTION: Final = re.compile(r"(list|dict)[\[(](?:str, ?)?(.+)[\])]")

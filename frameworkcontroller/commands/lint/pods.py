@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.problems import suggestion
-from frameworkcontroller.commands.lint.findings import Finding, KeyPath, error, warning
+from frameworkcontroller.api.problems import KeyPath, suggestion
+from frameworkcontroller.commands.lint.findings import Finding, error, warning
 from frameworkcontroller.commands.lint.podfields import check_fields
 
 PLACEHOLDERS: Final = (

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from frameworkcontroller.api.problems import KeyPath
 from frameworkcontroller.api.spec import RETRY_ALWAYS, RETRY_ON_FAILURE, FrameworkSpec, RetryPolicy, TaskRoleSpec
-from frameworkcontroller.commands.lint.findings import Finding, KeyPath, warning
+from frameworkcontroller.commands.lint.findings import Finding, warning
 
 _RESTARTS = ("Always", None)
 

@@ -10,9 +10,9 @@ from pydantic import BaseModel, ValidationError
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.fields import whole
-from frameworkcontroller.api.problems import problem_of, shown, suggestion
+from frameworkcontroller.api.problems import KeyPath, problem_of, shown, suggestion
 from frameworkcontroller.api.spec import FrameworkSpec
-from frameworkcontroller.commands.lint.findings import Finding, KeyPath, Severity, error, warning
+from frameworkcontroller.commands.lint.findings import Finding, Severity, error, warning
 from frameworkcontroller.commands.lint.pods import check_pod
 from frameworkcontroller.commands.lint.policies import check_policies
 

@@ -25,22 +25,16 @@ _NARROWEST_TEXT: Final = 6.5
 _ROW: Final = 18
 _THIN_ROW: Final = 4
 
-_COLORS: Final = {
-    "waiting": "#f2c14e",
-    "running": "#4c9f70",
-    "succeeded": "#3d7dca",
-    "failed": "#cf4a4a",
-    "stopped": "#9a9a9a",
-    "earlier": "url(#earlier)",
+_KINDS: Final = {
+    "waiting": ("#f2c14e", "waiting to run"),
+    "running": ("#4c9f70", "running"),
+    "succeeded": ("#3d7dca", "ran and succeeded"),
+    "failed": ("#cf4a4a", "ran and failed"),
+    "stopped": ("#9a9a9a", "ran and was stopped"),
+    "earlier": ("url(#earlier)", "earlier attempts, without details"),
 }
-_LEGEND: Final = {
-    "waiting": "waiting to run",
-    "running": "running",
-    "succeeded": "ran and succeeded",
-    "failed": "ran and failed",
-    "stopped": "ran and was stopped",
-    "earlier": "earlier attempts, without details",
-}
+"""Colors of bars, and their meanings."""
+
 _STYLE: Final = (
     "text{font:12px system-ui,sans-serif;fill:#333}.title{font-size:16px;font-weight:600}.small{font-size:10px}"
     "text.in{fill:#fff;pointer-events:none}text.out{fill:#a33}.grid{stroke:#ddd}.line{stroke:#bbb}"
@@ -101,13 +95,13 @@ def draw(title: str, rows: Sequence[Row], now: float) -> str:
         high = task_high if row.role else _ROW
         if y >= label_y + _ROW:
             label_y = y
-            parts.append(f'<text x="{_LEFT - 8}" y="{y + _ROW - 5}" text-anchor="end">{_label(row)}</text>')
+            parts.append(f'<text x="{_LEFT - 8}" y="{y + _ROW - 5}" text-anchor="end">{escape(_label(row))}</text>')
         gap = 2 if high == _ROW else 0.5
         for kind, since, until, text, span in _pieces(row, end):
             wide = max(_LEAST_WIDTH, x(until) - x(since))
             parts.append(
                 f'<rect x="{x(since):.1f}" y="{y + gap}" width="{wide:.1f}" height="{high - 2 * gap}" '
-                f'fill="{_COLORS[kind]}"><title>{escape(text)}</title></rect>'
+                f'fill="{_KINDS[kind][0]}"><title>{escape(text)}</title></rect>'
             )
             if high == _ROW and span is not None and span.outcome == "failed":
                 parts += _result(clean_line(span.text), x(since), wide, y + high - 5, last=span is row.ordered[-1])
@@ -142,11 +136,11 @@ def _pieces(row: Row, end: int) -> Iterator[tuple[str, int, int, str, Span | Non
     first = spans[0]
     missing = row.retried + 1 - len(spans)
     if missing > 0 and first.start > row.since:
-        yield "earlier", row.since, first.start, f"{counted(missing, 'earlier attempt')}", None
+        yield "earlier", row.since, first.start, counted(missing, "earlier attempt"), None
     for span in spans:
         until = span.end if span.end is not None else end
         run = until if span.run is None else span.run
-        who = f"{_plain_label(row)} attempt {span.attempt}"
+        who = f"{_label(row)} attempt {span.attempt}"
         where = f" on {clean_line(span.node)}" if span.node else ""
         if run > span.start or span.run is None:
             yield "waiting", span.start, run, f"{who}: waited for {duration(run - span.start)}", span
@@ -157,8 +151,8 @@ def _pieces(row: Row, end: int) -> Iterator[tuple[str, int, int, str, Span | Non
 
 def _legend() -> Iterator[str]:
     x = 12
-    for kind, text in _LEGEND.items():
-        yield f'<rect x="{x}" y="36" width="14" height="12" fill="{_COLORS[kind]}"/>'
+    for color, text in _KINDS.values():
+        yield f'<rect x="{x}" y="36" width="14" height="12" fill="{color}"/>'
         yield f'<text x="{x + 20}" y="46">{text}</text>'
         x += 44 + 7 * len(text)
 
@@ -183,8 +177,4 @@ def _clock(time: int) -> str:
 
 
 def _label(row: Row) -> str:
-    return escape(_plain_label(row))
-
-
-def _plain_label(row: Row) -> str:
     return f"{clean_line(row.role, 14)}[{row.index}]" if row.role else "Framework"
