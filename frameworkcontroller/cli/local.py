@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -22,7 +22,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.background import background
 from frameworkcontroller.commands.follower import Follower
-from frameworkcontroller.commands.lineprefix import LinePrefixes
+from frameworkcontroller.commands.output import LinePrefixes
 from frameworkcontroller.commands.program import CommandError, UsageError
 from frameworkcontroller.commands.progress import Progress, ending, keep_drawing, progress_on
 from frameworkcontroller.config.bindaddress import BindAddress
@@ -272,12 +272,13 @@ async def _cluster(
     options: argparse.Namespace, data: Path | None, port: int, printed: Printed | None = None
 ) -> AsyncIterator[tuple[LocalCluster, Path]]:
     """Run a cluster, with its files in ``data`` or in a directory that is removed at the end."""
-    with _directory(data) as directory:
+    async with AsyncExitStack() as stack:
+        directory = stack.enter_context(_directory(data))
         cluster = LocalCluster(directory, runtime=options.runtime, port=port, printed=printed)
         hint = f"waiting to start: does another cluster use {directory}?"
         waiting = asyncio.get_running_loop().call_later(_HINT_AFTER_SEC, program.fail, hint)
         try:
-            await cluster.__aenter__()
+            await stack.enter_async_context(cluster)
         except ClusterError as error:
             raise CommandError(f"cannot start a cluster: {error}") from None
         except OSError as error:
@@ -285,10 +286,7 @@ async def _cluster(
             raise UsageError(f"cannot start a cluster: {place}: {os.strerror(error.errno or 0)}") from None
         finally:
             waiting.cancel()
-        try:
-            yield cluster, directory
-        finally:
-            await cluster.__aexit__(None, None, None)
+        yield cluster, directory
 
 
 @contextmanager
@@ -301,9 +299,9 @@ def _directory(named: Path | None) -> Iterator[Path]:
         except OSError as error:
             raise UsageError(f"--data {named}: {error.strerror}") from None
         yield named.resolve()
-        return
-    with scratch_directory() as directory:
-        yield directory
+    else:
+        with scratch_directory() as directory:
+            yield directory
 
 
 async def _unless_one_fails(work: Coroutine[Any, Any, T], controller: Controller, cluster: LocalCluster) -> T:

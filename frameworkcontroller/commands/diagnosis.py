@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import orjson
 
+from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import StatusError, decode_status
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, RetryPolicy, SpecError, parse_spec
@@ -92,9 +93,10 @@ def diagnose_framework(view: View, now: float) -> list[str]:
     return lines
 
 
-def diagnose_task(view: View, role: str, task: TaskStatus, pod: str) -> str:
+def diagnose_task(view: View, role: str, task: TaskStatus) -> str:
     """Return the reason for which the Task waits or failed, without the name of its Pod; "" if there is none."""
     completion = task.attempt.completion_status
+    pod = names.pod_name(view.name, role, task.index)
     pod_text = view.pods.get(pod, "")
     match phase_of(task):
         case Phase.WAITING if completion is not None:

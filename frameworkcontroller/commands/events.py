@@ -20,8 +20,6 @@ from frameworkcontroller.commands.output import table
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import EVENTS
 
-_OF_ALL_FRAMEWORKS = "involvedObject.kind=Framework"
-
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -46,8 +44,9 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     """Show them. Return the exit code; with ``--watch`` only a signal ends it."""
     name = None if options.name is None else checked_name(options.name)
     everywhere: bool = options.all_namespaces
+    field_selector = "involvedObject.kind=Framework" if name is None else None
     if options.watch:
-        await _watch(invocation, name, all_namespaces=everywhere)
+        await _watch(invocation, name, None if everywhere else invocation.namespace, field_selector)
     found: list[Event] = []
 
     def take(body: Json) -> None:
@@ -55,12 +54,7 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
         if _concerns(name, event):
             found.append(event)
 
-    await invocation.each(
-        EVENTS,
-        take,
-        all_namespaces=everywhere,
-        field_selector=_OF_ALL_FRAMEWORKS if name is None else None,
-    )
+    await invocation.each(EVENTS, take, all_namespaces=everywhere, field_selector=field_selector)
     if not found:
         whose = "Frameworks" if name is None else f"Framework {name}"
         invocation.note(f"there are no Events of {whose} (clusters delete Events after an hour or so)")
@@ -80,13 +74,13 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     return program.EXIT_OK
 
 
-async def _watch(invocation: Invocation, name: str | None, *, all_namespaces: bool) -> None:
+async def _watch(invocation: Invocation, name: str | None, namespace: str | None, field_selector: str | None) -> None:
     informer: Informer[Record[Event]] = Informer(
         invocation.client,
         EVENTS,
         lambda body: Record.of(body, read_event(body)),
-        namespace=None if all_namespaces else invocation.namespace,
-        field_selector=_OF_ALL_FRAMEWORKS if name is None else None,
+        namespace=namespace,
+        field_selector=field_selector,
     )
     listed: list[Event] = []
 

@@ -17,8 +17,8 @@ from frameworkcontroller.commands.containerlogs import Line, NotALog, Source, re
 from frameworkcontroller.commands.follower import Follower
 from frameworkcontroller.commands.humanize import clean_line, counted
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.lineprefix import LinePrefixes
 from frameworkcontroller.commands.objects import Json, Record, roles_of, state_of
+from frameworkcontroller.commands.output import LinePrefixes
 from frameworkcontroller.kube.errors import ApiError
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import PODS

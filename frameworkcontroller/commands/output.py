@@ -1,10 +1,11 @@
-"""Output of commands: consoles, tables, and objects as JSON or YAML."""
+"""Output of commands: consoles, tables, prefixes of lines, and objects as JSON or YAML."""
 
 from __future__ import annotations
 
 import io
 import json
 import os
+import zlib
 from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
@@ -19,6 +20,9 @@ from frameworkcontroller.commands import program
 from frameworkcontroller.commands.humanize import printable
 
 _UNLIMITED_WIDTH: Final = 100_000
+_PREFIX_COLORS: Final = (
+    "cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta",
+)  # fmt: skip
 
 
 class _Console(Console):
@@ -55,6 +59,19 @@ def print_table(out: Console, rows: Table) -> None:
         text = Text.assemble(*((part.text, part.style or "") for part in line if not part.control))
         text.rstrip()
         out.print(text, soft_wrap=True)
+
+
+class LinePrefixes:
+    """Makes prefixes that name the writer of a line, as wide as the widest one so far."""
+
+    def __init__(self) -> None:
+        self._wide = 0
+
+    def make(self, label: str, writer: str) -> Text:
+        """Return the label and a bar, in the color of ``writer``, which is the same in each run."""
+        self._wide = max(self._wide, len(label))
+        color = _PREFIX_COLORS[zlib.crc32(writer.encode()) % len(_PREFIX_COLORS)]
+        return Text(f"{label.ljust(self._wide)} | ", color)
 
 
 def encode(value: Any, output: str) -> str:

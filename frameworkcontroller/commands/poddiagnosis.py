@@ -53,10 +53,9 @@ def _diagnosis(pod: Mapping[str, Any], now: float) -> tuple[str, bool]:
         return f"waits for the scheduler {spec.get('schedulerName') or 'default-scheduler'}", False
     if _node_is_lost(spec, status):
         return f"its node {spec['nodeName']} does not report", True
-    names = {"initContainerStatuses": "init container", "containerStatuses": "container"}
     sidecars = {one["name"] for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"}
     starting = ""
-    for listed, what in names.items():
+    for listed, what in (("initContainerStatuses", "init container"), ("containerStatuses", "container")):
         for container in status.get(listed) or ():
             state = container.get("state") or {}
             waiting = state.get("waiting")

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final, TypeVar
 
@@ -37,15 +36,8 @@ _REPEAT_SEC: Final = 0.5
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-@dataclass(slots=True)
-class _Prefixes:
-    """Of lines on stderr."""
-
-    error: str = f"{PROGRAM}: "
-    note: str = f"{PROGRAM}: "
-
-
-_prefixes: Final = _Prefixes()
+_prefixes: Final = {"error": f"{PROGRAM}: ", "note": f"{PROGRAM}: "}
+"""Of lines on stderr."""
 
 
 class CommandError(Exception):
@@ -65,7 +57,8 @@ class UsageError(CommandError):
 
 def set_prefixes(*, as_plugin: bool) -> None:
     """Begin lines on stderr with the name of the program, or as kubectl, whose plugin it is."""
-    _prefixes.error, _prefixes.note = ("error: ", "") if as_plugin else (f"{PROGRAM}: ", f"{PROGRAM}: ")
+    error, note = ("error: ", "") if as_plugin else (f"{PROGRAM}: ", f"{PROGRAM}: ")
+    _prefixes.update(error=error, note=note)
 
 
 def fail(text: str, code: int = EXIT_FAILED) -> int:
@@ -77,12 +70,12 @@ def fail(text: str, code: int = EXIT_FAILED) -> int:
 
 def error_line(text: str) -> str:
     """Return an error as a line for stderr."""
-    return f"{_prefixes.error}{one_line(text)}"
+    return f"{_prefixes['error']}{one_line(text)}"
 
 
 def note_line(text: str) -> str:
     """Return a note, neither a result nor an error, as a line for stderr."""
-    return f"{_prefixes.note}{one_line(text)}"
+    return f"{_prefixes['note']}{one_line(text)}"
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
@@ -163,7 +156,7 @@ def stop_on_signals(stop: Callable[[signal.Signals], None]) -> None:
                 loop.call_soon_threadsafe(on_first, number)
         elif time.monotonic() - first[1] >= _REPEAT_SEC:
             # The interpreter may be in the middle of anything: neither logging nor cleaning up is safe.
-            os.write(2, f"{_prefixes.error}{number.name} after {first[0].name}: exiting at once\n".encode())
+            os.write(2, f"{_prefixes['error']}{number.name} after {first[0].name}: exiting at once\n".encode())
             os._exit(128 + number)
 
     for number in _SIGNALS:

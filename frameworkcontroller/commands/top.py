@@ -19,7 +19,7 @@ from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.objects import Json
 from frameworkcontroller.commands.output import table
 from frameworkcontroller.commands.phases import BEFORE_RUNNING
-from frameworkcontroller.commands.podmetrics import NoMetrics, Usage, read_usage
+from frameworkcontroller.commands.podmetrics import NoMetrics, read_usage
 from frameworkcontroller.commands.summary import Summary, summarize, tasks_of
 
 _HOUR: Final = 3600.0
@@ -133,13 +133,11 @@ async def _print_usage(invocation: Invocation, options: argparse.Namespace) -> N
         invocation.print("CPU and memory: the metrics API has no Pods of Frameworks (yet)")
         return
     rows = table("USES MOST", "PODS", "CPU", "MEMORY")
-    for (where, name), used in heapq.nlargest(options.most, usage.items(), key=_weight):
+    for (where, name), used in heapq.nlargest(
+        options.most, usage.items(), key=lambda item: (item[1].cpu, item[1].memory)
+    ):
         rows.add_row(f"{where}/{name}", str(used.pods), f"{used.cpu:.2f}", f"{used.memory / 2**20:,.0f} MiB")
     invocation.print_table(rows)
-
-
-def _weight(item: tuple[tuple[str, str], Usage]) -> tuple[float, float]:
-    return item[1].cpu, item[1].memory
 
 
 def _counts(counts: Counter[str]) -> str:

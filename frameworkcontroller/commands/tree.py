@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from rich.text import Text
 from rich.tree import Tree
 
-from frameworkcontroller.api import names
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.commands.diagnosis import NOT_SEEN, View, diagnose_framework, diagnose_task
 from frameworkcontroller.commands.humanize import clean_line, counted, duration
@@ -113,10 +112,7 @@ def bar(counts: Counter[Phase], cells: int = _BAR_CELLS) -> Text:
 
 def _add_tasks(node: Tree, view: View, role: TaskRoleStatus, now: float, lines: int | None) -> int:
     """Return the number of added lines, or slightly less: long lines wrap."""
-
-    def about(task: TaskStatus) -> str:
-        return diagnose_task(view, role.name, task, names.pod_name(view.name, role.name, task.index))
-
+    about = partial(diagnose_task, view, role.name)
     if lines is None:
         entries = [Group(about(task), [task]) for task in role.tasks]
     else:
@@ -128,25 +124,15 @@ def _add_tasks(node: Tree, view: View, role: TaskRoleStatus, now: float, lines: 
         if sum(map(_lines_of, entries)) > lines:
             entries = groups
     used = 0
-    columns = _Columns(
-        max((len(one.indexes) for one in entries), default=0),
-        max((len(one.tasks[0].state) for one in entries), default=0),
-    )
+    index_width = max((len(one.indexes) for one in entries), default=0)
+    state_width = max((len(one.tasks[0].state) for one in entries), default=0)
     for position, one in enumerate(entries):
         if lines is not None and used + _lines_of(one) > lines and position:
             node.add(_more(entries[position:]))
             return used + 1
-        node.add(_entry(one, now, columns))
+        node.add(_entry(one, now, index_width, state_width))
         used += _lines_of(one)
     return used
-
-
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """Widths of the columns of a role's lines."""
-
-    indexes: int
-    state: int
 
 
 def _lines_of(one: Group) -> int:
@@ -158,11 +144,11 @@ def _more(rest: Sequence[Group]) -> Text:
     return Text("… and ", "dim").append(Text(", ").join(_count_texts(counts))).append(" more", "dim")
 
 
-def _entry(one: Group, now: float, columns: _Columns) -> Text:
+def _entry(one: Group, now: float, index_width: int, state_width: int) -> Text:
     first = one.tasks[0]
     color = COLORS[phase_of(first)]
-    indexes = f"[{one.indexes}]".ljust(columns.indexes + 2)
-    text = Text.assemble((indexes, "bold"), "  ", (first.state.ljust(columns.state), color), "  ")
+    indexes = f"[{one.indexes}]".ljust(index_width + 2)
+    text = Text.assemble((indexes, "bold"), "  ", (first.state.ljust(state_width), color), "  ")
     text.append(_details(first, now) if len(one.tasks) == 1 else counted(len(one.tasks), "Task"), "dim")
     text.append(_next_attempts(one.tasks, now), "dim")
     if one.text:

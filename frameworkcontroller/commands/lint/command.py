@@ -67,7 +67,9 @@ def lint_text(file: str, content: str) -> list[Report]:
             for body, node in _objects(root):
                 found = list(_check(body, node))
                 frameworks += _is_framework(body)
-                reports += [_report(file, node, finding) for finding in found]
+                for finding in found:
+                    line = line_of(node, finding.problem.path) or node.start_mark.line + 1
+                    reports.append(Report(file, line, finding.severity, str(finding.problem)))
     except (yaml.YAMLError, ValueError, RecursionError) as refused:
         problem = ": is nested too deeply, or contains itself" if isinstance(refused, RecursionError) else None
         place, _, text = (problem or syntax_error(refused)).partition(": ")
@@ -111,11 +113,6 @@ def _objects(root: yaml.Node | None) -> Iterator[tuple[Any, yaml.Node]]:
                 yield from zip(body["items"], value.value, strict=True)
         return
     yield body, root
-
-
-def _report(file: str, node: yaml.Node, finding: Finding) -> Report:
-    line = line_of(node, finding.problem.path) or node.start_mark.line + 1
-    return Report(file, line, finding.severity, str(finding.problem))
 
 
 def _read(path: Path) -> str:

@@ -56,31 +56,30 @@ def _role(role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:
 def _whole(spec: FrameworkSpec) -> Iterator[Finding]:
     roles = [role for role in spec.task_roles if role.task_number > 0]
     ending = [role for role in roles if role.task.retry_policy.max_retry_count != RETRY_ALWAYS]
-    failing = [role for role in roles if _fails_the_attempt(role)]
-    succeeding = [role for role in roles if _succeeds_the_attempt(role)]
+    can_fail = any(map(_fails_the_attempt, roles))
+    by_policy = can_fail or any(map(_succeeds_the_attempt, roles))
     path: KeyPath = ("spec", "taskRoles")
     if not ending:
         return  # a service
-    if len(ending) < len(roles) and not failing and not succeeding:
+    if len(ending) < len(roles) and not by_policy:
         endless = ", ".join(role.name for role in roles if role not in ending)
         yield warning(
             path,
             f"can never complete: {endless} is retried forever (maxRetryCount -2), and no other role has a completion "
             "policy that completes the attempt without it",
         )
-    elif not failing and not succeeding and any(_has_no_policy(role) for role in ending):
+    elif not by_policy and any(map(_has_no_policy, ending)):
         yield warning(
             path,
             "have no completion policy: the Framework succeeds once all Tasks have ended, even if "
             "all of them failed; minFailedTaskCount: 1 lets it fail",
         )
-    if not failing and (
-        spec.retry_policy.max_retry_count >= 1 or spec.retry_policy.max_retry_count == RETRY_ON_FAILURE
-    ):
+    retries = spec.retry_policy.max_retry_count
+    if not can_fail and (retries >= 1 or retries == RETRY_ON_FAILURE):
         yield warning(
             ("spec", "retryPolicy", "maxRetryCount"),
             "has no effect: no role's minFailedTaskCount can make an attempt fail",
-            value=spec.retry_policy.max_retry_count,
+            value=retries,
         )
 
 

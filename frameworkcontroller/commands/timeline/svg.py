@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from html import escape
+from itertools import accumulate
 from typing import Final
 
 from frameworkcontroller.api.timestamps import format_time
@@ -66,10 +67,8 @@ def draw(title: str, rows: Sequence[Row], now: float) -> str:
     end = max([span.end or span.start for row in shown for span in row.spans.values()], default=begin)
     end = max(int(now) if open_end else end, begin + 1)
     task_high = _ROW if len(shown) <= _LABELLED_ROWS else _THIN_ROW
-    tops, bottom = [], _TOP
-    for row in shown:
-        tops.append(bottom)
-        bottom += task_high if row.role else _ROW
+    heights = [task_high if row.role else _ROW for row in shown]
+    *tops, bottom = accumulate(heights, initial=_TOP)
 
     def x(time: float) -> float:
         return _LEFT + (time - begin) / (end - begin) * (_WIDTH - _LEFT - _RIGHT)
@@ -88,11 +87,10 @@ def draw(title: str, rows: Sequence[Row], now: float) -> str:
             f'<text class="small" x="{x(time):.1f}" y="{_TOP - 12}" text-anchor="middle">{_clock(time)}</text>'
         )
     role, label_y = "", _TOP - _ROW
-    for row, y in zip(shown, tops, strict=True):
+    for row, y, high in zip(shown, tops, heights, strict=True):
         if row.role != role or not row.role:
             role = row.role
             parts.append(f'<line class="line" x1="0" y1="{y}" x2="{_WIDTH}" y2="{y}"/>')
-        high = task_high if row.role else _ROW
         if y >= label_y + _ROW:
             label_y = y
             parts.append(f'<text x="{_LEFT - 8}" y="{y + _ROW - 5}" text-anchor="end">{escape(_label(row))}</text>')
