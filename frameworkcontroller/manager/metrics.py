@@ -46,24 +46,15 @@ _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 _BYTES: Final = tuple(float(4**power * 1024) for power in range(6))  # 1 KiB to 1 MiB
 _LAG: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
-_SENT: Final = (
-    ("create", "configmaps"),
-    ("create", "pods"),
-    ("delete", "configmaps"),
-    ("delete", "frameworks"),
-    ("delete", "pods"),
-    ("get", "configmaps"),
-    ("get", "frameworks"),
-    ("get", "pods"),
-    ("list", "configmaps"),
-    ("list", "frameworks"),
-    ("list", "pods"),
-    ("patch", "frameworks/status"),
-    ("watch", "configmaps"),
-    ("watch", "frameworks"),
-    ("watch", "pods"),
-)
-"""The requests that every controller sends: their time series exist from the start."""
+_SENT: Final = {
+    "create": ("configmaps", "pods"),
+    "delete": ("configmaps", "frameworks", "pods"),
+    "get": ("configmaps", "frameworks", "pods"),
+    "list": ("configmaps", "frameworks", "pods"),
+    "patch": ("frameworks/status",),
+    "watch": ("configmaps", "frameworks", "pods"),
+}
+"""The requests that every controller sends: their time series exist from the start. Resources by verb."""
 
 
 class Registry(CollectorRegistry):
@@ -162,8 +153,9 @@ class Metrics:
             buckets=_LAG,
         ).observe
         self._exchanges: dict[tuple[str, str, int], tuple[Callable[[], None], Callable[[float], None] | None]] = {}
-        for verb, resource in _SENT:
-            self._bind(verb, resource, 201 if verb == "create" else 200)
+        for verb, resources in _SENT.items():
+            for resource in resources:
+                self._bind(verb, resource, 201 if verb == "create" else 200)
 
     def exchanged(self, exchange: Exchange) -> None:
         """A request to the API server has ended."""
@@ -264,26 +256,24 @@ class ControllerCollector(Collector):
 
     def _queue(self) -> Iterator[Metric]:
         queue = self.queue
-        yield _gauge("workqueue_depth", "Keys that are ready in the work queue.", {QUEUE: len(queue)}, ("name",))
-        yield _counter("workqueue_adds", "Additions of a key to the work queue.", {QUEUE: queue.adds}, ("name",))
-        yield _counter(
-            "workqueue_retries",
-            "Additions of a key to the work queue after a failure.",
-            {QUEUE: queue.retries},
-            ("name",),
-        )
-        yield _gauge(
-            "workqueue_unfinished_work_seconds",
-            "Sum of the times for which workers have held their current keys. It grows while a sync hangs.",
-            {QUEUE: queue.unfinished_seconds},
-            ("name",),
-        )
-        yield _gauge(
-            "workqueue_longest_running_processor_seconds",
-            "Longest time for which a worker has held its current key.",
-            {QUEUE: queue.longest_running_seconds},
-            ("name",),
-        )
+        for family, name, text, value in (
+            (_gauge, "workqueue_depth", "Keys that are ready in the work queue.", len(queue)),
+            (_counter, "workqueue_adds", "Additions of a key to the work queue.", queue.adds),
+            (_counter, "workqueue_retries", "Additions of a key to the work queue after a failure.", queue.retries),
+            (
+                _gauge,
+                "workqueue_unfinished_work_seconds",
+                "Sum of the times for which workers have held their current keys. It grows while a sync hangs.",
+                queue.unfinished_seconds,
+            ),
+            (
+                _gauge,
+                "workqueue_longest_running_processor_seconds",
+                "Longest time for which a worker has held its current key.",
+                queue.longest_running_seconds,
+            ),
+        ):
+            yield family(name, text, {QUEUE: value}, ("name",))
         yield _gauge(
             "frameworkcontroller_workqueue_delayed",
             "Keys that are due later: for a retry, a timeout, or the end of a retention.",
