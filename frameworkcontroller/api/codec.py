@@ -1,7 +1,7 @@
-"""Between status records and the JSON of the wire.
+"""Encodes and decodes the JSON of statuses.
 
-Encoding a Task is cached on the Task (``TaskStatus.encoded``), so that a status write costs the Tasks that changed
-plus one join. Decoding accepts all statuses of the original controller.
+The JSON of a Task is cached on the Task (``TaskStatus.encoded``), so a status write costs the changed Tasks and one
+join. Decoding accepts all statuses of the original controller.
 """
 
 from __future__ import annotations
@@ -38,43 +38,39 @@ from frameworkcontroller.api.status import (
 from frameworkcontroller.api.timestamps import format_time
 
 COMPRESSION_THRESHOLD_BYTES = 716_800
-"""JSON of taskRoleStatuses at or above this many bytes is stored compressed, if compression is on (700 KiB)."""
+"""From this size on, the JSON of taskRoleStatuses is stored compressed, if compression is on (700 KiB)."""
 
 _LARGE_COMPRESSED_BYTES = 640 << 10
-"""Beyond this a better compression, for more time, pays: with base64 it is more than half of what etcd takes."""
+"""From this size on, a better compression is worth its time: in base64 it is over half of etcd's limit."""
 
 MAX_DECOMPRESSED_BYTES = 64 << 20
-"""More than 10,000 Tasks can need; a compressed status that grows beyond it is refused (a gzip bomb)."""
-
+"""More than 10,000 Tasks need. A compressed status of more is refused (a gzip bomb)."""
 
 MAX_DECOMPRESSED_VALUES = 2_000_000
-"""And so is one with more JSON values (and names of fields) than this: 10,000 Tasks have a third of it."""
+"""So is one with more JSON values and keys; 10,000 Tasks have a third of it."""
 
 _FAST_BYTES = 16 << 20
-"""orjson takes fourteen times the size of what it parses."""
+"""Up to this size orjson parses, which takes fourteen times the size in memory."""
 
 _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 
 class StatusError(ValueError):
-    """A stored status that is not one. Its text names the field."""
+    """A stored status is invalid. The text names the field."""
 
 
 # --- encoding ---------------------------------------------------------------------------------------------------
 
 
 def encode_status(framework: str, status: FrameworkStatus, *, compress: bool = False) -> bytes:
-    """JSON of the whole ``status`` of the Framework named ``framework``.
-
-    ``compress``: store the roles gzipped once they reach ``COMPRESSION_THRESHOLD_BYTES``.
-    """
+    """JSON of the ``status`` of the Framework with the name ``framework``. ``compress``: see ``EncodedStatus``."""
     return EncodedStatus(framework, status, compress=compress).body
 
 
 class EncodedStatus:
-    """A status as JSON, encoded when this is made; what takes long with many Tasks is done when it is first asked for.
+    """A status as JSON. Compression and digest, which are slow for many Tasks, are computed on first use.
 
-    10,000 Tasks take up to a fifth of a second to compress, outside the interpreter's lock.
+    10,000 Tasks take up to 0.2 s to compress, outside the interpreter's lock.
     """
 
     def __init__(self, framework: str, status: FrameworkStatus, *, compress: bool = False) -> None:
@@ -85,16 +81,16 @@ class EncodedStatus:
 
     @property
     def is_large(self) -> bool:
-        """Whether ``body`` and ``digest`` take long."""
+        """Whether ``body`` and ``digest`` are slow."""
         return len(self._roles) >= COMPRESSION_THRESHOLD_BYTES
 
     def complete(self) -> None:
-        """Make ``body`` and ``digest``, in another thread, say."""
+        """Compute ``body`` and ``digest``, for example in another thread."""
         _ = self.body, self.digest
 
     @cached_property
     def digest(self) -> bytes:
-        """Digest of the content: the same whether the roles are stored compressed or not."""
+        """Digest of the content, which does not depend on compression."""
         digest = hashlib.blake2b(self._head, digest_size=16)
         digest.update(self._roles)
         return digest.digest()
@@ -111,7 +107,7 @@ class EncodedStatus:
 
 
 _ROLES = b"\0"
-"""The place of the roles in the rest of a status: a byte that no JSON has."""
+"""Placeholder for the roles in the rest of a status: a byte that JSON cannot contain."""
 
 
 def _encode_head(framework: str, status: FrameworkStatus) -> bytes:
@@ -133,7 +129,7 @@ def _encode_head(framework: str, status: FrameworkStatus) -> bytes:
             "configMapName": names.configmap_name(framework),
             "configMapUID": uid,
             "completionStatus": _completion(attempt.completion_status),
-            # The last one: taskRoleStatusesCompressed follows it.
+            # Must be last: taskRoleStatusesCompressed follows it.
             "taskRoleStatuses": orjson.Fragment(_ROLES),
         },
     }
@@ -195,7 +191,7 @@ def encode_task(framework: str, role: str, task: TaskStatus) -> bytes:
 
 
 def pod_completion_body(pod: PodCompletion) -> dict[str, Any]:
-    """JSON value of the words of a Pod that ended, empty fields left out; also what diagnostics quote."""
+    """JSON value of how a Pod ended, without empty fields; diagnostics quote it too."""
     containers = [
         {
             "name": container.name,
@@ -271,10 +267,10 @@ def dumps_to_keep(value: Any) -> bytes:
 
 
 def decode_status(body: Any) -> FrameworkStatus | None:
-    """The status in an API object, or None if it has none yet.
+    """The status from the JSON value ``body``, None for an empty one.
 
     Raises:
-        StatusError: ``body`` is not a Framework status.
+        StatusError: the status is invalid.
     """
     if not body:
         return None
@@ -288,7 +284,7 @@ def decompress_roles(text: str) -> Any:
     """The JSON value of ``taskRoleStatusesCompressed``.
 
     Raises:
-        StatusError: not base64, not gzip, not JSON, or more than ``MAX_DECOMPRESSED_BYTES`` of it.
+        StatusError: it is not base64, gzip or JSON, or it is too large.
     """
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(base64.b64decode(text, validate=True))) as stream:
@@ -305,10 +301,10 @@ def decompress_roles(text: str) -> Any:
 
 
 def _holds_too_much(raw: bytes) -> bool:
-    """Whether the JSON text has more values than any status, each of which takes much more memory than text."""
+    """Whether the JSON text has too many values, each of which takes much more memory than its text."""
     if _marks(raw) <= MAX_DECOMPRESSED_VALUES:
         return False
-    # Most of what looks like JSON may be within texts: what containers said. More texts than values are no status.
+    # Most marks may be inside of strings, the messages of containers. A status has fewer strings than values.
     texts = (raw.count(b'"') - raw.count(b'\\"')) // 2
     return texts > MAX_DECOMPRESSED_VALUES or _marks(_TEXT.sub(b"", raw)) > MAX_DECOMPRESSED_VALUES
 
@@ -354,7 +350,7 @@ def _decode_role(body: Mapping[str, Any]) -> TaskRoleStatus:
             raise FieldError(f"taskStatuses[{position}].index", f"{task.index} where {position} has to follow")
     return TaskRoleStatus(
         name=fields.needed_text(body, "name"),
-        # The original wrote none in its oldest statuses; the role's Pods have none either.
+        # The oldest statuses of the original have none, and neither do the Pods of the role.
         instance_uid=fields.text(body, "instanceUID"),
         pod_graceful_deletion_timeout_sec=fields.maybe_number(body, "podGracefulDeletionTimeoutSec"),
         tasks=tasks,
@@ -457,7 +453,7 @@ def _decode_condition(body: Mapping[str, Any]) -> Condition:
         status=fields.needed_text(body, "status"),
         reason=fields.text(body, "reason"),
         message=fields.text(body, "message"),
-        # The CRD does not ask for one, and what others' tools write need not have it.
+        # The CRD does not require one, and other tools may write none.
         last_transition_time=fields.maybe_time(body, "lastTransitionTime") or 0,
         observed_generation=fields.number(body, "observedGeneration"),
     )

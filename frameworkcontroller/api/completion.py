@@ -1,7 +1,7 @@
 """Completion codes, and the statuses made from them.
 
-Source: docs/failure-codes.md. A code says how one attempt ended; phrase and type say it to people and to the
-retry policy. Positive codes are container exit codes; the reserved ranges belong to this contract.
+Source: docs/failure-codes.md. A code tells how an attempt ended: its phrase is for people, its type for retry policies.
+Positive codes are exit codes of containers.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ PERMANENT: Final = "Permanent"
 UNKNOWN: Final = "Unknown"
 
 CATEGORIES: Final = (SUCCEEDED, TRANSIENT, TRANSIENT + CONFLICT, PERMANENT, UNKNOWN)
-"""The kinds of end that retry policies tell apart (docs/manual.md, Retry); without a known attribute it is unknown."""
+"""The categories of retry policies (docs/manual.md, Retry): unknown is a failure without a known attribute."""
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """One predefined completion code: ``attributes`` order is what clients see."""
+    """A completion code. Clients see the order of ``attributes``."""
 
     code: int
     phrase: str
@@ -62,7 +62,7 @@ DISRUPTIONS: Final = {
 }
 """Codes of Pods that Kubernetes deletes, by the reason of their condition DisruptionTarget.
 
-They are those of the shipped podFailureSpec, and no configuration changes them. All are Transient, as -101 is.
+The shipped podFailureSpec has the same codes, and no configuration changes these. All are Transient, as -101 is.
 """
 
 CONTAINER_UNRECOGNIZED_FAILED_PHRASE: Final = "ContainerUnrecognizedFailed"
@@ -99,7 +99,7 @@ NEVER_RETRIED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ContainerCompletion:
-    """How one container ended; ``code`` is 0 for one that has not terminated."""
+    """How a container ended. ``code`` is 0 if it has not terminated."""
 
     name: str
     code: int
@@ -110,7 +110,7 @@ class ContainerCompletion:
 
 @dataclass(frozen=True, slots=True)
 class PodCompletion:
-    """What a Pod that ended said of itself, kept in its Task's completion status."""
+    """How a Pod ended, by its own status; part of the completion status of its Task."""
 
     reason: str = ""
     message: str = ""
@@ -119,7 +119,7 @@ class PodCompletion:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """Which Task made a completion policy complete the Framework's attempt."""
+    """The Task that completed the attempt of its Framework, by a completion policy."""
 
     message: str
     task_role_name: str
@@ -128,10 +128,10 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class CompletionStatus:
-    """How an attempt ended. Immutable: once set on an attempt it never changes (Monotonic exposure).
+    """How an attempt ended. It never changes (monotonic exposure).
 
-    ``trigger`` is of Frameworks only, ``pod`` of Tasks only. ``attributes`` is None when a podFailureSpec entry gave
-    none (clients see ``null``), and empty when there are none.
+    Only Frameworks have a ``trigger``, only Tasks a ``pod``. ``attributes`` is None (``null``) if an entry of
+    podFailureSpec has no such key.
     """
 
     code: int
@@ -151,22 +151,22 @@ class CompletionStatus:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the attempt did what it was for."""
+        """Whether the attempt succeeded."""
         return self.type_name == SUCCEEDED
 
     @property
     def failed(self) -> bool:
-        """Whether the attempt ended for any other reason."""
+        """Whether the attempt did not succeed."""
         return not self.succeeded
 
     @property
     def unexpected(self) -> bool:
-        """Whether it failed other than on request."""
+        """Whether it failed, and not on request."""
         return self.failed and self.code not in NEVER_RETRIED
 
     @property
     def category(self) -> str:
-        """What the retry policies see in it: one of ``CATEGORIES``."""
+        """Its category for retry policies, one of ``CATEGORIES``."""
         if self.succeeded:
             return SUCCEEDED
         if self.has(TRANSIENT):

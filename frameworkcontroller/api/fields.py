@@ -18,7 +18,7 @@ E = TypeVar("E", bound=StrEnum)
 
 
 class FieldError(ValueError):
-    """A field is not what it has to be. ``path``: where, from the object that was read, as in ``roles[0].name``."""
+    """A field is invalid. ``path``: its path in the object, as in ``roles[0].name``."""
 
     def __init__(self, path: str, fault: str) -> None:
         super().__init__(f"{path}: {fault}")
@@ -27,17 +27,17 @@ class FieldError(ValueError):
 
 
 def whole(value: Any) -> Any:
-    """300 for 300.0, which YAML and JSON allow for a whole number; any other value as it is."""
+    """300 for 300.0, which is a whole number in YAML and JSON; any other value unchanged."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def text(body: Mapping[str, Any], key: str) -> str:
-    """A text, "" if there is none."""
+    """A text; default ""."""
     return maybe_text(body, key) or ""
 
 
 def maybe_text(body: Mapping[str, Any], key: str) -> str | None:
-    """A text, if there is one."""
+    """An optional text."""
     value = body.get(key)
     if value is None or isinstance(value, str):
         return value
@@ -45,18 +45,18 @@ def maybe_text(body: Mapping[str, Any], key: str) -> str | None:
 
 
 def needed_text(body: Mapping[str, Any], key: str) -> str:
-    """A text that must be there."""
+    """A required text."""
     needed(body, key)
     return text(body, key)
 
 
 def number(body: Mapping[str, Any], key: str) -> int:
-    """A whole number, 0 if there is none."""
+    """A whole number; default 0."""
     return maybe_number(body, key) or 0
 
 
 def maybe_number(body: Mapping[str, Any], key: str) -> int | None:
-    """A whole number, if there is one."""
+    """An optional whole number."""
     value = body.get(key)
     if value is None or type(value) is int:
         return value
@@ -64,13 +64,13 @@ def maybe_number(body: Mapping[str, Any], key: str) -> int | None:
 
 
 def needed_number(body: Mapping[str, Any], key: str) -> int:
-    """A whole number that must be there."""
+    """A required whole number."""
     needed(body, key)
     return number(body, key)
 
 
 def flag(body: Mapping[str, Any], key: str) -> bool:
-    """A truth value, False if there is none."""
+    """A boolean; default False."""
     value = body.get(key)
     if value is None or isinstance(value, bool):
         return bool(value)
@@ -78,12 +78,12 @@ def flag(body: Mapping[str, Any], key: str) -> bool:
 
 
 def maybe_time(body: Mapping[str, Any], key: str) -> int | None:
-    """A time (seconds since the epoch), if there is one."""
+    """An optional time, in seconds since the epoch."""
     return None if body.get(key) is None else needed_time(body, key)
 
 
 def needed_time(body: Mapping[str, Any], key: str) -> int:
-    """A time (seconds since the epoch) that must be there."""
+    """A required time, in seconds since the epoch."""
     value = needed(body, key)
     try:
         return parse_time(value)
@@ -92,7 +92,7 @@ def needed_time(body: Mapping[str, Any], key: str) -> int:
 
 
 def needed_choice(body: Mapping[str, Any], key: str, choices: type[E]) -> E:
-    """One of ``choices``, which must be there."""
+    """A required member of ``choices``."""
     value = needed(body, key)
     try:
         return choices(value)
@@ -101,18 +101,18 @@ def needed_choice(body: Mapping[str, Any], key: str, choices: type[E]) -> E:
 
 
 def maybe_part(body: Mapping[str, Any], key: str, read: Callable[[Mapping[str, Any]], T]) -> T | None:
-    """What ``read`` makes of the object that is there, if one is."""
+    """An optional object, decoded by ``read``."""
     value = body.get(key)
     return None if value is None else _read(value, key, read)
 
 
 def needed_part(body: Mapping[str, Any], key: str, read: Callable[[Mapping[str, Any]], T]) -> T:
-    """What ``read`` makes of the object that must be there."""
+    """A required object, decoded by ``read``."""
     return _read(needed(body, key), key, read)
 
 
 def each(body: Mapping[str, Any], key: str, read: Callable[[Mapping[str, Any]], T]) -> list[T]:
-    """What ``read`` makes of each object of the list that is there; none if there is no list."""
+    """A list of objects, decoded by ``read``; default empty."""
     value = body.get(key)
     if value is None:
         return []
@@ -130,7 +130,7 @@ def needed(body: Mapping[str, Any], key: str) -> Any:
 
 
 def quoted(value: Any) -> str:
-    """The value as an error tells it, which is not all of a long one."""
+    """The value for an error message, shortened."""
     shown = repr(value)
     return shown if len(shown) <= _MAX_QUOTED else shown[: _MAX_QUOTED - 3] + "..."
 

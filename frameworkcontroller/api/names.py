@@ -1,7 +1,7 @@
 """Names of the wire contract: the API group, FC_ keys, object names and instance UIDs.
 
-Source: docs/manual.md, "What is put into a Pod". Clients split Pod
-names on ``-`` and select on the labels, so nothing here may change.
+Source: docs/manual.md, "What is put into a Pod". Clients split names of Pods at ``-`` and select by the labels, so
+nothing here may change.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAME_RULE = (
 """The pattern in words, for error messages."""
 
 FOREGROUND_FINALIZER = "foregroundDeletion"
-"""Kubernetes' own finalizer: its holder outlives its blocking dependents. It keeps attempts apart (C3, C4)."""
+"""A finalizer of Kubernetes: an object outlives its blocking dependents. It keeps attempts apart (C3, C4)."""
 
 FRAMEWORK_NAMESPACE = "FC_FRAMEWORK_NAMESPACE"
 FRAMEWORK_NAME = "FC_FRAMEWORK_NAME"
@@ -43,34 +43,34 @@ POD_UID = "FC_POD_UID"
 TASK_ATTEMPT_INSTANCE_UID = "FC_TASK_ATTEMPT_INSTANCE_UID"
 
 POD_IDENTITY = (FRAMEWORK_UID, FRAMEWORK_ATTEMPT_INSTANCE_UID, TASKROLE_UID, TASK_UID, TASK_ATTEMPT_ID)
-"""Annotations that together name one TaskAttempt: a controlled Pod with exactly these may be adopted."""
+"""Annotations that identify a TaskAttempt: a controlled Pod with exactly these may be adopted."""
 
 CONFIGMAP_IDENTITY = (FRAMEWORK_UID, FRAMEWORK_ATTEMPT_ID)
-"""Annotations that together name one FrameworkAttempt."""
+"""Annotations that identify a FrameworkAttempt."""
 
 SNAPSHOT_MARK = "ObjectSnapshot: "
-"""What collectors of log lines take the JSON of an object after (docs/manual.md, History)."""
+"""In a log line, the JSON of an object follows this mark (docs/manual.md, History)."""
 
 _NAME = re.compile(NAME_PATTERN)
 
 
 def is_valid_name(name: str) -> bool:
-    """Whether ``name`` may name a Framework or a TaskRole."""
+    """Whether ``name`` is a valid name of Frameworks and TaskRoles."""
     return _NAME.fullmatch(name) is not None
 
 
 def configmap_name(framework: str) -> str:
-    """Name of the ConfigMap that stands for a Framework's current attempt."""
+    """Name of the ConfigMap of a Framework's current attempt."""
     return f"{framework}-attempt"
 
 
 def framework_of(name: str) -> str:
-    """Name of the Framework that a Pod or ConfigMap of that name belongs to, if it belongs to any."""
+    """Name of the Framework to which a Pod or ConfigMap of that name would belong."""
     return name.partition("-")[0]
 
 
 def pod_name(framework: str, role: str, index: int) -> str:
-    """Name of the Pod of Task ``index`` of ``role``; the same for all attempts, which is what C1 rests on."""
+    """Name of the Pod of Task ``index`` of ``role``: the same for all attempts, which ensures C1."""
     return f"{framework}-{role}-{index}"
 
 
@@ -78,10 +78,10 @@ _MOST_DIGITS = 10
 
 
 def split_pod_name(name: str) -> tuple[str, str, int] | None:
-    """Framework, role and index that ``name`` stands for, or None if it is not the name of a Task's Pod."""
+    """Framework, role and index of the Pod's name, None if it is not the name of a Task's Pod."""
     parts = name.split("-")
-    # The canonical decimal only: "f-r-01" must not be taken for Task 1. Thousands of digits, as what an Event is about
-    # may have, are refused by int.
+    # Only the canonical decimal: "f-r-01" is not Task 1. And `int` refuses thousands of digits, which involved objects
+    # of Events may have.
     if (
         len(parts) != 3
         or len(parts[2]) > _MOST_DIGITS
@@ -94,5 +94,5 @@ def split_pod_name(name: str) -> tuple[str, str, int] | None:
 
 
 def attempt_instance_uid(attempt_id: int, object_uid: str) -> str:
-    """Identity of one attempt: its id and the UID of the ConfigMap (Framework) or Pod (Task) that stands for it."""
+    """Identity of an attempt: its id and the UID of its ConfigMap (Framework) or Pod (Task)."""
     return f"{attempt_id}_{object_uid}"

@@ -1,7 +1,7 @@
-"""What this controller keeps of each watched object: slotted records in place of the whole JSON.
+"""Records of the watched objects, with the fields that the controller uses.
 
-A record is a few hundred bytes where the decoded object is tens of kilobytes. Decoders take one object as the API
-server wrote it and raise ``ObjectError`` for one that is not usable, which harms nothing but itself.
+A record takes a few hundred bytes, the decoded object tens of kilobytes. Decoders raise ``ObjectError`` for an invalid
+object, which must not affect others.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from frameworkcontroller.api.completion import DISRUPTIONS, ContainerCompletion,
 from frameworkcontroller.api.spec import FrameworkSpec
 
 ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
-"""Phases of Pods that have ended, and with them, on kubelets since 1.22.9, all of their containers."""
+"""Phases of Pods that have ended. Since kubelet 1.22.9 their containers have ended too."""
 
 _DEFAULT_GRACE_SEC: Final = 30
 
 
 class ObjectError(ValueError):
-    """An API object without what every object has (name, UID, ...). Its text names the field."""
+    """An API object is invalid: it has no name or UID, for example. The text names the field."""
 
 
 @dataclass(slots=True, frozen=True)
 class Identity:
-    """What tells whose object something is: enough to adopt it, delete it, or leave it alone.
+    """The fields that decide whether to adopt an object, delete it, or leave it alone.
 
-    ``marks`` are the FC_ annotations that name one attempt (``names.POD_IDENTITY`` or ``names.CONFIGMAP_IDENTITY``),
-    None if any of them is missing. ``deletion_time`` is when the object is to be gone, its grace period included.
+    ``marks``: identity annotations (``names.POD_IDENTITY`` or ``names.CONFIGMAP_IDENTITY``), None if one is missing.
+    ``deletion_time``: the end of the grace period.
     """
 
     uid: str
@@ -47,9 +47,9 @@ class Identity:
 
 @dataclass(slots=True, frozen=True)
 class ContainerRecord:
-    """A container of a Pod that has ended. ``finished`` is its RFC 3339 time, "" while it has not terminated.
+    """A container of a Pod that has ended. ``finished``: RFC 3339 time, "" if it has not terminated.
 
-    ``sidecar``: an init container with restartPolicy Always. Its end follows from that of the Pod.
+    ``sidecar``: an init container with restartPolicy Always, which the end of the Pod ends.
     """
 
     completion: ContainerCompletion
@@ -60,7 +60,7 @@ class ContainerRecord:
 
 @dataclass(slots=True, frozen=True)
 class Disruption:
-    """Why Kubernetes ends a Pod: its condition DisruptionTarget, of a reason that has a code."""
+    """The condition DisruptionTarget of a Pod, with a reason that has a code."""
 
     reason: str
     message: str
@@ -88,9 +88,9 @@ class ConfigMapRecord(_OwnedRecord):
 
 @dataclass(slots=True, frozen=True)
 class PodRecord(_OwnedRecord):
-    """A Pod with the label of a Framework. ``containers`` (init containers first) only once it has ended.
+    """A Pod with the label of a Framework. ``containers``: init containers first, empty until the Pod has ended.
 
-    ``running_grace_sec``: the grace period of a Pod that has succeeded or failed and still lists a running container.
+    ``running_grace_sec``: the grace period, if the Pod has ended and still lists a running container.
     """
 
     phase: str
@@ -107,7 +107,7 @@ class PodRecord(_OwnedRecord):
 
     @property
     def deletion_time(self) -> int | None:
-        """When the Pod is to be gone, if it is being deleted."""
+        """The end of its grace period, if it is being deleted."""
         return self.identity.deletion_time
 
     @property
@@ -117,23 +117,23 @@ class PodRecord(_OwnedRecord):
 
     @property
     def is_removed(self) -> bool:
-        """Whether an API server in this state removes the Pod, in the request that brought it there.
+        """Whether the API server removes a Pod in this state.
 
-        The DELETED event of a Pod that is gone shows this state; that of one that lost its label does not.
+        The DELETED event of a removed Pod shows this state; that of a Pod that lost its label does not.
         """
         return self.identity.deleting and self.deletion_grace_sec == 0 and not self.finalizers
 
     @property
     def completion(self) -> PodCompletion:
-        """The Pod's own words on how it ended."""
+        """How the Pod ended, by its own status."""
         return PodCompletion(self.reason, self.message, tuple(item.completion for item in self.containers))
 
 
 @dataclass(slots=True)
 class FrameworkRecord:
-    """A Framework as cached. Spec and metadata stay encoded: most Frameworks of a big cluster are completed.
+    """A cached Framework. Spec and metadata stay encoded, because most Frameworks of a large cluster are completed.
 
-    ``status`` is the decoded status body until the ledger has taken it (it may be megabytes), then None.
+    ``status``: the JSON value, which may take megabytes; None once a reconciler tracks it.
     """
 
     key: str
@@ -150,7 +150,7 @@ class FrameworkRecord:
 
 @dataclass(slots=True, frozen=True)
 class Framework:
-    """A Framework as the machine sees it: who it is and what its user wants."""
+    """The identity and the spec of a Framework, for the machine."""
 
     namespace: str
     name: str
@@ -168,8 +168,8 @@ class Framework:
 _R = TypeVar("_R")
 
 
-def _usable(kind: str) -> Callable[[Callable[[Mapping[str, Any]], _R]], Callable[[Mapping[str, Any]], _R]]:
-    """Raise ``ObjectError`` for every error of a decoder in an object."""
+def _decoder_of(kind: str) -> Callable[[Callable[[Mapping[str, Any]], _R]], Callable[[Mapping[str, Any]], _R]]:
+    """Raise ``ObjectError`` for all errors of a decoder."""
 
     def wrap(decode: Callable[[Mapping[str, Any]], _R]) -> Callable[[Mapping[str, Any]], _R]:
         @wraps(decode)
@@ -187,10 +187,10 @@ def _usable(kind: str) -> Callable[[Callable[[Mapping[str, Any]], _R]], Callable
 
 
 def decode_framework(raw: bytes) -> FrameworkRecord:
-    """The record of a Framework as the API server sent it.
+    """Decode the JSON of a Framework, but not its spec and status.
 
     Raises:
-        ObjectError: not a usable Framework (a bad spec or status inside is another matter: see the ledger).
+        ObjectError: the Framework is invalid.
     """
     try:
         body = orjson.loads(raw)
@@ -199,13 +199,9 @@ def decode_framework(raw: bytes) -> FrameworkRecord:
     return framework_record(body)
 
 
-@_usable("Pod")
+@_decoder_of("Pod")
 def pod_record(body: Mapping[str, Any]) -> PodRecord:
-    """The record of a decoded Pod.
-
-    Raises:
-        ObjectError: not a usable Pod.
-    """
+    """The record of a Pod. Raises ObjectError if it is invalid."""
     metadata = body["metadata"]
     spec = body.get("spec") or {}
     status = body.get("status") or {}
@@ -233,23 +229,15 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
     )
 
 
-@_usable("ConfigMap")
+@_decoder_of("ConfigMap")
 def configmap_record(body: Mapping[str, Any]) -> ConfigMapRecord:
-    """The record of a decoded ConfigMap.
-
-    Raises:
-        ObjectError: not a usable ConfigMap.
-    """
+    """The record of a ConfigMap. Raises ObjectError if it is invalid."""
     return ConfigMapRecord(*_owned(body["metadata"], names.CONFIGMAP_IDENTITY))
 
 
-@_usable("Framework")
+@_decoder_of("Framework")
 def framework_record(body: Mapping[str, Any]) -> FrameworkRecord:
-    """The record of a decoded Framework.
-
-    Raises:
-        ObjectError: not a usable Framework.
-    """
+    """The record of a Framework. Raises ObjectError if it is invalid."""
     metadata = body["metadata"]
     return FrameworkRecord(
         key=f"{metadata['namespace']}/{metadata['name']}",
@@ -266,12 +254,11 @@ def framework_record(body: Mapping[str, Any]) -> FrameworkRecord:
 
 
 def identity_of(metadata: Mapping[str, Any], marks: tuple[str, ...]) -> Identity:
-    """Whose an object is; ``marks`` are the annotations that name its attempt (``POD_IDENTITY``, ...).
+    """The identity in the metadata of an object. Raises ObjectError if they are invalid.
 
-    Raises:
-        ObjectError: the metadata are not usable.
+    ``marks``: the names of the identity annotations.
     """
-    return _usable("metadata")(lambda body: _identity(body, marks))(metadata)
+    return _decoder_of("metadata")(lambda body: _identity(body, marks))(metadata)
 
 
 def _identity(metadata: Mapping[str, Any], marks: tuple[str, ...]) -> Identity:
@@ -288,7 +275,7 @@ def _identity(metadata: Mapping[str, Any], marks: tuple[str, ...]) -> Identity:
 
 
 def is_pod_of_framework(metadata: Mapping[str, Any]) -> bool:
-    """Whether the Pod belongs to a Framework: the ConfigMap of an attempt controls it. Any client can set a label."""
+    """Whether the ConfigMap of an attempt controls the Pod. The label proves nothing: any client can set it."""
     wanted = ("ConfigMap", names.configmap_name(names.framework_of(metadata["name"])))
     return any(
         ref.get("controller") and (ref.get("kind"), ref.get("name")) == wanted

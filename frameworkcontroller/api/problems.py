@@ -1,4 +1,4 @@
-"""What is wrong with a value in a spec or a file: the place, the value and the rule it breaks."""
+"""Problems of values in a spec or a file: the path, the value and the broken rule."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The spec of a Framework, read once per generation.
+"""The spec of a Framework, parsed once per generation.
 
-Source: docs/reference.md, "spec". The bounds are the documented ones and never stricter: a client treats a
-refused spec as a job that failed permanently. Absent and null both mean the default, because real clients send either.
+Source: docs/reference.md, "spec". The bounds are not stricter than documented, because clients treat a refused spec as
+a permanently failed job. Null means the default, because clients send it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,16 @@ RETRY_ON_FAILURE = -1
 MAX_TASK_NUMBER = 10000
 
 MAX_TASK_COUNT = 50000
-"""More Tasks, of all roles together, than the status of one Framework has room for, however well it is compressed. The
-API server takes any number of roles, so that without this bound one Framework could take all memory.
-"""
+"""For all roles together: more than a compressed status can hold. The API server accepts any number of roles, and one
+Framework must not take all memory."""
 
 
 class SpecError(ValueError):
-    """A spec that no schema refused but that cannot be run. Its text names each bad field and its value."""
+    """A spec is invalid, although the API server accepted it. The text names each field and its value."""
 
 
 class ExecutionType(StrEnum):
-    """What the user wants of the Framework."""
+    """Whether the Framework is only created, runs, or stops."""
 
     CREATE = "Create"
     START = "Start"
@@ -44,24 +43,24 @@ class _SpecModel(InputModel):
 
 
 class RetryPolicy(_SpecModel):
-    """When to try again. ``max_retry_count``: -2 always, even on success; -1 on every failure; n that many times."""
+    """When to retry. ``max_retry_count``: -2 always, even after success; -1 after each failure; n at most n times."""
 
     fancy_retry_policy: bool = False
     max_retry_count: Annotated[int, Field(ge=RETRY_ALWAYS, le=INT32_MAX)] = 0
 
 
 class CompletionPolicy(_SpecModel):
-    """How many completed Tasks of a role complete the attempt; less than 1 is never."""
+    """The number of completed Tasks of a role that completes the attempt; less than 1 is never."""
 
     min_failed_task_count: Annotated[int, Field(ge=-1, le=INT32_MAX)] = 0
     min_succeeded_task_count: Annotated[int, Field(ge=-1, le=INT32_MAX)] = 0
 
 
 class TaskSpec(_SpecModel):
-    """What each Task of a role is. ``pod`` is a PodTemplateSpec that passes through untouched.
+    """The Tasks of a role. ``pod`` is a PodTemplateSpec, which is not validated.
 
-    ``pod_graceful_deletion_timeout_sec``: None never force-deletes (consistency); n does so n seconds after a Pod's
-    deletion began (availability).
+    ``pod_graceful_deletion_timeout_sec``: seconds after which the deletion of a Pod is forced (availability); None is
+    never (consistency).
     """
 
     retry_policy: RetryPolicy = RetryPolicy()
@@ -70,7 +69,7 @@ class TaskSpec(_SpecModel):
 
 
 class TaskRoleSpec(_SpecModel):
-    """One group of alike Tasks."""
+    """A group of equal Tasks."""
 
     name: Annotated[str, StringConstraints(pattern=names.NAME_PATTERN)]
     task_number: Annotated[int, Field(ge=0, le=MAX_TASK_NUMBER)] = 1
@@ -79,7 +78,7 @@ class TaskRoleSpec(_SpecModel):
 
 
 class FrameworkSpec(_SpecModel):
-    """What the user asked for."""
+    """The whole spec."""
 
     description: str | None = None
     execution_type: Annotated[ExecutionType, Field(strict=False)] = ExecutionType.START
@@ -100,7 +99,7 @@ class FrameworkSpec(_SpecModel):
 
     @cached_property
     def task_count(self) -> int:
-        """Tasks of all roles together."""
+        """The number of Tasks of all roles."""
         return sum(role.task_number for role in self.task_roles)
 
     @cached_property
@@ -108,20 +107,20 @@ class FrameworkSpec(_SpecModel):
         return {role.name: role for role in self.task_roles}
 
     def role(self, name: str) -> TaskRoleSpec | None:
-        """The role of that name, if the spec has it."""
+        """The role of that name, None if there is none."""
         return self._roles.get(name)
 
 
 def parse_spec(spec: Any) -> FrameworkSpec:
-    """Read a Framework's ``spec`` as the API server holds it.
+    """Parse the JSON value of a spec.
 
     Raises:
-        SpecError: a field is out of its documented bounds or of the wrong type; the text names field and value.
+        SpecError: a field is out of its bounds or has the wrong type.
     """
     if spec is None:
         spec = {}
     try:
-        # By the names of the wire alone: what the code calls a field is nothing that a client may send.
+        # Only by alias: clients must not send the names of the fields in Python.
         return FrameworkSpec.model_validate(spec, by_name=False, by_alias=True)
     except ValidationError as error:
         problems = (problem_of(detail, pattern=names.NAME_RULE, below=("spec",)) for detail in error.errors())

@@ -1,8 +1,7 @@
 """The status of a Framework, as mutable slotted records.
 
-Source: docs/reference.md, "status". Times are whole seconds since the epoch (UTC); ``None`` is the wire's
-``null``. Names and instance UIDs that follow from other fields (podName, instanceUID of an attempt) are not stored:
-the codec derives them, so they cannot disagree.
+Source: docs/reference.md, "status". Times are whole seconds since the epoch; None is ``null``. The codec derives
+fields that follow from others, such as podName and instanceUID of an attempt.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from frameworkcontroller.api.completion import CompletionStatus
 
 
 class State(StrEnum):
-    """State of a Framework or a Task; both go through the same nine. Clients map unknown values to an error."""
+    """State of a Framework or a Task. Clients map unknown values to an error."""
 
     CREATION_PENDING = "AttemptCreationPending"
     CREATION_REQUESTED = "AttemptCreationRequested"
@@ -29,9 +28,9 @@ class State(StrEnum):
 
 @dataclass(slots=True)
 class RetryPolicyStatus:
-    """How often something was retried. ``retry_delay_sec``: the decided delay of the coming retry, once decided.
+    """Counts of retries. ``retry_delay_sec``: the delay of the next retry, once decided.
 
-    ``recent_retried_count``: of a Task, the retries in a row that its back-off goes by.
+    ``recent_retried_count``: for the back-off of a Task, its retries in a row.
     """
 
     total_retried_count: int = 0
@@ -42,7 +41,7 @@ class RetryPolicyStatus:
 
 @dataclass(slots=True)
 class TaskAttemptStatus:
-    """One try of a Task: a Pod. ``pod_node_name`` and the IPs become "" once the Pod was seen without one."""
+    """An attempt of a Task: a Pod. ``pod_node_name`` and the IPs become "" once the Pod was seen without one."""
 
     id: int
     start_time: int
@@ -55,10 +54,10 @@ class TaskAttemptStatus:
     completion_status: CompletionStatus | None = None
 
 
-# Identity, not value, makes two TaskStatus the same: they are members of the tracker's sets while they change.
+# Compared by identity, because members of the tracker's sets change.
 @dataclass(slots=True, eq=False)
 class TaskStatus:
-    """One Task of a role. ``encoded`` caches its JSON between changes; a change of the Task clears it."""
+    """A Task. ``encoded`` caches its JSON until it changes."""
 
     index: int
     instance_uid: str
@@ -75,9 +74,9 @@ class TaskStatus:
 
 @dataclass(slots=True, eq=False)
 class TaskRoleStatus:
-    """One role: its Tasks in order of index, without gaps.
+    """A role: its Tasks in the order of their indexes, without gaps.
 
-    ``pod_graceful_deletion_timeout_sec`` is the effective copy of the spec's, kept when the role leaves the spec.
+    ``pod_graceful_deletion_timeout_sec``: that of the spec, kept when the spec drops the role.
     """
 
     name: str
@@ -88,7 +87,7 @@ class TaskRoleStatus:
 
 @dataclass(slots=True)
 class FrameworkAttemptStatus:
-    """One try of the Framework: a ConfigMap that owns the attempt's Pods. ``id`` = total retried count."""
+    """An attempt of the Framework: a ConfigMap that owns its Pods. ``id`` is the total retried count."""
 
     id: int
     start_time: int
@@ -101,10 +100,10 @@ class FrameworkAttemptStatus:
 
 @dataclass(slots=True)
 class TaskCounts:
-    """How many Tasks of the current attempt are how; those that are deletionPending count for nothing.
+    """Tasks of the current attempt by state, without those that are deletionPending.
 
-    Kept beside the Tasks so that a reader (``kubectl get``, which sees no compressed Tasks) need not count them.
-    ``failed``: completed and not succeeded, including those that were stopped.
+    For readers such as ``kubectl get``, which cannot count compressed Tasks. ``failed``: completed and not succeeded,
+    including stopped ones.
     """
 
     total: int = 0
@@ -115,7 +114,7 @@ class TaskCounts:
 
 @dataclass(slots=True)
 class Condition:
-    """A metav1.Condition. Computed from the other fields; never an input of a decision."""
+    """A metav1.Condition. Computed from the other fields, and not an input of decisions."""
 
     type: str
     status: str
@@ -127,7 +126,7 @@ class Condition:
 
 @dataclass(slots=True)
 class FrameworkStatus:
-    """The whole status of one Framework. ``task_counts``: None in one that another controller wrote."""
+    """The whole status. ``task_counts`` is None if another controller wrote it."""
 
     start_time: int
     transition_time: int

@@ -1,4 +1,4 @@
-"""Times as the API writes them: RFC 3339, UTC, whole seconds."""
+"""Timestamps of the API: RFC 3339, UTC, whole seconds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import lru_cache
 
 FIRST_TIME = -62_135_596_800
 LAST_TIME = 253_402_300_799
-"""The first second of the year 1, and the last of the year 9999: other times cannot be written."""
+"""The first second of the year 1 and the last of the year 9999: other times have no such format."""
 
 
 @lru_cache(maxsize=4096)
@@ -18,10 +18,10 @@ def format_time(seconds: int) -> str:
 
 @lru_cache(maxsize=4096)
 def parse_time(text: str) -> int:
-    """Seconds since the epoch that an RFC 3339 ``text`` stands for; fractions are cut.
+    """Seconds since the epoch of an RFC 3339 ``text``; fractions are cut.
 
     Raises:
-        ValueError: ``text`` is not a time with a zone, or not one that could be written in UTC.
+        ValueError: ``text`` is not a time with a zone, or out of range.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
