@@ -6,6 +6,7 @@ Source: docs/failure-codes.md (classification, diagnostics) and docs/lifecycle.m
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -177,19 +178,9 @@ def disrupted(what: str, disruption: Disruption, *, pod: PodCompletion | None = 
 
 
 def _match_pod(pattern: PodPattern, pod: PodRecord, containers: Sequence[ContainerRecord]) -> dict[str, Any] | None:
-    matched: dict[str, Any] = {}
-    for key, regex, text in (
-        ("name", pattern.name, pod.name),
-        ("reason", pattern.reason, pod.reason),
-        ("message", pattern.message, pod.message),
-    ):
-        if regex is not None:
-            found = regex.search(text)
-            if found is None:
-                return None
-            # An empty match is reported for the name only.
-            if found.group() or key == "name":
-                matched[key] = found.group()
+    matched = _match_texts(pattern, pod.name, pod.reason, pod.message)
+    if matched is None:
+        return None
     found_containers = []
     for wanted in pattern.containers:
         for container in containers:
@@ -206,26 +197,13 @@ def _match_pod(pattern: PodPattern, pod: PodRecord, containers: Sequence[Contain
 
 
 def _match_container(pattern: ContainerPattern, container: ContainerRecord) -> dict[str, Any] | None:
-    matched: dict[str, Any] = {}
     completion = container.completion
-    if pattern.name is not None:
-        found = pattern.name.search(completion.name)
-        if found is None:
-            return None
-        matched["name"] = found.group()
     of_the_end = (pattern.reason, pattern.message, pattern.signal, pattern.code)
     if not container.terminated and any(field is not None for field in of_the_end):
         return None
-    for key, regex, text in (
-        ("reason", pattern.reason, completion.reason),
-        ("message", pattern.message, completion.message),
-    ):
-        if regex is not None:
-            found = regex.search(text)
-            if found is None:
-                return None
-            if found.group():
-                matched[key] = found.group()
+    matched = _match_texts(pattern, completion.name, completion.reason, completion.message)
+    if matched is None:
+        return None
     if pattern.signal is not None:
         if completion.signal not in pattern.signal:
             return None
@@ -238,18 +216,33 @@ def _match_container(pattern: ContainerPattern, container: ContainerRecord) -> d
     return matched
 
 
+def _match_texts(pattern: PodPattern | ContainerPattern, name: str, reason: str, message: str) -> dict[str, Any] | None:
+    matched: dict[str, Any] = {}
+    for key, regex, text in (
+        ("name", pattern.name, name),
+        ("reason", pattern.reason, reason),
+        ("message", pattern.message, message),
+    ):
+        if regex is not None:
+            found = regex.search(text)
+            if found is None:
+                return None
+            # An empty match is reported for the name only.
+            if found.group() or key == "name":
+                matched[key] = found.group()
+    return matched
+
+
 def _last_to_fail(containers: Sequence[ContainerRecord]) -> int | None:
     """Exit code of the last container to fail (with non-zero code); the first of those that tie."""
-    last: tuple[int, int] | None = None
-    for container in containers:
-        if container.terminated and container.completion.code != 0:
-            try:
-                finished = parse_time(container.finished) if container.finished else 0
-            except ValueError:
-                finished = 0
-            if last is None or finished > last[0]:
-                last = (finished, container.completion.code)
-    return None if last is None else last[1]
+    failed = [container for container in containers if container.terminated and container.completion.code != 0]
+    return max(failed, key=_finished).completion.code if failed else None
+
+
+def _finished(container: ContainerRecord) -> int:
+    with suppress(ValueError):
+        return parse_time(container.finished) if container.finished else 0
+    return 0
 
 
 def _go_json(body: dict[str, Any]) -> str:
