@@ -31,18 +31,6 @@ WIDTH: Final = 50
 class Batch:
     """Queued actions, and actions in flight."""
 
-    __slots__ = (
-        "_creating",
-        "_creations",
-        "_in_flight",
-        "_others",
-        "_targets",
-        "_total",
-        "_width",
-        "outcomes",
-        "stopped",
-    )
-
     def __init__(self) -> None:
         self.stopped = False
         """Whether no more actions are started."""

@@ -1,4 +1,4 @@
-"""What every decision of one plan looks at, and where it puts what it decided."""
+"""The inputs and outputs of one plan, for all its decisions."""
 
 from __future__ import annotations
 
@@ -30,13 +30,12 @@ from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.tracker import TrackedRole, Tracker
 
 POD_CREATIONS_PER_PLAN: Final = 500
-"""More than are created before the next plan: where creations are refused, a Framework of 10,000 Tasks would ask for
-10,000 of them again and again."""
+"""Maximum number of creations per plan: if all are refused, 10,000 Tasks must not be rendered again and again."""
 
 
 @dataclass(slots=True)
 class Context:
-    """One plan in the making."""
+    """A plan in progress."""
 
     framework: Framework
     tracker: Tracker
@@ -47,7 +46,7 @@ class Context:
 
     @property
     def status(self) -> FrameworkStatus:
-        """The tracked status; the first plan has made one before anything asks."""
+        """The tracked status, which exists after the first plan."""
         return known(self.tracker.status, "status")
 
     @property
@@ -57,7 +56,7 @@ class Context:
 
     @property
     def completing(self) -> bool:
-        """Whether the current attempt is decided complete (or is)."""
+        """Whether the completion of the current attempt is decided."""
         return self.attempt.completion_status is not None
 
     def record(
@@ -69,20 +68,18 @@ class Context:
         warning: bool | None = None,
         completion: CompletionStatus | None = None,
     ) -> None:
-        """Note what happened to the Framework, or to one Task. It is a warning if told so or, by default, if
-        ``completion`` is an unexpected failure.
-        """
+        """Record a change of the Framework or of one Task. By default a warning if ``completion`` is unexpected."""
         role, index = (None, None) if task is None else (task[0].status.name, task[1].index)
         if warning is None:
             warning = completion is not None and completion.unexpected
         self.plan.records.append(Record(reason, message, role, index, warning, completion))
 
     def keep_framework(self, trigger: Trigger) -> None:
-        """Keep the Framework's status for the history, as it stands: the caller knows that it is persisted."""
+        """Add the Framework's status, which must be persisted, to the history."""
         self.plan.snapshots.append(Snapshot(trigger, encode_status(self.framework.name, self.status)))
 
     def keep_task(self, trigger: Trigger, role: TrackedRole, task: TaskStatus) -> None:
-        """Keep the Task for the history, as it stands: the caller knows that it is persisted."""
+        """Add the Task, which must be persisted, to the history."""
         name = role.status.name
         body = encode_task(self.framework.name, name, task)
         annotations = task_annotations(self.framework, self.attempt, role.status, task.index)
@@ -96,9 +93,9 @@ class Context:
             self.plan.wake_after = delay
 
     def is_over(self, key: TaskKey | None, since: float, seconds: float) -> bool:
-        """Whether so many seconds have passed ``since`` then (by the wall clock), for a Task or (None) the Framework.
+        """Whether ``seconds`` have passed since ``since`` (seconds since the epoch) for a Task or (None) the Framework.
 
-        If not, plan again when they have. A wall clock that is set changes nothing: see ``Tracker.deadline``.
+        If not, plan again when they have. See ``Agenda.deadline`` for changes of the wall clock.
         """
         when = self.tracker.agenda.deadline(key, since, seconds, self.env)
         if when <= self.env.clock:
@@ -110,7 +107,7 @@ class Context:
         return False
 
     def act(self, action: Action) -> None:
-        """Have the action done now, or look again once it is no longer held back."""
+        """Add the action to the plan, or plan again after its back-off."""
         target = action.target
         key = (target.role, target.index) if target.kind is Kind.POD else None
         until = self.tracker.holds.until(key)
@@ -122,7 +119,7 @@ class Context:
             self.tracker.agenda.set_alarm(key, until)
 
     def create_pod(self, target: Target, template: PodTemplate, task: TaskStatus, controller_uid: str) -> None:
-        """As ``act`` does, have the Task's Pod created."""
+        """Create the Task's Pod, as ``act`` does."""
         key = (target.role, target.index)
         until = max(self.tracker.holds.until(key), self.tracker.holds.until(CREATIONS))
         if until > self.env.clock:
