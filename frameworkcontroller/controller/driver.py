@@ -180,6 +180,9 @@ class _Run:
         self._namespace = machine.key.partition("/")[0]
         self._tasks: set[asyncio.Task[None]] = set()
         self._answered = asyncio.Event()
+        self._is_timed = False
+        """Whether the wait for answers ends by itself."""
+        self._done: Done | None = None
         self._error: BaseException | None = None
 
     async def __aenter__(self) -> _Run:
@@ -196,39 +199,58 @@ class _Run:
 
     async def until_done(self) -> Done:
         """Follow the instructions of the machine until it is done."""
-        waiting: Call | None = None
+        while self._done is None:
+            call, instruction = self._ask()
+            if isinstance(instruction, Done):
+                return instruction
+            if call is not None and instruction.seconds is None and not self._tasks:
+                # A single call needs no asyncio task.
+                await self._perform(call)
+                continue
+            self._start(call)
+            await self._wait(instruction.seconds)
+        return self._done
+
+    def _ask(self) -> tuple[Call | None, Wait | Done]:
+        """Ask the machine until it has no more calls. Start them all but the first."""
+        first: Call | None = None
         while True:
             instruction = self._machine.next(self._view)
             self._carry_out_effects()
             match instruction:
-                case Done():
-                    return instruction
-                case Wait(seconds):
-                    if waiting is not None and seconds is None and not self._tasks:
-                        # A single call needs no asyncio task.
-                        await self._perform(waiting)
-                    else:
-                        self._start(waiting)
-                        await self._wait(seconds)
-                    waiting = None
+                case Wait() | Done():
+                    return first, instruction
+                case _ if first is None:
+                    first = instruction
                 case _:
-                    self._start(waiting)
-                    waiting = instruction
+                    self._start(instruction)
 
     def _start(self, call: Call | None) -> None:
         if call is not None:
-            task = asyncio.create_task(self._perform(call))
+            task = asyncio.create_task(self._work(call))
             self._tasks.add(task)
             task.add_done_callback(self._ended)
+
+    async def _work(self, call: Call | None) -> None:
+        """Perform a call, and those that may follow it: 1,000 creations need 50 tasks, and wake nobody in between."""
+        while call is not None:
+            await self._perform(call)
+            call, instruction = self._ask()
+            if isinstance(instruction, Done):
+                self._done = instruction
+            elif instruction.seconds is not None and not self._is_timed:
+                self._answered.set()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and self._error is None:
             self._error = task.exception()
-        self._answered.set()
+        if self._error is not None or not self._tasks:
+            self._answered.set()
 
     async def _wait(self, seconds: float | None) -> None:
         self._answered.clear()
+        self._is_timed = seconds is not None
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._answered.wait()
