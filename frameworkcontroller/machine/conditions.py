@@ -55,9 +55,8 @@ def refresh(ctx: Context) -> None:
             Condition(kind, text, reason[:_MAX_REASON], message[:MAX_MESSAGE], since, ctx.framework.generation)
         )
     if fresh != status.conditions:
-        status.conditions = fresh
         # The others only follow a state, which has asked for what it needs.
-        ctx.tracker.change_head(Urgency.SOON if "Stalled" in now else Urgency.LATER)
+        ctx.tracker.set_conditions(fresh, Urgency.SOON if "Stalled" in now else Urgency.LATER)
 
 
 def with_stalled(

@@ -29,7 +29,6 @@ from frameworkcontroller.machine.model import (
     Create,
     Delete,
     Env,
-    Level,
     Refresh,
     Trigger,
     Urgency,
@@ -95,7 +94,7 @@ def step(ctx: Context) -> None:
 
 def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
     """Decide the attempt complete: it is persisted, and only then its ConfigMap, and all it owns, is deleted."""
-    _set_completion(ctx, completion)
+    ctx.tracker.decide_framework_completion(completion)
     _stop_tasks(ctx)
     ctx.tracker.move_framework(State.DELETION_PENDING, ctx.env.second)
     final = known(ctx.attempt.completion_status, "completionStatus of the attempt")
@@ -108,18 +107,15 @@ def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
 
 def _stop_tasks(ctx: Context) -> None:
     for _, task in ctx.tracker.tasks():
-        if task.attempt.completion_status is None:
-            task.attempt.completion_status = _TASK_STOPPED
-            ctx.tracker.change(task, Urgency.NOW)
+        ctx.tracker.decide_completion(task, _TASK_STOPPED, Urgency.NOW)
 
 
 def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
     """The ConfigMap is gone for good, and so is every Pod: Tasks and attempt are complete."""
-    _set_completion(ctx, completion)
+    ctx.tracker.decide_framework_completion(completion)
     tracker, now = ctx.tracker, ctx.env.second
     for role, task in tracker.tasks():
-        if task.attempt.completion_status is None:
-            task.attempt.completion_status = _TASK_STOPPED
+        tracker.decide_completion(task, _TASK_STOPPED)
         if task.state is not State.COMPLETED:
             if task.state is not State.ATTEMPT_COMPLETED:
                 tracker.move(role, task, State.ATTEMPT_COMPLETED, now)
@@ -137,7 +133,7 @@ def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
 
 def created(ctx: Context, uid: str) -> None:
     """The ConfigMap of the current attempt exists, with that UID."""
-    ctx.attempt.configmap_uid = uid
+    ctx.tracker.record_configmap(uid)
     ctx.tracker.holds.release(None)
     ctx.tracker.move_framework(State.CREATION_REQUESTED, ctx.env.second)
     count = sum(len(role.tasks) for role in ctx.attempt.roles)
@@ -297,7 +293,7 @@ def _configmap_is_gone(ctx: Context) -> None:
         if not tracker.orphaned:
             tracker.orphaned = True
             tracker.touch_all()
-            _set_completion(ctx, completion)
+            ctx.tracker.decide_framework_completion(completion)
             _stop_tasks(ctx)
             if ctx.status.state is not State.DELETING:
                 tracker.move_framework(State.DELETING, ctx.env.second)
@@ -323,7 +319,7 @@ def _with_deleting_configmap(ctx: Context) -> None:
         return
     if not ctx.completing:
         text = "ConfigMap is being deleted by others"
-        _set_completion(ctx, CompletionStatus.of(CONFIGMAP_EXTERNAL_DELETED, text))
+        ctx.tracker.decide_framework_completion(CompletionStatus.of(CONFIGMAP_EXTERNAL_DELETED, text))
         ctx.record(Reason.CONFIGMAP_DELETING, text, completion=ctx.attempt.completion_status)
     ctx.tracker.move_framework(State.DELETING, ctx.env.second)
 
@@ -399,8 +395,7 @@ def _decide_retry(ctx: Context) -> None:
         _persist_first(ctx)
         return
     if status.retry.retry_delay_sec is None:
-        status.retry.retry_delay_sec = decision.delay_sec
-        ctx.tracker.change_head(Urgency.SOON)
+        ctx.tracker.schedule_framework_retry(decision.delay_sec)
         due = status.transition_time + decision.delay_sec
         when = f"in {decision.delay_sec}s, at {format_time(min(due, LAST_TIME))}" if decision.delay_sec else "at once"
         ctx.record(
@@ -410,19 +405,14 @@ def _decide_retry(ctx: Context) -> None:
             completion=completion,
             warning=False,
         )
-    delay = status.retry.retry_delay_sec
+    delay = known(status.retry.retry_delay_sec, "retryDelaySec")
     stop = ctx.framework.spec.execution_type is ExecutionType.STOP
     if not stop and not ctx.is_over(None, status.transition_time, delay):
         return
     ctx.keep_framework(Trigger.FRAMEWORK_RETRY)
-    ctx.tracker.count_retried(Level.FRAMEWORK, completion)
-    status.retry.total_retried_count += 1
-    status.retry.accountable_retried_count += decision.accountable
-    status.retry.retry_delay_sec = None
-    status.attempt = new_attempt(ctx.framework, status.retry.total_retried_count, ctx.env)
-    ctx.tracker.begin(status, dirty=True)
+    attempt = new_attempt(ctx.framework, status.retry.total_retried_count + 1, ctx.env)
+    ctx.tracker.retry_framework(attempt, completion, accountable=decision.accountable, now=ctx.env.second)
     ctx.tracker.holds.hold_attempt(ctx.env)
-    ctx.tracker.move_framework(State.CREATION_PENDING, ctx.env.second)
     text = f"Retried with FrameworkAttempt {status.attempt.id}, as {decision.reason}"
     ctx.record(Reason.FRAMEWORK_RETRIED, text, completion=completion, warning=False)
 
@@ -446,10 +436,3 @@ def retain(ctx: Context) -> None:
 def _persist_first(ctx: Context) -> None:
     ctx.tracker.again = True
     ctx.tracker.change_head(Urgency.NOW)
-
-
-def _set_completion(ctx: Context, completion: CompletionStatus) -> None:
-    """Set the attempt's completion status, unless it has one: it never changes once set."""
-    if ctx.attempt.completion_status is None:
-        ctx.attempt.completion_status = completion
-        ctx.tracker.change_head(Urgency.SOON)

@@ -12,7 +12,7 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.machine import conditions, framework, scale, wording
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.holds import Stall
-from frameworkcontroller.machine.model import Env, Fold, Observed, Outcome, Plan, Urgency
+from frameworkcontroller.machine.model import Env, Fold, Observed, Outcome, Plan
 from frameworkcontroller.machine.owned import take
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.tracker import Tracker
@@ -83,9 +83,7 @@ def _observe_generation(ctx: Context) -> None:
             del tracker.holds.stalls[None]
         tracker.templates.clear()
         tracker.touch_all()
-    if ctx.status.observed_generation != generation:
-        ctx.status.observed_generation = generation
-        tracker.change_head(Urgency.SOON)
+    tracker.observe_generation(generation)
 
 
 def _finish(ctx: Context) -> Plan:

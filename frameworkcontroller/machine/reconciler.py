@@ -646,8 +646,7 @@ class Reconciler:
         status = self.tracker.status
         if status is not None and status.state is State.COMPLETED and self.tracker.is_clean:
             self._framework = None
-            for _, task in self.tracker.tasks():
-                task.encoded = None
+            self.tracker.drop_encoded()
 
     # --- effects ---
 

@@ -56,21 +56,18 @@ def rescale(ctx: Context) -> bool:
         changed |= role_changed
         unsettled |= role_unsettled
         if spec is None and not role.status.tasks:
-            ctx.attempt.roles.remove(role.status)
+            tracker.remove_role(role.status)
             ctx.record(Reason.TASK_ROLE_DELETED, f"TaskRole {role.status.name} and its last Task are gone")
             changed = True
     for spec in ctx.framework.spec.task_roles:
         if spec.name not in tracker.roles:
-            added = new_role(spec, ctx.env)
-            ctx.attempt.roles.append(added)
-            _added(ctx, spec.name, added.tasks)
+            tracker.add_role(new_role(spec, ctx.env))
             ctx.record(
                 Reason.TASK_ROLE_SCALED, f"TaskRole {spec.name} was added with {wording.tasks(spec.task_number)}"
             )
             changed = True
     if changed:
         tracker.index()
-        tracker.change_head(Urgency.NOW)
     if changed or unsettled:
         # Whoever may have to be replaced or removed must be persisted as it stands first: look again then.
         tracker.again = True
@@ -89,10 +86,9 @@ def copy_deletion_timeouts(ctx: Context) -> bool:
         role = ctx.tracker.roles.get(spec.name)
         timeout = spec.task.pod_graceful_deletion_timeout_sec
         if role is not None and role.status.pod_graceful_deletion_timeout_sec != timeout:
-            role.status.pod_graceful_deletion_timeout_sec = timeout
+            ctx.tracker.set_deletion_timeout(role.status, timeout)
             changed = True
     if changed:
-        ctx.tracker.change_head(Urgency.NOW)
         ctx.tracker.touch_all()
     return changed
 
@@ -106,7 +102,8 @@ def _rescale_role(ctx: Context, role: TrackedRole, wanted: int) -> tuple[bool, b
         if not tracker.is_settled(tasks[-1]):
             unsettled = True
             break
-        task = tasks.pop()
+        task = tasks[-1]
+        tracker.remove_last_task(role.status)
         text = f"Task instance {task.instance_uid} is gone by ScaleDown"
         ctx.keep_task(Trigger.TASK_DELETION, role, task)
         ctx.record(Reason.TASK_DELETED, text, (role, task))
@@ -119,8 +116,7 @@ def _rescale_role(ctx: Context, role: TrackedRole, wanted: int) -> tuple[bool, b
             continue
         ctx.keep_task(Trigger.TASK_DELETION, role, task)
         replacement = new_task(position, ctx.env)
-        tasks[position] = replacement
-        _added(ctx, role.status.name, [replacement])
+        tracker.replace_task(role.status, replacement)
         ctx.record(
             Reason.TASK_REPLACED,
             f"Task instance {task.instance_uid}, gone by ScaleDown, is replaced by {replacement.instance_uid}",
@@ -138,8 +134,7 @@ def _rescale_role(ctx: Context, role: TrackedRole, wanted: int) -> tuple[bool, b
         changed = True
     if len(tasks) < wanted:
         added = [new_task(index, ctx.env) for index in range(len(tasks), wanted)]
-        tasks.extend(added)
-        _added(ctx, role.status.name, added)
+        tracker.add_tasks(role.status, added)
         text = f"TaskRole {role.status.name} is scaled up by {len(added)} to {wording.tasks(wanted)}"
         ctx.record(Reason.TASK_ROLE_SCALED, text)
         changed = True
@@ -148,9 +143,3 @@ def _rescale_role(ctx: Context, role: TrackedRole, wanted: int) -> tuple[bool, b
 
 def _has_left(task: TaskStatus) -> bool:
     return task.deletion_pending and task.state is State.COMPLETED
-
-
-def _added(ctx: Context, role: str, tasks: list[TaskStatus]) -> None:
-    for task in tasks:
-        ctx.tracker.change(task, Urgency.NOW)
-        ctx.tracker.agenda.add((role, task.index))

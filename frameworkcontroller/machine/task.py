@@ -16,7 +16,7 @@ from frameworkcontroller.api.completion import (
 )
 from frameworkcontroller.api.names import pod_name, split_pod_name
 from frameworkcontroller.api.objects import Disruption, Identity, PodRecord
-from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskStatus
+from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.agenda import TaskKey
 from frameworkcontroller.machine.context import Context
@@ -29,7 +29,6 @@ from frameworkcontroller.machine.model import (
     Confirm,
     Delete,
     Kind,
-    Level,
     Refresh,
     Target,
     Trigger,
@@ -122,7 +121,7 @@ def _adopt(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord | N
 
 def created(ctx: Context, role: TrackedRole, task: TaskStatus, uid: str) -> None:
     """The Pod of the Task's current attempt exists, with that UID."""
-    task.attempt.pod_uid = uid
+    ctx.tracker.record_pod(task, uid)
     ctx.tracker.holds.release((role.status.name, task.index))
     ctx.tracker.holds.release_retries()
     ctx.tracker.move(role, task, State.CREATION_REQUESTED, ctx.env.second)
@@ -283,8 +282,7 @@ def _with_deleting_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: P
     tracker = ctx.tracker
     if task.state is not State.DELETING:
         by_others = _deleted_by_others("Pod is being deleted by others", pod.disruption)
-        if _decide(ctx, role, task, by_others):
-            tracker.change(task, Urgency.SOON)
+        _decide(ctx, role, task, by_others)
         tracker.move(role, task, State.DELETING, ctx.env.second)
     _watch_end(ctx, pod)
 
@@ -351,7 +349,8 @@ def _with_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord)
     now = ctx.env.second
     if task.state is State.CREATION_REQUESTED:
         tracker.move(role, task, State.PREPARING, now)
-    _copy_placement(ctx, task, pod)
+    if pod.phase != "Unknown":
+        tracker.record_placement(task, pod)
     if pod.phase == "Succeeded":
         _finish(ctx, role, task, CompletionStatus.of(POD_SUCCEEDED, "Pod succeeded", pod=pod.completion))
     elif pod.phase == "Failed":
@@ -437,18 +436,6 @@ def _completion_of(role: TrackedRole, task: TaskStatus) -> CompletionStatus:
     return known(task.attempt.completion_status, f"completionStatus of Task {role.status.name}[{task.index}]")
 
 
-def _copy_placement(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
-    attempt = task.attempt
-    seen = (pod.node_name, pod.pod_ip, pod.host_ip)
-    kept = (attempt.pod_node_name, attempt.pod_ip, attempt.pod_host_ip)
-    # What was exposed once never goes back: a field that the Pod loses keeps its last value.
-    merged = tuple(new or old or "" for new, old in zip(seen, kept, strict=True))
-    if pod.phase != "Unknown" and merged != kept:
-        attempt.pod_node_name, attempt.pod_ip, attempt.pod_host_ip = merged
-        # Gangs wait for the addresses of all their Tasks.
-        ctx.tracker.change(task, Urgency.SOON if pod.pod_ip else Urgency.LATER)
-
-
 # --- the attempt is over --------------------------------------------------------------------------------------------
 
 
@@ -471,26 +458,20 @@ def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
     in_a_row = retries_in_a_row(task)
     counts = backs_off(policy, completion, ctx.env.limits)
     if task.retry.retry_delay_sec is None:
-        delay = task.retry.retry_delay_sec = back_off_sec(in_a_row, ctx.env.limits) if counts else 0
-        ctx.tracker.change(task, Urgency.SOON)
+        delay = back_off_sec(in_a_row, ctx.env.limits) if counts else 0
+        ctx.tracker.schedule_retry(task, delay)
         if delay:
             text = (
                 f"TaskAttempt {task.attempt.id + 1} follows {delay}s later, as {decision.reason}, "
                 f"after {brief(completion)} and {in_a_row} retries in a row"
             )
             ctx.record(Reason.TASK_RETRY_SCHEDULED, text, (role, task), completion=completion, warning=False)
-    delay = task.retry.retry_delay_sec
-    if not ctx.is_over(key, task.transition_time, task.retry.retry_delay_sec):
+    delay = known(task.retry.retry_delay_sec, "retryDelaySec")
+    if not ctx.is_over(key, task.transition_time, delay):
         return
     ctx.keep_task(Trigger.TASK_RETRY, role, task)
-    now = ctx.env.second
-    ctx.tracker.count_retried(Level.TASK, completion)
-    task.retry.total_retried_count += 1
-    task.retry.accountable_retried_count += decision.accountable
-    task.retry.retry_delay_sec = None
-    task.retry.recent_retried_count = (in_a_row + counts) if policy.fancy_retry_policy else 0
-    task.attempt = TaskAttemptStatus(id=task.retry.total_retried_count, start_time=now)
-    ctx.tracker.move(role, task, State.CREATION_PENDING, now)
+    recent = (in_a_row + counts) if policy.fancy_retry_policy else 0
+    ctx.tracker.retry(role, task, completion, accountable=decision.accountable, recent=recent, now=ctx.env.second)
     ctx.tracker.block(key)
     when = f"after {delay}s" if delay else "at once"
     text = f"TaskAttempt {task.attempt.id} follows {when}, as {decision.reason}, after {brief(completion)}"
@@ -513,9 +494,8 @@ def _complete(ctx: Context, role: TrackedRole, task: TaskStatus, why: str) -> No
 
 def _decide(ctx: Context, role: TrackedRole, task: TaskStatus, completion: CompletionStatus | None) -> bool:
     """Set the attempt's completion status, unless it has one: it never changes once set. Whether it was set now."""
-    if task.attempt.completion_status is not None or completion is None:
+    if completion is None or not ctx.tracker.decide_completion(task, completion):
         return False
-    task.attempt.completion_status = completion
     if completion.succeeded:
         reason, verb = Reason.TASK_SUCCEEDED, "succeeded"
     elif completion.unexpected:

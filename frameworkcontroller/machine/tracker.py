@@ -16,7 +16,16 @@ from typing import Final
 
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import Disruption, PodRecord
-from frameworkcontroller.api.status import FrameworkStatus, State, TaskCounts, TaskRoleStatus, TaskStatus
+from frameworkcontroller.api.status import (
+    Condition,
+    FrameworkAttemptStatus,
+    FrameworkStatus,
+    State,
+    TaskAttemptStatus,
+    TaskCounts,
+    TaskRoleStatus,
+    TaskStatus,
+)
 from frameworkcontroller.machine.agenda import Agenda, TaskKey
 from frameworkcontroller.machine.expectations import Expectations
 from frameworkcontroller.machine.holds import Holds
@@ -281,6 +290,86 @@ class Tracker:
         self.again = True
         self.change_head(URGENCY[Level.FRAMEWORK, state])
 
+    def observe_generation(self, generation: int) -> None:
+        """Record the spec generation that the status goes by."""
+        status = known(self.status, "status")
+        if status.observed_generation != generation:
+            status.observed_generation = generation
+            self.change_head(Urgency.SOON)
+
+    def set_conditions(self, conditions: list[Condition], urgency: Urgency) -> None:
+        """Replace the conditions."""
+        known(self.status, "status").conditions = conditions
+        self.change_head(urgency)
+
+    def record_configmap(self, uid: str) -> None:
+        """Record the ConfigMap of the current attempt."""
+        known(self.status, "status").attempt.configmap_uid = uid
+        self.change_head(Urgency.LATER)
+
+    def decide_framework_completion(self, completion: CompletionStatus) -> None:
+        """Set the completion status of the Framework's attempt, unless it has one: it never changes once set."""
+        attempt = known(self.status, "status").attempt
+        if attempt.completion_status is None:
+            attempt.completion_status = completion
+            self.change_head(Urgency.SOON)
+
+    def schedule_framework_retry(self, delay_sec: int) -> None:
+        """Record the decided delay of the Framework's next attempt."""
+        known(self.status, "status").retry.retry_delay_sec = delay_sec
+        self.change_head(Urgency.SOON)
+
+    def retry_framework(
+        self, attempt: FrameworkAttemptStatus, completion: CompletionStatus, *, accountable: bool, now: int
+    ) -> None:
+        """Replace the Framework's attempt, which ended in ``completion``, by its next one."""
+        status = known(self.status, "status")
+        self._count_retried(Level.FRAMEWORK, completion)
+        status.retry.total_retried_count += 1
+        status.retry.accountable_retried_count += accountable
+        status.retry.retry_delay_sec = None
+        status.attempt = attempt
+        self.begin(status, dirty=True)
+        self.move_framework(State.CREATION_PENDING, now)
+
+    # --- changes of roles ---
+
+    def add_role(self, role: TaskRoleStatus) -> None:
+        """Add a role with its Tasks. ``index`` must follow."""
+        known(self.status, "status").attempt.roles.append(role)
+        self._added(role, role.tasks)
+
+    def remove_role(self, role: TaskRoleStatus) -> None:
+        """Remove a role that has no Tasks any more. ``index`` must follow."""
+        known(self.status, "status").attempt.roles.remove(role)
+        self.change_head(Urgency.NOW)
+
+    def set_deletion_timeout(self, role: TaskRoleStatus, seconds: int | None) -> None:
+        """Copy podGracefulDeletionTimeoutSec into the role."""
+        role.pod_graceful_deletion_timeout_sec = seconds
+        self.change_head(Urgency.NOW)
+
+    def add_tasks(self, role: TaskRoleStatus, tasks: list[TaskStatus]) -> None:
+        """Add Tasks at the end of the role. ``index`` must follow."""
+        role.tasks.extend(tasks)
+        self._added(role, tasks)
+
+    def replace_task(self, role: TaskRoleStatus, task: TaskStatus) -> None:
+        """Put the Task in the place of the one of its index. ``index`` must follow."""
+        role.tasks[task.index] = task
+        self._added(role, [task])
+
+    def remove_last_task(self, role: TaskRoleStatus) -> None:
+        """Remove the Task of the highest index. ``index`` must follow."""
+        role.tasks.pop()
+        self.change_head(Urgency.NOW)
+
+    def _added(self, role: TaskRoleStatus, tasks: list[TaskStatus]) -> None:
+        self.change_head(Urgency.NOW)
+        for task in tasks:
+            self.change(task, Urgency.NOW)
+            self.agenda.add((role.name, task.index))
+
     # --- changes of one Task ---
 
     def change(self, task: TaskStatus, urgency: Urgency) -> None:
@@ -288,6 +377,64 @@ class Tracker:
         task.encoded = None
         self._dirty.add(task)
         self._ask(urgency)
+
+    def record_pod(self, task: TaskStatus, uid: str) -> None:
+        """Record the Pod of the Task's current attempt."""
+        task.attempt.pod_uid = uid
+        self.change(task, Urgency.LATER)
+
+    def record_placement(self, task: TaskStatus, pod: PodRecord) -> None:
+        """Record node and addresses of the Task's Pod. A field that the Pod loses keeps its last value."""
+        attempt = task.attempt
+        seen = (pod.node_name, pod.pod_ip, pod.host_ip)
+        kept = (attempt.pod_node_name, attempt.pod_ip, attempt.pod_host_ip)
+        merged = tuple(new or old or "" for new, old in zip(seen, kept, strict=True))
+        if merged != kept:
+            attempt.pod_node_name, attempt.pod_ip, attempt.pod_host_ip = merged
+            # Gangs wait for the addresses of all their Tasks.
+            self.change(task, Urgency.SOON if pod.pod_ip else Urgency.LATER)
+
+    def decide_completion(
+        self, task: TaskStatus, completion: CompletionStatus, urgency: Urgency = Urgency.SOON
+    ) -> bool:
+        """Set the completion status of the Task's attempt, unless it has one: it never changes once set.
+
+        Returns whether it was set now.
+        """
+        if task.attempt.completion_status is not None:
+            return False
+        task.attempt.completion_status = completion
+        self.change(task, urgency)
+        return True
+
+    def schedule_retry(self, task: TaskStatus, delay_sec: int) -> None:
+        """Record the decided delay of the Task's next attempt."""
+        task.retry.retry_delay_sec = delay_sec
+        self.change(task, Urgency.SOON)
+
+    def retry(
+        self,
+        role: TrackedRole,
+        task: TaskStatus,
+        completion: CompletionStatus,
+        *,
+        accountable: bool,
+        recent: int,
+        now: int,
+    ) -> None:
+        """Replace the Task's attempt, which ended in ``completion``, by its next one. ``recent``: retries in a row."""
+        self._count_retried(Level.TASK, completion)
+        task.retry.total_retried_count += 1
+        task.retry.accountable_retried_count += accountable
+        task.retry.retry_delay_sec = None
+        task.retry.recent_retried_count = recent
+        task.attempt = TaskAttemptStatus(id=task.retry.total_retried_count, start_time=now)
+        self.move(role, task, State.CREATION_PENDING, now)
+
+    def drop_encoded(self) -> None:
+        """Drop the cached JSON of all Tasks."""
+        for _, task in self.tasks():
+            task.encoded = None
 
     def block(self, key: TaskKey) -> None:
         """Look at the Task again once its changes are persisted, and have them persisted soon."""
@@ -339,8 +486,7 @@ class Tracker:
         """Mark a Task deletionPending: from here on it counts for nothing (Rescale)."""
         self._count(role, task, -1)
         task.deletion_pending = True
-        if task.attempt.completion_status is None:
-            task.attempt.completion_status = completion
+        self.decide_completion(task, completion)
         self._count(role, task, 1)
         if task.state is State.COMPLETED:
             self.rescale_due = True
@@ -367,8 +513,7 @@ class Tracker:
 
     # --- attempt counters ---
 
-    def count_retried(self, level: Level, completion: CompletionStatus) -> None:
-        """An attempt that ended in ``completion`` is followed by another one."""
+    def _count_retried(self, level: Level, completion: CompletionStatus) -> None:
         retried = self._counters().retried
         key = (level, completion.category)
         retried[key] = retried.get(key, 0) + 1
