@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from frameworkcontroller.controller.eventbroadcaster import EventBroadcaster
 from frameworkcontroller.machine.model import Record
-from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.quarantine import unreadable
 
 _log: Final = logging.getLogger(__name__)
 
@@ -44,5 +44,4 @@ class EventRecorder:
     def record_unreadable(self, key: str, error: Exception, obj: dict[str, Any]) -> None:
         """Record that a Framework cannot be decoded, and so is neither cached nor synced."""
         uid = obj["metadata"].get("uid", "")
-        text = f"The controller cannot read this Framework and leaves it alone: {error}"
-        self.record(key, uid, [Record(Reason.QUARANTINED, text, warning=True)])
+        self.record(key, uid, [unreadable(error)])

@@ -49,6 +49,17 @@ _TRIES: Final = 3
 """Attempts in a row to write the condition while other clients write the Framework."""
 
 
+def unreadable(error: Exception) -> Record:
+    """The record of a Framework that cannot be decoded, and so is neither cached nor reconciled."""
+    text = f"The controller cannot read this Framework and leaves it alone: {error}"
+    return Record(Reason.QUARANTINED, text, warning=True)
+
+
+def status_not_served(problem: str) -> Record:
+    """The record of a Framework whose status the API server does not serve."""
+    return Record(Reason.STATUS_NOT_SERVED, problem, warning=True)
+
+
 class Quarantine:
     """Takes the place of a Framework's reconciler, with the same protocol."""
 

@@ -38,8 +38,7 @@ from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.leaderelection import Election
 from frameworkcontroller.kube.ratelimiter import RateLimiter
 from frameworkcontroller.kube.workqueue import WorkQueue
-from frameworkcontroller.machine.model import Record
-from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.quarantine import status_not_served
 from frameworkcontroller.manager.informers import Informers
 from frameworkcontroller.manager.metrics import ControllerCollector, Metrics
 
@@ -356,7 +355,7 @@ class Controller:
         for key in keys:
             record = self.informers.frameworks.lister.get(key)
             if record is not None:
-                self._recorder.record(key, record.uid, [Record(Reason.STATUS_NOT_SERVED, problem, warning=True)])
+                self._recorder.record(key, record.uid, [status_not_served(problem)])
 
     def _status_restored(self, keys: Set[str]) -> None:
         for key in keys:
