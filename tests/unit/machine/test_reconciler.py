@@ -1,0 +1,923 @@
+"""The reconciler, asked and answered: its instructions, its requests, and what it learns from the answers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+import pytest
+
+from frameworkcontroller.api.objects import PodRecord
+from frameworkcontroller.api.status import State
+from frameworkcontroller.machine.exchanges import Answer, Get, PatchStatus, Post, Remove, Request
+from frameworkcontroller.machine.model import Create, Kind, Refusal, Unanswered, Urgency
+from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.reconciler import (
+    PLANS_PER_PASS,
+    SHOW_SEC,
+    TOO_LARGE_RETRY_SEC,
+    Act,
+    Done,
+    Emit,
+    LogSnapshots,
+    Pacing,
+    Persisted,
+    ReadLive,
+    Reconciler,
+    StatusWritten,
+    Transient,
+    Wait,
+    Warn,
+    WriteStatus,
+)
+from frameworkcontroller.machine.tracker import STATES, Tracker
+from tests.support.bench import role
+from tests.support.oneframework import Driver, OneFramework, acts, refused, written
+
+LOST: Final = Unanswered("the connection was cut")
+RETRIED: Final[dict[str, Any]] = {"retryPolicy": {"maxRetryCount": 1}}
+RUNNING: Final = "AttemptRunning"
+
+
+def begun(number: int, **task: Any) -> tuple[OneFramework, Driver]:
+    """A Framework of so many Tasks, the first Pod of which is about to be created."""
+    world = OneFramework(role("a", number, **task))
+    driver = Driver(world)
+    driver.finish()
+    driver.finish()
+    driver.sent()
+    driver.effects.clear()
+    return world, driver
+
+
+def running(number: int = 1, **task: Any) -> tuple[OneFramework, Driver]:
+    """A Framework all Tasks of which run."""
+    world = OneFramework(role("a", number, **task))
+    driver = Driver(world)
+    driver.run_all()
+    world.clock += 60
+    driver.sent()
+    driver.effects.clear()
+    return world, driver
+
+
+def widened(number: int) -> tuple[OneFramework, Driver, list[Act]]:
+    """The same as ``begun``, and the first Pod is created: actions that create the others, and wait for their turns."""
+    world, driver = begun(number)
+    driver.do(driver.call())
+    return world, driver, list(acts(driver))
+
+
+def tasks(status: Any) -> list[Any]:
+    """The Tasks of the first role of a status."""
+    found: list[Any] = status["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"]
+    return found
+
+
+def states(status: Any) -> list[str]:
+    return [task["state"] for task in tasks(status)]
+
+
+def pod_uids(status: Any) -> list[str | None]:
+    return [task["attemptStatus"]["podUID"] for task in tasks(status)]
+
+
+def recorded(driver: Driver) -> list[bool]:
+    """Of which Tasks the tracked status records a Pod."""
+    return [task.attempt.pod_uid is not None for _, task in driver.reconciler.tracker.tasks()]
+
+
+def copy(status: Any) -> Any:
+    return orjson.loads(orjson.dumps(status))
+
+
+def stalled(status: Any) -> Any:
+    return next((one for one in status["conditions"] if one["type"] == "Stalled"), None)
+
+
+def reasons(driver: Driver) -> list[Reason]:
+    """Take the reasons of the records that were emitted."""
+    return [record.reason for record in driver.records()]
+
+
+def runs(world: OneFramework, driver: Driver, name: str) -> None:
+    """An event tells that the Pod runs."""
+    world.run(name)
+    driver.reconciler.on_pod_event(name)
+
+
+def goes(world: OneFramework, driver: Driver, name: str) -> PodRecord:
+    """An event tells that the Pod is gone."""
+    last = world.pods.pop(name)
+    driver.reconciler.on_pod_dropped(last, removed=True)
+    driver.reconciler.on_pod_event(name)
+    return last
+
+
+# --- a pass ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_framework_gets_to_its_pods() -> None:
+    world = OneFramework(role("a", 3))
+    driver = Driver(world)
+    done = []
+    while (last := driver.finish()).requeue_after is not None:
+        done.append((driver.sent(), last.requeue_after))
+        world.clock += last.requeue_after
+    assert done == [
+        (["PatchStatus f"], 0.0),
+        (["Post f-attempt"], 0.0),
+        (["Post f-a-0", "Post f-a-1", "Post f-a-2"], 0.0),
+        ([], 1.0),
+    ]
+    assert driver.sent() == ["PatchStatus f"]
+    assert world.status["attemptStatus"]["configMapUID"] == "uid-of-f-attempt"
+    assert pod_uids(world.status) == [f"uid-of-f-a-{index}" for index in range(3)]
+
+
+def test_pods_are_created_in_a_slow_start_batch() -> None:
+    _, driver = begun(4)
+    first = driver.call()
+    request = driver.begin(first)
+    assert isinstance(request, Post)
+    assert request.name == "f-a-0"
+    assert isinstance(driver.next(), Wait)
+    driver.serve(first, request)
+    assert [act.action.target.name for act in acts(driver)] == ["f-a-1", "f-a-2", "f-a-3"]
+
+
+@pytest.mark.parametrize("answer", [LOST, refused(Refusal.SERVER_ERROR), refused(Refusal.NOT_FOUND)])
+def test_nothing_is_done_for_a_status_that_is_not_stored(answer: Answer) -> None:
+    driver = Driver(OneFramework())
+    for _ in range(3):
+        call = driver.call()
+        assert isinstance(call, WriteStatus)
+        driver.begin(call)
+        driver.on_answer(call, answer)
+        done = driver.next()
+        assert isinstance(done, Done)
+        assert done.error is not None
+    assert driver.records() == []
+
+
+def test_a_pod_is_deleted_only_once_the_end_of_its_task_is_stored() -> None:
+    world, driver = running(**RETRIED)
+    world.run("f-a-0", "Succeeded")
+    driver.reconciler.on_pod_event("f-a-0")
+    driver.until(Remove, "f-a-0")
+    assert states(world.status) == ["AttemptDeletionPending"]
+    assert driver.sent() == ["PatchStatus f", "Remove f-a-0"]
+
+
+def test_plans_that_follow_from_each_other_are_made_in_one_pass() -> None:
+    world, driver = running(2)
+    goes(world, driver, "f-a-0")
+    driver.finish()
+    # The first plan completes the attempt, the second one the Task, and each completion is counted.
+    assert states(world.status) == ["Completed", RUNNING]
+    assert driver.sent() == ["PatchStatus f"]
+
+
+class Busy(dict[str, PodRecord]):
+    """Pods of which there is an event each time that one is looked at."""
+
+    def __init__(self, driver: Driver) -> None:
+        super().__init__(driver.world.pods)
+        self.driver = driver
+        self.looks = 0
+
+    def get(self, name: str, *_: Any) -> PodRecord | None:  # type: ignore[override]
+        """Look at a Pod."""
+        self.looks += 1
+        self.driver.reconciler.on_pod_event(name)
+        return super().get(name)
+
+
+def test_a_pass_makes_so_many_plans_and_no_more() -> None:
+    world, driver = running()
+    world.pods = busy = Busy(driver)
+    driver.reconciler.on_pod_event("f-a-0")
+    assert driver.finish() == Done(0.0)
+    assert busy.looks == PLANS_PER_PASS
+
+
+@pytest.mark.parametrize("uid", [None, "uid-2"])
+def test_one_that_is_gone_is_let_be(uid: str | None) -> None:
+    world, driver = running()
+    driver.reconciler.on_pod_event("f-a-0")
+    if uid is None:
+        world.record = None
+    else:
+        world.replace()
+        world.show()
+    assert driver.next() == Done()
+
+
+# --- a call whose turn has come --------------------------------------------------------------------------------------
+
+
+def test_a_write_takes_what_came_while_it_waited_for_its_turn() -> None:
+    world, driver = running(2)
+    goes(world, driver, "f-a-0")
+    write = driver.call()
+    assert isinstance(write, WriteStatus)
+    goes(world, driver, "f-a-1")
+    request = driver.begin(write)
+    assert "Running" not in " ".join(states(written(request)))
+    driver.serve(write, request)
+    # What was asked for then is the next pass's.
+    assert driver.next() == Done(0.0)
+
+
+def test_a_write_that_others_wait_for_takes_nothing_more() -> None:
+    world, driver = running(2)
+    goes(world, driver, "f-a-0")
+    write = driver.call()
+    driver.begin(write)
+    driver.on_answer(write, LOST)
+    assert isinstance(driver.next(), Done)
+    first = driver.call()
+    assert isinstance(first, WriteStatus)
+    goes(world, driver, "f-a-1")
+    assert states(written(driver.begin(first))) == ["Completed", RUNNING]
+
+
+def test_a_creation_that_is_not_awaited_any_more_is_dropped() -> None:
+    world, driver, waiting = widened(3)
+    first, second = waiting
+    # The creation of an earlier process, which the API server has executed now.
+    assert isinstance(first.action, Create)
+    world.answer(Post(Kind.POD, "f-a-1", first.action.body))
+    driver.reconciler.on_pod_event("f-a-1")
+    world.clock += 1
+    assert isinstance(driver.next(), Wait)
+    assert driver.begin(first) is None
+    assert isinstance(driver.do(second), Post)
+    driver.settle()
+    assert pod_uids(world.status) == [f"uid-of-f-a-{index}" for index in range(3)]
+
+
+def newer(world: OneFramework, _: Driver) -> None:
+    world.edit(executionType="Stop")
+    world.show()
+
+
+def deleted(world: OneFramework, _: Driver) -> None:
+    world.delete()
+    world.show()
+
+
+def deleted_at_an_older_generation(world: OneFramework, _: Driver) -> None:
+    world.delete()
+    world.body["metadata"]["generation"] -= 1
+    world.show()
+
+
+def replaced(world: OneFramework, _: Driver) -> None:
+    world.replace()
+    world.show()
+
+
+def gone(world: OneFramework, _: Driver) -> None:
+    world.record = None
+
+
+def stopped(_: OneFramework, driver: Driver) -> None:
+    driver.reconciler.stop()
+
+
+INTERRUPTIONS: Final = [newer, deleted, deleted_at_an_older_generation, replaced, gone, stopped]
+
+
+@pytest.mark.parametrize("interrupt", INTERRUPTIONS)
+def test_an_interrupted_pass_begins_nothing_more(interrupt: Callable[[OneFramework, Driver], None]) -> None:
+    world, driver, waiting = widened(100)
+    request = driver.begin(waiting[0])
+    assert request is not None
+    interrupt(world, driver)
+    assert [driver.begin(act) for act in waiting[1:]] == [None] * (len(waiting) - 1)
+    assert isinstance(driver.next(), Wait)
+    driver.serve(waiting[0], request)
+    assert not isinstance(driver.next(), Act)
+
+
+def test_an_older_generation_does_not_interrupt() -> None:
+    world, driver, waiting = widened(3)
+    world.body["metadata"]["generation"] -= 1
+    world.show()
+    assert isinstance(driver.begin(waiting[0]), Post)
+
+
+def test_after_a_refusal_nothing_more_is_begun() -> None:
+    _, driver, (first, second, third) = widened(4)
+    assert driver.begin(first) is not None
+    assert driver.begin(second) is not None
+    driver.on_answer(first, LOST)
+    assert driver.begin(third) is None
+
+
+def test_a_deletion_counts_at_whatever_generation() -> None:
+    world, driver = running()
+    for _ in range(2):
+        world.edit(role("a", 2))
+        world.show()
+        driver.settle()
+    # Restored from a backup.
+    world.body["metadata"]["generation"] = 1
+    world.delete()
+    world.show()
+    driver.sent()
+    driver.next()
+    assert driver.reconciler._framework is not None
+    assert driver.reconciler._framework.deleting
+
+
+# --- answers while others are awaited --------------------------------------------------------------------------------
+
+
+def test_what_is_answered_while_a_status_is_written_is_folded_only_then() -> None:
+    world, driver, (first, second) = widened(3)
+    creation = driver.begin(first)
+    driver.begin(second)
+    world.clock += SHOW_SEC
+    write = driver.call()
+    assert isinstance(write, WriteStatus)
+    patch = driver.begin(write)
+    assert patch is not None
+    driver.serve(first, creation)
+    world.clock += 10
+    assert isinstance(driver.next(), Wait)
+    assert recorded(driver) == [True, False, False]
+    driver.serve(write, patch)
+    assert [record.index for record in driver.records() if record.reason is Reason.POD_CREATED] == [0]
+    assert isinstance(driver.next(), Wait)
+    # It is known now, and not stored: another write has to show it.
+    assert recorded(driver) == [True, True, False]
+    assert not driver.reconciler.tracker.is_clean
+
+
+def test_a_pass_is_over_only_when_nothing_is_in_flight() -> None:
+    world, driver, (first, second) = widened(3)
+    creation = driver.begin(first)
+    driver.begin(second)
+    world.clock += SHOW_SEC
+    write = driver.call()
+    driver.begin(write)
+    driver.on_answer(write, LOST)
+    assert isinstance(driver.next(), Wait)
+    driver.serve(first, creation)
+    assert isinstance(driver.next(), Wait)
+    driver.on_answer(second, LOST)
+    done = driver.next()
+    assert isinstance(done, Done)
+    assert done.error is not None
+    # Nothing of what ended meanwhile is forgotten.
+    assert isinstance(driver.call(), WriteStatus)
+    assert recorded(driver) == [True, True, False]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_single_action_is_waited_for_without_looking(number: int) -> None:
+    _, driver = begun(number)
+    driver.begin(driver.call())
+    assert driver.next() == Wait(None if number == 1 else 1.0)
+
+
+# --- preconditions of the write --------------------------------------------------------------------------------------
+
+
+def lose(driver: Driver, *, landed: bool) -> None:
+    """The next write is not answered. ``landed``: it is stored all the same."""
+    write = driver.call()
+    request = driver.begin(write)
+    assert isinstance(request, PatchStatus)
+    if landed:
+        driver.world.answer(request)
+    driver.on_answer(write, LOST)
+    done = driver.next()
+    assert isinstance(done, Done)
+    assert done.error is not None
+
+
+def test_a_write_tests_the_generation_on_which_its_status_was_decided() -> None:
+    world, driver = running()
+    goes(world, driver, "f-a-0")
+    lose(driver, landed=False)
+    world.edit(role("a", 3))
+    world.show()
+    request = driver.begin(driver.call())
+    assert isinstance(request, PatchStatus)
+    assert (request.uid, request.generation) == ("uid-1", 1)
+
+
+def test_a_write_that_had_landed_is_accepted() -> None:
+    world, driver = running(2)
+    goes(world, driver, "f-a-0")
+    lose(driver, landed=True)
+    assert driver.records() == []
+    tracker = driver.reconciler.tracker
+    driver.settle()
+    assert driver.sent() == ["PatchStatus f", "PatchStatus f", "Get f"]
+    assert Reason.TASK_COMPLETED in [
+        record.reason for effect in driver.effects if isinstance(effect, Emit) for record in effect.records
+    ]
+    assert [effect.result for effect in driver.take(StatusWritten)] == ["landed"]
+    assert driver.reconciler.tracker is tracker
+    assert tracker.is_clean
+    assert driver.next() == Done()
+
+
+def test_a_write_goes_on_from_an_earlier_one_that_had_landed() -> None:
+    world, driver, (first, second) = widened(3)
+    requests = [driver.begin(first), driver.begin(second)]
+    world.clock += SHOW_SEC
+    write = driver.call()
+    patch = driver.begin(write)
+    assert patch is not None
+    world.answer(patch)
+    driver.on_answer(write, LOST)
+    # Another status is tracked by the time of the next one.
+    driver.serve(first, requests[0])
+    driver.serve(second, requests[1])
+    assert isinstance(driver.next(), Done)
+    driver.effects.clear()
+    tracker = driver.reconciler.tracker
+    driver.finish()
+    driver.settle()
+    results = [effect.result for effect in driver.effects if isinstance(effect, StatusWritten)]
+    assert results[:2] == ["conflict", "accepted"]
+    assert driver.take(Warn) == []
+    assert driver.reconciler.tracker is tracker
+    assert all(pod_uids(world.status))
+
+
+def test_metadata_of_others_does_not_matter() -> None:
+    world, driver = running(2)
+    goes(world, driver, "f-a-0")
+    write = driver.call()
+    request = driver.begin(write)
+    tracker = driver.reconciler.tracker
+    world.annotate()
+    driver.serve(write, request)
+    assert driver.next() == Done(0.0)
+    driver.settle()
+    assert driver.take(Warn) == []
+    assert driver.reconciler.tracker is tracker
+    assert states(world.status) == ["Completed", RUNNING]
+    assert driver.sent() == ["PatchStatus f", "Get f", "PatchStatus f"]
+
+
+def fail_guards(world: OneFramework, driver: Driver, times: int) -> list[Done]:
+    """So many writes in a row come after a change by others."""
+    ends = []
+    for _ in range(times):
+        write = driver.call()
+        request = driver.begin(write)
+        assert isinstance(request, PatchStatus)
+        world.annotate()
+        driver.serve(write, request)
+        done = driver.next()
+        assert isinstance(done, Done)
+        ends.append(done)
+    return ends
+
+
+def test_the_fourth_failed_guard_in_a_row_makes_the_next_write_wait() -> None:
+    world, driver = running(2)
+    goes(world, driver, "f-a-0")
+    *before, last = fail_guards(world, driver, 4)
+    assert before == [Done(0.0)] * 3
+    assert last.error is not None
+
+
+def test_an_accepted_write_ends_the_row_of_failed_guards() -> None:
+    world, driver = running(2)
+    for name in ("f-a-0", "f-a-1"):
+        goes(world, driver, name)
+        assert fail_guards(world, driver, 3) == [Done(0.0)] * 3
+        driver.settle()
+
+
+# --- another writer --------------------------------------------------------------------------------------------------
+
+
+def take_over() -> tuple[OneFramework, Driver, Tracker]:
+    """Two Pods are created, and before that is stored another controller writes."""
+    world, driver = begun(2)
+    world.shows = False
+    before = copy(world.status)
+    write, request = driver.until(PatchStatus)
+    assert all(pod_uids(written(request)))
+    tasks(before)[1]["retryPolicyStatus"]["totalRetriedCount"] = 7
+    tasks(before)[1]["attemptStatus"]["id"] = 7
+    tasks(before)[1]["attemptStatus"]["instanceUID"] = f"7_{tasks(before)[1]['instanceUID']}"
+    before["attemptStatus"]["configMapUID"] = None
+    world.store(before)
+    world.edit(executionType="Start")
+    tracker = driver.reconciler.tracker
+    driver.serve(write, request)
+    assert driver.next() == Done(0.0)
+    return world, driver, tracker
+
+
+def test_what_was_learnt_is_put_into_the_status_of_another_writer_and_stored_first() -> None:
+    _, driver, tracker = take_over()
+    assert driver.reconciler.tracker is not tracker
+    assert len(driver.take(Warn)) == 1
+    write = driver.call()
+    assert isinstance(write, WriteStatus)
+    request = driver.begin(write)
+    assert isinstance(request, PatchStatus)
+    # Nothing was decided by a spec: it goes with any.
+    assert request.generation == 2
+    assert pod_uids(written(request)) == ["uid-of-f-a-0", None]
+    assert [task["retryPolicyStatus"]["totalRetriedCount"] for task in tasks(written(request))] == [0, 7]
+    assert driver.records() == []
+    driver.serve(write, request)
+    # Those of the status that was given up are dropped.
+    assert reasons(driver) == [Reason.FRAMEWORK_ATTEMPT_STARTED, Reason.POD_CREATED]
+
+
+def test_what_is_stored_is_not_learnt_again() -> None:
+    world, driver = running(2)
+    before = copy(world.status)
+    for task in tasks(before):
+        task["state"] = "AttemptCreationPending"
+        task["attemptStatus"] |= dict.fromkeys(("podUID", "podNodeName", "podIP", "podHostIP", "runTime"))
+    goes(world, driver, "f-a-0")
+    write = driver.call()
+    request = driver.begin(write)
+    world.store(before)
+    driver.serve(write, request)
+    assert [task.attempt.pod_uid for _, task in driver.reconciler.tracker.tasks()] == [None, None]
+
+
+def test_snapshots_of_a_status_that_was_given_up_are_dropped() -> None:
+    world, first = running(2, **RETRIED)
+    goes(world, first, "f-a-0")
+    while states(world.status)[0] != "AttemptCompleted":
+        first.do(first.call())
+    # Another process, whose cache lacks the other Pod: it has to ask before anything is stored.
+    world.show()
+    driver = Driver(world)
+    hidden = world.pods.pop("f-a-1")
+    call, request = driver.until(Get, "f")
+    assert isinstance(call, ReadLive)
+    other = copy(world.status)
+    other["observedGeneration"] = 0
+    world.store(other)
+    driver.serve(call, request)
+    world.pods["f-a-1"] = hidden
+    driver.settle()
+    assert sum(len(effect.snapshots) for effect in driver.take(LogSnapshots)) == 1
+
+
+def test_snapshots_are_logged_before_the_write_that_loses_what_they_show() -> None:
+    world, driver = running(2, **RETRIED)
+    goes(world, driver, "f-a-0")
+    driver.serve(*driver.until(PatchStatus))
+    assert states(world.status) == ["AttemptCompleted", RUNNING]
+    assert driver.take(LogSnapshots) == []
+    _, request = driver.until(PatchStatus)
+    assert states(written(request)) == ["AttemptCreationPending", RUNNING]
+    (logged,) = driver.take(LogSnapshots)
+    assert [(snapshot.role, snapshot.index) for snapshot in logged.snapshots] == [("a", 0)]
+    assert logged.resource_version == world.body["metadata"]["resourceVersion"]
+
+
+# --- a refused status ------------------------------------------------------------------------------------------------
+
+FULL: Final = refused(Refusal.TOO_LARGE, "etcdserver: request is too large")
+
+
+def too_large(world: OneFramework, driver: Driver) -> tuple[WriteStatus, Request | None]:
+    """The next write is refused as too large: the request that follows."""
+    write = driver.call()
+    assert isinstance(write, WriteStatus)
+    assert isinstance(driver.begin(write), PatchStatus)
+    live = driver.on_answer(write, FULL)
+    assert isinstance(live, Get)
+    return write, driver.on_answer(write, world.answer(live))
+
+
+def test_the_stored_status_says_that_the_next_one_is_too_large() -> None:
+    world, driver = running(2)
+    before = copy(world.status)
+    goes(world, driver, "f-a-0")
+    driver.serve(*too_large(world, driver))
+    assert states(world.status) == states(before)
+    assert stalled(world.status)["reason"] == Reason.STATUS_TOO_LARGE
+    assert FULL.message in stalled(world.status)["message"]
+    assert "largeFrameworkCompression: true" in stalled(world.status)["message"]
+    assert reasons(driver) == [Reason.STATUS_TOO_LARGE]
+    assert driver.next() == Done(0.0)
+    # It is tried again, unchanged, after a while.
+    assert driver.next() == Done(TOO_LARGE_RETRY_SEC)
+    world.clock += TOO_LARGE_RETRY_SEC
+    driver.settle()
+    assert states(world.status) == ["Completed", RUNNING]
+    assert Reason.TASK_COMPLETED in reasons(driver)
+
+
+def test_a_compressed_status_asks_for_fewer_tasks() -> None:
+    world = OneFramework()
+    assert world.record is not None
+    driver = Driver(world, Reconciler(world.record, compress=True))
+    driver.serve(*too_large(world, driver))
+    assert "compressed already" in stalled(world.status)["message"]
+    # One without a status gets one without Tasks, which fits.
+    assert world.status["attemptStatus"]["taskRoleStatuses"] == []
+
+
+def test_another_spec_ends_the_wait_of_a_status_that_was_too_large() -> None:
+    world, driver = running(3)
+    goes(world, driver, "f-a-0")
+    driver.serve(*too_large(world, driver))
+    driver.finish()
+    world.edit(role("a", 1))
+    world.show()
+    assert driver.finish() == Done(0.0)
+    driver.finish()
+    assert world.status["observedGeneration"] == 2
+    assert [task["deletionPending"] for task in tasks(world.status)] == [False, True, True]
+
+
+def test_a_status_that_is_too_large_and_in_conflict_is_in_conflict() -> None:
+    world, driver = running(2)
+    goes(world, driver, "f-a-0")
+    world.annotate()
+    write, following = too_large(world, driver)
+    assert isinstance(write, WriteStatus)
+    assert following is None
+    assert stalled(world.status) is None
+    assert driver.next() == Done(0.0)
+    driver.settle()
+    assert states(world.status) == ["Completed", RUNNING]
+
+
+def test_a_condition_that_is_in_conflict_is_tried_again_with_the_status() -> None:
+    world, driver = running(2)
+    goes(world, driver, "f-a-0")
+    write, said = too_large(world, driver)
+    assert said is not None
+    world.annotate()
+    driver.serve(write, said)
+    assert driver.next() == Done(0.0)
+    assert driver.records() == []
+    assert isinstance(driver.call(), WriteStatus)
+
+
+def test_a_condition_that_does_not_fit_is_told_once() -> None:
+    world, driver = running(2)
+    goes(world, driver, "f-a-0")
+    told = []
+    for message in ("the limit is 1", "the limit is 1", "the limit is 2"):
+        write, said = too_large(world, driver)
+        assert stalled(written(said)) is not None
+        assert driver.on_answer(write, refused(Refusal.TOO_LARGE, message)) is None
+        assert driver.next() == Done(0.0)
+        assert driver.next() == Done(TOO_LARGE_RETRY_SEC)
+        world.clock += TOO_LARGE_RETRY_SEC
+        told.append(reasons(driver))
+    assert told == [[Reason.STATUS_TOO_LARGE], [], [Reason.STATUS_TOO_LARGE]]
+
+
+@pytest.mark.parametrize("valid", [False, True])
+def test_the_refused_status_of_an_invalid_spec_is_told_all_the_same(*, valid: bool) -> None:
+    world = OneFramework(role("a", 1 if valid else -1))
+    driver = Driver(world)
+    write = driver.call()
+    driver.begin(write)
+    live = driver.on_answer(write, refused(Refusal.INVALID, "the spec is invalid"))
+    assert live is not None
+    assert driver.on_answer(write, world.answer(live)) is None
+    assert reasons(driver) == ([] if valid else [Reason.INVALID_SPEC])
+    done = driver.next()
+    assert isinstance(done, Done)
+    assert done.error is not None
+    assert "the spec is invalid" in done.error.message
+
+
+@pytest.mark.parametrize(
+    ("answer", "result"),
+    [
+        (refused(Refusal.NOT_FOUND, retry_after_sec=7.0), "not_found"),
+        (refused(Refusal.OBJECT_NOT_FOUND, retry_after_sec=7.0), "not_found"),
+        (refused(Refusal.TOO_MANY_REQUESTS, retry_after_sec=7.0), "error"),
+        (refused(Refusal.SERVER_ERROR, retry_after_sec=7.0), "error"),
+        (refused(Refusal.OTHER, retry_after_sec=7.0), "error"),
+    ],
+)
+def test_a_refused_write_is_repeated_no_sooner_than_the_api_server_wants(answer: Answer, result: str) -> None:
+    world, driver = running(2)
+    goes(world, driver, "f-a-0")
+    write = driver.call()
+    driver.begin(write)
+    assert driver.on_answer(write, answer) is None
+    assert [effect.result for effect in driver.take(StatusWritten)] == [result]
+    done = driver.next()
+    assert isinstance(done, Done)
+    assert isinstance(done.error, Transient)
+    assert done.error.retry_after_sec == 7.0
+    assert isinstance(driver.call(), WriteStatus)
+
+
+# --- live reads ------------------------------------------------------------------------------------------------------
+
+
+def taken_up() -> tuple[OneFramework, Driver]:
+    """Another process begins with the stored status of a Framework one Pod of which is still to be created."""
+    world, driver = running(2, **RETRIED)
+    goes(world, driver, "f-a-0")
+    driver.until(Post, "f-a-0")
+    assert states(world.status) == ["AttemptCreationPending", RUNNING]
+    world.show()
+    return world, Driver(world)
+
+
+def test_the_status_is_read_live_before_the_first_action() -> None:
+    world, driver = taken_up()
+    call = driver.call()
+    assert isinstance(call, ReadLive)
+    assert isinstance(driver.do(call), Get)
+    assert isinstance(driver.do(driver.call()), Post)
+    driver.settle()
+    driver.sent()
+    # From now on it is known to be the stored one.
+    goes(world, driver, "f-a-1")
+    driver.until(Post, "f-a-1")
+    assert "Get f" not in driver.sent()
+
+
+@pytest.mark.parametrize("answer", [LOST, refused(Refusal.OBJECT_NOT_FOUND), refused(Refusal.TOO_MANY_REQUESTS)])
+def test_actions_are_left_for_later_while_the_status_cannot_be_read(answer: Answer) -> None:
+    _, driver = taken_up()
+    for _ in range(2):
+        call = driver.call()
+        assert isinstance(call, ReadLive)
+        driver.begin(call)
+        driver.on_answer(call, answer)
+        done = driver.next()
+        assert isinstance(done, Done)
+        assert done.error is not None
+    assert isinstance(driver.do(driver.call()), Get)
+    assert isinstance(driver.do(driver.call()), Post)
+
+
+def test_no_action_rests_on_a_status_of_the_past() -> None:
+    world, driver = taken_up()
+    # The list of the cache was an old one.
+    now = copy(world.status)
+    now["observedGeneration"] = 0
+    world.store(now)
+    driver.do(driver.call())
+    assert driver.next() == Done(0.0)
+    assert driver.reconciler.stored.resource_version == world.body["metadata"]["resourceVersion"]
+
+
+def test_a_namesake_that_is_read_live_is_no_status() -> None:
+    world, driver = taken_up()
+    world.replace()
+    driver.do(driver.call())
+    done = driver.next()
+    assert isinstance(done, Done)
+    assert done.error is not None
+    assert "another one" in done.error.message
+
+
+def test_the_status_is_read_live_before_an_object_is_deleted_that_it_does_not_record() -> None:
+    world, driver = running()
+    stray = copy(world.objects["f-a-0"])
+    stray["metadata"] |= {"name": "f-a-5", "uid": "stray"}
+    world.objects["f-a-5"] = stray
+    runs(world, driver, "f-a-5")
+    call = driver.call()
+    assert isinstance(call, ReadLive)
+    driver.do(call)
+    request = driver.do(driver.call())
+    assert isinstance(request, Remove)
+    assert (request.name, request.uid) == ("f-a-5", "stray")
+
+
+# --- when a status is written ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Due:
+    """When a change is written, after ``clock`` seconds."""
+
+    urgency: Urgency
+    when: float
+    at_rest: bool = False
+    rested: bool = False
+    unwritten_since: float | None = None
+    write_sec: float = 0.0
+    next_write: float = 0.0
+    clock: float = 100.0
+
+
+@pytest.mark.parametrize(
+    "due",
+    [
+        Due(Urgency.NOW, 0.0),
+        Due(Urgency.NOW, 0.0, unwritten_since=99, next_write=105, write_sec=5),
+        # After a quiet at once, and then gathered for as long as a write takes.
+        Due(Urgency.SOON, 100.0),
+        Due(Urgency.SOON, 100.0, next_write=99),
+        Due(Urgency.SOON, 100.3, next_write=99.1, write_sec=0.3),
+        Due(Urgency.SOON, 102.0, next_write=99.1, write_sec=5.0),
+        Due(Urgency.SOON, 99.8, next_write=99.1, write_sec=0.3, unwritten_since=99.5),
+        Due(Urgency.SOON, 101.5, next_write=101.5, write_sec=1.0, unwritten_since=100.0),
+        # The last of what was on its way.
+        Due(Urgency.SOON, 0.0, at_rest=True, next_write=99.1, write_sec=5.0),
+        Due(Urgency.SOON, 0.0, at_rest=True, next_write=105, write_sec=5.0),
+        Due(Urgency.SOON, 102.0, at_rest=True, rested=True, next_write=99.1, write_sec=5.0),
+        # With the next step.
+        Due(Urgency.LATER, 101.0),
+        Due(Urgency.LATER, 101.0, at_rest=True),
+        Due(Urgency.LATER, 103.0, write_sec=0.3),
+        Due(Urgency.LATER, 110.0, write_sec=3.0),
+        Due(Urgency.LATER, 99.0, unwritten_since=98.0),
+        Due(Urgency.LATER, 104.0, next_write=104.0, unwritten_since=98.0),
+    ],
+)
+def test_a_status_is_written_as_urgently_as_it_is(due: Due) -> None:
+    tracker = Tracker()
+    tracker.urgency = due.urgency
+    tracker.task_states[STATES.index(State.RUNNING if due.at_rest else State.PREPARING)] = 1
+    pacing = Pacing(due.rested, due.unwritten_since, due.write_sec, due.next_write)
+    assert pacing.due(tracker, due.clock) == pytest.approx(due.when)
+
+
+@pytest.mark.parametrize(("seconds", "next_write"), [(0.5, 101.0), (2.0, 104.0), (30.0, 132.0)])
+def test_after_a_write_the_api_server_has_a_breath(seconds: float, next_write: float) -> None:
+    pacing = Pacing()
+    pacing.wrote(100.0, 100.0 + seconds)
+    assert (pacing.write_sec, pacing.next_write) == (seconds, next_write)
+
+
+def test_an_accepted_write_at_rest_is_remembered() -> None:
+    world, driver = running(2)
+    assert driver.reconciler._pacing.rested
+    assert driver.reconciler._pacing.unwritten_since is None
+    goes(world, driver, "f-a-0")
+    driver.reconciler._pacing.rested = False
+    driver.settle()
+    assert driver.reconciler._pacing.rested
+
+
+def test_a_stopping_controller_writes_at_once() -> None:
+    world, driver = begun(1)
+    world.shows = False
+    driver.do(driver.call())
+    assert driver.next() == Done(0.0)
+    assert driver.next() == Done(1.0)
+    driver.reconciler.stop()
+    write = driver.call()
+    assert isinstance(write, WriteStatus)
+    assert pod_uids(written(driver.do(write))) == ["uid-of-f-a-0"]
+
+
+# --- the end of a pass -----------------------------------------------------------------------------------------------
+
+
+def test_a_framework_at_rest_is_not_due_again() -> None:
+    _, driver = running(2)
+    assert driver.finish() == Done()
+
+
+def test_a_framework_is_due_when_the_first_of_its_waits_ends() -> None:
+    world, driver = begun(1)
+    world.shows = False
+    driver.do(driver.call())
+    assert driver.next() == Done(0.0)
+    # The Pod is to appear within 300 s, and its status is to be written within one.
+    assert driver.next() == Done(1.0)
+    world.clock += 1.0
+    done = driver.finish()
+    assert done.requeue_after == pytest.approx(299.0)
+    world.clock += 60
+    assert driver.finish().requeue_after == pytest.approx(239.0)
+
+
+def test_a_completed_framework_is_due_at_the_end_of_its_retention() -> None:
+    world, driver = running()
+    world.run("f-a-0", "Succeeded")
+    driver.reconciler.on_pod_event("f-a-0")
+    driver.serve(*driver.until(Remove, "f-a-0"))
+    goes(world, driver, "f-a-0")
+    driver.serve(*driver.until(Remove, "f-attempt"))
+    world.configmap = None
+    driver.reconciler.on_configmap_dropped("uid-of-f-attempt")
+    assert driver.settle() == Done(world.limits.framework_completed_retain_sec)
+    assert world.status["state"] == "Completed"
+    assert driver.reconciler._framework is None
+
+
+def test_what_is_persisted_is_counted_once() -> None:
+    world, driver = running(2)
+    goes(world, driver, "f-a-0")
+    driver.settle()
+    (counted,) = driver.take(Persisted)
+    assert sum(counted.attempt_counters.completed.values()) == 1
+    assert driver.reconciler.tracker.attempt_counters is None
