@@ -1,8 +1,7 @@
-"""Conditions of a Framework: a summary in Kubernetes' own terms, computed from the status and never an input of it.
+"""Conditions of a Framework, computed from the status and never an input of it.
 
-Source: docs/manual.md, "Concepts". What stalls a Framework is decided where it is met, and kept in ``Tracker.stalls``:
-requests that fail (owned.py), Pods that do not go away (task.py), a spec or a status that cannot be gone on with
-(``plan.reject``).
+Source: docs/manual.md, "Concepts". Stalls (``Holds.stalls``) come from failed requests (owned.py), objects that are not
+deleted (task.py, framework.py), and an invalid spec or status (``plan.reject``).
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ _MAX_REASON = 1024
 MAX_MESSAGE = 32768
 _STALLS_TOLD = 3
 _OVER_WHEN_NOT_FOUND = frozenset({Reason.INVALID_SPEC, Reason.STATUS_TOO_LARGE, Reason.QUARANTINED})
-"""Stalls that each sync would find again before a status could be written."""
+"""Stalls that every sync finds again before it writes a status."""
 
 
 def refresh(ctx: Context) -> None:
-    """Bring the conditions in line with the status. Costs the same however many Tasks there are."""
+    """Update the conditions. The cost does not depend on the number of Tasks."""
     status = ctx.status
     state = status.state
     completed = state is State.COMPLETED
@@ -62,7 +61,7 @@ def refresh(ctx: Context) -> None:
 def with_stalled(
     present: list[dict[str, Any]], reason: Reason, message: str, env: Env, generation: int
 ) -> list[dict[str, Any]]:
-    """The encoded conditions with Stalled=True for that reason; those of other types stay as they are."""
+    """The encoded conditions with Stalled=True for that reason, and the others unchanged."""
     old: dict[str, Any] = next((one for one in present if one.get("type") == "Stalled"), {})
     fresh = encode_condition(Condition("Stalled", "True", reason, message[:MAX_MESSAGE], env.second, generation))
     if old.get("status") == "True":
@@ -71,12 +70,12 @@ def with_stalled(
 
 
 def _reason(completion: CompletionStatus) -> str:
-    """The phrase, which a podFailureSpec may have made one that the API does not take for a reason."""
+    """The phrase, or the type if the phrase (of a podFailureSpec) is no valid reason of a condition."""
     return completion.phrase if _REASON.fullmatch(completion.phrase) else completion.type_name
 
 
 def _tell(ctx: Context, before: Condition | None, stalled: tuple[Reason, str] | None) -> None:
-    """Note that the Framework came to be stalled by something (else), or is not any more."""
+    """Record a new reason or the end of the stall."""
     reason_before = before.reason if before is not None and before.status == "True" else None
     if stalled is not None:
         reason, text = stalled
@@ -84,7 +83,7 @@ def _tell(ctx: Context, before: Condition | None, stalled: tuple[Reason, str] | 
         if reason != reason_before:
             ctx.record(reason, text, warning=True)
     elif reason_before is not None:
-        # A new process has yet to find out what stands in the way; the condition is then from before its time.
+        # A new process has not yet found the stall of a condition that its predecessor wrote.
         if ctx.tracker.stall_told is not None or reason_before in _OVER_WHEN_NOT_FOUND:
             ctx.record(Reason.PROGRESSING, f"No longer stalled by {reason_before}")
         ctx.tracker.stall_told = None

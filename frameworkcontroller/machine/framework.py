@@ -1,7 +1,7 @@
-"""The Framework's own decisions.
+"""Decisions on a Framework.
 
-Source: docs/lifecycle.md, "The Framework". The ground truth of an attempt is its ConfigMap: the attempt is alive while
-the ConfigMap is there, and over once it is gone for good, which its finalizer allows only after the last Pod went.
+Source: docs/lifecycle.md, "The Framework". An attempt is over when its ConfigMap is gone, which the ConfigMap's
+finalizer allows only after the last Pod is gone.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _TASK_STOPPED = CompletionStatus.of(FRAMEWORK_ATTEMPT_COMPLETION, "Stop to compl
 
 
 def new_status(framework: Framework, env: Env) -> FrameworkStatus:
-    """The status of a Framework that has none yet."""
+    """The first status of a Framework."""
     now = env.second
     return FrameworkStatus(start_time=now, transition_time=now, attempt=new_attempt(framework, 0, env))
 
 
 def new_attempt(framework: Framework, attempt_id: int, env: Env) -> FrameworkAttemptStatus:
-    """A fresh attempt: new role and Task instances, all in CreationPending."""
+    """A new attempt with new role and Task instances."""
     return FrameworkAttemptStatus(
         id=attempt_id,
         start_time=env.second,
@@ -59,7 +59,7 @@ def new_attempt(framework: Framework, attempt_id: int, env: Env) -> FrameworkAtt
 
 
 def step(ctx: Context) -> None:
-    """Bring the Framework, and the Tasks on the agenda, forward."""
+    """Move the Framework and the Tasks on the agenda as far as the observed objects allow."""
     state = ctx.status.state
     if state is State.ATTEMPT_COMPLETED:
         _decide_retry(ctx)
@@ -151,10 +151,10 @@ def _is_ours(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
 
 
 def _adopt(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
-    """Take over a ConfigMap that was created for this very attempt before its UID could be recorded."""
+    """Adopt a ConfigMap that was created for this attempt, but not recorded. Return whether there is one."""
     if configmap is None or not _is_ours(ctx, configmap) or configmap.identity.deleting:
         return False
-    # Attempt ids are not random: only a persisted one can be the one that the ConfigMap was created for.
+    # Attempt ids are not random: the ConfigMap was created for a persisted one.
     if not ctx.tracker.is_clean:
         return False
     if ctx.framework.spec.execution_type is not ExecutionType.START or ctx.framework.deleting:
@@ -181,7 +181,7 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
 
 
 def _delete_stray(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
-    """Delete a ConfigMap of the attempt's name that the Framework controls but has not recorded (any more)."""
+    """Delete an orphaned ConfigMap of the attempt's name. Return whether there is one."""
     if configmap is None or not _is_ours(ctx, configmap):
         return False
     if not configmap.identity.deleting:
@@ -190,7 +190,7 @@ def _delete_stray(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
 
 
 def _watch_stray(ctx: Context, configmap: ConfigMapRecord | None) -> None:
-    """Watch the end of a ConfigMap of the attempt's name that the Framework controls and has not recorded."""
+    """Watch the end of an orphaned ConfigMap of the attempt's name."""
     ctx.tracker.holds.end_stalls_of_pods()
     if configmap is not None and _is_ours(ctx, configmap) and configmap.identity.deleting:
         task_machine.watch_strays(ctx, configmap.uid)
@@ -200,7 +200,7 @@ def _watch_stray(ctx: Context, configmap: ConfigMapRecord | None) -> None:
 
 
 def _watch_end(ctx: Context, configmap: ConfigMapRecord) -> None:
-    """Tell of a ConfigMap that is being deleted and stays, though nothing of its Pods is left to wait for."""
+    """Stall the Framework if a terminating ConfigMap stays without Pods."""
     tracker = ctx.tracker
     if tracker.may_have_pods:
         tracker.alone_since = None
@@ -214,16 +214,16 @@ def _watch_end(ctx: Context, configmap: ConfigMapRecord) -> None:
         when = format_time(known(configmap.identity.deletion_time, "deletionTimestamp"))
         tracker.holds.stalls[None] = Stall(
             Reason.CONFIGMAP_NOT_GONE,
-            f"ConfigMap {configmap.name} was to be gone by {when} and is still there, without any Pod: "
+            f"ConfigMap {configmap.name} was to be deleted by {when} and still exists, without any Pod: "
             "a finalizer holds it",
         )
 
 
 def replace_stray(ctx: Context, found: Identity) -> Action:
-    """The action on a live ConfigMap that the Framework controls and the status does not record.
+    """The action on an orphaned ConfigMap that is not terminating.
 
-    ConfigMaps are created for persisted attempts only. One of a later attempt thus proves that another controller has
-    written a newer status, and is never deleted.
+    One of a later attempt is never deleted: as ConfigMaps are created for persisted attempts only, it proves that
+    another controller has written a newer status.
     """
     target = ctx.configmap_target()
     if is_newer_configmap(found.marks, ctx.framework, ctx.attempt.id):
@@ -240,7 +240,7 @@ def _without_configmap(ctx: Context) -> None:
     if ctx.tracker.expectations.has_seen(uid):
         _configmap_is_gone(ctx)
         return
-    # All Tasks are looked at once the ConfigMap is seen, or known to be gone.
+    # All Tasks are planned once the ConfigMap is seen, or known to be gone.
     ctx.tracker.agenda.clear()
     if ctx.status.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
         timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
@@ -258,7 +258,7 @@ def _without_configmap(ctx: Context) -> None:
 
 
 def configmap_confirmed_gone(ctx: Context) -> None:
-    """A live read has not found the recorded ConfigMap, which the cache does not show."""
+    """Handle a live read that has not found the recorded ConfigMap."""
     uid = known(ctx.attempt.configmap_uid, "configMapUID")
     if ctx.status.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
         configmap_never_seen(ctx)
@@ -268,7 +268,7 @@ def configmap_confirmed_gone(ctx: Context) -> None:
 
 
 def configmap_never_seen(ctx: Context) -> None:
-    """The ConfigMap was created, never seen in the cache, and is now confirmed to be gone."""
+    """Handle a created ConfigMap that the cache has never shown and that is gone."""
     timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
     text = f"ConfigMap did not appear in the local cache within {timeout}s, so it was taken for deleted, and deleted"
     never_seen = CompletionStatus.of(CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT, text)
@@ -279,15 +279,15 @@ def configmap_never_seen(ctx: Context) -> None:
 
 
 def _configmap_is_gone(ctx: Context) -> None:
-    """The recorded ConfigMap is gone: the attempt is over once the last of its Pods is.
+    """Handle the end of the recorded ConfigMap: the attempt is over when its last Pod is gone.
 
-    Pods may outlive it. Deleted in the background, or with its dependents orphaned, a ConfigMap waits for nobody.
+    Pods outlive a ConfigMap that was deleted in the background, or with orphaned dependents.
     """
     tracker = ctx.tracker
     by_others = CompletionStatus.of(CONFIGMAP_EXTERNAL_DELETED, "ConfigMap was deleted by others")
     completion = tracker.configmap_end or by_others
     if completion is by_others and not ctx.completing:
-        # In the background, as a rule: nobody has seen it being deleted.
+        # Usually in the background, so it was never seen to be terminating.
         ctx.record(Reason.CONFIGMAP_DELETING, by_others.diagnostics, completion=by_others)
     if _has_pods(ctx):
         if not tracker.orphaned:
@@ -303,7 +303,7 @@ def _configmap_is_gone(ctx: Context) -> None:
 
 
 def _has_pods(ctx: Context) -> bool:
-    """Whether a Pod of the attempt is there, or may be."""
+    """Whether a Pod of the attempt exists or may exist."""
     if ctx.tracker.may_have_pods or ctx.observed.creating:
         return True
     uid = ctx.attempt.configmap_uid
@@ -336,7 +336,7 @@ def _with_configmap(ctx: Context) -> None:
         elif due is None:
             ctx.act(Delete(ctx.configmap_target(), uid))
         else:
-            # The garbage collector deletes the Pods, and would end their grace period.
+            # The garbage collector would delete the Pods within their grace period.
             ctx.wake_at(due)
 
 
@@ -355,7 +355,7 @@ def _step_alive(ctx: Context) -> None:
 
 
 def _step_tasks(ctx: Context) -> None:
-    """Bring the Tasks on the agenda forward, and delete Pods that no Task has."""
+    """Step the Tasks on the agenda, and delete orphaned Pods."""
     tracker = ctx.tracker
     if tracker.scan:
         tracker.scan = False
@@ -391,7 +391,7 @@ def _decide_retry(ctx: Context) -> None:
         )
         return
     if not ctx.tracker.is_clean:
-        # The end of this attempt is exposed before anything of the next one is.
+        # Clients must see the end of this attempt before the next one starts.
         _persist_first(ctx)
         return
     if status.retry.retry_delay_sec is None:
@@ -418,7 +418,7 @@ def _decide_retry(ctx: Context) -> None:
 
 
 def retain(ctx: Context) -> None:
-    """Delete the Framework once it has been completed for as long as it is retained."""
+    """Delete the completed Framework after its retention."""
     if ctx.framework.deleting:
         return
     if not ctx.is_over(None, ctx.status.transition_time, ctx.env.limits.framework_completed_retain_sec):

@@ -1,6 +1,6 @@
-"""The machine's two doors: ``plan`` decides, ``fold`` takes in what became of the actions.
+"""Entry points of the decisions: ``plan`` returns actions, ``fold`` takes their outcomes.
 
-Both are pure but for the tracker, which they change in place: time, randomness and limits come in as ``Env``.
+They change only the tracker.
 """
 
 from __future__ import annotations
@@ -19,14 +19,12 @@ from frameworkcontroller.machine.tracker import Tracker
 
 
 def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> Plan:
-    """Decide one step: move the tracked status forward, and say what its persisted part justifies to be done.
+    """Decide one step: change the tracked status, and return the actions that its persisted part justifies.
 
-    The order is that of docs/lifecycle.md. The caller carries the actions out, hands the outcomes to ``fold``,
-    writes the status as urgently as said, and plans again when ``tracker.is_busy``, when something changed, or at
-    ``wake_after``.
+    The order is that of docs/lifecycle.md.
 
     Raises:
-        InvariantError: the status is where it can never be.
+        InvariantError: the status violates an invariant.
     """
     ctx = Context(subject, tracker, observed, env)
     tracker.again = False
@@ -43,13 +41,13 @@ def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> 
 
 
 def fold(subject: Framework, tracker: Tracker, outcomes: Sequence[Outcome], env: Env) -> Fold:
-    """Take in what became of a plan's actions.
+    """Fold the outcomes of actions into the tracked status.
 
-    Folding the same outcomes into a status that was read anew is safe: each is taken only by the very attempt that
-    asked for it, and only where it still has something to say.
+    Folding them again into another status is safe: an outcome changes only the attempt that asked for the action, and
+    only in a state that awaits it.
 
     Raises:
-        InvariantError: the status is where it can never be.
+        InvariantError: the status violates an invariant.
     """
     ctx = Context(subject, tracker, Observed(None, {}), env)
     for outcome in outcomes:
@@ -59,9 +57,9 @@ def fold(subject: Framework, tracker: Tracker, outcomes: Sequence[Outcome], env:
 
 
 def reject(subject: Framework, tracker: Tracker, why: str, env: Env, *, reason: Reason = Reason.INVALID_SPEC) -> Plan:
-    """The Framework cannot be run as it is: decide nothing, touch nothing, and say why until that is mended.
+    """Stall a Framework that cannot be run, without actions.
 
-    One that is completed is deleted all the same once its retention ends, which takes no spec.
+    With an invalid spec, a completed Framework is still deleted after its retention.
     """
     ctx = Context(subject, tracker, Observed(None, {}), env)
     tracker.agenda.ring(env.clock)

@@ -1,7 +1,6 @@
-"""Rescale: the roles and Tasks of the status follow those of the spec, without ever reusing a Task that leaves.
+"""Rescale: add, mark and remove roles and Tasks of the status as the spec demands. A leaving Task is never reused.
 
-Source: docs/lifecycle.md, "Rescale". Everything here only marks, adds and removes records; what it justifies (Pods
-created or deleted) follows in later plans, once the marks are persisted.
+Source: docs/lifecycle.md, "Rescale". Pods are created and deleted by later plans, once the changes are persisted.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ SCALED_DOWN = CompletionStatus.of(DELETE_TASK_REQUESTED, "User has requested to 
 
 
 def new_role(spec: TaskRoleSpec, env: Env) -> TaskRoleStatus:
-    """A role as it begins, all its Tasks in CreationPending."""
+    """A new role with new Tasks."""
     return TaskRoleStatus(
         name=spec.name,
         instance_uid=env.new_uid(),
@@ -30,7 +29,7 @@ def new_role(spec: TaskRoleSpec, env: Env) -> TaskRoleStatus:
 
 
 def new_task(index: int, env: Env) -> TaskStatus:
-    """A Task as it begins."""
+    """A new Task."""
     now = env.second
     return TaskStatus(
         index=index,
@@ -42,9 +41,9 @@ def new_task(index: int, env: Env) -> TaskStatus:
 
 
 def rescale(ctx: Context) -> bool:
-    """Bring roles and Tasks of the status towards the spec. True if anything changed, to be persisted first.
+    """Adapt roles and Tasks of the status to the spec. Return whether changes must be persisted first.
 
-    Costs what exists, so it runs only when the spec changed or a leaving Task completed (``rescale_due``).
+    Costs the number of Tasks, so it runs only if the spec changed or a leaving Task completed (``rescale_due``).
     """
     tracker = ctx.tracker
     if not tracker.rescale_due or ctx.completing or ctx.status.state in ENDED:
@@ -69,7 +68,7 @@ def rescale(ctx: Context) -> bool:
     if changed:
         tracker.index()
     if changed or unsettled:
-        # Whoever may have to be replaced or removed must be persisted as it stands first: look again then.
+        # Tasks must be persisted before they are replaced or removed: plan again then.
         tracker.again = True
         tracker.change_head(Urgency.NOW)
         return True
@@ -78,7 +77,7 @@ def rescale(ctx: Context) -> bool:
 
 
 def copy_deletion_timeouts(ctx: Context) -> bool:
-    """Copy changed podGracefulDeletionTimeoutSec into the roles. True if any changed, to be persisted first."""
+    """Copy podGracefulDeletionTimeoutSec into the roles. Return whether changes must be persisted first."""
     if ctx.status.state is State.COMPLETED:
         return False
     changed = False
@@ -94,7 +93,7 @@ def copy_deletion_timeouts(ctx: Context) -> bool:
 
 
 def _rescale_role(ctx: Context, role: TrackedRole, wanted: int) -> tuple[bool, bool]:
-    """Whether anything changed, and whether anything could not because it is not persisted yet."""
+    """Return whether anything changed, and whether unpersisted Tasks prevented a change."""
     tracker = ctx.tracker
     tasks = role.status.tasks
     changed = unsettled = False

@@ -1,7 +1,7 @@
-"""One Task's decisions, while its Framework's attempt is alive.
+"""Decisions on a Task of a running FrameworkAttempt.
 
-Source: docs/lifecycle.md, "A Task". ``step`` moves the Task as far as the observed Pod allows and adds the action that
-its persisted state justifies; what needs a transition of this same plan to be persisted first waits for the next plan.
+Source: docs/lifecycle.md, "A Task". ``step`` moves the Task as far as the observed Pod allows, and adds the action that
+its persisted state justifies. Actions that need a transition of this plan wait until it is persisted.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ from frameworkcontroller.machine.tracker import TrackedRole
 from frameworkcontroller.machine.wording import brief
 
 _TELL_LEFT_RUNNING_SEC = 30
-"""Wait before a Framework says that an ended Pod still runs: the usual grace period."""
+"""Time until running containers of an ended Pod stall the Framework: the default grace period."""
 
 _ORPHAN_LOOK_SEC = 5
-"""Wait before a live read looks for a Pod whose ConfigMap is gone and that the cache has not shown."""
+"""Time until a live read looks for a Pod whose ConfigMap is gone and that the cache has not shown."""
 
 _ALIVE = frozenset({State.CREATION_REQUESTED, State.PREPARING, State.RUNNING})
 
 
 def step(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
-    """Bring one Task forward."""
+    """Move a Task as far as its observed Pod allows."""
     key = (role.status.name, task.index)
     pod = ctx.observed.pods.get(pod_name(ctx.framework.name, *key))
     _end_left_running(ctx, key, pod)
     if task.deletion_pending and _decide(ctx, role, task, SCALED_DOWN):
-        # A status of another controller, which marks first and says why later.
+        # In a status of the original controller, which sets completionStatus later.
         ctx.tracker.change(task, Urgency.NOW)
     if task.state is State.ATTEMPT_COMPLETED:
         _decide_retry(ctx, role, task)
@@ -84,7 +84,7 @@ def step(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
 def complete_attempt(
     ctx: Context, role: TrackedRole, task: TaskStatus, completion: CompletionStatus | None, *, refused: bool = False
 ) -> None:
-    """The Task's Pod is gone for good, or never was (``refused``: by the API server): its attempt is complete."""
+    """Complete the attempt: its Pod is gone, or was never created (``refused``: by the API server)."""
     _decide(ctx, role, task, completion)
     ctx.tracker.expectations.forget(task.attempt.pod_uid)
     ctx.tracker.disruptions.pop((role.status.name, task.index), None)
@@ -108,7 +108,7 @@ def complete_attempt(
 
 
 def _adopt(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord | None) -> bool:
-    """Take over a Pod that was created for this very attempt before its UID could be recorded."""
+    """Adopt a Pod that was created for this attempt, but not recorded. Return whether there is one."""
     if pod is None or pod.identity.deleting or ctx.completing or task.deletion_pending:
         return False
     if pod.identity.controller_uid != ctx.attempt.configmap_uid:
@@ -152,9 +152,9 @@ def _create(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord | 
 
 
 def _delete_stray(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord | None) -> bool:
-    """Delete a Pod of this Task's name that the attempt controls but that is not the recorded one.
+    """Delete an orphaned Pod of this Task's name. Return whether there is one.
 
-    True while it is in the way. A Pod that the attempt does not control is never touched.
+    Orphans are Pods that the attempt controls and the status does not record; others are never touched.
     """
     if pod is None or pod.identity.controller_uid != ctx.attempt.configmap_uid:
         return False
@@ -169,10 +169,10 @@ def _delete_stray(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRec
 
 
 def replace_stray(ctx: Context, role: TrackedRole, task: TaskStatus, found: Identity) -> Action:
-    """The action on a live Pod that the attempt controls and this Task's status does not record.
+    """The action on an orphaned Pod of this Task's name that is not terminating.
 
-    Pods are created for persisted attempts only. One of a later attempt thus proves that another controller has
-    written a newer status, and is never deleted.
+    One of a later attempt is never deleted: as Pods are created for persisted attempts only, it proves that another
+    controller has written a newer status.
     """
     target = ctx.pod_target(role, task)
     if is_newer_pod(found.marks, ctx.framework, ctx.attempt, role.status, task):
@@ -181,7 +181,7 @@ def replace_stray(ctx: Context, role: TrackedRole, task: TaskStatus, found: Iden
 
 
 def unlisted(ctx: Context) -> Iterator[TaskKey]:
-    """Whose name the Pods bear that the attempt controls and that no Task has."""
+    """Keys of Pods that the attempt controls and that have no Task."""
     for pod in ctx.observed.list_pods():
         parts = split_pod_name(pod.name)
         if parts is not None and _is_unlisted(ctx, parts[1:], pod):
@@ -189,10 +189,7 @@ def unlisted(ctx: Context) -> Iterator[TaskKey]:
 
 
 def delete_unlisted(ctx: Context, key: TaskKey) -> None:
-    """Delete a Pod of a Task that is gone by ScaleDown.
-
-    There can be one all the same: a creation that was given up may be executed any time later.
-    """
+    """Delete a Pod without a Task. After a ScaleDown, a creation whose answer was lost may still be executed."""
     pod = ctx.observed.pods.get(pod_name(ctx.framework.name, *key))
     _end_left_running(ctx, key, pod)
     if pod is None or not _is_unlisted(ctx, key, pod):
@@ -212,7 +209,7 @@ def _unlisted_target(pod: PodRecord, key: TaskKey) -> Target:
 
 
 def is_known_to_be_gone(ctx: Context, pod: PodRecord) -> bool:
-    """Whether a Task's attempt is over that had the Pod: the cache is behind."""
+    """Whether the Pod belongs to a Task's ended attempt, and the cache is stale."""
     parts = split_pod_name(pod.name)
     found = None if parts is None else ctx.tracker.task(parts[1:])
     return found is not None and found[1].state in ENDED and found[1].attempt.pod_uid == pod.uid
@@ -248,7 +245,7 @@ def _without_pod(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
 
 
 def pod_confirmed_gone(ctx: Context, role: TrackedRole, task: TaskStatus, uid: str) -> None:
-    """A live read has not found the recorded Pod, which the cache does not show."""
+    """Handle a live read that has not found the recorded Pod."""
     if task.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
         pod_never_seen(ctx, role, task)
     else:
@@ -257,14 +254,14 @@ def pod_confirmed_gone(ctx: Context, role: TrackedRole, task: TaskStatus, uid: s
 
 
 def pod_never_seen(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
-    """The Pod was created, never seen in the cache, and is now confirmed to be gone."""
+    """Handle a created Pod that the cache has never shown and that is gone."""
     timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
     text = f"Pod did not appear in the local cache within {timeout}s, so it was taken for deleted, and deleted"
     complete_attempt(ctx, role, task, CompletionStatus.of(POD_LOCAL_CACHE_CREATION_TIMEOUT, text))
 
 
 def pod_is_gone(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
-    """The recorded Pod has been there, and is not there any more."""
+    """Handle the end of the recorded Pod."""
     disruption = ctx.tracker.disruptions.get((role.status.name, task.index))
     complete_attempt(ctx, role, task, _deleted_by_others("Pod was deleted by others", disruption))
 
@@ -288,14 +285,14 @@ def _with_deleting_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: P
 
 
 def watch_strays(ctx: Context, configmap_uid: str) -> None:
-    """Watch the Pods of a ConfigMap that is being deleted and is no attempt's. Costs what Pods there are."""
+    """Watch the Pods of an orphaned, terminating ConfigMap. Costs the number of all Pods."""
     for pod in ctx.observed.list_pods():
         if pod.identity.deleting and pod.identity.controller_uid == configmap_uid:
             _watch_end(ctx, pod, stray=True)
 
 
 def _watch_end(ctx: Context, pod: PodRecord, *, stray: bool = False) -> None:
-    """Tell of a Pod that should be gone, and delete it by force once its role's timeout is over."""
+    """Stall the Framework if a terminating Pod stays, and delete it by force after its role's timeout."""
     tracker = ctx.tracker
     parts = split_pod_name(pod.name)
     if parts is None:
@@ -306,7 +303,7 @@ def _watch_end(ctx: Context, pod: PodRecord, *, stray: bool = False) -> None:
     if ctx.is_over(key, began, grace + ctx.env.limits.pod_stuck_deleting_sec):
         tracker.holds.stalls[key] = Stall(
             Reason.POD_NOT_GONE,
-            f"Pod {pod.name} was to be gone by {format_time(deletion_time)} and is still there "
+            f"Pod {pod.name} was to be deleted by {format_time(deletion_time)} and still exists "
             f"(node {pod.node_name or 'none'})",
         )
     role = tracker.roles.get(key[0])
@@ -322,7 +319,7 @@ def _watch_end(ctx: Context, pod: PodRecord, *, stray: bool = False) -> None:
 
 
 def force_unseen(ctx: Context, role: TrackedRole, task: TaskStatus, found: Identity) -> Delete | None:
-    """The deletion by force of a stray Pod that ends and that the cache does not show, once it is due."""
+    """The deletion by force, once due, of an orphaned, terminating Pod that the cache does not show."""
     timeout = role.status.pod_graceful_deletion_timeout_sec
     if timeout is None or found.deletion_time is None:
         return None
@@ -344,7 +341,7 @@ def _with_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord)
             ctx.act(Delete(ctx.pod_target(role, task), pod.uid))
         return
     if task.state not in _ALIVE:
-        # Its deletion was accepted: the cache is behind, and an object once deleted never comes back.
+        # Its deletion was accepted: the cache is stale.
         return
     now = ctx.env.second
     if task.state is State.CREATION_REQUESTED:
@@ -364,10 +361,10 @@ def _with_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord)
 
 
 def _left_running_until(ctx: Context, key: TaskKey, pod: PodRecord) -> float | None:
-    """When (monotonic seconds) a Pod may be deleted that has ended and of which containers run; None: any time.
+    """When (monotonic seconds) an ended Pod with running containers may be deleted; None for now.
 
-    The API server removes such a Pod at once, and its containers would run beside the next instance. Some kubelets
-    (before 1.22.9) write the phase first and begin the grace period then.
+    The API server removes ended Pods at once, and the containers would run beside the next instance. Kubelets before
+    1.22.9 write the phase before the grace period.
     """
     left = ctx.tracker.left_running
     _end_left_running(ctx, key, pod)
@@ -382,7 +379,7 @@ def _left_running_until(ctx: Context, key: TaskKey, pod: PodRecord) -> float | N
 
 
 def _end_left_running(ctx: Context, key: TaskKey, pod: PodRecord | None) -> None:
-    """Forget that containers of an ended Pod ran, if they do not any more or somebody deletes it."""
+    """Forget that containers of an ended Pod run, if they have ended or the Pod is terminating."""
     if key not in ctx.tracker.left_running:
         return
     if pod is None or pod.identity.deleting or pod.running_grace_sec is None:
@@ -391,7 +388,7 @@ def _end_left_running(ctx: Context, key: TaskKey, pod: PodRecord | None) -> None
 
 
 def _waits_for_containers(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
-    """Whether the Pod is not to be deleted yet, as its containers run; what waits for them is told after a while."""
+    """Whether the Pod must not be deleted yet, as its containers run. After a while this stalls the Framework."""
     due = _left_running_until(ctx, key, pod)
     if due is None:
         return False
@@ -410,9 +407,9 @@ def _waits_for_containers(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
 
 
 def containers_run_until(ctx: Context) -> float | None:
-    """Until when (monotonic seconds) the attempt's ConfigMap must stay: containers of ended Pods run.
+    """When (monotonic seconds) the attempt's ConfigMap may be deleted as to containers of ended Pods; None for now.
 
-    Looks at the Pods that wait for that, and at those of which something is new.
+    Costs the number of such Pods and of Tasks on the agenda.
     """
     latest = None
     for key in (*ctx.tracker.agenda, *ctx.tracker.left_running):
@@ -426,7 +423,7 @@ def containers_run_until(ctx: Context) -> float | None:
 
 
 def _finish(ctx: Context, role: TrackedRole, task: TaskStatus, completion: CompletionStatus | None) -> None:
-    """The attempt is decided complete: that is persisted, and only then is its Pod deleted."""
+    """Decide the completion of the attempt. Once it is persisted, the Pod is deleted."""
     _decide(ctx, role, task, completion)
     ctx.tracker.move(role, task, State.DELETION_PENDING, ctx.env.second)
     ctx.tracker.block((role.status.name, task.index))
@@ -452,7 +449,7 @@ def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
         return
     key = (role.status.name, task.index)
     if not ctx.tracker.is_settled(task):
-        # The end of this attempt is exposed before anything of the next one is.
+        # Clients must see the end of this attempt before the next one starts.
         ctx.tracker.block(key)
         return
     in_a_row = retries_in_a_row(task)

@@ -1,11 +1,10 @@
-"""One Framework's status as the machine keeps it between syncs.
+"""One Framework's status between syncs.
 
-The records of the status are changed in place, only through this class, which keeps beside them what makes a sync cost
-what changed and not what exists: which Tasks wait to be looked at, which have changes that are not persisted yet,
-counters per role, and alarms.
+Its records are changed in place, only by this class. Beside them it keeps the agenda, the unpersisted changes and
+counters per role, so that a plan costs what changed, not what exists.
 
-The rule "persist before act" is ``is_settled``: a Task with unpersisted changes justifies no action, and neither does
-a Framework with any (``is_clean``).
+"Persist before act": a Task with unpersisted changes justifies no action (``is_settled``), and neither does a
+Framework with any (``is_clean``).
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _WITHOUT_POD: Final = tuple(
 
 @dataclass(slots=True)
 class RoleCounts:
-    """How many Tasks of a role are how. Tasks that are deletionPending count for nothing."""
+    """Numbers of Tasks of a role by state, without those that are deletionPending."""
 
     running: int = 0
     failed: int = 0
@@ -53,7 +52,7 @@ class RoleCounts:
 
     @property
     def completed(self) -> int:
-        """Completed Tasks that count."""
+        """Number of completed Tasks."""
         return self.failed + self.succeeded
 
 
@@ -66,7 +65,7 @@ class TrackedRole:
 
 
 class Tracker:
-    """The tracked status of one Framework. ``status`` is None until the first plan has made one."""
+    """The tracked status of one Framework, None before the first plan."""
 
     __slots__ = (
         "_blocked",
@@ -98,45 +97,42 @@ class Tracker:
     )
 
     def __init__(self, status: FrameworkStatus | None = None) -> None:
-        """Track ``status`` as the API server holds it, all of it persisted."""
+        """Track a stored status."""
         self.status: FrameworkStatus | None = None
         self.roles: dict[str, TrackedRole] = {}
         self.agenda = Agenda()
-        """Tasks to look at in the next plan."""
         self.again = False
-        """The Framework itself is to be planned again once the status is persisted."""
+        """Whether to plan the Framework itself again once the status is persisted."""
         self.scan = False
-        """The next plan is to look for Pods that no Task has."""
+        """Whether the next plan looks for orphaned Pods."""
         self.follow_ups: list[Action] = []
-        """Actions that outcomes made necessary, for the next plan."""
+        """Actions for the next plan, as a consequence of outcomes."""
         self.holds = Holds()
-        """Back-offs and stalls."""
         self.expectations = Expectations()
-        """What is known of recorded objects that the cache may not show."""
         self.stall_told: Reason | None = None
-        """What this process has found the Framework as a whole to be stalled by."""
+        """The stall that this process has recorded last."""
         self.generation: int | None = None
-        """Spec generation that the last plan has seen."""
+        """Generation of the spec in the last plan."""
         self.rescale_due = True
         self.configmap_end: CompletionStatus | None = None
-        """How the attempt ends if the ConfigMap is gone for another reason than that others deleted it."""
+        """Completion of the attempt if its ConfigMap is gone, but not deleted by another client."""
         self.orphaned = False
-        """The ConfigMap is gone, and Pods of the attempt may still be there: nothing else ends them."""
+        """Whether the ConfigMap is gone, and Pods of the attempt may exist that only the machine deletes."""
         self.deletion_kept = False
-        """Whether the history has the Framework as it was at the end of its retention."""
+        """Whether the history has the deletion of the Framework."""
         self.alone_since: float | None = None
-        """When (monotonic seconds) the ConfigMap was first found to be dying without Pods."""
+        """When (monotonic seconds) the ConfigMap was first seen to be terminating without Pods."""
         self.templates: dict[str, PodTemplate] = {}
-        """Pods of each role as encoded for this attempt and generation."""
+        """Encoded Pods by role, of this attempt and generation."""
         self.disruptions: dict[TaskKey, Disruption] = {}
-        """Why Kubernetes deleted the recorded Pods that the cache has dropped."""
+        """Disruptions of recorded Pods that the cache has dropped."""
         self.left_running: dict[TaskKey, tuple[str, float]] = {}
-        """Ended Pods of which containers run: their UID, and when that was first seen (monotonic seconds)."""
+        """UIDs of ended Pods with running containers, and when that was first seen (monotonic seconds)."""
         self.urgency = Urgency.NONE
         self.task_states = [0] * len(STATES)
-        """How many Tasks are in each state, in the order of ``STATES``."""
+        """Numbers of Tasks by state, in the order of ``STATES``."""
         self.attempt_counters: AttemptCounters | None = None
-        """What ended and was retried since somebody last took this away: to be told once it is persisted."""
+        """Attempts that ended or were retried since the last persisted status."""
         self._counts = TaskCounts()
         self._dirty: set[TaskStatus] = set()
         self._blocked: dict[TaskKey, None] = {}
@@ -145,23 +141,23 @@ class Tracker:
         if status is not None:
             self.begin(status)
 
-    # --- what is there ---
+    # --- queries ---
 
     def tasks(self) -> Iterator[tuple[TrackedRole, TaskStatus]]:
-        """All Tasks: costs what exists, so only for what concerns them all."""
+        """All Tasks. Costs their number."""
         for role in self.roles.values():
             for task in role.status.tasks:
                 yield role, task
 
     def task(self, key: TaskKey) -> tuple[TrackedRole, TaskStatus] | None:
-        """The Task of that role and index, if there is one."""
+        """The Task of that role and index, None if there is none."""
         role = self.roles.get(key[0])
         if role is None or not 0 <= key[1] < len(role.status.tasks):
             return None
         return role, role.status.tasks[key[1]]
 
     def awaits_pod(self, target: Target) -> bool:
-        """Whether the Pod that the target names is still to be created."""
+        """Whether the target's Pod is still to be created."""
         found = self.task((target.role, target.index))
         if found is None:
             return False
@@ -176,17 +172,17 @@ class Tracker:
 
     @property
     def is_head_settled(self) -> bool:
-        """Whether everything but changes of single Tasks is persisted."""
+        """Whether all changes but those of single Tasks are persisted."""
         return not self._head_dirty
 
     @property
     def is_busy(self) -> bool:
-        """Whether another plan has something to do right away."""
+        """Whether another plan has work at once."""
         return self.again or bool(self.agenda) or bool(self.follow_ups)
 
     @property
     def is_completing(self) -> bool:
-        """Whether the Framework's attempt is decided complete, persisted or not."""
+        """Whether the completion of the Framework's attempt is decided, persisted or not."""
         return self.status is not None and self.status.attempt.completion_status is not None
 
     @property
@@ -196,17 +192,17 @@ class Tracker:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether no Task is on a way on which the next step is expected soon: all run, or are completed."""
+        """Whether all Tasks run or are completed: no change is expected soon."""
         return self.task_states[_RUNNING] + self.task_states[_COMPLETED] == sum(self.task_states)
 
     def is_settled(self, task: TaskStatus) -> bool:
-        """Whether the Task is persisted as it stands, so that it can justify an action."""
+        """Whether all changes of the Task are persisted, so that it justifies actions."""
         return task not in self._dirty
 
     # --- changes of the whole ---
 
     def begin(self, status: FrameworkStatus, *, dirty: bool = False) -> None:
-        """Track ``status`` from here on: a whole new one, or a whole new attempt. ``dirty``: it is not persisted."""
+        """Track another status or attempt. ``dirty``: it is not persisted."""
         self.status = status
         self.forget_tasks()
         self.orphaned = False
@@ -221,11 +217,11 @@ class Tracker:
             self.change_head(Urgency.NOW)
 
     def index(self) -> None:
-        """Rebuild what is kept beside the status, after roles or Tasks were added or removed."""
+        """Rebuild counters and indexes after roles or Tasks were added or removed."""
         status = known(self.status, "status")
         self.roles = {role.name: TrackedRole(role) for role in status.attempt.roles}
         self.task_states = [0] * len(STATES)
-        # Part of the status, and yet never a reason to write it: they change only together with a Task or a role.
+        # Part of the status, but no reason to write it: they change only together with a Task or a role.
         self._counts = status.task_counts = TaskCounts()
         for role, task in self.tasks():
             self._count(role, task, 1)
@@ -238,7 +234,7 @@ class Tracker:
         self.holds.keep(self._exists)
 
     def forget_tasks(self) -> None:
-        """The attempt is over: no Task is looked at, created, held back or stalled any more."""
+        """Forget everything about Tasks, as the attempt is over."""
         self.agenda.forget_tasks()
         self.holds.forget()
         self.expectations.forget_all()
@@ -251,17 +247,17 @@ class Tracker:
         self.templates.clear()
 
     def touch_all(self) -> None:
-        """Have the next plan look at every Task, and for Pods that no Task has."""
+        """Have the next plan look at all Tasks, and for orphaned Pods."""
         self.again = self.scan = True
         self.agenda.update((role.status.name, task.index) for role, task in self.tasks())
 
     def change_head(self, urgency: Urgency) -> None:
-        """Note an unpersisted change of anything but a single Task."""
+        """Note an unpersisted change, but for one of a single Task."""
         self._head_dirty = True
         self._ask(urgency)
 
     def persisted(self) -> None:
-        """The status as it stands has been accepted by the API server: what waited for that is due now."""
+        """The tracked status is stored: put the Tasks that waited for that on the agenda."""
         self._dirty.clear()
         self._head_dirty = False
         self.urgency = Urgency.NONE
@@ -269,10 +265,10 @@ class Tracker:
         self._blocked.clear()
 
     def move_framework(self, state: State, now: int) -> None:
-        """Take the Framework to another state, stamp the times that go with it, and plan it again once persisted.
+        """Move the Framework to another state, set its times, and plan it again once persisted.
 
         Raises:
-            InvariantError: the table has no such edge.
+            InvariantError: the transition is illegal.
         """
         status = known(self.status, "status")
         check_edge(status.state, state, "Framework")
@@ -437,15 +433,15 @@ class Tracker:
             task.encoded = None
 
     def block(self, key: TaskKey) -> None:
-        """Look at the Task again once its changes are persisted, and have them persisted soon."""
+        """Persist the changes of the Task soon, and plan it again then."""
         self._blocked[key] = None
         self._ask(Urgency.SOON)
 
     def move(self, role: TrackedRole, task: TaskStatus, state: State, now: int) -> None:
-        """Take a Task to another state and stamp the times that go with it.
+        """Move a Task to another state, and set its times.
 
         Raises:
-            InvariantError: the table has no such edge.
+            InvariantError: the transition is illegal.
         """
         check_edge(task.state, state, f"Task {role.status.name}[{task.index}]")
         self._count(role, task, -1)
@@ -472,18 +468,15 @@ class Tracker:
         self.change(task, URGENCY[Level.TASK, state])
 
     def completed_at(self, task: TaskStatus) -> tuple[int, int]:
-        """When the completed Task completed: its second, and its place in the order that this process has seen.
-
-        The place is 0 if the Task completed before that.
-        """
+        """Time of completion in seconds since the epoch, and place in the order that this process has seen, else 0."""
         return task.completion_time or 0, self._completions.get(_completion_key(task), 0)
 
     def inherit(self, other: Tracker) -> None:
-        """Remember the order of completions of ``other``, which tracked the same Framework until now."""
+        """Take the order of completions from the previous tracker of the Framework."""
         self._completions = other._completions
 
     def mark_leaving(self, role: TrackedRole, task: TaskStatus, completion: CompletionStatus) -> None:
-        """Mark a Task deletionPending: from here on it counts for nothing (Rescale)."""
+        """Mark a Task deletionPending: it no longer counts (Rescale)."""
         self._count(role, task, -1)
         task.deletion_pending = True
         self.decide_completion(task, completion)
@@ -493,7 +486,7 @@ class Tracker:
         self.change(task, Urgency.NOW)
 
     def pod_dropped(self, key: TaskKey, last: PodRecord, *, removed: bool) -> None:
-        """The cache has dropped the Pod. ``last``: its last known state. ``removed``: which shows that it is gone."""
+        """The cache dropped a Pod. ``last``: its last state. ``removed``: whether this shows that it is gone."""
         found = self.task(key)
         if found is None or found[1].attempt.pod_uid != last.uid or found[1].state in ENDED:
             return
@@ -507,7 +500,7 @@ class Tracker:
             self.expectations.lose(last.uid)
 
     def configmap_dropped(self, uid: str) -> None:
-        """The cache has dropped the ConfigMap of that UID: it is gone, or has lost its label."""
+        """The cache dropped a ConfigMap: it is gone, or has lost its label."""
         if self.status is not None and self.status.attempt.configmap_uid == uid:
             self.expectations.lose(uid)
 
@@ -529,7 +522,7 @@ class Tracker:
             self.attempt_counters = AttemptCounters()
         return self.attempt_counters
 
-    # --- inside ---
+    # --- helpers ---
 
     def _exists(self, key: TaskKey) -> bool:
         return self.task(key) is not None
