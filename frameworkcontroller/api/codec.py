@@ -290,13 +290,11 @@ def decompress_roles(text: str) -> Any:
         with gzip.GzipFile(fileobj=io.BytesIO(base64.b64decode(text, validate=True))) as stream:
             raw = stream.read(MAX_DECOMPRESSED_BYTES + 1)
         if len(raw) > MAX_DECOMPRESSED_BYTES:
-            raise StatusError(f"status.attemptStatus.taskRoleStatusesCompressed: over {MAX_DECOMPRESSED_BYTES} bytes")
+            raise ValueError(f"over {MAX_DECOMPRESSED_BYTES} bytes")
         if _holds_too_much(raw):
-            raise StatusError(f"status.attemptStatus.taskRoleStatusesCompressed: over {MAX_DECOMPRESSED_VALUES} values")
+            raise ValueError(f"over {MAX_DECOMPRESSED_VALUES} values")
         return orjson.loads(raw) if len(raw) <= _FAST_BYTES else json.loads(raw)
     except (TypeError, ValueError, OSError, EOFError, RecursionError, zlib.error) as error:
-        if isinstance(error, StatusError):
-            raise
         raise StatusError(f"status.attemptStatus.taskRoleStatusesCompressed: {error}") from None
 
 

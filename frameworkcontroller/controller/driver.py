@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import InitVar, dataclass
 from typing import Final
 
 from frameworkcontroller.api import names
@@ -54,54 +54,38 @@ _MAX_CAUSES: Final = 4096
 """Frameworks whose last cause of quarantine is remembered, to log each cause once."""
 
 
+@dataclass(eq=False, kw_only=True)
 class Driver:
     """Reconciles Frameworks, one key at a time; many keys at once."""
 
-    def __init__(
-        self,
-        client: KubeClient,
-        reconcilers: Reconcilers,
-        *,
-        frameworks: Lister[FrameworkRecord],
-        configmaps: Lister[ConfigMapRecord],
-        pods: Lister[PodRecord],
-        limits: Limits,
-        wall: Callable[[], float],
-        clock: Callable[[], float],
-        rng: random.Random,
-        recorder: EventRecorder,
-        snapshots: SnapshotLogger,
-        max_in_flight: int = MAX_IN_FLIGHT,
-        relist: Callable[[Kind], None] = lambda _: None,
-        listed: Callable[[Kind], float] = lambda _: -math.inf,
-        wrote: Callable[[WriteResult, int], None] = lambda _result, _size: None,
-        count_attempts: Callable[[AttemptCounters], None] = lambda _: None,
-        status_absent: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        """``wall``: seconds since the epoch. ``clock``: monotonic seconds. ``pods`` has the index ``BY_FRAMEWORK``.
+    client: KubeClient
+    reconcilers: Reconcilers
+    frameworks: Lister[FrameworkRecord]
+    configmaps: Lister[ConfigMapRecord]
+    pods: Lister[PodRecord]
+    """Has the index ``BY_FRAMEWORK``."""
+    limits: Limits
+    wall: Callable[[], float]
+    """Seconds since the epoch."""
+    clock: Callable[[], float]
+    """Monotonic seconds."""
+    rng: random.Random
+    recorder: EventRecorder
+    snapshots: SnapshotLogger
+    relist: Callable[[Kind], None]
+    """Starts a list to compare a cache with."""
+    listed: Callable[[Kind], float]
+    """The time, by ``clock``, at which the last complete list was requested."""
+    wrote: Callable[[WriteResult, int], None]
+    """For metrics: takes the result and the bytes of each status write."""
+    count_attempts: Callable[[AttemptCounters], None]
+    """For metrics: takes the attempts that an accepted write shows."""
+    status_absent: Callable[[str], None]
+    """Takes the key of a Framework whose status write got a 404: it is gone, or its CRD has no status subresource."""
+    max_in_flight: InitVar[int] = MAX_IN_FLIGHT
 
-        ``relist`` starts a list to compare a cache with; ``listed`` returns the time, by ``clock``, of the last call.
-        ``status_absent`` takes the key of a Framework whose status write got a 404: the Framework is gone, or its CRD
-        has no status subresource. For metrics, ``wrote(result, bytes)`` takes each status write, and
-        ``count_attempts`` the attempts that an accepted write shows.
-        """
-        self.client = client
-        self.reconcilers = reconcilers
-        self.frameworks = frameworks
-        self.configmaps = configmaps
-        self.pods = pods
+    def __post_init__(self, max_in_flight: int) -> None:
         self.slots = FairSemaphore(max_in_flight)
-        self.listed = listed
-        self.status_absent = status_absent
-        self._limits = limits
-        self._wall = wall
-        self._clock = clock
-        self._rng = rng
-        self._recorder = recorder
-        self._snapshots = snapshots
-        self._relist = relist
-        self._wrote = wrote
-        self._count_attempts = count_attempts
         self._stopping = False
         self._quarantine_causes: LRUCache[str, str] = LRUCache(_MAX_CAUSES)
         """The last logged cause of quarantine, by the UID of the Framework."""
@@ -109,7 +93,7 @@ class Driver:
     @property
     def env(self) -> Env:
         """The current times, and the limits."""
-        return Env(self._wall(), self._clock(), self._rng, self._limits)
+        return Env(self.wall(), self.clock(), self.rng, self.limits)
 
     def stop(self) -> None:
         """Start no more actions: for thousands of Tasks they would take longer than a stop may."""
@@ -155,17 +139,17 @@ class Driver:
         """Carry an effect out."""
         match effect:
             case Emit(records, log, trace):
-                self._recorder.record(machine.key, machine.uid, records, log=log, trace=trace)
+                self.recorder.record(machine.key, machine.uid, records, log=log, trace=trace)
             case LogSnapshots(snapshots, resource_version):
                 record = self.frameworks.get(machine.key)
                 if record is not None and record.uid == machine.uid:
-                    self._snapshots.log(record, resource_version, snapshots)
+                    self.snapshots.log(record, resource_version, snapshots)
             case Relist(kind):
-                self._relist(kind)
+                self.relist(kind)
             case StatusWritten(result, size):
-                self._wrote(result, size)
+                self.wrote(result, size)
             case Persisted(counters):
-                self._count_attempts(counters)
+                self.count_attempts(counters)
             case Warn(text):
                 _log.warning("[%s]: %s", machine.key, text)
 

@@ -151,8 +151,8 @@ class Controller:
         )
         self._recorder = EventRecorder(self.events if config.record_events else None)
         self._driver = Driver(
-            acting_client,
-            self.reconcilers,
+            client=acting_client,
+            reconcilers=self.reconcilers,
             frameworks=self.informers.frameworks.lister,
             configmaps=self.informers.configmaps.lister,
             pods=self.informers.pods.lister,
