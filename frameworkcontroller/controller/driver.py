@@ -180,6 +180,9 @@ class _Run:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            if isinstance(self._machine, Quarantine):
+                # It outlives an error of its own.
+                self._machine.give_up()
 
     async def until_done(self) -> Done:
         """Follow the instructions of the machine until it is done."""

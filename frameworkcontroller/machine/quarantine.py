@@ -102,6 +102,10 @@ class Quarantine:
     def stop(self) -> None:
         """Do nothing: there are no actions."""
 
+    def give_up(self) -> None:
+        """Forget the call under way: its answer does not come."""
+        self._lane = self._exchange = None
+
     def effects(self) -> list[Effect]:
         """Take the effects that are due before the next request."""
         effects, self._effects = self._effects, []

@@ -1,0 +1,68 @@
+"""The driver: an error that nobody foresaw, even while its Framework is being put into quarantine."""
+
+import asyncio
+import random
+from typing import Any, cast
+
+import orjson
+import pytest
+
+from frameworkcontroller.api.objects import FrameworkRecord
+from frameworkcontroller.controller.driver import Driver
+from frameworkcontroller.controller.reconcilers import Reconcilers
+from frameworkcontroller.controller.recorder import EventRecorder
+from frameworkcontroller.controller.snapshots import SnapshotLogger
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.machine.quarantine import RETRY_SEC
+from tests.support.bench import limits
+
+
+class BrokenClient:
+    """Reads raise what no client should, once."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+
+    async def get(self, *_: Any, **__: Any) -> bytes:
+        self.reads += 1
+        if self.reads == 1:
+            raise ZeroDivisionError
+        metadata = {"namespace": "ns", "name": "f", "uid": "another", "resourceVersion": "1", "generation": 1}
+        return orjson.dumps({"metadata": metadata, "spec": {}})
+
+
+class Recorder:
+    """Records nothing."""
+
+    def record(self, *_: Any, **__: Any) -> None:
+        """Do nothing."""
+
+
+async def test_an_error_during_quarantine_does_not_hang_the_next_pass() -> None:
+    record = FrameworkRecord("ns/f", "ns", "f", "u", "1", 1, None, b"{}", b"{}", {"state": "none"})
+    client = BrokenClient()
+    driver = Driver(
+        client=cast(KubeClient, client),
+        reconcilers=Reconcilers(),
+        frameworks=cast(Any, {record.key: record}),
+        configmaps=cast(Any, {}),
+        pods=cast(Any, {}),
+        limits=limits(),
+        wall=lambda: 0.0,
+        clock=lambda: 0.0,
+        rng=random.Random(1),
+        recorder=cast(EventRecorder, Recorder()),
+        snapshots=cast(SnapshotLogger, None),
+        relist=lambda _: None,
+        listed=lambda _: 0.0,
+        wrote=lambda _result, _size: None,
+        count_attempts=lambda _: None,
+        status_absent=lambda _: None,
+    )
+    with pytest.raises(ZeroDivisionError):
+        await driver.reconcile(record.key)
+    async with asyncio.timeout(5):
+        delay = await driver.reconcile(record.key)
+    assert delay is not None
+    assert delay > RETRY_SEC / 2
+    assert client.reads == 2
