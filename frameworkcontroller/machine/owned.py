@@ -56,7 +56,9 @@ def take(ctx: Context, outcome: Outcome) -> None:
     """Fold one outcome into the tracked status."""
     target, result = outcome.action.target, outcome.result
     if target.kind is Kind.FRAMEWORK:
-        if isinstance(result, Accepted | Gone):
+        if isinstance(result, NotAttempted):
+            ctx.tracker.again = True
+        elif isinstance(result, Accepted | Gone):
             ctx.tracker.holds.release(None)
             ctx.record(Reason.FRAMEWORK_DELETED, "Deleted: its retention after completion is over")
         else:

@@ -10,6 +10,7 @@ Source: docs/lifecycle.md ("The sync") and docs/guarantees.md.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol
@@ -413,12 +414,14 @@ class Reconciler:
             clock = view.env.clock
             now = self._pass = _Pass(self._read(record), clock + SHOW_SEC, clock + BATCH_SEC)
         batch = now.batch
-        if self._is_interrupted(now, view):
+        if now.error or now.again or self._is_interrupted(now, view):
             batch.stopped = True
         if (action := batch.start()) is not None:
             return Act(action)
         clock = view.env.clock
-        if now.lane is None and not (batch.in_flight and clock < now.tick_at):
+        # Most passes have one action, and nothing to do before its end.
+        tick_at = math.inf if batch.is_single else now.tick_at
+        if now.lane is None and not (batch.in_flight and clock < tick_at):
             now.tick_at = clock + TICK_SEC
             now.lane = self._decide(now, view)
             if now.lane is not None:
@@ -428,7 +431,6 @@ class Reconciler:
         if now.lane is not None:
             return Wait()
         if batch.in_flight:
-            # Most passes have one action, and nothing to do before its end.
             return Wait(None if batch.is_single else now.tick_at - clock)
         return self._end(now, view)
 
@@ -514,7 +516,7 @@ class Reconciler:
             if step.actions or self.spec_error is not None or tracker.urgency is Urgency.NOW or not tracker.is_busy:
                 break
         self._wake_after(now, step.wake_after, env)
-        self._propose(now, step.actions)
+        self._propose(now, step.actions, view)
 
     def _plan_more(self, now: _Pass, view: View) -> None:
         """Plan the events since the last plan while actions are in flight.
@@ -529,12 +531,15 @@ class Reconciler:
         known_targets = [action for action in step.actions if action.target in now.batch]
         # A creation is awaited; other actions are planned again after their outcome.
         self._leave(now, (action for action in known_targets if not isinstance(action, Create)), view)
-        self._propose(now, [action for action in step.actions if action.target not in now.batch])
+        self._propose(now, [action for action in step.actions if action.target not in now.batch], view)
         if self._must_stop(now, view):
             now.batch.stopped = True
 
-    def _propose(self, now: _Pass, actions: list[Action]) -> None:
+    def _propose(self, now: _Pass, actions: list[Action], view: View) -> None:
         """Start actions, after a live read if they rest on a status that only the cache has shown."""
+        if now.batch.stopped:
+            self._leave(now, actions, view)
+            return
         # An orphan may be recorded in a status that another controller has just written.
         if self.stored.confirmed and not any(map(_needs_live_status, actions)):
             now.batch.add(actions)
@@ -588,11 +593,14 @@ class Reconciler:
 
     def _is_wanted(self, now: _Pass, action: Action, view: View) -> bool:
         """Whether an action is still wanted now that it has a slot."""
-        if now.batch.stopped or self._is_interrupted(now, view):
+        if now.error or now.again or self._is_interrupted(now, view):
             return False
+        if not isinstance(action, Create):
+            # Even if no more are started: where slots are scarce, every pass would drop it.
+            return True
         # An earlier creation whose answer was lost may have created the Pod.
-        is_creation = isinstance(action, Create) and action.target.kind is Kind.POD
-        return not is_creation or self.tracker.awaits_pod(action.target)
+        is_awaited = action.target.kind is not Kind.POD or self.tracker.awaits_pod(action.target)
+        return is_awaited and not now.batch.stopped
 
     # --- knowledge ---
 
@@ -689,7 +697,6 @@ class Reconciler:
                 live = yield from self._read_live()
                 self._resolve(now, live, generation, encoded, answer, view)
             case Refused(kind=Refusal.TOO_LARGE):
-                self._count(encoded, "too_large")
                 yield from self._stall(now, generation, encoded, answer, view)
             case Refused(message=message) | Unanswered(message=message):
                 self._count(encoded, "error")
@@ -758,6 +765,9 @@ class Reconciler:
             if digest not in (stored.digest, stored.unsure):
                 self._effects.append(Warn("status changed by another writer; continuing from the stored version"))
             self._take_over(live, status, digest, view)
+        self._precondition_failed(refused)
+
+    def _precondition_failed(self, refused: Refused) -> None:
         self._failed_preconditions += 1
         if self._failed_preconditions > _FAILED_PRECONDITIONS_AT_ONCE:
             text = f"the Framework changes before each write of its status: {refused.message}"
@@ -769,6 +779,7 @@ class Reconciler:
         if (live.generation, live.resource_version) != (generation, self.stored.resource_version):
             self._resolve(now, live, generation, encoded, refused, view)
             return
+        self._count(encoded, "too_large")
         tracker = Tracker(decode_status(live.status))
         framework = known(self._framework, "Framework")
         text = (
@@ -786,6 +797,7 @@ class Reconciler:
                 case Answered(body=body) if (version := resource_version(body)) is not None:
                     self.stored.resource_version, self.stored.digest = version, said.digest
                 case Refused(kind=Refusal.INVALID | Refusal.CONFLICT | Refusal.ALREADY_EXISTS):
+                    self._precondition_failed(answer)
                     return
                 case Refused(kind=Refusal.TOO_LARGE, message=message):
                     # Not even the condition fits: log it, once per refusal.

@@ -82,7 +82,7 @@ def _deleting_with(**forced: Any) -> Patch:
     return lambda: patch.object(app, "KubeClient", Careless)
 
 
-def _propose_at_once(_: Reconciler, now: Any, actions: list[Action]) -> None:
+def _propose_at_once(_: Reconciler, now: Any, actions: list[Action], _view: object) -> None:
     now.batch.add(actions)
 
 
