@@ -29,14 +29,17 @@ def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> 
     ctx = Context(subject, tracker, observed, env)
     tracker.again = False
     tracker.agenda.ring(env.clock)
-    fresh = tracker.status is None
-    if fresh:
+    if tracker.status is None:
         tracker.begin(framework.new_status(subject, env), dirty=True)
         ctx.record(Reason.FRAMEWORK_ACCEPTED, f"Framework was accepted with {wording.tasks(subject.spec.task_count)}")
+        _observe_generation(ctx)
+        return _finish(ctx)
     _observe_generation(ctx)
-    if not fresh and not scale.rescale(ctx) and not scale.copy_deletion_timeouts(ctx):
-        ctx.plan.actions, tracker.follow_ups = tracker.follow_ups, []
-        framework.step(ctx)
+    if scale.rescale(ctx) or scale.copy_deletion_timeouts(ctx):
+        # Persisted before anything else is decided.
+        return _finish(ctx)
+    ctx.plan.actions, tracker.follow_ups = tracker.follow_ups, []
+    framework.step(ctx)
     return _finish(ctx)
 
 

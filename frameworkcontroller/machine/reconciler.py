@@ -450,16 +450,17 @@ class Reconciler:
             case ReadLive():
                 exchange = self._confirm(now, view)
         self._exchanges[call] = exchange
-        return self._advance(now, call, lambda: next(exchange))
+        return self._advance(call, None)
 
     def on_answer(self, call: Call, answer: Answer) -> Request | None:
         """The next request of ``call`` after ``answer``; None if the call is over."""
-        exchange = self._exchanges[call]
-        return self._advance(known(self._pass, "pass"), call, lambda: exchange.send(answer))
+        return self._advance(call, answer)
 
-    def _advance(self, now: _Pass, call: Call, step: Callable[[], Request]) -> Request | None:
+    def _advance(self, call: Call, answer: Answer | None) -> Request | None:
+        now = known(self._pass, "pass")
+        exchange = self._exchanges[call]
         try:
-            return step()
+            return next(exchange) if answer is None else exchange.send(answer)
         except StopIteration as end:
             if isinstance(call, Act):
                 now.batch.end(call.action, end.value)
