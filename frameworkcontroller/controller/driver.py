@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import InitVar, dataclass
-from typing import Final
+from typing import Final, assert_never
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import ConfigMapRecord, FrameworkRecord, PodRecord
@@ -152,6 +152,8 @@ class Driver:
                 self.count_attempts(counters)
             case Warn(text):
                 _log.warning("[%s]: %s", machine.key, text)
+            case other:
+                assert_never(other)
 
 
 class _Run:

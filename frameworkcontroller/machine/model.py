@@ -385,13 +385,3 @@ class Plan:
     records: list[Record] = field(default_factory=list)
     snapshots: list[Snapshot] = field(default_factory=list)
     relist: set[Kind] = field(default_factory=set)
-
-
-@dataclass(slots=True)
-class Fold:
-    """What the outcomes changed; fields as in ``Plan``, whose urgency and wake-up this one's replace."""
-
-    wake_after: float | None = None
-    urgency: Urgency = Urgency.NONE
-    records: list[Record] = field(default_factory=list)
-    relist: set[Kind] = field(default_factory=set)

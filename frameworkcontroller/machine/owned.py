@@ -6,6 +6,8 @@ the differences. Failures back off (``Holds.hold``), and stall the Framework if 
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from frameworkcontroller.api.names import FRAMEWORK_NAME
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import State, TaskStatus
@@ -118,6 +120,8 @@ def _take(owned: _Owned, outcome: Outcome) -> None:
                 owned.confirmed_gone(action.uid)
         case Refresh():
             _leave_newer(ctx, key, target)
+        case other:
+            assert_never(other)
 
 
 def _take_creation(owned: _Owned, action: Create, result: Result) -> None:

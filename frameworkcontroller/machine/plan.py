@@ -12,7 +12,7 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.machine import conditions, framework, scale, wording
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.holds import Stall
-from frameworkcontroller.machine.model import Env, Fold, Observed, Outcome, Plan
+from frameworkcontroller.machine.model import Env, Observed, Outcome, Plan
 from frameworkcontroller.machine.owned import take
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.tracker import Tracker
@@ -43,7 +43,7 @@ def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> 
     return _finish(ctx)
 
 
-def fold(subject: Framework, tracker: Tracker, outcomes: Sequence[Outcome], env: Env) -> Fold:
+def fold(subject: Framework, tracker: Tracker, outcomes: Sequence[Outcome], env: Env) -> Plan:
     """Fold the outcomes of actions into the tracked status.
 
     Folding them again into another status is safe: an outcome changes only the attempt that asked for the action, and
@@ -55,8 +55,7 @@ def fold(subject: Framework, tracker: Tracker, outcomes: Sequence[Outcome], env:
     ctx = Context(subject, tracker, Observed(None, {}), env)
     for outcome in outcomes:
         take(ctx, outcome)
-    done = _finish(ctx)
-    return Fold(done.wake_after, done.urgency, done.records, done.relist)
+    return _finish(ctx)
 
 
 def reject(subject: Framework, tracker: Tracker, why: str, env: Env, *, reason: Reason = Reason.INVALID_SPEC) -> Plan:

@@ -11,7 +11,7 @@ Source: docs/lifecycle.md ("The sync") and docs/guarantees.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol
 
@@ -406,49 +406,49 @@ class Reconciler:
             InvariantError: the status violates an invariant.
             StatusError: a live read returned an invalid status.
         """
-        now = self._pass
-        if now is None:
+        current = self._pass
+        if current is None:
             record = view.record
             if record is None or record.uid != self.uid:
                 return Done()
             clock = view.env.clock
-            now = self._pass = _Pass(self._read(record), clock + SHOW_SEC, clock + BATCH_SEC)
-        batch = now.batch
-        if now.error or now.again or self._is_interrupted(now, view):
+            current = self._pass = _Pass(self._read(record), clock + SHOW_SEC, clock + BATCH_SEC)
+        batch = current.batch
+        if current.error or current.again or self._is_interrupted(current, view):
             batch.stopped = True
         if (action := batch.start()) is not None:
             return Act(action)
         clock = view.env.clock
         # Most passes have one action, and nothing to do before its end.
-        tick_at = math.inf if batch.is_single else now.tick_at
-        if now.lane is None and not (batch.in_flight and clock < tick_at):
-            now.tick_at = clock + TICK_SEC
-            now.lane = self._decide(now, view)
-            if now.lane is not None:
-                return now.lane
+        tick_at = math.inf if batch.is_single else current.tick_at
+        if current.lane is None and not (batch.in_flight and clock < tick_at):
+            current.tick_at = clock + TICK_SEC
+            current.lane = self._decide(current, view)
+            if current.lane is not None:
+                return current.lane
             if (action := batch.start()) is not None:
                 return Act(action)
-        if now.lane is not None:
+        if current.lane is not None:
             return Wait()
         if batch.in_flight:
-            return Wait(None if batch.is_single else now.tick_at - clock)
-        return self._end(now, view)
+            return Wait(None if batch.is_single else current.tick_at - clock)
+        return self._end(current, view)
 
     def begin(self, call: Call, view: View) -> Request | None:
         """The first request of ``call``, which has a slot now; None if it is no longer wanted."""
-        now = known(self._pass, "pass")
+        current = known(self._pass, "pass")
         exchange: Generator[Request, Answer, Any]
         match call:
             case Act(action=action):
-                if not self._is_wanted(now, action, view):
-                    now.batch.end(action, NotAttempted())
+                if not self._is_wanted(current, action, view):
+                    current.batch.end(action, NotAttempted())
                     return None
                 self._log_snapshots()
-                exchange = carry_out(action, now.framework)
+                exchange = carry_out(action, current.framework)
             case WriteStatus(catch_up=catch_up):
-                exchange = self._write(now, view, catch_up=catch_up)
+                exchange = self._write(current, view, catch_up=catch_up)
             case ReadLive():
-                exchange = self._confirm(now, view)
+                exchange = self._confirm(current, view)
         self._exchanges[call] = exchange
         return self._advance(call, None)
 
@@ -457,151 +457,151 @@ class Reconciler:
         return self._advance(call, answer)
 
     def _advance(self, call: Call, answer: Answer | None) -> Request | None:
-        now = known(self._pass, "pass")
+        current = known(self._pass, "pass")
         exchange = self._exchanges[call]
         try:
             return next(exchange) if answer is None else exchange.send(answer)
         except StopIteration as end:
             if isinstance(call, Act):
-                now.batch.end(call.action, end.value)
+                current.batch.end(call.action, end.value)
         except TransientError as error:
-            now.error = error.transient
+            current.error = error.transient
         if not isinstance(call, Act):
-            now.lane = None
+            current.lane = None
         del self._exchanges[call]
         return None
 
     # --- a pass ---
 
-    def _decide(self, now: _Pass, view: View) -> WriteStatus | ReadLive | None:
+    def _decide(self, current: _Pass, view: View) -> WriteStatus | ReadLive | None:
         """Fold outcomes, plan actions into the batch, and return the next write or read of the Framework.
 
         To be called only while no write or read is in flight.
         """
-        batch = now.batch
-        self._fold(now, batch.take(), view)
-        if batch.is_open and (now.error or now.again or self._must_stop(now, view)):
+        batch = current.batch
+        self._fold(current, batch.take(), view)
+        if batch.is_open and (current.error or current.again or self._must_stop(current, view)):
             batch.stopped = True
-            self._fold(now, batch.take(), view)
-        if now.error or now.again:
+            self._fold(current, batch.take(), view)
+        if current.error or current.again:
             return None
         if self._persist_first:
-            return self._persist(now, view)
-        if not now.planned:
-            self._plan_first(now, view)
+            return self._persist(current, view)
+        if not current.planned:
+            self._plan_first(current, view)
         elif batch.is_open and not batch.stopped:
-            self._plan_more(now, view)
-        if now.unproven:
+            self._plan_more(current, view)
+        if current.unproven:
             return ReadLive()
-        return self._write_if_due(now, view)
+        return self._write_if_due(current, view)
 
-    def _persist(self, now: _Pass, view: View) -> WriteStatus | None:
+    def _persist(self, current: _Pass, view: View) -> WriteStatus | None:
         too_early = self._not_before - view.env.clock
-        if too_early > 0 and self.tracker.generation == now.framework.generation:
-            now.early = too_early
+        if too_early > 0 and self.tracker.generation == current.framework.generation:
+            current.early = too_early
             return None
         return WriteStatus()
 
-    def _plan_first(self, now: _Pass, view: View) -> None:
+    def _plan_first(self, current: _Pass, view: View) -> None:
         """Plan until there are actions, an urgent change, or no work."""
-        now.planned = True
+        current.planned = True
         tracker, env = self.tracker, view.env
         observed = view.observe(creating=False)
         step = Plan()
         for _ in range(PLANS_PER_PASS):
             if self.spec_error is None:
-                step = plan(now.framework, tracker, observed, env)
+                step = plan(current.framework, tracker, observed, env)
             else:
-                step = reject(now.framework, tracker, self.spec_error, env)
+                step = reject(current.framework, tracker, self.spec_error, env)
             self._keep(step)
             if step.actions or self.spec_error is not None or tracker.urgency is Urgency.NOW or not tracker.is_busy:
                 break
-        self._wake_after(now, step.wake_after, env)
-        self._propose(now, step.actions, view)
+        self._wake_after(current, step.wake_after, env)
+        self._propose(current, step.actions, view)
 
-    def _plan_more(self, now: _Pass, view: View) -> None:
+    def _plan_more(self, current: _Pass, view: View) -> None:
         """Plan the events since the last plan while actions are in flight.
 
         After an urgent change, no more actions are started, and it is persisted when none is in flight: no Pod is
         created for an attempt that the stored status shows as over.
         """
         env = view.env
-        step = plan(now.framework, self.tracker, view.observe(creating=now.batch.is_creating), env)
+        step = plan(current.framework, self.tracker, view.observe(creating=current.batch.is_creating), env)
         self._keep(step)
-        self._wake_after(now, step.wake_after, env)
-        known_targets = [action for action in step.actions if action.target in now.batch]
+        self._wake_after(current, step.wake_after, env)
+        known_targets = [action for action in step.actions if action.target in current.batch]
         # A creation is awaited; other actions are planned again after their outcome.
-        self._leave(now, (action for action in known_targets if not isinstance(action, Create)), view)
-        self._propose(now, [action for action in step.actions if action.target not in now.batch], view)
-        if self._must_stop(now, view):
-            now.batch.stopped = True
+        self._leave(current, (action for action in known_targets if not isinstance(action, Create)), view)
+        self._propose(current, [action for action in step.actions if action.target not in current.batch], view)
+        if self._must_stop(current, view):
+            current.batch.stopped = True
 
-    def _propose(self, now: _Pass, actions: list[Action], view: View) -> None:
+    def _propose(self, current: _Pass, actions: list[Action], view: View) -> None:
         """Start actions, after a live read if they rest on a status that only the cache has shown."""
-        if now.batch.stopped:
-            self._leave(now, actions, view)
+        if current.batch.stopped:
+            self._leave(current, actions, view)
             return
         # An orphan may be recorded in a status that another controller has just written.
         if self.stored.confirmed and not any(map(_needs_live_status, actions)):
-            now.batch.add(actions)
+            current.batch.add(actions)
         else:
-            now.unproven = actions
+            current.unproven = actions
 
-    def _write_if_due(self, now: _Pass, view: View) -> WriteStatus | None:
+    def _write_if_due(self, current: _Pass, view: View) -> WriteStatus | None:
         tracker, clock = self.tracker, view.env.clock
         if tracker.urgency is Urgency.NONE:
             return None
         early = self._pacing.due(tracker, clock) - clock
-        if now.batch.is_open:
-            return WriteStatus() if not now.batch.stopped and clock >= now.show_at and early <= 0 else None
+        if current.batch.is_open:
+            return WriteStatus() if not current.batch.stopped and clock >= current.show_at and early <= 0 else None
         if early > _TIMER_SLACK_SEC and not self._stopping:
             # End the pass: settled Tasks need not wait for this write.
-            now.early = early
+            current.early = early
             return None
         # Work that is left is for the next pass; only new events may join this write.
         return WriteStatus(catch_up=not tracker.is_busy)
 
-    def _end(self, now: _Pass, view: View) -> Done:
+    def _end(self, current: _Pass, view: View) -> Done:
         self._pass = None
         tracker = self.tracker
-        if now.error is not None:
-            return Done(error=now.error)
-        if tracker.urgency is Urgency.NONE and not now.again and not self._persist_first:
+        if current.error is not None:
+            return Done(error=current.error)
+        if tracker.urgency is Urgency.NONE and not current.again and not self._persist_first:
             # No write will follow: a request failed the first time, or the Framework was deleted.
             self._emit_records()
-        if now.again or (tracker.is_busy and self.spec_error is None and not self._persist_first):
+        if current.again or (tracker.is_busy and self.spec_error is None and not self._persist_first):
             return Done(0.0)
         clock = view.env.clock
-        wake_after = None if now.wake_at is None else max(0.0, now.wake_at - clock)
-        if now.early is not None:
-            return Done(now.early if wake_after is None else min(now.early, wake_after))
+        wake_after = None if current.wake_at is None else max(0.0, current.wake_at - clock)
+        if current.early is not None:
+            return Done(current.early if wake_after is None else min(current.early, wake_after))
         self._shrink()
         return Done(wake_after)
 
-    def _is_interrupted(self, now: _Pass, view: View) -> bool:
+    def _is_interrupted(self, current: _Pass, view: View) -> bool:
         """Whether the Framework is gone or changed by its user, or the controller stops."""
         if self._stopping:
             return True
-        record, framework = view.record, now.framework
+        record, framework = view.record, current.framework
         if record is None or record.uid != self.uid:
             return True
         return record.generation > framework.generation or (record.deletion_time is not None) > framework.deleting
 
-    def _must_stop(self, now: _Pass, view: View) -> bool:
+    def _must_stop(self, current: _Pass, view: View) -> bool:
         """Whether to start no more actions, and to persist the status once none is in flight."""
         over = self.tracker.urgency is Urgency.NOW or self.tracker.is_completing
-        return over or now.again or view.env.clock >= now.stop_at or self._is_interrupted(now, view)
+        return over or current.again or view.env.clock >= current.stop_at or self._is_interrupted(current, view)
 
-    def _is_wanted(self, now: _Pass, action: Action, view: View) -> bool:
+    def _is_wanted(self, current: _Pass, action: Action, view: View) -> bool:
         """Whether an action is still wanted now that it has a slot."""
-        if now.error or now.again or self._is_interrupted(now, view):
+        if current.error or current.again or self._is_interrupted(current, view):
             return False
         if not isinstance(action, Create):
             # Even if no more are started: where slots are scarce, every pass would drop it.
             return True
         # An earlier creation whose answer was lost may have created the Pod.
         is_awaited = action.target.kind is not Kind.POD or self.tracker.awaits_pod(action.target)
-        return is_awaited and not now.batch.stopped
+        return is_awaited and not current.batch.stopped
 
     # --- knowledge ---
 
@@ -626,7 +626,7 @@ class Reconciler:
         self._records.extend(step.records)
         self._snapshots.extend(step.snapshots)
 
-    def _fold(self, now: _Pass, outcomes: list[Outcome], view: View) -> None:
+    def _fold(self, current: _Pass, outcomes: list[Outcome], view: View) -> None:
         """Fold outcomes into the tracked status."""
         if not outcomes:
             return
@@ -636,19 +636,19 @@ class Reconciler:
                 # Without the template, which may be large.
                 self._creation_outcomes.append(replace(outcome, action=replace(action, template=b"")))
         env = view.env
-        folded = fold(now.framework, self.tracker, outcomes, env)
+        folded = fold(current.framework, self.tracker, outcomes, env)
         self._records.extend(folded.records)
         self._effects.extend(map(Relist, folded.relist))
-        self._wake_after(now, folded.wake_after, env)
+        self._wake_after(current, folded.wake_after, env)
 
-    def _leave(self, now: _Pass, actions: Iterable[Action], view: View) -> None:
+    def _leave(self, current: _Pass, actions: Iterable[Action], view: View) -> None:
         """Do not carry out actions now: the next plan decides on them again."""
-        self._fold(now, [Outcome(action, NotAttempted()) for action in actions], view)
+        self._fold(current, [Outcome(action, NotAttempted()) for action in actions], view)
 
     @staticmethod
-    def _wake_after(now: _Pass, seconds: float | None, env: Env) -> None:
-        if seconds is not None and (now.wake_at is None or env.clock + seconds < now.wake_at):
-            now.wake_at = env.clock + seconds
+    def _wake_after(current: _Pass, seconds: float | None, env: Env) -> None:
+        if seconds is not None and (current.wake_at is None or env.clock + seconds < current.wake_at):
+            current.wake_at = env.clock + seconds
 
     def _shrink(self) -> None:
         """Save memory: most Frameworks of a big cluster are completed."""
@@ -670,10 +670,10 @@ class Reconciler:
 
     # --- the status write ---
 
-    def _write(self, now: _Pass, view: View, *, catch_up: bool) -> Lane:
+    def _write(self, current: _Pass, view: View, *, catch_up: bool) -> Lane:
         """Write the tracked status. docs/guarantees.md explains the preconditions."""
         if catch_up:
-            self._catch_up(now, view)
+            self._catch_up(current, view)
         framework, tracker = known(self._framework, "Framework"), self.tracker
         # After a take-over nothing is decided yet: outcomes are valid for any spec.
         generation = framework.generation if tracker.generation is None else tracker.generation
@@ -690,31 +690,31 @@ class Reconciler:
                 self._count(encoded, "accepted")
                 self._accept(known(version, "resourceVersion"), encoded.digest)
                 self._pacing.wrote(began, view.env.clock)
-                now.show_at = view.env.clock + SHOW_SEC
+                current.show_at = view.env.clock + SHOW_SEC
             case Refused(kind=Refusal.NOT_FOUND | Refusal.OBJECT_NOT_FOUND):
                 self._count(encoded, "not_found")
                 raise TransientError(_NOT_FOUND, answer.retry_after_sec)
             case Refused(kind=Refusal.INVALID | Refusal.CONFLICT | Refusal.ALREADY_EXISTS):
                 live = yield from self._read_live()
-                self._resolve(now, live, generation, encoded, answer, view)
+                self._resolve(current, live, generation, encoded, answer, view)
             case Refused(kind=Refusal.TOO_LARGE):
-                yield from self._stall(now, generation, encoded, answer, view)
+                yield from self._stall(current, generation, encoded, answer, view)
             case Refused(message=message) | Unanswered(message=message):
                 self._count(encoded, "error")
                 self.stored.unsure = encoded.digest
                 raise transient(f"cannot write the status: {message}", answer)
 
-    def _catch_up(self, now: _Pass, view: View) -> None:
+    def _catch_up(self, current: _Pass, view: View) -> None:
         """Plan the events since the write was decided: the busier the API server, the more each write contains."""
         record = view.record
         if not self.tracker.agenda or record is None or record.uid != self.uid:
             return
-        now.again = True
+        current.again = True
         framework = self._read(record)
         if self.spec_error is None:
             step = plan(framework, self.tracker, view.observe(creating=False), view.env)
             self._keep(step)
-            self._leave(now, step.actions, view)
+            self._leave(current, step.actions, view)
 
     def _patch(self, generation: int, encoded: EncodedStatus) -> PatchStatus:
         return PatchStatus(self.name, "/status", encoded, self.uid, generation, self.stored.resource_version)
@@ -740,7 +740,13 @@ class Reconciler:
         self._emit_records()
 
     def _resolve(
-        self, now: _Pass, live: FrameworkRecord, generation: int, encoded: EncodedStatus, refused: Refused, view: View
+        self,
+        current: _Pass,
+        live: FrameworkRecord,
+        generation: int,
+        encoded: EncodedStatus,
+        refused: Refused,
+        view: View,
     ) -> None:
         """Handle a failed precondition, by comparison with the live Framework."""
         stored = self.stored
@@ -758,7 +764,7 @@ class Reconciler:
             self._accept(live.resource_version, digest)
             return
         self._count(encoded, "conflict")
-        now.again = True
+        current.again = True
         if digest in (stored.digest, stored.unsure) and live.generation == generation:
             # Only metadata changed, or the last write had been accepted.
             stored.resource_version, stored.digest = live.resource_version, digest
@@ -774,11 +780,11 @@ class Reconciler:
             text = f"the Framework changes before each write of its status: {refused.message}"
             raise transient(text, refused)
 
-    def _stall(self, now: _Pass, generation: int, encoded: EncodedStatus, refused: Refused, view: View) -> Lane:
+    def _stall(self, current: _Pass, generation: int, encoded: EncodedStatus, refused: Refused, view: View) -> Lane:
         """Handle a status that is too large: set the Stalled condition in the stored one, and decide nothing else."""
         live = yield from self._read_live()
         if (live.generation, live.resource_version) != (generation, self.stored.resource_version):
-            self._resolve(now, live, generation, encoded, refused, view)
+            self._resolve(current, live, generation, encoded, refused, view)
             return
         self._count(encoded, "too_large")
         tracker = Tracker(decode_status(live.status))
@@ -790,7 +796,7 @@ class Reconciler:
         )
         # Without a spec: a Framework without a status gets one without Tasks, which fits.
         step = reject(replace(framework, spec=FrameworkSpec()), tracker, text, view.env, reason=Reason.STATUS_TOO_LARGE)
-        now.again = True
+        current.again = True
         if tracker.urgency is not Urgency.NONE:
             said = EncodedStatus(self.name, known(tracker.status, "status"), compress=self._compress)
             answer = yield self._patch(generation, said)
@@ -813,16 +819,16 @@ class Reconciler:
 
     # --- live reads ---
 
-    def _confirm(self, now: _Pass, view: View) -> Lane:
+    def _confirm(self, current: _Pass, view: View) -> Lane:
         """Check by a live read that the cached status is the stored one, before the first action that rests on it.
 
         A restored or lagging API server, or a proxy, may answer a list with an old status, and the watch repeats it.
         """
-        actions, now.unproven = now.unproven, []
+        actions, current.unproven = current.unproven, []
         try:
             live = yield from self._read_live()
         except TransientError:
-            self._leave(now, actions, view)
+            self._leave(current, actions, view)
             raise
         status = decode_status(live.status)
         digest = self._digest(status)
@@ -830,10 +836,10 @@ class Reconciler:
         if digest == self.stored.digest and framework is not None and live.generation == framework.generation:
             self.stored.resource_version = live.resource_version
             self.stored.confirmed = True
-            now.batch.add(actions)
+            current.batch.add(actions)
         else:
             self._take_over(live, status, digest, view)
-            now.again = True
+            current.again = True
 
     def _read_live(self) -> Generator[Request, Answer, FrameworkRecord]:
         answer = yield Get(Kind.FRAMEWORK, self.name)

@@ -30,7 +30,6 @@ from frameworkcontroller.machine.model import (
     Created,
     Delete,
     Env,
-    Fold,
     Gone,
     Kind,
     Limits,
@@ -144,7 +143,7 @@ class Bench:
         self._check()
         return made
 
-    def fold(self, action: Action, result: Result, *, write: bool = True) -> Fold:
+    def fold(self, action: Action, result: Result, *, write: bool = True) -> Plan:
         """What became of one action."""
         made = fold(self.framework, self.tracker, [Outcome(action, result)], self.env)
         self._check()
