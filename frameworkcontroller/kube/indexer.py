@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
-from typing import Any, Final, Generic, Protocol, TypeVar, overload
+from types import MappingProxyType
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 
 class Item(Protocol):
@@ -18,15 +19,14 @@ class Item(Protocol):
 
 
 T = TypeVar("T", bound=Item)
-D = TypeVar("D")
 
-_NOTHING: Final[dict[str, Any]] = {}
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Lister(Generic[T]):
     """Read access by key and by index, without copies.
 
-    All results are views of the current content, which changes only between two awaits. Do not modify the items.
+    All results are views of the content, which changes only between two awaits. Do not modify them or the items.
     """
 
     def __init__(self, indexers: Mapping[str, Callable[[T], Iterable[Hashable]]] | None = None) -> None:
@@ -39,12 +39,11 @@ class Lister(Generic[T]):
         return self._items.get(key)
 
     def by_index(self, index: str, value: Hashable) -> Mapping[str, T]:
-        """Return the objects with this value in the index, by key. Raises KeyError if there is no such index."""
-        return _BucketView(self._buckets[index], value)
+        """Return the objects with this value in the index, by key, valid until the next await.
 
-    def index_values(self, index: str) -> KeysView[Hashable]:
-        """Return the values that at least one object has in the index."""
-        return self._buckets[index].keys()
+        Raises KeyError if there is no such index.
+        """
+        return self._buckets[index].get(value, _NOTHING)
 
     def keys(self) -> KeysView[str]:
         return self._items.keys()
@@ -123,48 +122,3 @@ def _distinct(values: Iterable[Hashable]) -> frozenset[Hashable] | tuple[Hashabl
         return frozenset(found)
     hash(found)  # raises before any change if the value is not hashable
     return found
-
-
-class _BucketView(Mapping[str, T]):
-    """One bucket of an index. Its dict is looked up each time, as it exists only while it is not empty."""
-
-    __slots__ = ("_buckets", "_value")
-
-    def __init__(self, buckets: dict[Hashable, dict[str, T]], value: Hashable) -> None:
-        self._buckets = buckets
-        self._value = value
-
-    def _bucket(self) -> dict[str, T]:
-        return self._buckets.get(self._value, _NOTHING)
-
-    def __getitem__(self, key: str) -> T:
-        return self._bucket()[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._bucket())
-
-    def __len__(self) -> int:
-        return len(self._bucket())
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._bucket()
-
-    @overload
-    def get(self, key: str, /) -> T | None: ...
-    @overload
-    def get(self, key: str, /, default: T | D) -> T | D: ...
-    def get(self, key: str, /, default: T | D | None = None) -> T | D | None:
-        return self._bucket().get(key, default)
-
-    # The views of the base class look up every element by __getitem__; these are as fast as the dict.
-    def keys(self) -> KeysView[str]:
-        return self._bucket().keys()
-
-    def values(self) -> ValuesView[T]:
-        return self._bucket().values()
-
-    def items(self) -> ItemsView[str, T]:
-        return self._bucket().items()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._bucket()!r})"
