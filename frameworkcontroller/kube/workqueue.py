@@ -39,22 +39,6 @@ class QueueCore(Generic[K]):
     Invariant: ready = dirty - processing. All times are seconds of ``clock``.
     """
 
-    __slots__ = (
-        "_clock",
-        "_dirty",
-        "_due",
-        "_failures",
-        "_processing",
-        "_ready",
-        "_retry",
-        "_rng",
-        "_shut_down",
-        "adds",
-        "on_done",
-        "on_get",
-        "retries",
-    )
-
     def __init__(self, clock: Callable[[], float], *, retry: Backoff = RETRY, rng: random.Random | None = None) -> None:
         """``clock`` returns monotonic seconds."""
         self._clock = clock
@@ -143,10 +127,7 @@ class QueueCore(Generic[K]):
         return True
 
     def add_after(self, key: K, seconds: float) -> bool:
-        """Add a key in ``seconds``; the earliest of several delays counts.
-
-        Return whether ``next_due`` became earlier.
-        """
+        """Add a key in ``seconds``; the earliest of several delays counts. Return whether it is now the next due key."""
         if self._shut_down:
             return False
         when = self._clock() + seconds
@@ -188,11 +169,7 @@ class QueueCore(Generic[K]):
         return key
 
     def done(self, key: K) -> bool:
-        """End the processing of a key. Return whether it became ready again.
-
-        Raises:
-            KeyError: the key is not processing.
-        """
+        """End the processing of a key. Return whether it is ready again. Raises KeyError if it was not processing."""
         since = self._processing.pop(key)
         if self.on_done is not None:
             self.on_done(self._clock() - since)
@@ -220,19 +197,9 @@ class QueueCore(Generic[K]):
 class WorkQueue(Generic[K]):
     """A queue whose ``get`` waits and whose delayed keys become ready by a timer. Create it on its event loop."""
 
-    __slots__ = ("_clock", "_getters", "_loop", "_timer", "core")
-
-    def __init__(
-        self,
-        *,
-        clock: Callable[[], float] | None = None,
-        retry: Backoff = RETRY,
-        rng: random.Random | None = None,
-    ) -> None:
-        """``clock`` returns monotonic seconds, by default those of the loop."""
+    def __init__(self, *, retry: Backoff = RETRY, rng: random.Random | None = None) -> None:
         self._loop = asyncio.get_running_loop()
-        self._clock = clock
-        self.core: QueueCore[K] = QueueCore(clock or self._loop.time, retry=retry, rng=rng)
+        self.core: QueueCore[K] = QueueCore(self._loop.time, retry=retry, rng=rng)
         """The queue itself, for metrics."""
         self._getters: deque[asyncio.Future[None]] = deque()
         self._timer: tuple[float, asyncio.TimerHandle] | None = None
@@ -266,19 +233,14 @@ class WorkQueue(Generic[K]):
         return self.core.failures(key)
 
     def done(self, key: K) -> None:
-        """End the processing of a key.
-
-        Raises:
-            KeyError: the key is not processing.
-        """
+        """End the processing of a key. Raises KeyError if it is not processing."""
         if self.core.done(key):
             self._wake()
 
     async def get(self) -> K:
         """Wait for the next key, which is processing until ``done``.
 
-        Raises:
-            ShutDown: the queue is shut down and no key is ready.
+        Raises ShutDown if the queue is shut down and no key is ready.
         """
         while (key := self.core.get()) is None:
             if self.core.is_shut_down:
@@ -320,9 +282,7 @@ class WorkQueue(Generic[K]):
             self._timer[1].cancel()
             self._timer = None
         if due is not None:
-            # With the loop's own clock use the exact time: the sum of a difference and now may round down.
-            when = due if self._clock is None else self._loop.time() + (due - self._clock())
-            self._timer = (due, self._loop.call_at(when, self._on_timer))
+            self._timer = (due, self._loop.call_at(due, self._on_timer))
 
     def _on_timer(self) -> None:
         self._timer = None

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from collections.abc import Callable
 
 import pytest
 
@@ -269,15 +268,3 @@ async def test_shut_down_ends_all_getters_once_nothing_is_ready(clock: VirtualCl
     assert sorted(str(type(end).__name__) for end in ended) == ["ShutDown", "ShutDown", "str"]
     with pytest.raises(ShutDown):
         await queue.get()
-
-
-@pytest.mark.virtual_clock
-@pytest.mark.parametrize("offset", [0.0, 12345.678])
-async def test_another_clock_than_the_loops(offset: float) -> None:
-    loop = asyncio.get_running_loop()
-    other: Callable[[], float] = lambda: loop.time() + offset  # noqa: E731
-    queue: WorkQueue[str] = WorkQueue(clock=other)
-    start = loop.time()
-    queue.add_after("a", 0.3)
-    assert await queue.get() == "a"
-    assert loop.time() - start == pytest.approx(0.3, abs=1e-5)
