@@ -179,15 +179,14 @@ class _Installation:
         spec = self._manifest["spec"]
         for version in spec["versions"]:
             try:
-                asked = self._client.raw("GET", f"/apis/{spec['group']}/{version['name']}")
-                listing = await answered(asked, of_served=False)
+                served = await discovered(self._client, spec["group"], version["name"])
             except NotFound:
                 continue
             except Forbidden:
                 # Permissions may consist of a Role alone.
                 await self._list(version["name"])
                 return dict(self._manifest)
-            if any(resource.get("name") == spec["names"]["plural"] for resource in listing.get("resources") or ()):
+            if spec["names"]["plural"] in served:
                 _log.info("CustomResourceDefinition %s is served; it may not be read from here", self.name)
                 return dict(self._manifest)
         raise CrdError(
@@ -213,13 +212,9 @@ class Transient(Exception):
 
 
 async def answered(asked: Awaitable[bytes], *, of_served: bool = True) -> dict[str, Any]:
-    """Return the object in an answer.
+    """Return the object in an answer. Raises ApiError, and Transient also for any answer of a gateway.
 
     ``of_served``: the resource type is known to be served. (Of others, an API server answers 404 in plain text.)
-
-    Raises:
-        ApiError: the API server refused.
-        Transient: the request may succeed later; answers of a gateway count as such, with any code.
     """
     try:
         return _object(await asked)
@@ -227,6 +222,12 @@ async def answered(asked: Awaitable[bytes], *, of_served: bool = True) -> dict[s
         if may_pass(error) and (of_served or not isinstance(error, NotFound)):
             raise Transient(error) from error
         raise
+
+
+async def discovered(client: KubeClient, group: str, version: str) -> set[str]:
+    """Return the names of the served resources and subresources. Raises the errors of `answered`."""
+    listing = await answered(client.raw("GET", f"/apis/{group}/{version}"), of_served=False)
+    return {resource.get("name") for resource in listing.get("resources") or ()}
 
 
 def _object(answer: bytes) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.crd import Transient, answered, updated
+from frameworkcontroller.kube.crd import Transient, answered, discovered, updated
 from frameworkcontroller.kube.errors import ApiError, Conflict, Forbidden, KubeError, NotFound
 from frameworkcontroller.kube.resources import CRDS
 
@@ -161,12 +161,9 @@ class CrdGuard:
         plural = spec["names"]["plural"]
         for version in spec["versions"]:
             try:
-                listing = await answered(
-                    self._client.raw("GET", f"/apis/{spec['group']}/{version['name']}"), of_served=False
-                )
+                served = await discovered(self._client, spec["group"], version["name"])
             except (Forbidden, NotFound):
                 continue
-            served = {resource.get("name") for resource in listing.get("resources") or ()}
             if plural in served and f"{plural}/status" not in served:
                 return True
         return False
