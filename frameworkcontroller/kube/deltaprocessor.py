@@ -58,7 +58,7 @@ class DeltaProcessor(Generic[T]):
         decode: Callable[[dict[str, Any]], T],
         indexer: Indexer[T],
         *,
-        on_undecodable: Callable[[str, Exception, dict[str, Any]], None] | None = None,
+        on_undecodable: Callable[[str, Exception, dict[str, Any]], None],
         on_undecodable_over: Callable[[str], None] | None = None,
     ) -> None:
         self.indexer = indexer
@@ -66,7 +66,7 @@ class DeltaProcessor(Generic[T]):
         self.on_update: list[Callable[[T, T], None]] = []
         self.on_delete: list[Callable[[T, T | None], None]] = []
         self._decode = decode
-        self._on_undecodable = on_undecodable or _log_undecodable
+        self._on_undecodable = on_undecodable
         self._on_undecodable_over = on_undecodable_over
         self._undecodable: dict[str, Identity] = {}
 
@@ -160,7 +160,3 @@ class DeltaProcessor(Generic[T]):
             handler(*args)
         except Exception:  # noqa: BLE001 - must not stop the informer
             _log.exception("Handler failed")
-
-
-def _log_undecodable(key: str, error: Exception, _obj: dict[str, Any]) -> None:
-    _log.warning("Cannot decode %s: %s: %s", key, type(error).__name__, error)

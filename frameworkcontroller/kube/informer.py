@@ -91,6 +91,7 @@ class Informer(Generic[T]):
         ``on_deleted_object`` gets the final state of each object whose deletion the watch reports, before the handlers.
         """
         self.resource = resource
+        self._on_undecodable = on_undecodable or self._log_undecodable
         self._on_deleted_object = on_deleted_object
         self.counters = InformerCounters()
         self._client = client
@@ -102,7 +103,7 @@ class Informer(Generic[T]):
         self._relist_seconds = relist_seconds
         indexer: Indexer[T] = Indexer(indexers)
         self._processor = DeltaProcessor(
-            decode, indexer, on_undecodable=self._counted(on_undecodable), on_undecodable_over=on_undecodable_over
+            decode, indexer, on_undecodable=self._count_undecodable, on_undecodable_over=on_undecodable_over
         )
         self._reflector = Reflector(self._rng)
         self._synced = asyncio.Event()
@@ -373,23 +374,13 @@ class Informer(Generic[T]):
                 asyncio.get_running_loop().time() - self._failed_since,
             )
 
-    def _counted(
-        self, on_undecodable: Callable[[str, Exception, dict[str, Any]], None] | None
-    ) -> Callable[[str, Exception, dict[str, Any]], None]:
-        def counted(key: str, error: Exception, obj: dict[str, Any]) -> None:
-            self.counters.undecodable += 1
-            if on_undecodable is not None:
-                on_undecodable(key, error, obj)
-            else:
-                _log.warning(
-                    "Cannot decode an object of %s: %s: %s: %s",
-                    self.resource.qualified,
-                    key,
-                    type(error).__name__,
-                    error,
-                )
+    def _count_undecodable(self, key: str, error: Exception, obj: dict[str, Any]) -> None:
+        self.counters.undecodable += 1
+        self._on_undecodable(key, error, obj)
 
-        return counted
+    def _log_undecodable(self, key: str, error: Exception, _: object) -> None:
+        name = self.resource.qualified
+        _log.warning("Cannot decode an object of %s: %s: %s: %s", name, key, type(error).__name__, error)
 
 
 def _parse(data: bytes) -> tuple[Any, bool]:

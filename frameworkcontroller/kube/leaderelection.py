@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
@@ -90,7 +90,7 @@ class Election:
         while not self.leading:
             await self._renewed.wait()
 
-    async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
+    async def run(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Take part until cancelled, then release the lease. Errors of the server are logged and retried.
 
         ``lead`` is called when a leadership begins and cancelled when it ends; the next cannot begin before ``lead``
@@ -111,7 +111,7 @@ class Election:
                         self.identity,
                         self._elector.term,
                     )
-                    leading = asyncio.create_task(_run(lead), name="leading")
+                    leading = asyncio.create_task(lead(), name="leading")
                 await self._step(leading)
                 if leading is not None and leading.done():
                     leading.result()
@@ -221,10 +221,6 @@ class Election:
             async with asyncio.timeout(_RELEASE_SECONDS):
                 await self._write(update)
                 _log.info("Released the lease %s/%s", self.namespace, self.name)
-
-
-async def _run(lead: Callable[[], Awaitable[None]]) -> None:
-    await lead()
 
 
 async def _end(task: asyncio.Task[None]) -> None:

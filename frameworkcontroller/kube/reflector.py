@@ -1,4 +1,4 @@
-"""List and watch as a state machine: it holds the next request, and is told the result. Pure; no clock, no I/O.
+"""List and watch as a state machine, which names the next request and gets the result. Pure; no clock, no I/O.
 
     Listing
        ├─ page, more to come ──▶ Listing (the next page)
