@@ -127,7 +127,7 @@ class QueueCore(Generic[K]):
         return True
 
     def add_after(self, key: K, seconds: float) -> bool:
-        """Add a key in ``seconds``; the earliest of several delays counts. Return whether it is now the next due key."""
+        """Add a key in ``seconds``; the earliest of several delays counts. Return whether it is due first."""
         if self._shut_down:
             return False
         when = self._clock() + seconds
