@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Final, Protocol, Self
+from typing import Final, Protocol, Self
 
 import orjson
 
@@ -13,7 +13,6 @@ from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.ratelimiter import RateLimiter
 from frameworkcontroller.kube.resources import PODS, Resource
 from frameworkcontroller.kube.transport import (
-    READ_TIMEOUT_SECONDS,
     USER_AGENT,
     WATCH_SILENCE_SECONDS,
     Exchange,
@@ -74,12 +73,11 @@ class KubeClient:
         observe: Callable[[Exchange], None] | None = None,
         user_agent: str = USER_AGENT,
         max_connections: int = 300,
-        read_timeout: float = READ_TIMEOUT_SECONDS,
         wall: Callable[[], float] = time.time,
     ) -> None:
         """``max_connections`` must exceed the number of concurrent requests, or slow requests delay the others.
 
-        ``read_timeout`` is in seconds, ``wall`` returns seconds since the epoch.
+        ``wall`` returns seconds since the epoch.
         """
         self._limiter = limiter
         self._fence = fence
@@ -88,7 +86,6 @@ class KubeClient:
             observe=observe,
             user_agent=user_agent,
             max_connections=max_connections,
-            read_timeout=read_timeout,
             wall=wall,
             check=None if fence is None else fence.check,
         )
@@ -198,15 +195,14 @@ class KubeClient:
         flow: str = "",
     ) -> bytes:
         """POST an object or, with ``name`` and ``subresource``, a subresource such as ``binding``."""
-        headers = _write_headers(_JSON, metadata_only)
+        headers = _write_headers(metadata_only=metadata_only)
         return await self._request(
             "create", resource, namespace, name, subresource, flow=flow, headers=headers, body=body
         )
 
     async def replace(self, resource: Resource, name: str, body: bytes, namespace: str | None = None) -> bytes:
         """PUT an object; raises Conflict if it carries another resourceVersion or UID than the stored one."""
-        headers = _write_headers(_JSON, metadata_only=False)
-        return await self._request("update", resource, namespace, name, headers=headers, body=body)
+        return await self._request("update", resource, namespace, name, headers=_write_headers(), body=body)
 
     async def patch(
         self,
@@ -230,7 +226,7 @@ class KubeClient:
             subresource,
             flow=flow,
             query=_query(fieldManager=field_manager),
-            headers=_write_headers(content_type, metadata_only),
+            headers=_write_headers(content_type, metadata_only=metadata_only),
             body=body,
         )
 
@@ -250,17 +246,15 @@ class KubeClient:
         ``propagation`` is ``Foreground``, ``Background`` or ``Orphan``. Returns the object, or a ``Status`` if it is
         already gone.
         """
-        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        if uid is not None:
-            options["preconditions"] = {"uid": uid}
-        if grace_period_seconds is not None:
-            options["gracePeriodSeconds"] = grace_period_seconds
-        if propagation is not None:
-            options["propagationPolicy"] = propagation
-        headers = _write_headers(_JSON, metadata_only=False)
-        return await self._request(
-            "delete", resource, namespace, name, flow=flow, headers=headers, body=orjson.dumps(options)
-        )
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": None if uid is None else {"uid": uid},
+            "gracePeriodSeconds": grace_period_seconds,
+            "propagationPolicy": propagation,
+        }
+        body = orjson.dumps({name: value for name, value in options.items() if value is not None})
+        return await self._request("delete", resource, namespace, name, flow=flow, headers=_write_headers(), body=body)
 
     async def raw(
         self,
@@ -313,5 +307,5 @@ def _query(**values: str | int | None) -> dict[str, str]:
     return {name: str(value) for name, value in values.items() if value is not None}
 
 
-def _write_headers(content_type: str, metadata_only: bool) -> dict[str, str]:
+def _write_headers(content_type: str = _JSON, *, metadata_only: bool = False) -> dict[str, str]:
     return {"Content-Type": content_type, "Accept": _ACCEPT_METADATA if metadata_only else _ACCEPT}

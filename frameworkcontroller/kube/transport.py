@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 import socket
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 import aiohttp
@@ -22,9 +21,9 @@ from frameworkcontroller.kube.lineframer import LineFramer, LineTooLong
 
 USER_AGENT: Final = f"frameworkcontroller/{__version__}"
 
-CONNECT_TIMEOUT_SECONDS: Final = 10.0
+_CONNECT_TIMEOUT_SECONDS: Final = 10.0
 # Longer than the 60 s after which an API server answers 504 by itself.
-READ_TIMEOUT_SECONDS: Final = 65.0
+_READ_TIMEOUT_SECONDS: Final = 65.0
 # For watches without bookmarks.
 WATCH_SILENCE_SECONDS: Final = 3600.0
 # API servers close idle connections after 90 s, some proxies after 75 s. The side that closes first never sends a
@@ -89,7 +88,6 @@ class Transport:
         observe: Callable[[Exchange], None] | None,
         user_agent: str,
         max_connections: int,
-        read_timeout: float,
         wall: Callable[[], float],
         check: Callable[[], None] | None = None,
     ) -> None:
@@ -98,8 +96,6 @@ class Transport:
         self._connection = connection
         self._observe = observe
         self._max_connections = max_connections
-        self._read_timeout = read_timeout
-        self._timeout = _timeout(read_timeout)
         # Within a cluster, compression costs the API server more than the network gains.
         self._fixed_headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
         self._wall = wall
@@ -128,16 +124,28 @@ class Transport:
     @asynccontextmanager
     async def lines(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
         """Yield the lines of a watch. They end when the server ends it; TransportError if it breaks off."""
-        async with self._streamed(request) as answer:
-            yield LineStream(answer, lambda error: self._failure(request, error))
+        async with self._streamed(request) as answer, aclosing(self._each_line(request, answer)) as lines:
+            yield lines
 
     @asynccontextmanager
     async def chunks(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
         """Yield the chunks of a possibly endless answer, such as a log. Raises the errors of `lines`."""
-        async with self._streamed(request) as answer:
-            yield self._each_chunk(request, answer.response)
+        async with self._streamed(request) as answer, aclosing(self._each_chunk(request, answer.response)) as chunks:
+            yield chunks
 
-    async def _each_chunk(self, request: Request, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    async def _each_line(self, request: Request, answer: _Answer) -> AsyncGenerator[bytes, None]:
+        framer = LineFramer()
+        try:
+            while chunk := await answer.response.content.readany():
+                answer.received_bytes += len(chunk)
+                for line in framer.feed(chunk):
+                    yield line
+            if framer.pending:
+                raise EOFError("the last line is incomplete")
+        except (*_BROKEN, LineTooLong) as error:
+            raise self._failure(request, error) from error
+
+    async def _each_chunk(self, request: Request, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
         try:
             while chunk := await response.content.readany():
                 yield chunk
@@ -189,14 +197,14 @@ class Transport:
                     # A large body written at once would block the event loop.
                     data=io.BytesIO(body) if body is not None and len(body) >= _LARGE_BODY_BYTES else body,
                     allow_redirects=False,
-                    timeout=self._timeout if silence is None else _timeout(silence),
+                    timeout=_TIMEOUT if silence is None else _timeout(silence),
                     server_hostname=self._connection.tls_server_name,
                 )
                 if silence is None:
                     response = await sending
                 else:
                     # A stream may be silent for long, but its headers must arrive within the usual timeout.
-                    async with asyncio.timeout(None if request.begins_late else self._read_timeout):
+                    async with asyncio.timeout(None if request.begins_late else _READ_TIMEOUT_SECONDS):
                         response = await sending
             except BaseException as error:
                 pool.users -= 1
@@ -243,7 +251,6 @@ class Transport:
             return self._pools[watch]
         connector = _Connector(
             self._check,
-            self._read_timeout,
             # Watches keep connections for minutes, and must not use up those of other requests.
             limit=0 if watch else self._max_connections,
             ssl=self._connection.tls or True,
@@ -307,49 +314,20 @@ class _Answer:
     received_bytes: int = 0
 
 
-class LineStream:
-    """The lines of a watch."""
-
-    def __init__(self, answer: _Answer, translate: Callable[[Exception], TransportError]) -> None:
-        self._answer = answer
-        self._content = answer.response.content
-        self._translate = translate
-        self._framer = LineFramer()
-        self._ready: deque[bytes] = deque()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        while not self._ready:
-            try:
-                chunk = await self._content.readany()
-                self._ready.extend(self._framer.feed(chunk))
-            except (*_BROKEN, LineTooLong) as error:
-                raise self._translate(error) from error
-            self._answer.received_bytes += len(chunk)
-            if not chunk:
-                if self._framer.pending:
-                    raise self._translate(EOFError("the last line is incomplete"))
-                raise StopAsyncIteration
-        return self._ready.popleft()
-
-
 class _Connector(aiohttp.TCPConnector):
     """Calls ``check`` after it has made a connection, right before the request is written.
 
     It bounds the time to make one: aiohttp has no timeout for the answer of a proxy to CONNECT.
     """
 
-    def __init__(self, check: Callable[[], None] | None, seconds: float, **options: Any) -> None:
+    def __init__(self, check: Callable[[], None] | None, **options: Any) -> None:
         super().__init__(**options)
         self._check = check
-        self._seconds = seconds
 
     async def _create_connection(
         self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
     ) -> aiohttp.client_proto.ResponseHandler:
-        async with asyncio.timeout(self._seconds):
+        async with asyncio.timeout(_READ_TIMEOUT_SECONDS):
             return await super()._create_connection(req, traces, timeout)
 
     async def connect(
@@ -375,7 +353,10 @@ class _Pool:
 
 
 def _timeout(silence: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=silence)
+    return aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT_SECONDS, sock_read=silence)
+
+
+_TIMEOUT: Final = _timeout(_READ_TIMEOUT_SECONDS)
 
 
 def _make_socket(info: aiohttp.AddrInfoType) -> socket.socket:
