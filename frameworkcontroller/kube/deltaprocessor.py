@@ -46,8 +46,7 @@ class DeltaProcessor(Generic[T]):
     """Keeps an indexer equal to the collection of an API server.
 
     * A failure of ``decode`` or of an index function concerns one object: ``on_undecodable(key, error, object)`` is
-      called, the indexer keeps the last decodable state, and processing continues. ``on_undecodable_over(key)`` follows
-      when the object is decodable again or deleted.
+      called, the indexer keeps the last decodable state, and processing continues.
     * A known name with another UID is another object: first the old one is deleted, then the new one added.
     * An object in a known state is neither decoded again nor passed to handlers.
     * Handlers run after the change of the indexer, and must be quick. Their exceptions are logged.
@@ -57,9 +56,7 @@ class DeltaProcessor(Generic[T]):
         self,
         decode: Callable[[dict[str, Any]], T],
         indexer: Indexer[T],
-        *,
         on_undecodable: Callable[[str, Exception, dict[str, Any]], None],
-        on_undecodable_over: Callable[[str], None] | None = None,
     ) -> None:
         self.indexer = indexer
         self.on_add: list[Callable[[T], None]] = []
@@ -67,7 +64,6 @@ class DeltaProcessor(Generic[T]):
         self.on_delete: list[Callable[[T, T | None], None]] = []
         self._decode = decode
         self._on_undecodable = on_undecodable
-        self._on_undecodable_over = on_undecodable_over
         self._undecodable: dict[str, Identity] = {}
 
     @property
@@ -83,7 +79,7 @@ class DeltaProcessor(Generic[T]):
             return
         if known is not None and known.resource_version == version and known.uid == uid:
             # Undecodable in between, and now in this state again: the server was restored from a backup.
-            self._clear_undecodable(key)
+            self._undecodable.pop(key, None)
             return
         known = self._same(key, uid)
         try:
@@ -94,8 +90,7 @@ class DeltaProcessor(Generic[T]):
         except Exception as error:  # noqa: BLE001 - must not affect other objects
             self._reject(identity, error, obj)
             return
-        if self._undecodable:
-            self._clear_undecodable(key)
+        self._undecodable.pop(key, None)
         if known is None:
             for added in self.on_add:
                 self._call(added, item)
@@ -119,14 +114,14 @@ class DeltaProcessor(Generic[T]):
             with suppress(Exception):
                 final = self._decode(obj)
         self._drop(key, final)
-        self._clear_undecodable(key)
+        self._undecodable.pop(key, None)
 
     def delete_except(self, keys: Collection[str]) -> None:
         """Delete all objects but these, whose keys a complete list has. Their final state is unknown."""
         for key in [key for key in self.indexer if key not in keys]:
             self._drop(key, None)
         for key in [key for key in self._undecodable if key not in keys]:
-            self._clear_undecodable(key)
+            self._undecodable.pop(key, None)
 
     def clear(self) -> None:
         """Remove all objects without calling handlers."""
@@ -150,10 +145,6 @@ class DeltaProcessor(Generic[T]):
         if known is not None:
             for deleted in self.on_delete:
                 self._call(deleted, known, final)
-
-    def _clear_undecodable(self, key: str) -> None:
-        if self._undecodable.pop(key, None) is not None and self._on_undecodable_over is not None:
-            self._call(self._on_undecodable_over, key)
 
     def _call(self, handler: Callable[[*Ts], None], *args: *Ts) -> None:
         try:

@@ -62,8 +62,7 @@ class Informer(Generic[T]):
 
     ``decode`` gets one object as a parsed dict without its ``managedFields``. It must not keep the dict, which is some
     thirty times larger than a slotted record. Its exceptions concern that object alone and go to
-    ``on_undecodable(key, error, object)``; ``on_undecodable_over(key)`` follows when the object is decodable again or
-    deleted.
+    ``on_undecodable(key, error, object)``.
 
     Handlers are plain functions that run right after each change of the indexer, in the order of the changes; see
     `DeltaProcessor`. The first list is a series of additions; later lists call handlers only for differences.
@@ -82,7 +81,6 @@ class Informer(Generic[T]):
         indexers: Mapping[str, Callable[[T], Iterable[Hashable]]] | None = None,
         rng: random.Random | None = None,
         on_undecodable: Callable[[str, Exception, dict[str, Any]], None] | None = None,
-        on_undecodable_over: Callable[[str], None] | None = None,
         relist_seconds: Callable[[int], float] | None = None,
         on_deleted_object: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
@@ -102,22 +100,22 @@ class Informer(Generic[T]):
         self._rng = rng if rng is not None else random.Random()
         self._relist_seconds = relist_seconds
         indexer: Indexer[T] = Indexer(indexers)
-        self._processor = DeltaProcessor(
-            decode, indexer, on_undecodable=self._count_undecodable, on_undecodable_over=on_undecodable_over
-        )
+        self._processor = DeltaProcessor(decode, indexer, self._count_undecodable)
         self._reflector = Reflector(self._rng)
         self._synced = asyncio.Event()
         self._page_items = min(_FIRST_PAGE_ITEMS, page_size)
         self._relist_wanted = False
         self._relist_at: float | None = None
         self._listing_since = -math.inf
-        self._listed_since = -math.inf
         self._watching: asyncio.Timeout | None = None
         self._heartbeats = True
         self._heartbeats_until = 0.0
         self._failure: Failure | None = None
         self._failed_since = 0.0
-        self._running = False
+        self.running = False
+        """True while `run` runs."""
+        self.listed_since = -math.inf
+        """The loop's time at which the last complete list was requested: the cache is at least that new."""
 
     @property
     def lister(self) -> Lister[T]:
@@ -130,19 +128,9 @@ class Informer(Generic[T]):
         return self._synced.is_set()
 
     @property
-    def running(self) -> bool:
-        """True while `run` runs."""
-        return self._running
-
-    @property
     def backing_off(self) -> bool:
         """True during a back-off."""
         return isinstance(self._reflector.state, Waiting)
-
-    @property
-    def listed_since(self) -> float:
-        """The loop's time at which the last complete list was requested: the cache is at least that new."""
-        return self._listed_since
 
     async def wait_synced(self) -> None:
         """Wait until `synced`."""
@@ -180,7 +168,7 @@ class Informer(Generic[T]):
 
         Raises RuntimeError if it is running.
         """
-        if self._running:
+        if self.running:
             raise RuntimeError(f"the informer of {self.resource.qualified} is running")
         self._processor.clear()
         self._synced.clear()
@@ -190,9 +178,9 @@ class Informer(Generic[T]):
 
         May be run again after it was cancelled, and lists again then. Raises RuntimeError if it is running already.
         """
-        if self._running:
+        if self.running:
             raise RuntimeError(f"the informer of {self.resource.qualified} is running already")
-        self._running = True
+        self.running = True
         # A page that the last run was cancelled in is lost: start from the beginning.
         self._reflector = Reflector(self._rng)
         try:
@@ -206,7 +194,7 @@ class Informer(Generic[T]):
                     case Watching(resource_version=version):
                         await self._watch(version)
         finally:
-            self._running = False
+            self.running = False
 
     async def _fetch(self, token: str | None, *, paged: bool) -> None:
         if token is None:
@@ -257,7 +245,7 @@ class Informer(Generic[T]):
         if verdict.complete is not None:
             self._processor.delete_except(verdict.complete)
             self.counters.lists += 1
-            self._listed_since = self._listing_since
+            self.listed_since = self._listing_since
             if self._relist_seconds is not None:
                 self._relist_at = clock() + self._relist_seconds(len(self.lister)) * self._rng.uniform(0.8, 1.2)
             self._synced.set()
@@ -287,10 +275,8 @@ class Informer(Generic[T]):
                     self.counters.watches += 1
                     self._recovered()
                     async for line in lines:
-                        try:
-                            self._apply_line(line)
-                        except _WatchEnded as ended:
-                            failure, cause = ended.failure, ended.cause
+                        if (end := self._apply_line(line)) is not None:
+                            failure, cause = end
                             break
         except TimeoutError:
             failure = Failure.RELIST
@@ -302,13 +288,15 @@ class Informer(Generic[T]):
             self._heartbeats = False
         self._failed(failure, cause, lived=0.0 if opened is None else clock() - opened)
 
-    def _apply_line(self, line: bytes) -> None:
-        """Raises _WatchEnded if the watch cannot continue after this line."""
+    def _apply_line(self, line: bytes) -> tuple[Failure, Exception | None] | None:
+        """Apply an event. Return why the watch cannot continue after it, None if it can."""
         try:
             event, whole = _parse(line)
             kind, obj = event["type"], event["object"]
             if kind == "ERROR":
-                raise _WatchEnded.by(error_from_status(obj))
+                error = error_from_status(obj)
+                failure = classify(error)
+                return Failure.UNTOLD if failure is Failure.FAILED else failure, error
             if kind == "BOOKMARK":
                 version = obj["metadata"]["resourceVersion"]
                 if not (isinstance(version, str) and version):
@@ -316,17 +304,15 @@ class Informer(Generic[T]):
                 self.counters.bookmarks += 1
                 if asyncio.get_running_loop().time() < self._heartbeats_until:
                     self._heartbeats = True
-                if not self._reflector.on_event(version):
-                    raise _WatchEnded(Failure.REPLAYED, None)
-                return
+                return None if self._reflector.on_event(version) else (Failure.REPLAYED, None)
             if kind not in ("ADDED", "MODIFIED", "DELETED"):
                 raise ValueError(f"unknown type of event: {kind!r}")
             identity = identify(obj)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise _WatchEnded(Failure.MALFORMED, error) from error
+        except (ValueError, KeyError, TypeError, AttributeError) as malformed:
+            return Failure.MALFORMED, malformed
         self.counters.events += 1
         if not self._reflector.on_event(identity.resource_version):
-            raise _WatchEnded(Failure.REPLAYED, None)
+            return Failure.REPLAYED, None
         if kind == "DELETED":
             if self._on_deleted_object is not None:
                 try:
@@ -336,6 +322,7 @@ class Informer(Generic[T]):
             self._processor.delete(identity, obj)
         else:
             self._upsert(identity, obj, whole=whole)
+        return None
 
     def _upsert(self, identity: Identity, obj: dict[str, Any], *, whole: bool) -> None:
         if not whole and was_cut(obj):
@@ -392,17 +379,3 @@ def _parse(data: bytes) -> tuple[Any, bool]:
         if shallow is data:
             raise
     return loads_without_managed_fields(shallow), False
-
-
-class _WatchEnded(Exception):
-    """The watch must be ended after this line."""
-
-    def __init__(self, failure: Failure, cause: Exception | None) -> None:
-        super().__init__(failure.value)
-        self.failure = failure
-        self.cause = cause
-
-    @classmethod
-    def by(cls, error: KubeError) -> _WatchEnded:
-        failure = classify(error)
-        return cls(Failure.UNTOLD if failure is Failure.FAILED else failure, error)
