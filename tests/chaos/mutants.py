@@ -7,14 +7,15 @@ product itself has no such switch.
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from unittest.mock import patch
 
 import orjson
 
+from frameworkcontroller.api.codec import EncodedStatus
 from frameworkcontroller.api.completion import POD_EXTERNAL_DELETED, CompletionStatus
-from frameworkcontroller.api.objects import PodRecord
+from frameworkcontroller.api.objects import FrameworkRecord, PodRecord
 from frameworkcontroller.api.spec import RetryPolicy
 from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
@@ -22,8 +23,9 @@ from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.crdguard import CrdGuard
 from frameworkcontroller.machine import exchanges, framework, reconciler, task
 from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.exchanges import PatchStatus
 from frameworkcontroller.machine.expectations import Expectations
-from frameworkcontroller.machine.model import Action, Delete, Kind
+from frameworkcontroller.machine.model import Action, Delete, Kind, known
 from frameworkcontroller.machine.model import Outcome as ActionOutcome
 from frameworkcontroller.machine.policy import RetryDecision, decide_retry
 from frameworkcontroller.machine.reconciler import Reconciler, View
@@ -95,6 +97,39 @@ def _fold_unless_failed(subject: Reconciler, now: Any, outcomes: list[ActionOutc
         _FOLD(subject, now, outcomes, view)
 
 
+def _writing_at_the_newest_generation() -> AbstractContextManager[object]:
+    """Writes of the status test the newest generation known, and take it for the one decided on."""
+
+    def newest(subject: Reconciler) -> int:
+        return known(subject._framework, "Framework").generation
+
+    def patch_status(subject: Reconciler, _: int, encoded: EncodedStatus) -> PatchStatus:
+        return _PATCH(subject, newest(subject), encoded)
+
+    def resolve(subject: Reconciler, now: Any, live: FrameworkRecord, _: int, *rest: Any) -> None:
+        _RESOLVE(subject, now, live, newest(subject), *rest)
+
+    return _all_of(patch.object(Reconciler, "_patch", patch_status), patch.object(Reconciler, "_resolve", resolve))
+
+
+def _giving_outcomes_to_the_namesake() -> AbstractContextManager[object]:
+    """What is answered when another Framework has the name is folded into that one's status."""
+    given: dict[str, list[ActionOutcome]] = {}
+
+    def fold(subject: Reconciler, now: Any, outcomes: list[ActionOutcome], view: View) -> None:
+        record = view.record
+        if record is None or record.uid == subject.uid:
+            _FOLD(subject, now, outcomes, view)
+        else:
+            given.setdefault(subject.key, []).extend(outcomes)
+
+    def plan_first(subject: Reconciler, now: Any, view: View) -> None:
+        _PLAN_FIRST(subject, now, view)
+        _FOLD(subject, now, given.pop(subject.key, []), view)
+
+    return _all_of(patch.object(Reconciler, "_fold", fold), patch.object(Reconciler, "_plan_first", plan_first))
+
+
 def _complete_while_the_pod_ends(ctx: Context, role: TrackedRole, item: TaskStatus, pod: PodRecord) -> None:
     task.complete_attempt(ctx, role, item, CompletionStatus.of(POD_EXTERNAL_DELETED, pod.uid))
 
@@ -142,6 +177,9 @@ def _none(*_: object) -> None:
 
 
 _FOLD: Final = Reconciler._fold
+_PATCH: Final = Reconciler._patch
+_PLAN_FIRST: Final = Reconciler._plan_first
+_RESOLVE: Final = Reconciler._resolve
 _ACCEPT: Final = Reconciler._accept
 _LOG_SNAPSHOTS: Final = Reconciler._log_snapshots
 _RETAIN: Final = framework.retain
@@ -236,6 +274,30 @@ MUTANTS: Final = {
             Step(3.1, "rescale", ("f0", "a", 3)),
         ),
         "was decided",
+    ),
+    # The write that shows what was decided is lost, and meanwhile the user's edit is read.
+    "no-memory-of-the-generation": Mutant(
+        "tests the newest generation when it writes what it decided by an older one",
+        _writing_at_the_newest_generation,
+        _story(
+            _create(_role(run_seconds="60")),
+            _fault(3.0, Faults.FAILED, "patch", "frameworks", times=5),
+            Step(3.0, "fail_pod", (0, 1)),
+            Step(3.2, "rescale", ("f0", "a", 3)),
+        ),
+        "was decided",
+    ),
+    # Its ConfigMap is created slowly, and by then another Framework has its name.
+    "no-difference-between-namesakes": Mutant(
+        "takes what it did for a Framework for what it did for the next one of its name",
+        _giving_outcomes_to_the_namesake,
+        _story(
+            _fault(0.5, Faults.SLOW, "create", "configmaps", seconds=6.0),
+            replace(_create(_role(**_FOREVER)), at=1.0),
+            Step(3.0, "delete", ("f0", "Background")),
+            replace(_create(_role(**_FOREVER)), at=4.0),
+        ),
+        "the first status stored says",
     ),
     "no-persist-before-act": Mutant(
         "creates Pods for what is not persisted",
