@@ -306,22 +306,15 @@ def _directory(named: Path | None) -> Iterator[Path]:
 
 async def _unless_one_fails(work: Coroutine[Any, Any, T], controller: Controller, cluster: LocalCluster) -> T:
     """Return the result of ``work``, or raise the error of the controller or the cluster if one ends before."""
-    working = asyncio.create_task(work, name="work")
-    parts = [
-        asyncio.create_task(controller.wait_stopped(), name="the controller"),
-        asyncio.create_task(cluster.wait(), name="the cluster"),
-    ]
-    try:
-        done, _ = await asyncio.wait([working, *parts], return_when=asyncio.FIRST_COMPLETED)
-        for part in parts:
+    async with background(controller.wait_stopped(), cluster.wait(), work) as tasks:
+        *parts, working = tasks
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for part, name in zip(parts, ("controller", "cluster"), strict=True):
             if part in done and working not in done:
                 part.result()
-                raise CommandError(f"{part.get_name()} ended too early")
-        return await working
-    finally:
-        for task in (working, *parts):
-            task.cancel()
-        await asyncio.wait([working, *parts])
+                raise CommandError(f"the {name} ended too early")
+        result: T = await working
+        return result
 
 
 def _say(text: str = "") -> None:

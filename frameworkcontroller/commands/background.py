@@ -9,7 +9,7 @@ from typing import Any
 
 
 @asynccontextmanager
-async def background(*coroutines: Coroutine[Any, Any, None]) -> AsyncIterator[list[asyncio.Task[None]]]:
+async def background(*coroutines: Coroutine[Any, Any, Any]) -> AsyncIterator[list[asyncio.Task[Any]]]:
     """Run coroutines as tasks while inside; then cancel them, and those that were added to the list."""
     tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     try:

@@ -57,10 +57,8 @@ class Line:
 
 def selector(framework: str, role: str | None, index: int | None) -> str:
     """Return the label selector for the Pods of a Framework, a role or a Task."""
-    text = f"{names.FRAMEWORK_NAME}={framework}"
-    if role is not None:
-        text += f",{names.TASKROLE_NAME}={role}"
-    return text if index is None else f"{text},{names.TASK_INDEX}={index}"
+    labels = {names.FRAMEWORK_NAME: framework, names.TASKROLE_NAME: role, names.TASK_INDEX: index}
+    return ",".join(f"{label}={value}" for label, value in labels.items() if value is not None)
 
 
 def default_container(pod: Mapping[str, Any]) -> str | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-MAX_TEXT_CHARS = 300
-
 
 def duration(seconds: float) -> str:
     """Format a duration in its two greatest units: ``45s``, ``3m12s``, ``2h5m``, ``4d3h``."""
@@ -27,7 +25,7 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() or char == "\n" else " " for char in text)
 
 
-def clean_line(text: str, most: int = MAX_TEXT_CHARS) -> str:
+def clean_line(text: str, most: int = 300) -> str:
     """Make a foreign text printable, put it on one line and shorten it."""
     cleaned = printable(" ".join(text.split()))
     return cleaned if len(cleaned) <= most else f"{cleaned[: most - 1]}…"

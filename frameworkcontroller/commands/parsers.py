@@ -38,17 +38,17 @@ _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors take one line, without the usage that hides them."""
 
+    error_format = "{prog}: {message}\nTry '{prog} --help'.\n"
+
     def error(self, message: str) -> NoReturn:
         """Exit with the code for wrong usage."""
-        self.exit(EXIT_USAGE, f"{self.prog}: {message}\nTry '{self.prog} --help'.\n")
+        self.exit(EXIT_USAGE, self.error_format.format(prog=self.prog, message=message))
 
 
 class PluginParser(Parser):
     """The parser of a kubectl plugin, with errors in kubectl's form."""
 
-    def error(self, message: str) -> NoReturn:
-        """Exit with the code for wrong usage."""
-        self.exit(EXIT_USAGE, f"error: {message}\nSee '{self.prog} --help' for usage.\n")
+    error_format = "error: {message}\nSee '{prog} --help' for usage.\n"
 
 
 def build_plugin_parser() -> Parser:

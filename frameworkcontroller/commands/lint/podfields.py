@@ -6,7 +6,7 @@ An unknown field is a warning, since a newer cluster may know it. Each cluster r
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, Final
 
@@ -14,7 +14,6 @@ from frameworkcontroller.api.fields import whole
 from frameworkcontroller.api.problems import KeyPath, shown, suggestion
 from frameworkcontroller.commands.lint.findings import Finding, error, warning
 
-_ROOT: Final = "V1PodTemplateSpec"
 _COLLECTION: Final = re.compile(r"(list|dict)[\[(](?:str, ?)?(.+)[\])]")
 _QUANTITIES: Final = frozenset({"capacity", "divisor", "limits", "overhead", "requests", "sizeLimit"})
 """Fields of quantities, which may also be numbers: in the models, they are text."""
@@ -27,13 +26,13 @@ _SCALARS: Final = {
 }
 
 
-def check_fields(pod: Mapping[Any, Any], path: KeyPath) -> Iterator[Finding]:
-    """Find fields that the API does not have, and values of the wrong type."""
-    yield from _check(_ROOT, pod, path, last="")
+def check_fields(value: Any, path: KeyPath, kind: str = "V1PodTemplateSpec", last: str = "") -> Iterator[Finding]:
+    """Find fields that the API does not have, and values of the wrong type.
 
-
-def _check(kind: str, value: Any, path: KeyPath, *, last: str) -> Iterator[Finding]:
-    """Check a value. ``last``: the innermost named field that contains it."""
+    Args:
+        kind: the type of the value, in the words of the models.
+        last: the innermost named field that contains it.
+    """
     if value is None:
         return
     if kind in _SCALARS:
@@ -53,7 +52,7 @@ def _check(kind: str, value: Any, path: KeyPath, *, last: str) -> Iterator[Findi
             yield error(path, f"must be a {'list' if collection[1] == 'list' else 'mapping'}", value=value)
             return
         for key, item in items:
-            yield from _check(collection[2], item, (*path, key), last=last)
+            yield from check_fields(item, (*path, key), collection[2], last)
         return
     fields = _fields_of(kind)
     if fields is None:
@@ -63,13 +62,10 @@ def _check(kind: str, value: Any, path: KeyPath, *, last: str) -> Iterator[Findi
         return
     for key, inner in value.items():
         if key not in fields:
-            yield warning((*path, key), f"is not a known field of a {_plain(kind)}{suggestion(str(key), fields)}")
+            plain = shown(kind.removeprefix("V1")).strip("'")
+            yield warning((*path, key), f"is not a known field of a {plain}{suggestion(str(key), fields)}")
         else:
-            yield from _check(fields[key], inner, (*path, key), last=key)
-
-
-def _plain(kind: str) -> str:
-    return shown(kind.removeprefix("V1")).strip("'")
+            yield from check_fields(inner, (*path, key), fields[key], key)
 
 
 @cache

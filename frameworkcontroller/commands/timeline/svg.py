@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from html import escape
@@ -115,17 +116,14 @@ def _result(text: str, x: float, wide: float, y: int, *, last: bool) -> Iterator
 
 
 def _chosen(rows: Sequence[Row]) -> list[Row]:
-    if len(rows) <= MAX_ROWS:
-        return list(rows)
-
-    def interest(row: Row) -> tuple[bool, int, int]:
+    def interest(place: int) -> tuple[bool, int, int]:
+        row = rows[place]
         spans = row.spans.values()
         waited = max((span.run or span.end or span.start) - span.start for span in spans)
         return not row.role, row.retried + sum(span.outcome == "failed" for span in spans), waited
 
-    chosen = sorted(rows, key=interest, reverse=True)[:MAX_ROWS]
-    places = {id(row): position for position, row in enumerate(rows)}
-    return sorted(chosen, key=lambda row: places[id(row)])
+    chosen = heapq.nlargest(MAX_ROWS, range(len(rows)), key=interest)
+    return [rows[place] for place in sorted(chosen)]
 
 
 def _pieces(row: Row, end: int) -> Iterator[tuple[str, int, int, str, Span | None]]:
