@@ -46,19 +46,15 @@ DELETE_TASK_REQUESTED = Code(-230, "DeleteTaskRequested", FAILED, (PERMANENT,))
 POD_FAILED_WITHOUT_FAILED_CONTAINER = Code(-300, "PodFailedWithoutFailedContainer")
 POD_CREATION_UNKNOWN_ERROR = Code(-310, "PodCreationUnknownError")
 
-POD_PREEMPTED_BY_SCHEDULER = Code(-1008, "PodPreemptedByScheduler", FAILED, (TRANSIENT,))
-POD_EVICTED_BY_TAINT = Code(-1009, "PodEvictedByTaint", FAILED, (TRANSIENT,))
-POD_EVICTED_BY_API = Code(-1010, "PodEvictedByApi", FAILED, (TRANSIENT,))
-POD_DELETED_BY_POD_GC = Code(-1011, "PodDeletedByPodGC", FAILED, (TRANSIENT,))
-POD_TERMINATED_BY_KUBELET = Code(-1012, "PodTerminatedByKubelet", FAILED, (TRANSIENT,))
+_PREEMPTED = Code(-1008, "PodPreemptedByScheduler", FAILED, (TRANSIENT,))
 
 DISRUPTIONS: Final = {
-    "PreemptionByScheduler": POD_PREEMPTED_BY_SCHEDULER,
-    "PreemptionByKubeScheduler": POD_PREEMPTED_BY_SCHEDULER,
-    "DeletionByTaintManager": POD_EVICTED_BY_TAINT,
-    "EvictionByEvictionAPI": POD_EVICTED_BY_API,
-    "DeletionByPodGC": POD_DELETED_BY_POD_GC,
-    "TerminationByKubelet": POD_TERMINATED_BY_KUBELET,
+    "PreemptionByScheduler": _PREEMPTED,
+    "PreemptionByKubeScheduler": _PREEMPTED,
+    "DeletionByTaintManager": Code(-1009, "PodEvictedByTaint", FAILED, (TRANSIENT,)),
+    "EvictionByEvictionAPI": Code(-1010, "PodEvictedByApi", FAILED, (TRANSIENT,)),
+    "DeletionByPodGC": Code(-1011, "PodDeletedByPodGC", FAILED, (TRANSIENT,)),
+    "TerminationByKubelet": Code(-1012, "PodTerminatedByKubelet", FAILED, (TRANSIENT,)),
 }
 """Codes of Pods that Kubernetes deletes, by the reason of their condition DisruptionTarget.
 

@@ -208,7 +208,8 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
     phase = sys.intern(fields.text(status, "phase"))
     containers: tuple[ContainerRecord, ...] = ()
     if phase in ENDED_PHASES:
-        sidecars = {item.get("name") for item in spec.get("initContainers") or () if _is_sidecar(item)}
+        init_containers = spec.get("initContainers") or ()
+        sidecars = {item.get("name") for item in init_containers if item.get("restartPolicy") == "Always"}
         containers = tuple(
             _container(item, sidecar=listed == "initContainerStatuses" and item.get("name") in sidecars)
             for listed in ("initContainerStatuses", "containerStatuses")
@@ -302,10 +303,6 @@ def _running_grace(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | 
             grace = fields.maybe_number(spec, "terminationGracePeriodSeconds")
             return _DEFAULT_GRACE_SEC if grace is None else grace
     return None
-
-
-def _is_sidecar(init_container: Mapping[str, Any]) -> bool:
-    return init_container.get("restartPolicy") == "Always"
 
 
 def _container(status: Mapping[str, Any], *, sidecar: bool) -> ContainerRecord:

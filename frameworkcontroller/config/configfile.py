@@ -89,10 +89,6 @@ def read_config_file(path: Path) -> ConfigFile:
         raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start})") from None
     try:
         loader = _Loader(text)
-    except yaml.YAMLError as error:
-        # A character that YAML does not allow.
-        raise ConfigError(f"{path}{syntax_error(error)}") from None
-    try:
         root = loader.get_single_node()
         content = None if root is None else loader.construct_document(root)
         repeated = [] if root is None else list(repeated_keys(root, ()))
@@ -100,8 +96,6 @@ def read_config_file(path: Path) -> ConfigFile:
         raise ConfigError(f"{path}{syntax_error(error)}") from None
     except RecursionError:
         raise ConfigError(f"{path}: is nested too deeply, or contains itself") from None
-    finally:
-        loader.dispose()
     if root is None or content is None:
         return ConfigFile(path, {})
     if not isinstance(content, dict):
