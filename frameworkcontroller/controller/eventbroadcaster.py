@@ -38,7 +38,6 @@ from frameworkcontroller.kube.errors import (
     TransportError,
 )
 from frameworkcontroller.kube.resources import EVENTS
-from frameworkcontroller.kube.workqueue import WorkQueue
 from frameworkcontroller.lru import LRUCache
 from frameworkcontroller.machine.model import Record
 from frameworkcontroller.machine.reasons import ABOUT, EventPolicy, Reason
@@ -106,10 +105,8 @@ class EventBroadcaster:
         self.counters = EventCounters()
         self._correlator = EventCorrelator(self._new_name)
         self._batcher = TaskEventBatcher(lambda event: self._post(event, Priority.TASK), wall=wall)
-        self._queue: WorkQueue[str] = WorkQueue()
+        self._queue: asyncio.Queue[str] = asyncio.Queue()
         self._pending: dict[str, _Pending] = {}
-        self._idle = asyncio.Event()
-        self._idle.set()
         self._last_name = 0
         self._overflowing = False
         self._muted_until: LRUCache[str, float] = LRUCache(CACHE_CAPACITY)
@@ -153,8 +150,7 @@ class EventBroadcaster:
                 _log.warning("%d Events are queued: dropping new ones until the queue is empty", MAX_QUEUED)
         else:
             self._pending[correlated.name] = _Pending(correlated, exists=correlated.count > 1)
-            self._queue.add(correlated.name)
-            self._idle.clear()
+            self._queue.put_nowait(correlated.name)
 
     # --- sending ---
 
@@ -163,16 +159,15 @@ class EventBroadcaster:
         while True:
             name = await self._queue.get()
             await self._deliver(self._pending.pop(name))
-            self._queue.done(name)
+            self._queue.task_done()
             if not self._pending:
                 self._overflowing = False
-                self._idle.set()
 
     async def drain(self, seconds: float) -> None:
         """Post all batches, and wait up to ``seconds`` until ``run`` has sent everything."""
         self._batcher.flush_all()
         try:
-            await asyncio.wait_for(self._idle.wait(), seconds)
+            await asyncio.wait_for(self._queue.join(), seconds)
         except TimeoutError:
             _log.warning("%d Events were not sent in time", len(self._pending))
 
