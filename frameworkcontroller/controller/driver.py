@@ -221,7 +221,7 @@ class _Run:
             task.add_done_callback(self._ended)
 
     async def _work(self, call: Call | None) -> None:
-        """Perform a call, and those that may follow it: 1,000 creations need 50 tasks, and no other one runs between."""
+        """Perform a call, and those that may follow it: 1,000 creations need 50 tasks, and wake no other one."""
         while call is not None:
             await self._perform(call)
             call, instruction = self._ask()
