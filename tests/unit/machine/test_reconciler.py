@@ -9,10 +9,11 @@ import pytest
 
 from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.exchanges import Answer, Get, PatchStatus, Post, Remove, Request
+from frameworkcontroller.machine.exchanges import Answer, Answered, Get, PatchStatus, Post, Remove, Request
 from frameworkcontroller.machine.model import Create, Kind, Refusal, Unanswered, Urgency
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.reconciler import (
+    BATCH_SEC,
     PLANS_PER_PASS,
     SHOW_SEC,
     TOO_LARGE_RETRY_SEC,
@@ -356,6 +357,39 @@ def test_what_is_answered_while_a_status_is_written_is_folded_only_then() -> Non
     assert not driver.reconciler.tracker.is_clean
 
 
+def test_a_long_batch_ends_after_a_while() -> None:
+    world, driver, waiting = widened(100)
+    request = driver.begin(waiting[0])
+    world.clock += BATCH_SEC
+    driver.next()
+    driver.serve(waiting[0], request)
+    world.clock += 1
+    driver.next()
+    assert [driver.begin(act) for act in waiting[1:]] == [None] * (len(waiting) - 1)
+
+
+def test_no_more_actions_are_started_once_the_attempt_is_to_end() -> None:
+    world, driver, waiting = widened(100)
+    world.run("f-a-0", "Failed")
+    driver.reconciler.on_pod_event("f-a-0")
+    driver.reconciler.tracker.change_head(Urgency.NOW)
+    world.clock += 1
+    driver.next()
+    assert [driver.begin(act) for act in waiting] == [None] * len(waiting)
+
+
+def test_an_answer_that_is_no_object_is_no_acceptance() -> None:
+    world, driver = running(2)
+    goes(world, driver, "f-a-0")
+    write = driver.call()
+    driver.begin(write)
+    assert driver.on_answer(write, Answered(b"<html>")) is None
+    done = driver.next()
+    assert isinstance(done, Done)
+    assert done.error is not None
+    assert driver.records() == []
+
+
 def test_a_pass_is_over_only_when_nothing_is_in_flight() -> None:
     world, driver, (first, second) = widened(3)
     creation = driver.begin(first)
@@ -446,7 +480,7 @@ def test_a_write_goes_on_from_an_earlier_one_that_had_landed() -> None:
     driver.settle()
     results = [effect.result for effect in driver.effects if isinstance(effect, StatusWritten)]
     assert results[:2] == ["conflict", "accepted"]
-    assert driver.take(Warn) == []
+    assert not any(isinstance(effect, Warn) for effect in driver.effects)
     assert driver.reconciler.tracker is tracker
     assert all(pod_uids(world.status))
 
@@ -550,6 +584,39 @@ def test_what_is_stored_is_not_learnt_again() -> None:
     world.store(before)
     driver.serve(write, request)
     assert [task.attempt.pod_uid for _, task in driver.reconciler.tracker.tasks()] == [None, None]
+
+
+def test_after_a_take_over_all_is_decided_anew() -> None:
+    world, driver = running(2)
+    goes(world, driver, "f-a-0")
+    write = driver.call()
+    request = driver.begin(write)
+    other = copy(world.status)
+    other["observedGeneration"] = 0
+    world.store(other)
+    driver.serve(write, request)
+    assert driver.next() == Done(0.0)
+    # Nothing was learnt that is to be stored first.
+    assert isinstance(driver.call(), Act)
+
+
+def test_a_generation_that_went_back_is_believed() -> None:
+    world, driver = running(2)
+    world.edit(role("a", 3))
+    world.show()
+    write, request = driver.until(PatchStatus)
+    assert isinstance(request, PatchStatus)
+    assert request.generation == 2
+    # Restored from a backup.
+    world.body["metadata"]["generation"] = 1
+    world.annotate()
+    world.show()
+    driver.serve(write, request)
+    goes(world, driver, "f-a-0")
+    driver.effects.clear()
+    _, request = driver.until(PatchStatus)
+    assert isinstance(request, PatchStatus)
+    assert request.generation == 1
 
 
 def test_snapshots_of_a_status_that_was_given_up_are_dropped() -> None:
