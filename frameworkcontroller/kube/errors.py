@@ -1,18 +1,4 @@
-"""The exceptions of requests to an API server.
-
-KubeError
-├── ConnectionConfigError   the connection settings are unusable
-├── TransportError          the answer is missing or incomplete; the request may have been executed
-└── ApiError                the server, or a proxy in front of it, refused
-    ├── BadRequest 400 · Unauthorized 401 · Forbidden 403
-    ├── NotFound 404
-    │   └── ObjectNotFound
-    ├── Conflict 409
-    │   └── AlreadyExists
-    ├── Gone 410
-    ├── TooLarge 413 · Invalid 422 · TooManyRequests 429
-    └── ServerError 5xx
-"""
+"""The exceptions of requests to an API server."""
 
 from __future__ import annotations
 
