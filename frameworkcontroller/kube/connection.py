@@ -16,6 +16,7 @@ import os
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -186,12 +187,9 @@ async def connect(
             paths = None
         paths = paths or _usual_kubeconfig(home)
 
+    renew: Callable[[], Awaitable[Access]]
     if paths:
-        files = paths
-
-        async def renew() -> Access:
-            return await read_kubeconfig(files, context=context, address=server, wall=wall)
-
+        renew = partial(read_kubeconfig, paths, context=context, address=server, wall=wall)
         access = await renew()
         check_address(access.server, f"kubeconfig {paths}: server")
         origin = f"{named}, with kubeconfig {paths}" if server else f"kubeconfig {paths}"
@@ -199,10 +197,7 @@ async def connect(
     elif server:
         return Connection(Access(server=server), origin=named, proxy=proxy_from_environment(server, environ))
     else:
-
-        async def renew() -> Access:
-            return read_service_account(environ, service_account)
-
+        renew = partial(read_service_account, environ, service_account)
         try:
             access = await renew()
         except ConnectionConfigError as error:
