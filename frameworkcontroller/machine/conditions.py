@@ -54,7 +54,7 @@ def refresh(ctx: Context) -> None:
             Condition(kind, text, reason[:_MAX_REASON], message[:MAX_MESSAGE], since, ctx.framework.generation)
         )
     if fresh != status.conditions:
-        # The others only follow a state, which has asked for what it needs.
+        # The others follow a state, whose transition has its own urgency.
         ctx.tracker.set_conditions(fresh, Urgency.SOON if "Stalled" in now else Urgency.LATER)
 
 

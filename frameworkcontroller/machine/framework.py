@@ -93,7 +93,7 @@ def step(ctx: Context) -> None:
 
 
 def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
-    """Decide the attempt complete: it is persisted, and only then its ConfigMap, and all it owns, is deleted."""
+    """Decide the completion of the attempt. Once it is persisted, the ConfigMap and its dependents are deleted."""
     ctx.tracker.decide_framework_completion(completion)
     _stop_tasks(ctx)
     ctx.tracker.move_framework(State.DELETION_PENDING, ctx.env.second)
@@ -111,7 +111,7 @@ def _stop_tasks(ctx: Context) -> None:
 
 
 def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
-    """The ConfigMap is gone for good, and so is every Pod: Tasks and attempt are complete."""
+    """Complete Tasks and attempt: the ConfigMap and all Pods are gone."""
     ctx.tracker.decide_framework_completion(completion)
     tracker, now = ctx.tracker, ctx.env.second
     for role, task in tracker.tasks():
@@ -132,7 +132,7 @@ def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
 
 
 def created(ctx: Context, uid: str) -> None:
-    """The ConfigMap of the current attempt exists, with that UID."""
+    """Record the created ConfigMap of the current attempt."""
     ctx.tracker.record_configmap(uid)
     ctx.tracker.holds.release(None)
     ctx.tracker.move_framework(State.CREATION_REQUESTED, ctx.env.second)

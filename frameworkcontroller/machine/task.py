@@ -120,7 +120,7 @@ def _adopt(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord | N
 
 
 def created(ctx: Context, role: TrackedRole, task: TaskStatus, uid: str) -> None:
-    """The Pod of the Task's current attempt exists, with that UID."""
+    """Record the created Pod of the Task's current attempt."""
     ctx.tracker.record_pod(task, uid)
     ctx.tracker.holds.release((role.status.name, task.index))
     ctx.tracker.holds.release_retries()
@@ -490,7 +490,7 @@ def _complete(ctx: Context, role: TrackedRole, task: TaskStatus, why: str) -> No
 
 
 def _decide(ctx: Context, role: TrackedRole, task: TaskStatus, completion: CompletionStatus | None) -> bool:
-    """Set the attempt's completion status, unless it has one: it never changes once set. Whether it was set now."""
+    """Set the attempt's completion status unless it is set. Return whether it was set now."""
     if completion is None or not ctx.tracker.decide_completion(task, completion):
         return False
     if completion.succeeded:
