@@ -68,8 +68,8 @@ def step(ctx: Context) -> None:
     configmap = ctx.observed.configmap
     if ctx.status.state in ENDED:
         ctx.tracker.agenda.clear()
-        _watch_stray(ctx, configmap)
-        if not _delete_stray(ctx, configmap):
+        _watch_orphan(ctx, configmap)
+        if not _delete_orphan(ctx, configmap):
             ctx.tracker.holds.end_stall(None, Reason.STATUS_OUTDATED)
             ctx.tracker.holds.end_stall(None, Reason.CONFIGMAP_NOT_GONE)
         return
@@ -167,7 +167,7 @@ def _adopt(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
 
 def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     ctx.tracker.agenda.clear()
-    _watch_stray(ctx, configmap)
+    _watch_orphan(ctx, configmap)
     wanted = ctx.framework.spec.execution_type
     if ctx.framework.deleting or wanted is ExecutionType.CREATE:
         return
@@ -175,25 +175,25 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         _persist_first(ctx)
     elif wanted is ExecutionType.STOP:
         ctx.act(Cleanup(ctx.configmap_target(), ctx.framework.uid))
-    elif not _delete_stray(ctx, configmap):
+    elif not _delete_orphan(ctx, configmap):
         body = configmap_body(ctx.framework, ctx.attempt.id)
         ctx.act(Create(ctx.configmap_target(), body, ctx.framework.uid))
 
 
-def _delete_stray(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
+def _delete_orphan(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
     """Delete an orphaned ConfigMap of the attempt's name. Return whether there is one."""
     if configmap is None or not _is_ours(ctx, configmap):
         return False
     if not configmap.identity.deleting:
-        ctx.act(replace_stray(ctx, configmap.identity))
+        ctx.act(replace_orphan(ctx, configmap.identity))
     return True
 
 
-def _watch_stray(ctx: Context, configmap: ConfigMapRecord | None) -> None:
+def _watch_orphan(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     """Watch the end of an orphaned ConfigMap of the attempt's name."""
     ctx.tracker.holds.end_stalls_of_pods()
     if configmap is not None and _is_ours(ctx, configmap) and configmap.identity.deleting:
-        task_machine.watch_strays(ctx, configmap.uid)
+        task_machine.watch_orphans(ctx, configmap.uid)
         _watch_end(ctx, configmap)
     else:
         ctx.tracker.alone_since = None
@@ -219,7 +219,7 @@ def _watch_end(ctx: Context, configmap: ConfigMapRecord) -> None:
         )
 
 
-def replace_stray(ctx: Context, found: Identity) -> Action:
+def replace_orphan(ctx: Context, found: Identity) -> Action:
     """The action on an orphaned ConfigMap that is not terminating.
 
     One of a later attempt is never deleted: as ConfigMaps are created for persisted attempts only, it proves that
@@ -228,7 +228,7 @@ def replace_stray(ctx: Context, found: Identity) -> Action:
     target = ctx.configmap_target()
     if is_newer_configmap(found.marks, ctx.framework, ctx.attempt.id):
         return Refresh(target)
-    return Delete(target, found.uid, stray=True)
+    return Delete(target, found.uid, orphan=True)
 
 
 # --- a ConfigMap is recorded, but the cache does not show it -------------------------------------------------------
@@ -359,13 +359,13 @@ def _step_tasks(ctx: Context) -> None:
     tracker = ctx.tracker
     if tracker.scan:
         tracker.scan = False
-        tracker.agenda.update(task_machine.unlisted(ctx))
+        tracker.agenda.update(task_machine.taskless_pods(ctx))
     for key in tracker.agenda.take():
         found = tracker.task(key)
         if found is not None:
             task_machine.step(ctx, *found)
         else:
-            task_machine.delete_unlisted(ctx, key)
+            task_machine.delete_taskless(ctx, key)
 
 
 # --- the attempt is over --------------------------------------------------------------------------------------------

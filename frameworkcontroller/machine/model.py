@@ -164,7 +164,7 @@ class Create:
 class Delete:
     """Delete the object of that UID.
 
-    ``force``: with grace period 0. ``confirm``: done only when a live read no longer finds that UID. ``stray``: the
+    ``force``: with grace period 0. ``confirm``: done only when a live read no longer finds that UID. ``orphan``: the
     status does not record the object, so a live read of the Framework must confirm that status first.
     """
 
@@ -172,7 +172,7 @@ class Delete:
     uid: str
     force: bool = False
     confirm: bool = False
-    stray: bool = field(default=False, compare=False)
+    orphan: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -325,7 +325,7 @@ class _Pod:
         _hold(ctx, self.key, self.target, result, "create")
 
     def replace(self, found: Identity) -> Action:
-        return task_machine.replace_stray(self.ctx, self.role, self.task, found)
+        return task_machine.replace_orphan(self.ctx, self.role, self.task, found)
 
     def end(self, found: Identity) -> None:
         force = task_machine.force_unseen(self.ctx, self.role, self.task, found)
@@ -392,7 +392,7 @@ class _ConfigMap:
         _hold(self.ctx, None, self.target, result, "create")
 
     def replace(self, found: Identity) -> Action:
-        return framework_machine.replace_stray(self.ctx, found)
+        return framework_machine.replace_orphan(self.ctx, found)
 
     def deleted(self, action: Delete, result: Result) -> bool:
         tracker = self.ctx.tracker

@@ -896,4 +896,4 @@ def transient(message: str, answer: Answer) -> TransientError:
 
 
 def _needs_live_status(action: Action) -> bool:
-    return isinstance(action, Refresh) or (isinstance(action, Delete) and action.stray)
+    return isinstance(action, Refresh) or (isinstance(action, Delete) and action.orphan)

@@ -66,7 +66,7 @@ def step(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
             _create(ctx, role, task, pod)
             return
     elif task.state in (State.ATTEMPT_COMPLETED, State.COMPLETED):
-        if not _delete_stray(ctx, role, task, pod):
+        if not _delete_orphan(ctx, role, task, pod):
             ctx.tracker.holds.stalls.pop((role.status.name, task.index), None)
         return
     if pod is None or pod.uid != task.attempt.pod_uid:
@@ -130,7 +130,7 @@ def created(ctx: Context, role: TrackedRole, task: TaskStatus, uid: str) -> None
 
 
 def _create(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord | None) -> None:
-    if _delete_stray(ctx, role, task, pod) or ctx.completing:
+    if _delete_orphan(ctx, role, task, pod) or ctx.completing:
         return
     key = (role.status.name, task.index)
     if not ctx.tracker.is_settled(task):
@@ -151,7 +151,7 @@ def _create(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord | 
     ctx.create_pod(target, template, task, configmap_uid)
 
 
-def _delete_stray(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord | None) -> bool:
+def _delete_orphan(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord | None) -> bool:
     """Delete an orphaned Pod of this Task's name. Return whether there is one.
 
     Orphans are Pods that the attempt controls and the status does not record; others are never touched.
@@ -162,13 +162,13 @@ def _delete_stray(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRec
         return False
     if pod.identity.deleting:
         if pod.uid != task.attempt.pod_uid:
-            _watch_end(ctx, pod, stray=True)
+            _watch_end(ctx, pod, orphan=True)
     elif not _waits_for_containers(ctx, (role.status.name, task.index), pod):
-        ctx.act(replace_stray(ctx, role, task, pod.identity))
+        ctx.act(replace_orphan(ctx, role, task, pod.identity))
     return True
 
 
-def replace_stray(ctx: Context, role: TrackedRole, task: TaskStatus, found: Identity) -> Action:
+def replace_orphan(ctx: Context, role: TrackedRole, task: TaskStatus, found: Identity) -> Action:
     """The action on an orphaned Pod of this Task's name that is not terminating.
 
     One of a later attempt is never deleted: as Pods are created for persisted attempts only, it proves that another
@@ -177,34 +177,34 @@ def replace_stray(ctx: Context, role: TrackedRole, task: TaskStatus, found: Iden
     target = ctx.pod_target(role, task)
     if is_newer_pod(found.marks, ctx.framework, ctx.attempt, role.status, task):
         return Refresh(target)
-    return Delete(target, found.uid, stray=True)
+    return Delete(target, found.uid, orphan=True)
 
 
-def unlisted(ctx: Context) -> Iterator[TaskKey]:
+def taskless_pods(ctx: Context) -> Iterator[TaskKey]:
     """Keys of Pods that the attempt controls and that have no Task."""
     for pod in ctx.observed.list_pods():
         parts = split_pod_name(pod.name)
-        if parts is not None and _is_unlisted(ctx, parts[1:], pod):
+        if parts is not None and _is_taskless(ctx, parts[1:], pod):
             yield parts[1:]
 
 
-def delete_unlisted(ctx: Context, key: TaskKey) -> None:
+def delete_taskless(ctx: Context, key: TaskKey) -> None:
     """Delete a Pod without a Task. After a ScaleDown, a creation whose answer was lost may still be executed."""
     pod = ctx.observed.pods.get(pod_name(ctx.framework.name, *key))
     _end_left_running(ctx, key, pod)
-    if pod is None or not _is_unlisted(ctx, key, pod):
+    if pod is None or not _is_taskless(ctx, key, pod):
         ctx.tracker.holds.stalls.pop(key, None)
     elif pod.identity.deleting:
-        _watch_end(ctx, pod, stray=True)
+        _watch_end(ctx, pod, orphan=True)
     elif _waits_for_containers(ctx, key, pod):
         return
     elif ctx.tracker.is_head_settled:
-        ctx.act(Delete(_unlisted_target(pod, key), pod.uid, stray=True))
+        ctx.act(Delete(_taskless_target(pod, key), pod.uid, orphan=True))
     else:
         ctx.tracker.block(key)
 
 
-def _unlisted_target(pod: PodRecord, key: TaskKey) -> Target:
+def _taskless_target(pod: PodRecord, key: TaskKey) -> Target:
     return Target(Kind.POD, pod.name, role=key[0], index=key[1])
 
 
@@ -215,7 +215,7 @@ def is_known_to_be_gone(ctx: Context, pod: PodRecord) -> bool:
     return found is not None and found[1].state in ENDED and found[1].attempt.pod_uid == pod.uid
 
 
-def _is_unlisted(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
+def _is_taskless(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
     return pod.identity.controller_uid == ctx.attempt.configmap_uid and ctx.tracker.task(key) is None
 
 
@@ -284,14 +284,14 @@ def _with_deleting_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: P
     _watch_end(ctx, pod)
 
 
-def watch_strays(ctx: Context, configmap_uid: str) -> None:
+def watch_orphans(ctx: Context, configmap_uid: str) -> None:
     """Watch the Pods of an orphaned, terminating ConfigMap. Costs the number of all Pods."""
     for pod in ctx.observed.list_pods():
         if pod.identity.deleting and pod.identity.controller_uid == configmap_uid:
-            _watch_end(ctx, pod, stray=True)
+            _watch_end(ctx, pod, orphan=True)
 
 
-def _watch_end(ctx: Context, pod: PodRecord, *, stray: bool = False) -> None:
+def _watch_end(ctx: Context, pod: PodRecord, *, orphan: bool = False) -> None:
     """Stall the Framework if a terminating Pod stays, and delete it by force after its role's timeout."""
     tracker = ctx.tracker
     parts = split_pod_name(pod.name)
@@ -312,8 +312,8 @@ def _watch_end(ctx: Context, pod: PodRecord, *, stray: bool = False) -> None:
         return
     found = tracker.task(key)
     if tracker.is_head_settled and (found is None or tracker.is_settled(found[1])):
-        target = _unlisted_target(pod, key) if found is None else ctx.pod_target(*found)
-        ctx.act(Delete(target, pod.uid, force=True, confirm=True, stray=stray))
+        target = _taskless_target(pod, key) if found is None else ctx.pod_target(*found)
+        ctx.act(Delete(target, pod.uid, force=True, confirm=True, orphan=orphan))
     else:
         tracker.block(key)
 
@@ -328,7 +328,7 @@ def force_unseen(ctx: Context, role: TrackedRole, task: TaskStatus, found: Ident
         return None
     if not (ctx.tracker.is_head_settled and ctx.tracker.is_settled(task)):
         return None
-    return Delete(ctx.pod_target(role, task), found.uid, force=True, confirm=True, stray=True)
+    return Delete(ctx.pod_target(role, task), found.uid, force=True, confirm=True, orphan=True)
 
 
 def _with_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord) -> None:

@@ -385,7 +385,7 @@ MUTANTS: Final = {
     ),
     "no-respect-for-others": Mutant(
         "deletes the Pod of somebody else that has its Task's name",
-        lambda: patch.object(task, "_delete_stray", _delete_whoever_has_the_name),
+        lambda: patch.object(task, "_delete_orphan", _delete_whoever_has_the_name),
         _story(
             _create(_role(**_FAILS_ONCE)),
             Step(2.0, "take_name", (0, True, 30.0)),
@@ -395,9 +395,9 @@ MUTANTS: Final = {
         "it is not ours",
     ),
     # A creation that was given up is executed when its Task is gone.
-    "no-search-for-strays": Mutant(
+    "no-search-for-orphans": Mutant(
         "lets Pods be that no Task has",
-        lambda: _all_of(patch.object(task, "unlisted", _nothing), patch.object(task, "delete_unlisted", _no)),
+        lambda: _all_of(patch.object(task, "taskless_pods", _nothing), patch.object(task, "delete_taskless", _no)),
         _story(
             _create(_role(2, **_FOREVER)),
             _fault(0.0, Faults.LATE, "create", "pods", times=2, seconds=30.0),

@@ -155,7 +155,7 @@ async def test_the_status_of_somebody_else_is_not_overwritten(frameworks: Framew
     assert [task["attemptStatus"]["id"] for task in tasks(status)] == [7, 0]
 
 
-async def test_a_pod_that_another_controller_has_recorded_meanwhile_is_no_stray(
+async def test_a_pod_that_another_controller_has_recorded_meanwhile_is_no_orphan(
     cluster: Cluster, frameworks: Frameworks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await frameworks.create("f", role("a", 1, simulate={"run-seconds": 0.1}), role("b", 1))

@@ -272,7 +272,7 @@ def test_a_controlled_configmap_of_another_attempt_is_deleted_and_waited_for(mar
     assert deletion == Delete(action.target, "old")
     # A live read of the Framework comes first.
     assert isinstance(deletion, Delete)
-    assert deletion.stray
+    assert deletion.orphan
     bench.fold(deletion, Accepted())
     assert not bench.plan().actions
     assert bench.only(bench.wait(60)) == action
@@ -357,7 +357,7 @@ def stalls(bench: Bench) -> list[tuple[str, str]]:
     return [(item.status, item.reason) for item in bench.status.conditions if item.type == "Stalled"]
 
 
-def test_a_stray_configmap_that_is_being_deleted_and_does_not_go_is_told_after_two_minutes() -> None:
+def test_an_orphaned_configmap_that_is_being_deleted_and_does_not_go_is_told_after_two_minutes() -> None:
     bench = Bench(role())
     bench.attempt()
     bench.restart()
@@ -377,7 +377,7 @@ def test_a_stray_configmap_that_is_being_deleted_and_does_not_go_is_told_after_t
     assert stalls(bench) == [("False", "Progressing")]
 
 
-def test_stop_makes_sure_that_a_stray_configmap_is_gone_and_tells_what_it_waits_for() -> None:
+def test_stop_makes_sure_that_an_orphaned_configmap_is_gone_and_tells_what_it_waits_for() -> None:
     bench = Bench(role())
     bench.attempt()
     bench.restart()
@@ -399,7 +399,7 @@ def test_stop_makes_sure_that_a_stray_configmap_is_gone_and_tells_what_it_waits_
 
 
 @pytest.mark.parametrize("execution", ["Start", "Stop"])
-def test_a_pod_that_holds_a_stray_configmap_is_told_and_deleted_by_force(execution: str) -> None:
+def test_a_pod_that_holds_an_orphaned_configmap_is_told_and_deleted_by_force(execution: str) -> None:
     bench = Bench(role(podGracefulDeletionTimeoutSec=600))
     bench.all_pods()
     uid = bench.pods["f-a-0"].uid
@@ -423,7 +423,7 @@ def test_a_pod_that_holds_a_stray_configmap_is_told_and_deleted_by_force(executi
     bench.now += 1
     force = next(action for action in bench.plan().actions if isinstance(action, Delete))
     assert force == Delete(force.target, uid, force=True, confirm=True)
-    assert force.stray
+    assert force.orphan
     bench.fold(force, Gone())
     bench.hide("f-a-0")
     bench.plan()
@@ -469,7 +469,7 @@ def test_what_stop_finds_is_deleted_only_once_the_status_is_confirmed(marks: tup
     if marks is None:
         assert then == Delete(cleanup.target, "other")
         assert isinstance(then, Delete)
-        assert then.stray
+        assert then.orphan
         bench.fold(then, Accepted())
     else:
         assert then == Refresh(cleanup.target)
@@ -649,7 +649,7 @@ def test_a_configmap_that_only_a_stale_cache_shows_is_not_deleted_in_a_circle() 
     bench.configmap = shown
     action = bench.only(bench.plan())
     assert isinstance(action, Delete)
-    assert action.stray
+    assert action.orphan
     bench.fold(action, Gone())
     again = bench.plan()
     assert not again.actions
@@ -709,10 +709,10 @@ def test_pods_that_are_on_their_way_out_already_are_waited_for() -> None:
 
 def test_a_pod_that_no_task_has_is_waited_for_too() -> None:
     bench = running()
-    stray = replace(bench.pods["f-a-0"], name="f-a-7", identity=replace(bench.pods["f-a-0"].identity, uid="stray"))
+    orphan = replace(bench.pods["f-a-0"], name="f-a-7", identity=replace(bench.pods["f-a-0"].identity, uid="orphan"))
     bench.hide("f-attempt")
     bench.hide("f-a-0")
-    bench.pods["f-a-7"] = stray
+    bench.pods["f-a-7"] = orphan
     bench.plan()
     assert state(bench) is State.DELETING
     assert [action.target.name for action in bench.plan().actions] == ["f-a-7"]

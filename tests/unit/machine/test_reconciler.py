@@ -854,16 +854,16 @@ def test_a_namesake_that_is_read_live_is_no_status() -> None:
 
 def test_the_status_is_read_live_before_an_object_is_deleted_that_it_does_not_record() -> None:
     world, driver = running()
-    stray = copy(world.objects["f-a-0"])
-    stray["metadata"] |= {"name": "f-a-5", "uid": "stray"}
-    world.objects["f-a-5"] = stray
+    orphan = copy(world.objects["f-a-0"])
+    orphan["metadata"] |= {"name": "f-a-5", "uid": "orphan"}
+    world.objects["f-a-5"] = orphan
     runs(world, driver, "f-a-5")
     call = driver.call()
     assert isinstance(call, ReadLive)
     driver.do(call)
     request = driver.do(driver.call())
     assert isinstance(request, Remove)
-    assert (request.name, request.uid) == ("f-a-5", "stray")
+    assert (request.name, request.uid) == ("f-a-5", "orphan")
 
 
 # --- when a status is written ----------------------------------------------------------------------------------------

@@ -436,7 +436,7 @@ def test_a_controlled_pod_without_marks_is_deleted() -> None:
 def _is_confirmed_first(action: Action) -> bool:
     """Whether the status is read live before the deletion."""
     assert isinstance(action, Delete)
-    return action.stray
+    return action.orphan
 
 
 def test_a_controlled_pod_of_a_later_attempt_proves_the_status_old_and_is_never_deleted() -> None:
@@ -497,7 +497,7 @@ def test_a_mark_with_too_many_digits_is_no_later_attempt() -> None:
     assert isinstance(bench.only(bench.plan()), Delete)
 
 
-def test_a_stray_pod_in_the_cache_is_deleted_once_and_its_end_is_waited_for() -> None:
+def test_an_orphaned_pod_in_the_cache_is_deleted_once_and_its_end_is_waited_for() -> None:
     bench = Bench(role())
     action = pending(bench)
     bench.created(action)
@@ -520,7 +520,7 @@ def test_a_stray_pod_in_the_cache_is_deleted_once_and_its_end_is_waited_for() ->
     assert actions(bench.plan()) == ["Create f-a-0"]
 
 
-def stray(*, timeout: int | None, index: int = 0) -> Bench:
+def orphan(*, timeout: int | None, index: int = 0) -> Bench:
     """A Pod that no status records is being deleted, and its node is lost."""
     bench = Bench(role(podGracefulDeletionTimeoutSec=timeout), role("b"))
     bench.all_pods()
@@ -537,8 +537,8 @@ def stalls(bench: Bench) -> list[tuple[str, str]]:
     return [(item.status, item.reason) for item in bench.status.conditions if item.type == "Stalled"]
 
 
-def test_a_stray_pod_that_does_not_go_is_told_and_deleted_by_force_as_one_that_is_recorded() -> None:
-    bench = stray(timeout=600)
+def test_an_orphaned_pod_that_does_not_go_is_told_and_deleted_by_force_as_one_that_is_recorded() -> None:
+    bench = orphan(timeout=600)
     bench.plan()
     bench.now += 30 + 119
     assert not bench.plan().actions
@@ -564,8 +564,8 @@ def test_a_stray_pod_that_does_not_go_is_told_and_deleted_by_force_as_one_that_i
     assert stalls(bench) == [("False", "Progressing")]
 
 
-def test_a_stray_pod_without_a_timeout_is_told_and_never_deleted_by_force() -> None:
-    bench = stray(timeout=None)
+def test_an_orphaned_pod_without_a_timeout_is_told_and_never_deleted_by_force() -> None:
+    bench = orphan(timeout=None)
     assert not bench.wait(100_000).actions
     assert stalls(bench) == [("True", "PodNotGone")]
     bench.hide("f-a-0")
@@ -576,8 +576,8 @@ def test_a_stray_pod_without_a_timeout_is_told_and_never_deleted_by_force() -> N
 
 
 @pytest.mark.parametrize("how", ["Stop", "ScaleDown"])
-def test_a_stray_pod_that_does_not_go_is_deleted_by_force_while_its_task_leaves(how: str) -> None:
-    bench = stray(timeout=600)
+def test_an_orphaned_pod_that_does_not_go_is_deleted_by_force_while_its_task_leaves(how: str) -> None:
+    bench = orphan(timeout=600)
     bench.plan()
     if how == "Stop":
         bench.edit(executionType="Stop")
@@ -593,7 +593,7 @@ def test_a_stray_pod_that_does_not_go_is_deleted_by_force_while_its_task_leaves(
     assert force == Delete(force.target, bench.pods["f-a-0"].uid, force=True, confirm=True)
 
 
-def test_a_stray_pod_of_a_completed_task_is_told_and_deleted_by_force() -> None:
+def test_an_orphaned_pod_of_a_completed_task_is_told_and_deleted_by_force() -> None:
     bench = Bench(role(podGracefulDeletionTimeoutSec=60), role("b"))
     bench.all_pods()
     late = replace(bench.pods["f-a-0"], identity=replace(bench.pods["f-a-0"].identity, uid="late"))
@@ -641,7 +641,9 @@ def test_a_pod_that_no_task_has_and_that_does_not_go_is_told_and_deleted_by_forc
 
 
 @pytest.mark.parametrize("verb", ["create", "clean up"])
-def test_a_stray_pod_that_does_not_go_and_that_the_cache_does_not_show_is_told_and_deleted_by_force(verb: str) -> None:
+def test_an_orphaned_pod_that_does_not_go_and_that_the_cache_does_not_show_is_told_and_deleted_by_force(
+    verb: str,
+) -> None:
     bench = Bench(role(podGracefulDeletionTimeoutSec=600), role("b"))
     bench.attempt()
     create, other = bench.plan().actions
@@ -1106,9 +1108,9 @@ def test_a_scaled_down_task_is_left_its_grace_period() -> None:
     assert isinstance(bench.only(bench.plan()), Delete)
 
 
-def test_a_stray_pod_is_left_its_grace_period() -> None:
+def test_an_orphaned_pod_is_left_its_grace_period() -> None:
     bench = left_running()
-    pod = replace(bench.pods["f-a-0"], identity=replace(bench.pods["f-a-0"].identity, uid="stray", marks=None))
+    pod = replace(bench.pods["f-a-0"], identity=replace(bench.pods["f-a-0"].identity, uid="orphan", marks=None))
     bench.pods["f-a-0"] = pod
     bench.touch("f-a-0")
     bench.plan()
@@ -1117,7 +1119,7 @@ def test_a_stray_pod_is_left_its_grace_period() -> None:
     assert not bench.plan().actions
     action = bench.only(bench.wait(50))
     assert isinstance(action, Delete)
-    assert (action.uid, bench.now) == ("stray", NOW + 50)
+    assert (action.uid, bench.now) == ("orphan", NOW + 50)
     bench.hide("f-a-0")
     bench.plan()
     assert bench.tracker.holds.stalls == {}

@@ -84,7 +84,7 @@ def lost_pod(history: History) -> Any:
     return body
 
 
-def test_a_stray_pod_on_a_lost_node_is_told_and_replaced_after_its_timeout() -> None:
+def test_an_orphaned_pod_on_a_lost_node_is_told_and_replaced_after_its_timeout() -> None:
     history = begin()
     body = lost_pod(history)
     began = history.world.now
@@ -96,7 +96,7 @@ def test_a_stray_pod_on_a_lost_node_is_told_and_replaced_after_its_timeout() -> 
 
 
 @pytest.mark.parametrize("stop", [False, True])
-def test_a_controller_that_only_waits_for_stray_pods_is_caught(stop: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_controller_that_only_waits_for_orphaned_pods_is_caught(stop: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task, "_watch_end", lambda *_, **__: None)
     history = begin()
     body = lost_pod(history)
@@ -106,7 +106,7 @@ def test_a_controller_that_only_waits_for_stray_pods_is_caught(stop: bool, monke
         come_about(history, lambda: pod(history) != body)
 
 
-def test_a_stray_pod_without_a_timeout_is_told_and_left() -> None:
+def test_an_orphaned_pod_without_a_timeout_is_told_and_left() -> None:
     history = begin(timeout=None)
     body = lost_pod(history)
     come_about(history, lambda: is_stalled(history, "PodNotGone"))
@@ -117,7 +117,7 @@ def test_a_stray_pod_without_a_timeout_is_told_and_left() -> None:
 
 
 @pytest.mark.parametrize("persisted", [False, True])
-def test_stop_gets_through_past_a_stray_pod_on_a_lost_node(persisted: bool) -> None:
+def test_stop_gets_through_past_an_orphaned_pod_on_a_lost_node(persisted: bool) -> None:
     """``persisted``: the ConfigMap is recorded, too."""
     history = begin()
     if persisted:
@@ -129,7 +129,7 @@ def test_stop_gets_through_past_a_stray_pod_on_a_lost_node(persisted: bool) -> N
     history.finish()
 
 
-def test_a_stray_configmap_that_somebody_deletes_goes_with_its_pod_on_a_lost_node() -> None:
+def test_an_orphaned_configmap_that_somebody_deletes_goes_with_its_pod_on_a_lost_node() -> None:
     history = begin()
     lost_pod(history)
     history.delete_configmap()
@@ -138,7 +138,7 @@ def test_a_stray_configmap_that_somebody_deletes_goes_with_its_pod_on_a_lost_nod
     history.finish()
 
 
-def test_a_stray_configmap_that_something_else_holds_is_told_and_stop_waits_for_it() -> None:
+def test_an_orphaned_configmap_that_something_else_holds_is_told_and_stop_waits_for_it() -> None:
     history = begin()
     body = create(history, Kind.CONFIGMAP)
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "uid": body["metadata"]["uid"], "controller": True}

@@ -16,7 +16,7 @@ async def frameworks(cluster: Cluster, pods: SimulatedRuntime, controller: Contr
     return Frameworks(await cluster.client(), cluster.namespace)
 
 
-async def test_a_stray_pod_on_a_lost_node_is_deleted_by_force_after_the_timeout_of_its_role(
+async def test_an_orphaned_pod_on_a_lost_node_is_deleted_by_force_after_the_timeout_of_its_role(
     cluster: Cluster, frameworks: Frameworks, pods: SimulatedRuntime
 ) -> None:
     """As a creation makes it that was given up and arrives late, when its Task is completed."""
@@ -27,8 +27,8 @@ async def test_a_stray_pod_on_a_lost_node_is_deleted_by_force_after_the_timeout_
     kept = {key: model["metadata"][key] for key in ("labels", "annotations", "ownerReferences")}
     spec = {"containers": [{"name": "main", "image": "none"}], "nodeName": model["spec"]["nodeName"]}
     pods.lose_node()
-    stray = {"metadata": {"name": "f-a-0", **kept}, "spec": spec}
-    created = orjson.loads(await frameworks.client.create(PODS, orjson.dumps(stray), frameworks.namespace))
+    orphan = {"metadata": {"name": "f-a-0", **kept}, "spec": spec}
+    created = orjson.loads(await frameworks.client.create(PODS, orjson.dumps(orphan), frameworks.namespace))
     seen: list[Json] = []
 
     async def is_gone() -> None:
