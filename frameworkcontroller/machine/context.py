@@ -86,11 +86,11 @@ class Context:
         deleted_at = self.env.second if trigger is Trigger.TASK_DELETION else None
         self.plan.snapshots.append(Snapshot(trigger, body, name, task.index, annotations, deleted_at))
 
-    def wake_at(self, when: float) -> None:
+    def requeue_at(self, when: float) -> None:
         """Plan again at ``when`` (monotonic seconds) at the latest."""
         delay = max(0.0, when - self.env.clock)
-        if self.plan.wake_after is None or delay < self.plan.wake_after:
-            self.plan.wake_after = delay
+        if self.plan.requeue_after is None or delay < self.plan.requeue_after:
+            self.plan.requeue_after = delay
 
     def is_over(self, key: TaskKey | None, since: float, seconds: float) -> bool:
         """Whether ``seconds`` have passed since ``since`` (seconds since the epoch) for a Task or (None) the Framework.
@@ -101,7 +101,7 @@ class Context:
         if when <= self.env.clock:
             return True
         if key is None:
-            self.wake_at(when)
+            self.requeue_at(when)
         else:
             self.tracker.agenda.set_alarm(key, when)
         return False
@@ -114,7 +114,7 @@ class Context:
         if until <= self.env.clock:
             self.plan.actions.append(action)
         elif key is None:
-            self.wake_at(until)
+            self.requeue_at(until)
         else:
             self.tracker.agenda.set_alarm(key, until)
 

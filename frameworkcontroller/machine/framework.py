@@ -209,7 +209,7 @@ def _watch_end(ctx: Context, configmap: ConfigMapRecord) -> None:
         tracker.alone_since = ctx.env.clock
     due = tracker.alone_since + ctx.env.limits.pod_stuck_deleting_sec
     if ctx.env.clock < due:
-        ctx.wake_at(due)
+        ctx.requeue_at(due)
     elif not any(pod.identity.controller_uid == configmap.uid for pod in ctx.observed.list_pods()):
         when = format_time(known(configmap.identity.deletion_time, "deletionTimestamp"))
         tracker.holds.stalls[None] = Stall(
@@ -337,7 +337,7 @@ def _with_configmap(ctx: Context) -> None:
             ctx.act(Delete(ctx.configmap_target(), uid))
         else:
             # The garbage collector would delete the Pods within their grace period.
-            ctx.wake_at(due)
+            ctx.requeue_at(due)
 
 
 def _step_alive(ctx: Context) -> None:
@@ -430,7 +430,7 @@ def retain(ctx: Context) -> None:
         ctx.act(Delete(ctx.framework_target(), ctx.framework.uid))
     else:
         _persist_first(ctx)
-        ctx.wake_at(ctx.env.clock)
+        ctx.requeue_at(ctx.env.clock)
 
 
 def _persist_first(ctx: Context) -> None:

@@ -374,13 +374,13 @@ class Record:
 
 @dataclass(slots=True)
 class Plan:
-    """The decisions of one step. ``wake_after``: seconds until the next plan is due, None for never.
+    """The decisions of one step. ``requeue_after``: seconds until the next plan is due, None for never.
 
     ``relist``: kinds whose caches miss objects, and are to be compared with a list.
     """
 
     actions: list[Action] = field(default_factory=list)
-    wake_after: float | None = None
+    requeue_after: float | None = None
     urgency: Urgency = Urgency.NONE
     records: list[Record] = field(default_factory=list)
     snapshots: list[Snapshot] = field(default_factory=list)

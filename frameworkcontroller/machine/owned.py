@@ -246,7 +246,7 @@ def _look_later(ctx: Context, key: TaskKey | None, at_least_sec: float = 0.0) ->
     failures = ctx.tracker.holds.hold(key, ctx.env, at_least_sec)
     until = ctx.tracker.holds.until(key)
     if key is None:
-        ctx.wake_at(until)
+        ctx.requeue_at(until)
     else:
         ctx.tracker.agenda.set_alarm(key, until)
     return failures

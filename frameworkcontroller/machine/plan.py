@@ -90,6 +90,6 @@ def _finish(ctx: Context) -> Plan:
     conditions.refresh(ctx)
     alarm = ctx.tracker.agenda.next_alarm()
     if alarm is not None:
-        ctx.wake_at(alarm)
+        ctx.requeue_at(alarm)
     ctx.plan.urgency = ctx.tracker.urgency
     return ctx.plan

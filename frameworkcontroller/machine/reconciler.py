@@ -289,7 +289,7 @@ class _Pass:
     """Whether the first plans are made."""
     unproven: list[Action] = field(default_factory=list)
     """Actions that need a live read of the status first."""
-    wake_at: float | None = None
+    requeue_at: float | None = None
     again: bool = False
     """Whether another pass follows at once."""
     early: float | None = None
@@ -516,7 +516,7 @@ class Reconciler:
             self._keep(step)
             if step.actions or self.spec_error is not None or tracker.urgency is Urgency.NOW or not tracker.is_busy:
                 break
-        self._wake_after(current, step.wake_after, env)
+        self._requeue_after(current, step.requeue_after, env)
         self._propose(current, step.actions, view)
 
     def _plan_more(self, current: _Pass, view: View) -> None:
@@ -528,7 +528,7 @@ class Reconciler:
         env = view.env
         step = plan(current.framework, self.tracker, view.observe(creating=current.batch.is_creating), env)
         self._keep(step)
-        self._wake_after(current, step.wake_after, env)
+        self._requeue_after(current, step.requeue_after, env)
         known_targets = [action for action in step.actions if action.target in current.batch]
         # A creation is awaited; other actions are planned again after their outcome.
         self._leave(current, (action for action in known_targets if not isinstance(action, Create)), view)
@@ -572,11 +572,11 @@ class Reconciler:
         if current.again or (tracker.is_busy and self.spec_error is None and not self._persist_first):
             return Done(0.0)
         clock = view.env.clock
-        wake_after = None if current.wake_at is None else max(0.0, current.wake_at - clock)
+        requeue_after = None if current.requeue_at is None else max(0.0, current.requeue_at - clock)
         if current.early is not None:
-            return Done(current.early if wake_after is None else min(current.early, wake_after))
+            return Done(current.early if requeue_after is None else min(current.early, requeue_after))
         self._shrink()
-        return Done(wake_after)
+        return Done(requeue_after)
 
     def _is_interrupted(self, current: _Pass, view: View) -> bool:
         """Whether the Framework is gone or changed by its user, or the controller stops."""
@@ -639,16 +639,16 @@ class Reconciler:
         folded = fold(current.framework, self.tracker, outcomes, env)
         self._records.extend(folded.records)
         self._effects.extend(map(Relist, folded.relist))
-        self._wake_after(current, folded.wake_after, env)
+        self._requeue_after(current, folded.requeue_after, env)
 
     def _leave(self, current: _Pass, actions: Iterable[Action], view: View) -> None:
         """Do not carry out actions now: the next plan decides on them again."""
         self._fold(current, [Outcome(action, NotAttempted()) for action in actions], view)
 
     @staticmethod
-    def _wake_after(current: _Pass, seconds: float | None, env: Env) -> None:
-        if seconds is not None and (current.wake_at is None or env.clock + seconds < current.wake_at):
-            current.wake_at = env.clock + seconds
+    def _requeue_after(current: _Pass, seconds: float | None, env: Env) -> None:
+        if seconds is not None and (current.requeue_at is None or env.clock + seconds < current.requeue_at):
+            current.requeue_at = env.clock + seconds
 
     def _shrink(self) -> None:
         """Save memory: most Frameworks of a big cluster are completed."""

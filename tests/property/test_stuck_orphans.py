@@ -57,8 +57,8 @@ def come_about(history: History, holds: Callable[[], bool]) -> None:
         if holds():
             return
         (controller,) = history.controllers
-        assert controller.wake_at is not None, "it waits for ever"
-        history.world.go_until(controller.wake_at)
+        assert controller.requeue_at is not None, "it waits for ever"
+        history.world.go_until(controller.requeue_at)
     raise history.world.violation("it does not come about")
 
 

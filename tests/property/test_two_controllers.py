@@ -41,8 +41,8 @@ def run(history: History, which: int, until: Callable[[], bool]) -> None:
             history.deliver(which, kind, 50)
         history.run(which, 1)
         controller = history.controllers[which]
-        if not controller.due and controller.wake_at is not None:
-            history.world.go_until(controller.wake_at)
+        if not controller.due and controller.requeue_at is not None:
+            history.world.go_until(controller.requeue_at)
     raise AssertionError("it does not come about")
 
 

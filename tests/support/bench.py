@@ -206,8 +206,8 @@ class Bench:
         """Plans as the alarms ring, until one asks for something, for at most so long."""
         end = self.now + seconds
         made = self.plan()
-        while not made.actions and made.wake_after is not None and self.now < end:
-            self.now += made.wake_after
+        while not made.actions and made.requeue_after is not None and self.now < end:
+            self.now += made.requeue_after
             made = self.plan()
         return made
 

@@ -143,7 +143,7 @@ class Controller:
         self._order = random.Random(~seed)
         self._view = View(self)
         self._enqueued = True
-        self._wake_at: float | None = None
+        self._requeue_at: float | None = None
         self._failures = 0
         # Of the pass under way.
         self._active = False
@@ -159,12 +159,12 @@ class Controller:
     @property
     def due(self) -> bool:
         """Whether it has anything to do at this moment."""
-        return self._active or self._enqueued or (self._wake_at is not None and self._wake_at <= self.world.clock)
+        return self._active or self._enqueued or (self._requeue_at is not None and self._requeue_at <= self.world.clock)
 
     @property
-    def wake_at(self) -> float | None:
+    def requeue_at(self) -> float | None:
         """When it has something to do by itself, by the clock that is never put back."""
-        return self._wake_at
+        return self._requeue_at
 
     @property
     def is_settled(self) -> bool:
@@ -210,8 +210,8 @@ class Controller:
             raise self.world.violation(f"Lost wake-up: at rest, and there is something to do: {done} {emitted}")
         if done.requeue_after is not None:
             due = self.world.clock + done.requeue_after
-            if self._wake_at is None or self._wake_at > due:
-                raise self.world.violation(f"Lost alarm: due in {done.requeue_after}s, set for {self._wake_at}")
+            if self._requeue_at is None or self._requeue_at > due:
+                raise self.world.violation(f"Lost alarm: due in {done.requeue_after}s, set for {self._requeue_at}")
 
     # --- caches ---
 
@@ -313,7 +313,7 @@ class Controller:
         if not self._active:
             if not self.due:
                 return
-            self._enqueued, self._wake_at = False, None
+            self._enqueued, self._requeue_at = False, None
             self.passes += 1
             record = self._view.record
             if record is None:
@@ -352,10 +352,10 @@ class Controller:
                 self._failures = 0 if error is None else self._failures + 1
                 if error is not None:
                     self.tell(f"retries: {error.message}")
-                    self._wake_at = self.world.clock + _RETRY.delay(self._failures, self.rng)
+                    self._requeue_at = self.world.clock + _RETRY.delay(self._failures, self.rng)
                 elif after is not None:
                     self._enqueued |= after <= 0
-                    self._wake_at = self.world.clock + after if after > 0 else None
+                    self._requeue_at = self.world.clock + after if after > 0 else None
             case call:
                 self._turns.append(call)
 

@@ -149,7 +149,7 @@ class History:
     def wait(self, seconds: int) -> None:
         """All do what they have to do, and time passes until a controller wakes up by itself, if that is near."""
         self.settle()
-        wakes = [controller.wake_at for controller in self.controllers if controller.wake_at is not None]
+        wakes = [controller.requeue_at for controller in self.controllers if controller.requeue_at is not None]
         if wakes and min(wakes) <= self.world.clock + seconds:
             self.world.go_until(min(wakes))
             self.settle()
@@ -380,7 +380,7 @@ class History:
     def go_to_next_write(self) -> bool:
         """Let time pass until a controller writes, or tries again, what it could not at once; False if none will."""
         soon = self.world.clock + _SOON_SEC
-        wakes = [one.wake_at for one in self.controllers if not one.is_settled and one.wake_at is not None]
+        wakes = [one.requeue_at for one in self.controllers if not one.is_settled and one.requeue_at is not None]
         if not wakes or min(wakes) > soon:
             return False
         self.world.go_until(min(wakes))
@@ -430,8 +430,8 @@ class History:
                 and status.state is State.CREATION_PENDING
             ):
                 return
-            if controller.wake_at is not None:
-                self.world.go_until(controller.wake_at)
+            if controller.requeue_at is not None:
+                self.world.go_until(controller.requeue_at)
         raise self.world.violation("It waits, and does not say for what")
 
     def _until(
@@ -444,8 +444,8 @@ class History:
                 self.guarantees.look_at_pods()
                 return
             (controller,) = self.controllers
-            if controller.wake_at is not None:
-                self.world.go_until(controller.wake_at)
+            if controller.requeue_at is not None:
+                self.world.go_until(controller.requeue_at)
         raise self.world.violation(f"It does not come about: {what}")
 
     def _is_running(self) -> bool:

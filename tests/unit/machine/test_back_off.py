@@ -36,8 +36,8 @@ def fail(bench: Bench, *, ran: float = 0, code: int = 200) -> float:
     ended = bench.now
     while bench.task().attempt.id == attempt:
         made = bench.plan()
-        assert made.wake_after is not None or bench.tracker.is_busy
-        bench.now += 0 if bench.tracker.is_busy else made.wake_after or 0
+        assert made.requeue_after is not None or bench.tracker.is_busy
+        bench.now += 0 if bench.tracker.is_busy else made.requeue_after or 0
     bench.settle()
     assert bench.state() is State.PREPARING
     return bench.now - ended

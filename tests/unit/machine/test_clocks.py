@@ -71,17 +71,17 @@ def waiting_bench() -> Bench:
 )
 def test_a_wall_clock_that_is_set_changes_no_wait(wait: Callable[[Bench], Plan], hours: int) -> None:
     bench = waiting_bench()
-    before = wait(bench).wake_after
+    before = wait(bench).requeue_after
     assert before
     bench.put_clock_back(-hours * HOUR)
     bench.tracker.touch_all()
     made = bench.plan()
     assert not made.actions
-    assert made.wake_after == pytest.approx(before, abs=1)
+    assert made.requeue_after == pytest.approx(before, abs=1)
     end = bench.now + before + 1
     while not made.actions and bench.status.attempt.id == 0 and bench.now < end:
-        assert made.wake_after is not None
-        bench.now += made.wake_after
+        assert made.requeue_after is not None
+        bench.now += made.requeue_after
         made = bench.plan()
     assert made.actions or bench.status.attempt.id == 1
     assert bench.now <= end
@@ -90,14 +90,14 @@ def test_a_wall_clock_that_is_set_changes_no_wait(wait: Callable[[Bench], Plan],
 @pytest.mark.parametrize("wait", [unseen_pod, unseen_configmap, retry, retained], ids=lambda wait: wait.__name__)
 def test_a_process_that_finds_a_time_yet_to_come_waits_no_longer_than_from_now(wait: Callable[[Bench], Plan]) -> None:
     bench = waiting_bench()
-    before = wait(bench).wake_after
+    before = wait(bench).requeue_after
     assert before
     bench.put_clock_back(HOUR)
     bench.restart()
     if wait is unseen_pod:
         bench.plan()
     made = bench.plan()
-    assert made.wake_after == pytest.approx(before, abs=1)
+    assert made.requeue_after == pytest.approx(before, abs=1)
 
 
 def test_statuses_hold_the_time_of_the_wall_clock() -> None:
@@ -125,4 +125,4 @@ def test_a_refusal_that_asks_for_a_pause_gets_it_by_the_same_clock() -> None:
     bench.put_clock_back(HOUR)
     made = bench.plan()
     assert not made.actions
-    assert made.wake_after == pytest.approx(40.0, abs=1)
+    assert made.requeue_after == pytest.approx(40.0, abs=1)

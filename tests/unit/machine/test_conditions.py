@@ -211,7 +211,7 @@ def test_stalled_by_a_pod_that_does_not_go_away() -> None:
     bench.show("f-a-0", deleting=bench.now + 30)
     made = bench.plan()
     assert status(bench, "Stalled") is None
-    assert made.wake_after == 150
+    assert made.requeue_after == 150
     bench.now += 149
     bench.plan()
     assert status(bench, "Stalled") is None
@@ -222,7 +222,7 @@ def test_stalled_by_a_pod_that_does_not_go_away() -> None:
     assert (found.status, found.last_transition_time) == ("True", bench.now)
     assert "f-a-0" in found.message
     assert "node-1" in found.message
-    assert made.wake_after is None
+    assert made.requeue_after is None
     bench.hide("f-a-0")
     bench.plan()
     bench.plan()

@@ -165,7 +165,7 @@ def test_create_waits_for_start() -> None:
     for _ in range(3):
         made = bench.plan()
         assert not made.actions
-        assert made.wake_after is None
+        assert made.requeue_after is None
     assert not bench.tracker.is_busy
     assert state(bench) is State.CREATION_PENDING
     bench.edit(executionType="Start")
@@ -227,8 +227,8 @@ def test_a_configmap_that_cannot_be_created_is_tried_again_with_back_off(result:
         made = bench.plan()
         assert not made.actions
         assert not bench.tracker.is_busy
-        assert made.wake_after is not None
-        assert 0 < made.wake_after <= 60
+        assert made.requeue_after is not None
+        assert 0 < made.requeue_after <= 60
         assert bench.only(bench.wait(60)) == action
     stalled = [condition for condition in bench.status.conditions if condition.type == "Stalled"]
     assert [condition.status for condition in stalled] == ["True"]
@@ -363,7 +363,7 @@ def test_an_orphaned_configmap_that_is_being_deleted_and_does_not_go_is_told_aft
     bench.restart()
     bench.status.attempt.configmap_uid, bench.status.state = None, State.CREATION_PENDING
     dying(bench, at=bench.now)
-    assert bench.plan().wake_after == 120
+    assert bench.plan().requeue_after == 120
     bench.now += 119
     assert not bench.plan().actions
     assert not stalls(bench)
@@ -545,7 +545,7 @@ def unseen(bench: Bench) -> Confirm:
     uid = bench.created(bench.only(bench.plan()), show=False)
     made = bench.plan()
     assert not made.actions
-    assert made.wake_after == 300
+    assert made.requeue_after == 300
     bench.now += 299
     assert not bench.plan().actions
     bench.now += 1
@@ -654,8 +654,8 @@ def test_a_configmap_that_only_a_stale_cache_shows_is_not_deleted_in_a_circle() 
     again = bench.plan()
     assert not again.actions
     assert not bench.tracker.is_busy
-    assert again.wake_after is not None
-    assert again.wake_after > 0.3
+    assert again.requeue_after is not None
+    assert again.requeue_after > 0.3
     assert bench.only(bench.wait(60)) == action
 
 
@@ -963,14 +963,14 @@ def test_the_delay_of_a_retry_is_persisted_and_waited_for() -> None:
     delay = bench.status.retry.retry_delay_sec
     assert delay is not None
     assert 100 <= delay <= 200
-    assert made.wake_after == delay
+    assert made.requeue_after == delay
     assert state(bench) is State.ATTEMPT_COMPLETED
     bench.now += delay - 1
     bench.plan()
     assert state(bench) is State.ATTEMPT_COMPLETED
     # It is drawn once, whoever waits for it.
     bench.restart()
-    assert bench.plan().wake_after == 1
+    assert bench.plan().requeue_after == 1
     assert bench.status.retry.retry_delay_sec == delay
     bench.now += 1
     bench.plan()
@@ -1034,7 +1034,7 @@ def test_a_completed_framework_is_deleted_after_its_retention() -> None:
     bench.end()
     made = bench.plan()
     assert not made.actions
-    assert made.wake_after == 2_592_000
+    assert made.requeue_after == 2_592_000
     bench.now += 2_592_000 - 1
     assert not bench.plan().actions
     bench.now += 1
@@ -1049,7 +1049,7 @@ def test_a_completed_framework_is_deleted_after_its_retention() -> None:
     bench.deleting = True
     made = bench.plan()
     assert not made.actions
-    assert made.wake_after is None
+    assert made.requeue_after is None
 
 
 def test_nothing_but_its_retention_wakes_a_completed_framework() -> None:
@@ -1071,8 +1071,8 @@ def test_nothing_but_its_retention_wakes_a_completed_framework() -> None:
     due = bench.now + 2_592_000
     wakes = 0
     while not (made := bench.plan()).actions:
-        assert made.wake_after
-        bench.now += made.wake_after
+        assert made.requeue_after
+        bench.now += made.requeue_after
         wakes += 1
     assert wakes <= 3
     assert bench.now == due
@@ -1204,10 +1204,10 @@ def test_a_plan_that_changes_nothing_asks_for_no_write() -> None:
     bench = running()
     for _ in range(3):
         made = bench.plan(write=False)
-        assert (made.actions, made.urgency, made.records, made.wake_after) == ([], Urgency.NONE, [], None)
+        assert (made.actions, made.urgency, made.records, made.requeue_after) == ([], Urgency.NONE, [], None)
     bench.tracker.touch_all()
     made = bench.plan(write=False)
-    assert (made.actions, made.urgency, made.records, made.wake_after) == ([], Urgency.NONE, [], None)
+    assert (made.actions, made.urgency, made.records, made.requeue_after) == ([], Urgency.NONE, [], None)
 
 
 def test_a_spec_that_cannot_be_run_stops_everything_and_is_told() -> None:
@@ -1216,7 +1216,7 @@ def test_a_spec_that_cannot_be_run_stops_everything_and_is_told() -> None:
     bench.edit()
     made = bench.reject("spec.taskRoles[0].taskNumber: -5: is bad")
     assert not made.actions
-    assert made.wake_after is None
+    assert made.requeue_after is None
     assert bench.states() == ["Running"]
     stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
     assert (stalled.status, stalled.reason, stalled.message) == (
@@ -1240,8 +1240,8 @@ def test_a_spec_that_cannot_be_run_rings_no_alarm() -> None:
     bench.now += 10_000
     bench.edit()
     for _ in range(2):
-        assert bench.reject("bad").wake_after in (None, 0.0)
-    assert bench.reject("bad").wake_after is None
+        assert bench.reject("bad").requeue_after in (None, 0.0)
+    assert bench.reject("bad").requeue_after is None
 
 
 def test_a_framework_that_began_with_a_bad_spec_begins_once_it_is_mended() -> None:

@@ -151,7 +151,7 @@ def test_an_alarm_visits_one_task(big: Big) -> None:
     identity = replace(identity, deleting=True, deletion_time=int(bench.now) + 30, deletion_grace_sec=30)
     big.change(5, identity=identity)
     bench.plan()
-    assert bench.plan().wake_after == 60
+    assert bench.plan().requeue_after == 60
     bench.now += 60
     big.reset()
     assert isinstance(bench.only(bench.plan()), Delete)
@@ -237,7 +237,7 @@ def test_nothing_is_asked_for_of_pods_whose_creation_is_held_back() -> None:
         bench.fold(action, NotAttempted())
     made = bench.plan()
     assert made.actions == []
-    assert made.wake_after is not None
+    assert made.requeue_after is not None
 
 
 def test_pods_that_wait_for_their_creation_take_no_memory() -> None:

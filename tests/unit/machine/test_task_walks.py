@@ -277,12 +277,12 @@ def test_a_creation_that_fails_transiently_is_retried_with_back_off_and_not_reco
         folded = bench.fold(action, result)
         assert bench.state() is State.CREATION_PENDING
         assert code(bench) is None
-        assert folded.wake_after is not None
+        assert folded.requeue_after is not None
         made = bench.plan()
         assert not made.actions
         assert not bench.tracker.is_busy
-        assert made.wake_after is not None
-        waits.append(made.wake_after)
+        assert made.requeue_after is not None
+        waits.append(made.requeue_after)
         assert bench.only(bench.wait(60)) == action
     assert waits[0] < 1
     assert max(waits) <= 60
@@ -315,8 +315,8 @@ def test_retry_after_is_respected() -> None:
     action = pending(bench)
     bench.fold(action, replace(refused(429), retry_after_sec=40.0))
     made = bench.plan()
-    assert made.wake_after is not None
-    assert made.wake_after >= 40
+    assert made.requeue_after is not None
+    assert made.requeue_after >= 40
 
 
 def test_one_refusal_holds_back_all_creations_and_one_success_releases_them() -> None:
@@ -421,8 +421,8 @@ def test_a_controlled_pod_of_any_other_attempt_is_deleted(position: int) -> None
     bench.fold(deletion, Accepted())
     made = bench.plan()
     assert not made.actions
-    assert made.wake_after is not None
-    bench.now += made.wake_after
+    assert made.requeue_after is not None
+    bench.now += made.requeue_after
     assert bench.only(bench.plan()) == action
 
 
@@ -675,7 +675,7 @@ def test_a_pod_that_is_ours_and_being_deleted_is_waited_for() -> None:
     bench.fold(action, Exists(replace(_ours(bench), deleting=True)))
     made = bench.plan()
     assert not made.actions
-    assert made.wake_after is not None
+    assert made.requeue_after is not None
     assert bench.task().attempt.pod_uid is None
 
 
@@ -687,7 +687,7 @@ def test_a_pod_that_is_not_ours_is_never_touched_and_told(controller: str | None
         bench.fold(action, Exists(foreign("f-a-0", "theirs", controller=controller)))
         made = bench.plan()
         assert not made.actions
-        bench.now += made.wake_after or 0
+        bench.now += made.requeue_after or 0
         assert bench.only(bench.plan()) == action
     stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
     assert (stalled.status, stalled.reason) == ("True", "NamingConflict")
@@ -723,7 +723,7 @@ def unseen(bench: Bench) -> tuple[str, Confirm]:
     uid = bench.created(pending(bench), show=False)
     made = bench.plan()
     assert not made.actions
-    assert made.wake_after == 300
+    assert made.requeue_after == 300
     bench.now += 299
     assert not bench.plan().actions
     bench.now += 1
@@ -748,7 +748,7 @@ def test_a_created_pod_that_is_there_all_the_same_is_looked_for_by_a_list() -> N
     made = bench.plan()
     assert not made.actions
     # Until the list is made, it is asked for again by and by; one list is enough.
-    bench.now += made.wake_after or 0
+    bench.now += made.requeue_after or 0
     assert bench.only(bench.plan()) == action
     assert not bench.fold(action, Remains("it is there")).relist
     bench.listed = bench.now
@@ -890,7 +890,7 @@ def test_the_wait_for_the_cache_outlives_the_process() -> None:
     bench.created(pending(bench), show=False)
     bench.now += 250
     bench.restart()
-    assert bench.plan().wake_after == 50
+    assert bench.plan().requeue_after == 50
 
 
 def test_a_leaving_task_does_not_wait_for_the_cache() -> None:
@@ -945,7 +945,7 @@ def test_after_a_restart_an_absent_pod_is_looked_for_by_a_live_read() -> None:
     assert bench.state() is State.RUNNING
     made = bench.plan()
     assert not made.actions
-    bench.now += made.wake_after or 0
+    bench.now += made.requeue_after or 0
     assert bench.only(bench.plan()) == action
     bench.fold(action, Gone())
     bench.plan(write=False)
@@ -1262,9 +1262,9 @@ def test_force_deletion_is_counted_from_when_the_deletion_began(timeout: int, gr
     while bench.now < began + timeout:
         made = bench.plan()
         assert not made.actions
-        assert made.wake_after is not None
-        assert 0 < made.wake_after <= began + timeout - bench.now
-        bench.now += made.wake_after
+        assert made.requeue_after is not None
+        assert 0 < made.requeue_after <= began + timeout - bench.now
+        bench.now += made.requeue_after
     action = bench.only(bench.plan())
     assert isinstance(action, Delete)
     assert (action.uid, action.force, action.confirm) == (uid, True, True)
@@ -1337,8 +1337,8 @@ def test_a_deletion_that_fails_is_retried_with_back_off(result: Result) -> None:
     assert bench.state() is State.DELETION_PENDING
     made = bench.plan()
     assert not made.actions
-    assert made.wake_after is not None
-    bench.now += made.wake_after
+    assert made.requeue_after is not None
+    bench.now += made.requeue_after
     assert bench.only(bench.plan()) == action
 
 
