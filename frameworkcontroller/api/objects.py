@@ -33,13 +33,14 @@ class ObjectError(ValueError):
 class Identity:
     """The fields that decide whether to adopt an object, delete it, or leave it alone.
 
-    ``marks``: identity annotations (``names.POD_IDENTITY`` or ``names.CONFIGMAP_IDENTITY``), None if one is missing.
+    ``annotations``: values of the identity annotations (``names.POD_IDENTITY`` or ``names.CONFIGMAP_IDENTITY``), None if
+    one is missing.
     ``deletion_time``: the end of the grace period.
     """
 
     uid: str
     controller_uid: str | None
-    marks: tuple[str, ...] | None
+    annotations: tuple[str, ...] | None
     deleting: bool
     deletion_time: int | None = None
     deletion_grace_sec: int = 0
@@ -254,21 +255,23 @@ def framework_record(body: Mapping[str, Any]) -> FrameworkRecord:
     )
 
 
-def identity_of(metadata: Mapping[str, Any], marks: tuple[str, ...]) -> Identity:
+def identity_of(metadata: Mapping[str, Any], wanted: tuple[str, ...]) -> Identity:
     """The identity in the metadata of an object. Raises ObjectError if they are invalid.
 
-    ``marks``: the names of the identity annotations.
+    ``wanted``: names of the identity annotations.
     """
-    return _decoder_of("metadata")(lambda body: _identity(body, marks))(metadata)
+    return _decoder_of("metadata")(lambda body: _identity(body, wanted))(metadata)
 
 
-def _identity(metadata: Mapping[str, Any], marks: tuple[str, ...]) -> Identity:
+def _identity(metadata: Mapping[str, Any], wanted: tuple[str, ...]) -> Identity:
     annotations = metadata.get("annotations") or {}
     owner = next((ref.get("uid") for ref in metadata.get("ownerReferences") or () if ref.get("controller")), None)
     return Identity(
         uid=metadata["uid"],
         controller_uid=owner,
-        marks=tuple(annotations[mark] for mark in marks) if all(mark in annotations for mark in marks) else None,
+        annotations=tuple(annotations[name] for name in wanted)
+        if all(name in annotations for name in wanted)
+        else None,
         deleting=metadata.get("deletionTimestamp") is not None,
         deletion_time=fields.maybe_time(metadata, "deletionTimestamp"),
         deletion_grace_sec=fields.number(metadata, "deletionGracePeriodSeconds"),
@@ -284,9 +287,9 @@ def is_pod_of_framework(metadata: Mapping[str, Any]) -> bool:
     )
 
 
-def _owned(metadata: Mapping[str, Any], marks: tuple[str, ...]) -> tuple[str, str, str, str, Identity]:
+def _owned(metadata: Mapping[str, Any], wanted: tuple[str, ...]) -> tuple[str, str, str, str, Identity]:
     namespace, name = sys.intern(metadata["namespace"]), metadata["name"]
-    return f"{namespace}/{name}", namespace, name, metadata["resourceVersion"], _identity(metadata, marks)
+    return f"{namespace}/{name}", namespace, name, metadata["resourceVersion"], _identity(metadata, wanted)
 
 
 def _disruption(status: Mapping[str, Any]) -> Disruption | None:

@@ -116,7 +116,7 @@ class EventHandlers:
         removed = final is not None and final.is_removed
         if (machine := self._reconcilers.get(framework_key(old))) is not None:
             machine.on_pod_dropped(final or old, removed=removed)
-        is_ours = old.identity.controller_uid is not None and old.identity.marks is not None
+        is_ours = old.identity.controller_uid is not None and old.identity.annotations is not None
         if final is None and is_ours and self._snapshots.wants(Trigger.POD_DELETION):
             _log.warning("[%s]: Pod %s (%s) %s", framework_key(old), old.name, old.uid, _UNWATCHED)
         self._enqueue(old)

@@ -21,7 +21,7 @@ from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine import wording
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.holds import Stall
-from frameworkcontroller.machine.manifests import configmap_body, configmap_marks, is_newer_configmap
+from frameworkcontroller.machine.manifests import configmap_body, configmap_identity, is_newer_configmap
 from frameworkcontroller.machine.model import (
     Action,
     Cleanup,
@@ -159,7 +159,7 @@ def _adopt(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
         return False
     if ctx.framework.spec.execution_type is not ExecutionType.START or ctx.framework.deleting:
         return False
-    if configmap.identity.marks != configmap_marks(ctx.framework, ctx.attempt.id):
+    if configmap.identity.annotations != configmap_identity(ctx.framework, ctx.attempt.id):
         return False
     created(ctx, configmap.uid)
     return True
@@ -226,7 +226,7 @@ def replace_orphan(ctx: Context, found: Identity) -> Action:
     another controller has written a newer status.
     """
     target = ctx.configmap_target()
-    if is_newer_configmap(found.marks, ctx.framework, ctx.attempt.id):
+    if is_newer_configmap(found.annotations, ctx.framework, ctx.attempt.id):
         return Refresh(target)
     return Delete(target, found.uid, orphan=True)
 

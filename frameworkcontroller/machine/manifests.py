@@ -47,12 +47,12 @@ def configmap_body(framework: Framework, attempt_id: int) -> bytes:
     )
 
 
-def configmap_marks(framework: Framework, attempt_id: int) -> tuple[str, ...]:
+def configmap_identity(framework: Framework, attempt_id: int) -> tuple[str, ...]:
     """Values of ``names.CONFIGMAP_IDENTITY`` for the ConfigMap of an attempt."""
     return framework.uid, str(attempt_id)
 
 
-def pod_marks(
+def pod_identity(
     framework: Framework, attempt: FrameworkAttemptStatus, role: TaskRoleStatus, task: TaskStatus
 ) -> tuple[str, ...]:
     """Values of ``names.POD_IDENTITY`` for the Pod of the Task's current attempt."""
@@ -69,27 +69,27 @@ def pod_marks(
 _MAX_DIGITS = 18
 
 
-def is_newer_configmap(marks: tuple[str, ...] | None, framework: Framework, attempt_id: int) -> bool:
+def is_newer_configmap(annotations: tuple[str, ...] | None, framework: Framework, attempt_id: int) -> bool:
     """Whether the annotations identify a later attempt of the same Framework."""
-    return marks is not None and marks[0] == framework.uid and _number(marks[1]) > attempt_id
+    return annotations is not None and annotations[0] == framework.uid and _number(annotations[1]) > attempt_id
 
 
 def is_newer_pod(
-    marks: tuple[str, ...] | None,
+    annotations: tuple[str, ...] | None,
     framework: Framework,
     attempt: FrameworkAttemptStatus,
     role: TaskRoleStatus,
     task: TaskStatus,
 ) -> bool:
     """Whether the annotations identify a later attempt of the same Task."""
-    if marks is None or marks[:-1] != pod_marks(framework, attempt, role, task)[:-1]:
+    if annotations is None or annotations[:-1] != pod_identity(framework, attempt, role, task)[:-1]:
         return False
-    return _number(marks[-1]) > task.attempt.id
+    return _number(annotations[-1]) > task.attempt.id
 
 
-def _number(mark: str) -> int:
+def _number(value: str) -> int:
     # int() raises an error for more than some thousand digits.
-    return int(mark) if mark.isascii() and mark.isdigit() and len(mark) <= _MAX_DIGITS else -1
+    return int(value) if value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS else -1
 
 
 def pod_annotations(

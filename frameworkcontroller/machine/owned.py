@@ -21,7 +21,7 @@ from frameworkcontroller.machine.failure import (
     is_quota_refusal,
 )
 from frameworkcontroller.machine.holds import CREATIONS, Stall
-from frameworkcontroller.machine.manifests import configmap_marks, pod_marks
+from frameworkcontroller.machine.manifests import configmap_identity, pod_identity
 from frameworkcontroller.machine.model import (
     Accepted,
     Action,
@@ -306,7 +306,7 @@ class _Pod:
         return True
 
     def is_current(self, found: Identity) -> bool:
-        return found.marks == pod_marks(self.ctx.framework, self.ctx.attempt, self.role.status, self.task)
+        return found.annotations == pod_identity(self.ctx.framework, self.ctx.attempt, self.role.status, self.task)
 
     def created(self, uid: str) -> None:
         task_machine.created(self.ctx, self.role, self.task, uid)
@@ -381,7 +381,7 @@ class _ConfigMap:
         return True
 
     def is_current(self, found: Identity) -> bool:
-        return found.marks == configmap_marks(self.ctx.framework, self.ctx.attempt.id)
+        return found.annotations == configmap_identity(self.ctx.framework, self.ctx.attempt.id)
 
     def created(self, uid: str) -> None:
         framework_machine.created(self.ctx, uid)

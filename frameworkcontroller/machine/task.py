@@ -22,7 +22,7 @@ from frameworkcontroller.machine.agenda import TaskKey
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.failure import disrupted
 from frameworkcontroller.machine.holds import Stall
-from frameworkcontroller.machine.manifests import PodTemplate, is_newer_pod, pod_marks
+from frameworkcontroller.machine.manifests import PodTemplate, is_newer_pod, pod_identity
 from frameworkcontroller.machine.model import (
     Action,
     Cleanup,
@@ -113,7 +113,7 @@ def _adopt(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord | N
         return False
     if pod.identity.controller_uid != ctx.attempt.configmap_uid:
         return False
-    if pod.identity.marks != pod_marks(ctx.framework, ctx.attempt, role.status, task):
+    if pod.identity.annotations != pod_identity(ctx.framework, ctx.attempt, role.status, task):
         return False
     created(ctx, role, task, pod.uid)
     return True
@@ -175,7 +175,7 @@ def replace_orphan(ctx: Context, role: TrackedRole, task: TaskStatus, found: Ide
     controller has written a newer status.
     """
     target = ctx.pod_target(role, task)
-    if is_newer_pod(found.marks, ctx.framework, ctx.attempt, role.status, task):
+    if is_newer_pod(found.annotations, ctx.framework, ctx.attempt, role.status, task):
         return Refresh(target)
     return Delete(target, found.uid, orphan=True)
 

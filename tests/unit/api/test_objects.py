@@ -96,7 +96,7 @@ def test_who_an_object_is() -> None:
     identity = bench.pods["f-a-0"].identity
     status, task = bench.status.attempt, bench.task()
     assert identity.controller_uid == status.configmap_uid
-    assert identity.marks == (
+    assert identity.annotations == (
         "framework-uid",
         f"0_{status.configmap_uid}",
         status.roles[0].instance_uid,
@@ -104,7 +104,7 @@ def test_who_an_object_is() -> None:
         "0",
     )
     assert bench.configmap is not None
-    assert bench.configmap.identity.marks == ("framework-uid", "0")
+    assert bench.configmap.identity.annotations == ("framework-uid", "0")
     assert bench.configmap.identity.controller_uid == "framework-uid"
 
 
@@ -125,11 +125,11 @@ def test_the_owner_that_counts_is_the_controller(owners: Any, expected: str | No
 
 def test_marks_count_only_if_all_are_there() -> None:
     annotations = dict.fromkeys(POD_IDENTITY, "x")
-    assert identity_of({"uid": "u", "annotations": annotations}, POD_IDENTITY).marks == ("x",) * len(POD_IDENTITY)
+    assert identity_of({"uid": "u", "annotations": annotations}, POD_IDENTITY).annotations == ("x",) * len(POD_IDENTITY)
     for missing in POD_IDENTITY:
         some = {key: value for key, value in annotations.items() if key != missing}
-        assert identity_of({"uid": "u", "annotations": some}, POD_IDENTITY).marks is None
-    assert identity_of({"uid": "u"}, POD_IDENTITY).marks is None
+        assert identity_of({"uid": "u", "annotations": some}, POD_IDENTITY).annotations is None
+    assert identity_of({"uid": "u"}, POD_IDENTITY).annotations is None
 
 
 def test_a_framework() -> None:

@@ -290,14 +290,14 @@ def test_a_controlled_configmap_of_another_attempt_in_the_cache_is_deleted_and_w
     assert old is not None
     bench.restart()
     bench.status.attempt.configmap_uid, bench.status.state = None, State.CREATION_PENDING
-    bench.configmap = replace(old, identity=replace(old.identity, marks=("other", "0")))
+    bench.configmap = replace(old, identity=replace(old.identity, annotations=("other", "0")))
     deletion = bench.only(bench.plan())
     assert deletion == Delete(action.target, old.uid)
     bench.fold(deletion, Accepted())
     for _ in range(3):
         assert not bench.plan().actions
     assert not bench.tracker.is_busy
-    bench.configmap = replace(old, identity=replace(old.identity, marks=("other", "0"), deleting=True))
+    bench.configmap = replace(old, identity=replace(old.identity, annotations=("other", "0"), deleting=True))
     bench.now += 60
     assert not bench.plan().actions
     bench.configmap = None
@@ -334,7 +334,7 @@ def test_a_configmap_of_a_later_attempt_in_the_cache_is_never_deleted(ended: boo
     else:
         bench.restart()
         bench.status.attempt.configmap_uid, bench.status.state = None, State.CREATION_PENDING
-    bench.configmap = replace(old, identity=replace(old.identity, uid="later", marks=(UID, "1")))
+    bench.configmap = replace(old, identity=replace(old.identity, uid="later", annotations=(UID, "1")))
     for _ in range(3):
         refresh = bench.only(bench.wait(60))
         assert isinstance(refresh, Refresh)

@@ -410,10 +410,10 @@ def test_a_controlled_pod_of_any_other_attempt_is_deleted(position: int) -> None
     bench = Bench(role())
     action = pending(bench)
     found = _ours(bench)
-    assert found.marks is not None
-    marks = list(found.marks)
+    assert found.annotations is not None
+    marks = list(found.annotations)
     marks[position] = "other"
-    bench.fold(action, Exists(replace(found, marks=tuple(marks))))
+    bench.fold(action, Exists(replace(found, annotations=tuple(marks))))
     assert bench.state() is State.CREATION_PENDING
     deletion = bench.only(bench.plan())
     assert deletion == Delete(action.target, "lost")
@@ -429,7 +429,7 @@ def test_a_controlled_pod_of_any_other_attempt_is_deleted(position: int) -> None
 def test_a_controlled_pod_without_marks_is_deleted() -> None:
     bench = Bench(role())
     action = pending(bench)
-    bench.fold(action, Exists(replace(_ours(bench), marks=None)))
+    bench.fold(action, Exists(replace(_ours(bench), annotations=None)))
     assert bench.only(bench.plan()) == Delete(action.target, "lost")
 
 
@@ -443,8 +443,8 @@ def test_a_controlled_pod_of_a_later_attempt_proves_the_status_old_and_is_never_
     bench = Bench(role())
     action = pending(bench)
     found = _ours(bench)
-    assert found.marks is not None
-    later = Exists(replace(found, marks=(*found.marks[:-1], "1")))
+    assert found.annotations is not None
+    later = Exists(replace(found, annotations=(*found.annotations[:-1], "1")))
     for _ in range(3):
         bench.fold(action, later)
         refresh = bench.only(bench.plan())
@@ -466,8 +466,10 @@ def test_a_pod_of_a_later_attempt_in_the_cache_is_never_deleted(state: State) ->
     bench = Bench(role(retryPolicy={"maxRetryCount": 1}), role("b"))
     bench.all_pods()
     later = bench.pods["f-a-0"]
-    assert later.identity.marks is not None
-    later = replace(later, identity=replace(later.identity, uid="later", marks=(*later.identity.marks[:-1], "1")))
+    assert later.identity.annotations is not None
+    later = replace(
+        later, identity=replace(later.identity, uid="later", annotations=(*later.identity.annotations[:-1], "1"))
+    )
     if state is State.COMPLETED:
         bench.end()
     else:
@@ -492,8 +494,8 @@ def test_a_mark_with_too_many_digits_is_no_later_attempt() -> None:
     bench = Bench(role())
     action = pending(bench)
     found = _ours(bench)
-    assert found.marks is not None
-    bench.fold(action, Exists(replace(found, marks=(*found.marks[:-1], "9" * 5000))))
+    assert found.annotations is not None
+    bench.fold(action, Exists(replace(found, annotations=(*found.annotations[:-1], "9" * 5000))))
     assert isinstance(bench.only(bench.plan()), Delete)
 
 
@@ -656,7 +658,7 @@ def test_an_orphaned_pod_that_does_not_go_and_that_the_cache_does_not_show_is_to
         action = bench.only(bench.wait(60))
         assert isinstance(action, Cleanup)
     gone_by = int(bench.now) + 30
-    found = replace(_ours(bench), marks=None, deleting=True, deletion_time=gone_by, deletion_grace_sec=30)
+    found = replace(_ours(bench), annotations=None, deleting=True, deletion_time=gone_by, deletion_grace_sec=30)
     bench.refuse(action, Exists(found), times=8)
     assert stalls(bench) == [("True", "PodNotGone")]
     bench.now += 600
@@ -1110,7 +1112,7 @@ def test_a_scaled_down_task_is_left_its_grace_period() -> None:
 
 def test_an_orphaned_pod_is_left_its_grace_period() -> None:
     bench = left_running()
-    pod = replace(bench.pods["f-a-0"], identity=replace(bench.pods["f-a-0"].identity, uid="orphan", marks=None))
+    pod = replace(bench.pods["f-a-0"], identity=replace(bench.pods["f-a-0"].identity, uid="orphan", annotations=None))
     bench.pods["f-a-0"] = pod
     bench.touch("f-a-0")
     bench.plan()
@@ -1468,7 +1470,7 @@ def test_a_pod_that_is_found_under_the_name_of_a_leaving_task_is_deleted_once_th
     bench = Bench(role(), role("b"))
     bench.attempt()
     action = next(action for action in bench.plan().actions if action.target.role == "a")
-    found = replace(_ours(bench), marks=None)
+    found = replace(_ours(bench), annotations=None)
     bench.fold(action, Unanswered("reset"))
     bench.edit(role(number=0), role("b"))
     bench.plan()
