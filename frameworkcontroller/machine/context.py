@@ -24,7 +24,7 @@ from frameworkcontroller.machine.model import (
     Snapshot,
     Target,
     Trigger,
-    known,
+    require,
 )
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.tracker import TrackedRole, Tracker
@@ -47,7 +47,7 @@ class Context:
     @property
     def status(self) -> FrameworkStatus:
         """The tracked status, which exists after the first plan."""
-        return known(self.tracker.status, "status")
+        return require(self.tracker.status, "status")
 
     @property
     def attempt(self) -> FrameworkAttemptStatus:

@@ -32,7 +32,7 @@ from frameworkcontroller.machine.model import (
     Refresh,
     Trigger,
     Urgency,
-    known,
+    require,
 )
 from frameworkcontroller.machine.policy import decide_retry, evaluate_completion
 from frameworkcontroller.machine.reasons import Reason
@@ -97,7 +97,7 @@ def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
     ctx.tracker.decide_framework_completion(completion)
     _stop_tasks(ctx)
     ctx.tracker.move_framework(State.DELETION_PENDING, ctx.env.second)
-    final = known(ctx.attempt.completion_status, "completionStatus of the attempt")
+    final = require(ctx.attempt.completion_status, "completionStatus of the attempt")
     ctx.record(
         Reason.FRAMEWORK_ATTEMPT_COMPLETING,
         f"FrameworkAttempt {ctx.attempt.id} is completing with {wording.describe(final)}",
@@ -123,7 +123,7 @@ def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
         tracker.change(task, Urgency.SOON)
     tracker.forget_tasks()
     tracker.move_framework(State.ATTEMPT_COMPLETED, now)
-    final = known(ctx.attempt.completion_status, "completionStatus of the attempt")
+    final = require(ctx.attempt.completion_status, "completionStatus of the attempt")
     ctx.record(
         Reason.FRAMEWORK_ATTEMPT_COMPLETED,
         f"FrameworkAttempt {ctx.attempt.id} completed with {wording.describe(final)}",
@@ -211,7 +211,7 @@ def _watch_end(ctx: Context, configmap: ConfigMapRecord) -> None:
     if ctx.env.clock < due:
         ctx.requeue_at(due)
     elif not any(pod.identity.controller_uid == configmap.uid for pod in ctx.observed.list_pods()):
-        when = format_time(known(configmap.identity.deletion_time, "deletionTimestamp"))
+        when = format_time(require(configmap.identity.deletion_time, "deletionTimestamp"))
         tracker.holds.stalls[None] = Stall(
             Reason.CONFIGMAP_NOT_GONE,
             f"ConfigMap {configmap.name} was to be deleted by {when} and still exists, without any Pod: "
@@ -235,7 +235,7 @@ def replace_orphan(ctx: Context, found: Identity) -> Action:
 
 
 def _without_configmap(ctx: Context) -> None:
-    uid = known(ctx.attempt.configmap_uid, "configMapUID")
+    uid = require(ctx.attempt.configmap_uid, "configMapUID")
     target = ctx.configmap_target()
     if ctx.tracker.expectations.has_seen(uid):
         _configmap_is_gone(ctx)
@@ -259,7 +259,7 @@ def _without_configmap(ctx: Context) -> None:
 
 def configmap_confirmed_gone(ctx: Context) -> None:
     """Handle a live read that has not found the recorded ConfigMap."""
-    uid = known(ctx.attempt.configmap_uid, "configMapUID")
+    uid = require(ctx.attempt.configmap_uid, "configMapUID")
     if ctx.status.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
         configmap_never_seen(ctx)
     else:
@@ -274,7 +274,7 @@ def configmap_never_seen(ctx: Context) -> None:
     never_seen = CompletionStatus.of(CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT, text)
     stop = ctx.framework.spec.execution_type is ExecutionType.STOP
     ctx.tracker.configmap_end = STOPPED if stop else never_seen
-    ctx.tracker.expectations.see(known(ctx.attempt.configmap_uid, "configMapUID"))
+    ctx.tracker.expectations.see(require(ctx.attempt.configmap_uid, "configMapUID"))
     ctx.tracker.again = True
 
 
@@ -329,7 +329,7 @@ def _with_configmap(ctx: Context) -> None:
     if state is State.CREATION_REQUESTED:
         ctx.tracker.move_framework(State.PREPARING, ctx.env.second)
     elif state is State.DELETION_PENDING:
-        uid = known(ctx.attempt.configmap_uid, "configMapUID")
+        uid = require(ctx.attempt.configmap_uid, "configMapUID")
         due = task_machine.containers_run_until(ctx)
         if not ctx.tracker.is_clean:
             _persist_first(ctx)
@@ -373,7 +373,7 @@ def _step_tasks(ctx: Context) -> None:
 
 def _decide_retry(ctx: Context) -> None:
     status, limits = ctx.status, ctx.env.limits
-    completion = known(status.attempt.completion_status, "completionStatus of the attempt")
+    completion = require(status.attempt.completion_status, "completionStatus of the attempt")
     conflict_delay = 0
     if status.retry.retry_delay_sec is None:
         conflict_delay = ctx.env.rng.randint(
@@ -405,7 +405,7 @@ def _decide_retry(ctx: Context) -> None:
             completion=completion,
             warning=False,
         )
-    delay = known(status.retry.retry_delay_sec, "retryDelaySec")
+    delay = require(status.retry.retry_delay_sec, "retryDelaySec")
     stop = ctx.framework.spec.execution_type is ExecutionType.STOP
     if not stop and not ctx.is_over(None, status.transition_time, delay):
         return

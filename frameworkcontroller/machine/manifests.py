@@ -15,7 +15,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.api.status import FrameworkAttemptStatus, TaskRoleStatus, TaskStatus
-from frameworkcontroller.machine.model import filled, known
+from frameworkcontroller.machine.model import filled, require
 
 
 def configmap_body(framework: Framework, attempt_id: int) -> bytes:
@@ -56,7 +56,7 @@ def pod_identity(
     framework: Framework, attempt: FrameworkAttemptStatus, role: TaskRoleStatus, task: TaskStatus
 ) -> tuple[str, ...]:
     """Values of ``names.POD_IDENTITY`` for the Pod of the Task's current attempt."""
-    configmap_uid = known(attempt.configmap_uid, "configMapUID")
+    configmap_uid = require(attempt.configmap_uid, "configMapUID")
     return (
         framework.uid,
         names.attempt_instance_uid(attempt.id, configmap_uid),
@@ -104,7 +104,7 @@ def pod_annotations(
     task_attempt_id: str,
 ) -> dict[str, str]:
     """The FC_ annotations of a Task's Pod, in the order of the environment variables of its containers."""
-    configmap_uid = known(attempt.configmap_uid, "configMapUID")
+    configmap_uid = require(attempt.configmap_uid, "configMapUID")
     return {
         names.FRAMEWORK_NAMESPACE: framework.namespace,
         names.FRAMEWORK_NAME: framework.name,
@@ -154,7 +154,7 @@ class PodTemplate:
     def __init__(
         self, framework: Framework, attempt: FrameworkAttemptStatus, role: TaskRoleSpec, role_uid: str
     ) -> None:
-        configmap_uid = known(attempt.configmap_uid, "configMapUID")
+        configmap_uid = require(attempt.configmap_uid, "configMapUID")
         template = orjson.dumps(role.task.pod)
         # A marker that the user's template does not contain.
         salt = 0

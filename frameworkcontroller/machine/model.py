@@ -26,7 +26,7 @@ class InvariantError(Exception):
 _T = TypeVar("_T")
 
 
-def known(value: _T | None, what: str) -> _T:
+def require(value: _T | None, what: str) -> _T:
     """Return ``value``.
 
     Raises:

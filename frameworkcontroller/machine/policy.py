@@ -21,7 +21,7 @@ from frameworkcontroller.api.completion import (
 from frameworkcontroller.api.spec import RETRY_ALWAYS, RETRY_ON_FAILURE, FrameworkSpec, RetryPolicy
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.backoff import exponential
-from frameworkcontroller.machine.model import Limits, known
+from frameworkcontroller.machine.model import Limits, require
 from frameworkcontroller.machine.tracker import TrackedRole, Tracker
 
 _DISRUPTED: Final = frozenset(code.code for code in DISRUPTIONS.values())
@@ -139,7 +139,7 @@ def evaluate_completion(spec: FrameworkSpec, tracker: Tracker) -> CompletionStat
 
 
 def _as_its_task(role: TrackedRole, task: TaskStatus, trigger: Trigger) -> CompletionStatus:
-    completion = known(task.attempt.completion_status, f"completionStatus of Task {role.status.name}[{task.index}]")
+    completion = require(task.attempt.completion_status, f"completionStatus of Task {role.status.name}[{task.index}]")
     return replace(completion, trigger=trigger, pod=None)
 
 

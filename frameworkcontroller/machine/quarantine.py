@@ -19,7 +19,7 @@ from frameworkcontroller.api.objects import Framework, FrameworkRecord, PodRecor
 from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.machine import conditions
 from frameworkcontroller.machine.exchanges import Answer, Get, PatchStatus, Request
-from frameworkcontroller.machine.model import Env, Kind, Record, Refusal, Refused, Unanswered, known
+from frameworkcontroller.machine.model import Env, Kind, Record, Refusal, Refused, Unanswered, require
 from frameworkcontroller.machine.plan import reject
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.reconciler import (
@@ -144,7 +144,7 @@ class Quarantine:
         return self._advance(answer)
 
     def _advance(self, answer: Answer | None) -> Request | None:
-        exchange, request = known(self._exchange, "exchange"), None
+        exchange, request = require(self._exchange, "exchange"), None
         try:
             request = next(exchange) if answer is None else exchange.send(answer)
         except StopIteration:
@@ -194,7 +194,7 @@ class Quarantine:
             tracker = Tracker()
             framework = Framework(live.namespace, live.name, live.uid, live.generation, False, FrameworkSpec())
             reject(framework, tracker, self._message(), env, reason=Reason.QUARANTINED)
-            return "/status", EncodedStatus(live.name, known(tracker.status, "status"))
+            return "/status", EncodedStatus(live.name, require(tracker.status, "status"))
         present = live.status.get("conditions") or [] if isinstance(live.status, dict) else None
         if not isinstance(present, list) or not all(isinstance(one, dict) for one in present):
             return None

@@ -53,7 +53,7 @@ from frameworkcontroller.machine.model import (
     Snapshot,
     Unanswered,
     Urgency,
-    known,
+    require,
 )
 from frameworkcontroller.machine.plan import fold, plan, reject
 from frameworkcontroller.machine.reasons import Reason
@@ -436,7 +436,7 @@ class Reconciler:
 
     def begin(self, call: Call, view: View) -> Request | None:
         """The first request of ``call``, which has a slot now; None if it is no longer wanted."""
-        current = known(self._pass, "pass")
+        current = require(self._pass, "pass")
         exchange: Generator[Request, Answer, Any]
         match call:
             case Act(action=action):
@@ -457,7 +457,7 @@ class Reconciler:
         return self._advance(call, answer)
 
     def _advance(self, call: Call, answer: Answer | None) -> Request | None:
-        current = known(self._pass, "pass")
+        current = require(self._pass, "pass")
         exchange = self._exchanges[call]
         try:
             return next(exchange) if answer is None else exchange.send(answer)
@@ -674,10 +674,10 @@ class Reconciler:
         """Write the tracked status. docs/guarantees.md explains the preconditions."""
         if catch_up:
             self._catch_up(current, view)
-        framework, tracker = known(self._framework, "Framework"), self.tracker
+        framework, tracker = require(self._framework, "Framework"), self.tracker
         # After a take-over nothing is decided yet: outcomes are valid for any spec.
         generation = framework.generation if tracker.generation is None else tracker.generation
-        encoded = EncodedStatus(self.name, known(tracker.status, "status"), compress=self._compress)
+        encoded = EncodedStatus(self.name, require(tracker.status, "status"), compress=self._compress)
         self._log_snapshots()
         began = view.env.clock
         self._persist_first = True
@@ -688,7 +688,7 @@ class Reconciler:
         match answer:
             case Answered():
                 self._count(encoded, "accepted")
-                self._accept(known(version, "resourceVersion"), encoded.digest)
+                self._accept(require(version, "resourceVersion"), encoded.digest)
                 self._pacing.wrote(began, view.env.clock)
                 current.show_at = view.env.clock + SHOW_SEC
             case Refused(kind=Refusal.NOT_FOUND | Refusal.OBJECT_NOT_FOUND):
@@ -788,7 +788,7 @@ class Reconciler:
             return
         self._count(encoded, "too_large")
         tracker = Tracker(decode_status(live.status))
-        framework = known(self._framework, "Framework")
+        framework = require(self._framework, "Framework")
         text = (
             f"The status, {len(encoded.body)} bytes, does not fit into the API server ({refused.message}): "
             f"{_SHRINK_STATUS if self._compress else _COMPRESS_STATUS}. "
@@ -798,7 +798,7 @@ class Reconciler:
         step = reject(replace(framework, spec=FrameworkSpec()), tracker, text, view.env, reason=Reason.STATUS_TOO_LARGE)
         current.again = True
         if tracker.urgency is not Urgency.NONE:
-            said = EncodedStatus(self.name, known(tracker.status, "status"), compress=self._compress)
+            said = EncodedStatus(self.name, require(tracker.status, "status"), compress=self._compress)
             answer = yield self._patch(generation, said)
             match answer:
                 case Answered(body=body) if (version := resource_version(body)) is not None:

@@ -33,7 +33,7 @@ from frameworkcontroller.machine.model import (
     Target,
     Trigger,
     Urgency,
-    known,
+    require,
 )
 from frameworkcontroller.machine.policy import back_off_sec, backs_off, decide_retry, retries_in_a_row
 from frameworkcontroller.machine.reasons import Reason
@@ -136,7 +136,7 @@ def _create(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord | 
     if not ctx.tracker.is_settled(task):
         ctx.tracker.block(key)
         return
-    configmap_uid = known(ctx.attempt.configmap_uid, "configMapUID")
+    configmap_uid = require(ctx.attempt.configmap_uid, "configMapUID")
     target = ctx.pod_target(role, task)
     if task.deletion_pending:
         ctx.act(Cleanup(target, configmap_uid))
@@ -223,7 +223,7 @@ def _is_taskless(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
 
 
 def _without_pod(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
-    uid = known(task.attempt.pod_uid, f"podUID of Task {role.status.name}[{task.index}]")
+    uid = require(task.attempt.pod_uid, f"podUID of Task {role.status.name}[{task.index}]")
     key = (role.status.name, task.index)
     if ctx.tracker.expectations.has_seen(uid):
         pod_is_gone(ctx, role, task)
@@ -298,7 +298,7 @@ def _watch_end(ctx: Context, pod: PodRecord, *, orphan: bool = False) -> None:
     if parts is None:
         return
     key = parts[1:]
-    deletion_time = known(pod.deletion_time, "deletionTimestamp")
+    deletion_time = require(pod.deletion_time, "deletionTimestamp")
     began, grace = deletion_time - pod.deletion_grace_sec, pod.deletion_grace_sec
     if ctx.is_over(key, began, grace + ctx.env.limits.pod_stuck_deleting_sec):
         tracker.holds.stalls[key] = Stall(
@@ -430,7 +430,7 @@ def _finish(ctx: Context, role: TrackedRole, task: TaskStatus, completion: Compl
 
 
 def _completion_of(role: TrackedRole, task: TaskStatus) -> CompletionStatus:
-    return known(task.attempt.completion_status, f"completionStatus of Task {role.status.name}[{task.index}]")
+    return require(task.attempt.completion_status, f"completionStatus of Task {role.status.name}[{task.index}]")
 
 
 # --- the attempt is over --------------------------------------------------------------------------------------------
@@ -463,7 +463,7 @@ def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
                 f"after {brief(completion)} and {in_a_row} retries in a row"
             )
             ctx.record(Reason.TASK_RETRY_SCHEDULED, text, (role, task), completion=completion, warning=False)
-    delay = known(task.retry.retry_delay_sec, "retryDelaySec")
+    delay = require(task.retry.retry_delay_sec, "retryDelaySec")
     if not ctx.is_over(key, task.transition_time, delay):
         return
     ctx.keep_task(Trigger.TASK_RETRY, role, task)

@@ -29,7 +29,7 @@ from frameworkcontroller.machine.agenda import Agenda, TaskKey
 from frameworkcontroller.machine.expectations import Expectations
 from frameworkcontroller.machine.holds import Holds
 from frameworkcontroller.machine.manifests import PodTemplate
-from frameworkcontroller.machine.model import Action, AttemptCounters, Level, Target, Urgency, known
+from frameworkcontroller.machine.model import Action, AttemptCounters, Level, Target, Urgency, require
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.states import ENDED, URGENCY, check_edge
 
@@ -218,7 +218,7 @@ class Tracker:
 
     def index(self) -> None:
         """Rebuild counters and indexes after roles or Tasks were added or removed."""
-        status = known(self.status, "status")
+        status = require(self.status, "status")
         self.roles = {role.name: TrackedRole(role) for role in status.attempt.roles}
         self.task_states = [0] * len(STATES)
         # Part of the status, but no reason to write it: they change only together with a Task or a role.
@@ -270,7 +270,7 @@ class Tracker:
         Raises:
             InvariantError: the transition is illegal.
         """
-        status = known(self.status, "status")
+        status = require(self.status, "status")
         check_edge(status.state, state, "Framework")
         status.state = state
         status.transition_time = now
@@ -288,38 +288,38 @@ class Tracker:
 
     def observe_generation(self, generation: int) -> None:
         """Record the spec generation that the status goes by."""
-        status = known(self.status, "status")
+        status = require(self.status, "status")
         if status.observed_generation != generation:
             status.observed_generation = generation
             self.change_head(Urgency.SOON)
 
     def set_conditions(self, conditions: list[Condition], urgency: Urgency) -> None:
         """Replace the conditions."""
-        known(self.status, "status").conditions = conditions
+        require(self.status, "status").conditions = conditions
         self.change_head(urgency)
 
     def record_configmap(self, uid: str) -> None:
         """Record the ConfigMap of the current attempt."""
-        known(self.status, "status").attempt.configmap_uid = uid
+        require(self.status, "status").attempt.configmap_uid = uid
         self.change_head(Urgency.LATER)
 
     def decide_framework_completion(self, completion: CompletionStatus) -> None:
         """Set the completion status of the Framework's attempt, unless it has one: it never changes once set."""
-        attempt = known(self.status, "status").attempt
+        attempt = require(self.status, "status").attempt
         if attempt.completion_status is None:
             attempt.completion_status = completion
             self.change_head(Urgency.SOON)
 
     def schedule_framework_retry(self, delay_sec: int) -> None:
         """Record the decided delay of the Framework's next attempt."""
-        known(self.status, "status").retry.retry_delay_sec = delay_sec
+        require(self.status, "status").retry.retry_delay_sec = delay_sec
         self.change_head(Urgency.SOON)
 
     def retry_framework(
         self, attempt: FrameworkAttemptStatus, completion: CompletionStatus, *, accountable: bool, now: int
     ) -> None:
         """Replace the Framework's attempt, which ended in ``completion``, by its next one."""
-        status = known(self.status, "status")
+        status = require(self.status, "status")
         self._count_retried(Level.FRAMEWORK, completion)
         status.retry.total_retried_count += 1
         status.retry.accountable_retried_count += accountable
@@ -332,12 +332,12 @@ class Tracker:
 
     def add_role(self, role: TaskRoleStatus) -> None:
         """Add a role with its Tasks. ``index`` must follow."""
-        known(self.status, "status").attempt.roles.append(role)
+        require(self.status, "status").attempt.roles.append(role)
         self._added(role, role.tasks)
 
     def remove_role(self, role: TaskRoleStatus) -> None:
         """Remove a role that has no Tasks any more. ``index`` must follow."""
-        known(self.status, "status").attempt.roles.remove(role)
+        require(self.status, "status").attempt.roles.remove(role)
         self.change_head(Urgency.NOW)
 
     def set_deletion_timeout(self, role: TaskRoleStatus, seconds: int | None) -> None:
