@@ -33,7 +33,7 @@ class ObjectError(ValueError):
 class Identity:
     """The fields that decide whether to adopt an object, delete it, or leave it alone.
 
-    ``annotations``: values of the identity annotations (``names.POD_IDENTITY`` or ``names.CONFIGMAP_IDENTITY``), None if
+    ``annotations``: values of the identity annotations (``names.POD_IDENTITY``, ``names.CONFIGMAP_IDENTITY``), None if
     one is missing.
     ``deletion_time``: the end of the grace period.
     """

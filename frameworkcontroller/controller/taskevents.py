@@ -14,9 +14,9 @@ from typing import Final
 
 from frameworkcontroller.controller.eventcorrelator import CACHE_CAPACITY, Event, InvolvedObject
 from frameworkcontroller.lru import LRUCache
+from frameworkcontroller.machine.context import summarize
 from frameworkcontroller.machine.model import Record
 from frameworkcontroller.machine.reasons import ABOUT, Reason
-from frameworkcontroller.machine.wording import brief
 
 DELAY_SEC: Final = 1.0
 MAX_DELAY_SEC: Final = 300.0
@@ -74,7 +74,7 @@ class TaskEventBatcher:
         if now - batch.last > RESET_SEC:
             batch.delay = DELAY_SEC
         batch.last = now
-        completion = "" if record.completion is None else brief(record.completion)
+        completion = "" if record.completion is None else summarize(record.completion)
         group = batch.groups.setdefault((record.reason, record.role or "", completion), _Group(record))
         group.indexes[record.index] = None
         group.count += 1

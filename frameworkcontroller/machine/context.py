@@ -142,3 +142,24 @@ class Context:
         """The Pod of the Task's current attempt."""
         name = names.pod_name(self.framework.name, role.status.name, task.index)
         return Target(Kind.POD, name, task.attempt.id, role.status.name, task.index, task.instance_uid)
+
+
+def count_tasks(count: int) -> str:
+    """The number of Tasks in words."""
+    return "1 Task" if count == 1 else f"{count} Tasks"
+
+
+def summarize(completion: CompletionStatus) -> str:
+    """The completion in two words."""
+    return f"{completion.code} {completion.phrase}"
+
+
+def describe(completion: CompletionStatus) -> str:
+    """The completion in one line. The longest part comes last, where it may be cut off."""
+    trigger = completion.trigger
+    by = ""
+    if trigger is not None:
+        # Trigger and diagnostics are equal if all Tasks completed.
+        said = "" if trigger.message == completion.diagnostics else f": {trigger.message}"
+        by = f" (Task {trigger.task_role_name}[{trigger.task_index}]{said})"
+    return f"{summarize(completion)}{by}: {completion.diagnostics}"

@@ -18,8 +18,7 @@ from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
 from frameworkcontroller.machine import task as task_machine
-from frameworkcontroller.machine import wording
-from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.context import Context, count_tasks, describe, summarize
 from frameworkcontroller.machine.holds import Stall
 from frameworkcontroller.machine.manifests import configmap_body, configmap_identity, is_newer_configmap
 from frameworkcontroller.machine.model import (
@@ -100,7 +99,7 @@ def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
     final = require(ctx.attempt.completion_status, "completionStatus of the attempt")
     ctx.record(
         Reason.FRAMEWORK_ATTEMPT_COMPLETING,
-        f"FrameworkAttempt {ctx.attempt.id} is completing with {wording.describe(final)}",
+        f"FrameworkAttempt {ctx.attempt.id} is completing with {describe(final)}",
         completion=final,
     )
 
@@ -126,7 +125,7 @@ def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
     final = require(ctx.attempt.completion_status, "completionStatus of the attempt")
     ctx.record(
         Reason.FRAMEWORK_ATTEMPT_COMPLETED,
-        f"FrameworkAttempt {ctx.attempt.id} completed with {wording.describe(final)}",
+        f"FrameworkAttempt {ctx.attempt.id} completed with {describe(final)}",
         completion=final,
     )
 
@@ -139,7 +138,7 @@ def created(ctx: Context, uid: str) -> None:
     count = sum(len(role.tasks) for role in ctx.attempt.roles)
     ctx.record(
         Reason.FRAMEWORK_ATTEMPT_STARTED,
-        f"FrameworkAttempt {ctx.attempt.id} started with {wording.tasks(count)}: ConfigMap {uid} was created",
+        f"FrameworkAttempt {ctx.attempt.id} started with {count_tasks(count)}: ConfigMap {uid} was created",
     )
 
 
@@ -386,7 +385,7 @@ def _decide_retry(ctx: Context) -> None:
         ctx.tracker.move_framework(State.COMPLETED, ctx.env.second)
         ctx.record(
             Reason.FRAMEWORK_SUCCEEDED if completion.succeeded else Reason.FRAMEWORK_FAILED,
-            f"Framework completed, not retried as {decision.reason}, with {wording.describe(completion)}",
+            f"Framework completed, not retried as {decision.reason}, with {describe(completion)}",
             completion=completion,
         )
         return
@@ -401,7 +400,7 @@ def _decide_retry(ctx: Context) -> None:
         ctx.record(
             Reason.FRAMEWORK_RETRY_SCHEDULED,
             f"FrameworkAttempt {status.attempt.id + 1} starts {when}, as {decision.reason}, "
-            f"after {wording.brief(completion)}",
+            f"after {summarize(completion)}",
             completion=completion,
             warning=False,
         )

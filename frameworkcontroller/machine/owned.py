@@ -317,7 +317,7 @@ class _Pod:
         if isinstance(result, Refused):
             completion = classify_creation_refusal(result)
             if completion is not None:
-                task_machine.complete_attempt(ctx, self.role, self.task, completion, refused=True)
+                task_machine.attempt_is_over(ctx, self.role, self.task, completion, refused=True)
                 return
             if is_quota_refusal(result):
                 _stall_by_quota(ctx, self.key, result)
@@ -342,14 +342,14 @@ class _Pod:
             if task.state is State.CREATION_REQUESTED:
                 task_machine.pod_never_seen(ctx, self.role, task)
             elif task.state is State.DELETING:
-                task_machine.complete_attempt(ctx, self.role, task, None)
+                task_machine.attempt_is_over(ctx, self.role, task, None)
         return True
 
     def cleaned_up(self) -> None:
         """Complete the attempt of a Task that is deletionPending and has no Pod."""
         if self.task.deletion_pending:
             self.ctx.tracker.holds.release(self.key)
-            task_machine.complete_attempt(self.ctx, self.role, self.task, None)
+            task_machine.attempt_is_over(self.ctx, self.role, self.task, None)
 
     def confirmed_gone(self, uid: str) -> None:
         task_machine.pod_confirmed_gone(self.ctx, self.role, self.task, uid)

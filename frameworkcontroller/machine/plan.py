@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine import conditions, framework, scale, wording
-from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine import conditions, framework, scale
+from frameworkcontroller.machine.context import Context, count_tasks
 from frameworkcontroller.machine.holds import Stall
 from frameworkcontroller.machine.model import Env, Observed, Outcome, Plan
 from frameworkcontroller.machine.owned import take
@@ -31,7 +31,7 @@ def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> 
     tracker.agenda.ring(env.clock)
     if tracker.status is None:
         tracker.begin(framework.new_status(subject, env), dirty=True)
-        ctx.record(Reason.FRAMEWORK_ACCEPTED, f"Framework was accepted with {wording.tasks(subject.spec.task_count)}")
+        ctx.record(Reason.FRAMEWORK_ACCEPTED, f"Framework was accepted with {count_tasks(subject.spec.task_count)}")
         _observe_generation(ctx)
         return _finish(ctx)
     _observe_generation(ctx)

@@ -8,8 +8,7 @@ from __future__ import annotations
 from frameworkcontroller.api.completion import DELETE_TASK_REQUESTED, CompletionStatus
 from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskRoleStatus, TaskStatus
-from frameworkcontroller.machine import wording
-from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.context import Context, count_tasks
 from frameworkcontroller.machine.model import Env, Trigger, Urgency
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.states import ENDED
@@ -61,9 +60,7 @@ def rescale(ctx: Context) -> bool:
     for spec in ctx.framework.spec.task_roles:
         if spec.name not in tracker.roles:
             tracker.add_role(new_role(spec, ctx.env))
-            ctx.record(
-                Reason.TASK_ROLE_SCALED, f"TaskRole {spec.name} was added with {wording.tasks(spec.task_number)}"
-            )
+            ctx.record(Reason.TASK_ROLE_SCALED, f"TaskRole {spec.name} was added with {count_tasks(spec.task_number)}")
             changed = True
     if changed:
         tracker.index()
@@ -128,13 +125,13 @@ def _rescale_role(ctx: Context, role: TrackedRole, wanted: int) -> tuple[bool, b
         tracker.agenda.add((role.status.name, task.index))
         ctx.record(Reason.TASK_DELETION_PENDING, SCALED_DOWN.diagnostics, (role, task))
     if leaving:
-        text = f"TaskRole {role.status.name} is scaled down by {len(leaving)} to {wording.tasks(wanted)}"
+        text = f"TaskRole {role.status.name} is scaled down by {len(leaving)} to {count_tasks(wanted)}"
         ctx.record(Reason.TASK_ROLE_SCALED, text)
         changed = True
     if len(tasks) < wanted:
         added = [new_task(index, ctx.env) for index in range(len(tasks), wanted)]
         tracker.add_tasks(role.status, added)
-        text = f"TaskRole {role.status.name} is scaled up by {len(added)} to {wording.tasks(wanted)}"
+        text = f"TaskRole {role.status.name} is scaled up by {len(added)} to {count_tasks(wanted)}"
         ctx.record(Reason.TASK_ROLE_SCALED, text)
         changed = True
     return changed, unsettled

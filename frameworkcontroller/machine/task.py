@@ -19,7 +19,7 @@ from frameworkcontroller.api.objects import Disruption, Identity, PodRecord
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.agenda import TaskKey
-from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.context import Context, summarize
 from frameworkcontroller.machine.failure import disrupted
 from frameworkcontroller.machine.holds import Stall
 from frameworkcontroller.machine.manifests import PodTemplate, is_newer_pod, pod_identity
@@ -40,7 +40,6 @@ from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.scale import SCALED_DOWN
 from frameworkcontroller.machine.states import ENDED
 from frameworkcontroller.machine.tracker import TrackedRole
-from frameworkcontroller.machine.wording import brief
 
 _TELL_LEFT_RUNNING_SEC = 30
 """Time until running containers of an ended Pod stall the Framework: the default grace period."""
@@ -81,7 +80,7 @@ def step(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
         _with_pod(ctx, role, task, pod)
 
 
-def complete_attempt(
+def attempt_is_over(
     ctx: Context, role: TrackedRole, task: TaskStatus, completion: CompletionStatus | None, *, refused: bool = False
 ) -> None:
     """Complete the attempt: its Pod is gone, or was never created (``refused``: by the API server)."""
@@ -98,7 +97,7 @@ def complete_attempt(
     final = _completion_of(role, task)
     ctx.record(
         Reason.TASK_ATTEMPT_COMPLETED,
-        f"TaskAttempt {task.attempt.id} completed with {final.code} {final.phrase}",
+        f"TaskAttempt {task.attempt.id} completed with {summarize(final)}",
         (role, task),
         completion=final,
     )
@@ -257,13 +256,13 @@ def pod_never_seen(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
     """Handle a created Pod that the cache has never shown and that is gone."""
     timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
     text = f"Pod did not appear in the local cache within {timeout}s, so it was taken for deleted, and deleted"
-    complete_attempt(ctx, role, task, CompletionStatus.of(POD_LOCAL_CACHE_CREATION_TIMEOUT, text))
+    attempt_is_over(ctx, role, task, CompletionStatus.of(POD_LOCAL_CACHE_CREATION_TIMEOUT, text))
 
 
 def pod_is_gone(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
     """Handle the end of the recorded Pod."""
     disruption = ctx.tracker.disruptions.get((role.status.name, task.index))
-    complete_attempt(ctx, role, task, _deleted_by_others("Pod was deleted by others", disruption))
+    attempt_is_over(ctx, role, task, _deleted_by_others("Pod was deleted by others", disruption))
 
 
 def _deleted_by_others(what: str, disruption: Disruption | None) -> CompletionStatus:
@@ -349,11 +348,11 @@ def _with_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord)
     if pod.phase != "Unknown":
         tracker.record_placement(task, pod)
     if pod.phase == "Succeeded":
-        _finish(ctx, role, task, CompletionStatus.of(POD_SUCCEEDED, "Pod succeeded", pod=pod.completion))
+        _complete_attempt(ctx, role, task, CompletionStatus.of(POD_SUCCEEDED, "Pod succeeded", pod=pod.completion))
     elif pod.phase == "Failed":
-        _finish(ctx, role, task, ctx.env.limits.classifier.classify(pod))
+        _complete_attempt(ctx, role, task, ctx.env.limits.classifier.classify(pod))
     elif task.deletion_pending or tracker.orphaned:
-        _finish(ctx, role, task, None)
+        _complete_attempt(ctx, role, task, None)
     elif pod.phase == "Running" and task.state is State.PREPARING:
         tracker.move(role, task, State.RUNNING, now)
         text = f"TaskAttempt {task.attempt.id} is running on {pod.node_name or '?'}"
@@ -422,7 +421,7 @@ def containers_run_until(ctx: Context) -> float | None:
     return latest
 
 
-def _finish(ctx: Context, role: TrackedRole, task: TaskStatus, completion: CompletionStatus | None) -> None:
+def _complete_attempt(ctx: Context, role: TrackedRole, task: TaskStatus, completion: CompletionStatus | None) -> None:
     """Decide the completion of the attempt. Once it is persisted, the Pod is deleted."""
     _decide(ctx, role, task, completion)
     ctx.tracker.move(role, task, State.DELETION_PENDING, ctx.env.second)
@@ -460,7 +459,7 @@ def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
         if delay:
             text = (
                 f"TaskAttempt {task.attempt.id + 1} follows {delay}s later, as {decision.reason}, "
-                f"after {brief(completion)} and {in_a_row} retries in a row"
+                f"after {summarize(completion)} and {in_a_row} retries in a row"
             )
             ctx.record(Reason.TASK_RETRY_SCHEDULED, text, (role, task), completion=completion, warning=False)
     delay = require(task.retry.retry_delay_sec, "retryDelaySec")
@@ -471,7 +470,7 @@ def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
     ctx.tracker.retry(role, task, completion, accountable=decision.accountable, recent=recent, now=ctx.env.second)
     ctx.tracker.block(key)
     when = f"after {delay}s" if delay else "at once"
-    text = f"TaskAttempt {task.attempt.id} follows {when}, as {decision.reason}, after {brief(completion)}"
+    text = f"TaskAttempt {task.attempt.id} follows {when}, as {decision.reason}, after {summarize(completion)}"
     ctx.record(Reason.TASK_RETRIED, text, (role, task), completion=completion, warning=False)
 
 
@@ -483,7 +482,7 @@ def _complete(ctx: Context, role: TrackedRole, task: TaskStatus, why: str) -> No
         ctx.tracker.again = True
     ctx.record(
         Reason.TASK_COMPLETED,
-        f"Task completed, not retried as {why}, with {brief(completion)}",
+        f"Task completed, not retried as {why}, with {summarize(completion)}",
         (role, task),
         completion=completion,
     )
@@ -499,6 +498,6 @@ def _decide(ctx: Context, role: TrackedRole, task: TaskStatus, completion: Compl
         reason, verb = Reason.TASK_FAILED, "failed"
     else:
         reason, verb = Reason.TASK_STOPPED, "is stopped"
-    text = f"TaskAttempt {task.attempt.id} {verb} with {brief(completion)}: {completion.diagnostics}"
+    text = f"TaskAttempt {task.attempt.id} {verb} with {summarize(completion)}: {completion.diagnostics}"
     ctx.record(reason, text, (role, task), completion=completion)
     return True

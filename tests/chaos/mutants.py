@@ -131,7 +131,7 @@ def _giving_outcomes_to_the_namesake() -> AbstractContextManager[object]:
 
 
 def _complete_while_the_pod_ends(ctx: Context, role: TrackedRole, item: TaskStatus, pod: PodRecord) -> None:
-    task.complete_attempt(ctx, role, item, CompletionStatus.of(POD_EXTERNAL_DELETED, pod.uid))
+    task.attempt_is_over(ctx, role, item, CompletionStatus.of(POD_EXTERNAL_DELETED, pod.uid))
 
 
 def _delete_whoever_has_the_name(ctx: Context, role: TrackedRole, item: TaskStatus, pod: PodRecord | None) -> bool:
