@@ -25,7 +25,7 @@ from frameworkcontroller.machine import exchanges, framework, reconciler, task
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.exchanges import PatchStatus
 from frameworkcontroller.machine.expectations import Expectations
-from frameworkcontroller.machine.model import Action, Delete, Kind, known
+from frameworkcontroller.machine.model import Action, Delete, Kind, require
 from frameworkcontroller.machine.model import Outcome as ActionOutcome
 from frameworkcontroller.machine.policy import RetryDecision, decide_retry
 from frameworkcontroller.machine.reconciler import Reconciler, View
@@ -101,7 +101,7 @@ def _writing_at_the_newest_generation() -> AbstractContextManager[object]:
     """Writes of the status test the newest generation known, and take it for the one decided on."""
 
     def newest(subject: Reconciler) -> int:
-        return known(subject._framework, "Framework").generation
+        return require(subject._framework, "Framework").generation
 
     def patch_status(subject: Reconciler, _: int, encoded: EncodedStatus) -> PatchStatus:
         return _PATCH(subject, newest(subject), encoded)
