@@ -30,9 +30,6 @@ PATTERNS: Final = (
     "scripts/*.py",
 )
 
-# Not edited yet; to be emptied.
-UNEDITED: Final = ("frameworkcontroller/machine",)
-
 CODE_BLOCK: Final = re.compile(r"^( *)(```|~~~).*?(^ *\2|\Z)|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 WHITE: Final = re.compile(r"[ \t]*\n[ \t>#]*|[ \t]+")
 
@@ -122,16 +119,11 @@ def check(path: Path, listed: Sequence[Phrase]) -> list[Finding]:
     return sorted(findings)
 
 
-def edited(path: Path) -> bool:
-    name = path.relative_to(ROOT).as_posix()
-    return not any(name == entry or name.startswith(f"{entry}/") for entry in UNEDITED)
-
-
 def main(arguments: Sequence[str]) -> int:
     """Print the findings; return 1 if there are any."""
     listed = phrases(PHRASES.read_text())
     every = sorted({path for pattern in PATTERNS for path in ROOT.glob(pattern)})
-    paths = [Path(argument) for argument in arguments] or [path for path in every if edited(path)]
+    paths = [Path(argument) for argument in arguments] or every
     found = 0
     for path in paths:
         for finding in check(path, listed):

@@ -103,7 +103,7 @@ class Quarantine:
         """Do nothing: there are no actions."""
 
     def give_up(self) -> None:
-        """Forget the call under way: its answer does not come."""
+        """Forget the call in flight, which gets no answer."""
         self._lane = self._exchange = None
 
     def effects(self) -> list[Effect]:

@@ -287,7 +287,7 @@ class Tracker:
         self.change_head(URGENCY[Level.FRAMEWORK, state])
 
     def observe_generation(self, generation: int) -> None:
-        """Record the spec generation that the status goes by."""
+        """Record the spec generation of the status."""
         status = require(self.status, "status")
         if status.observed_generation != generation:
             status.observed_generation = generation
@@ -304,7 +304,7 @@ class Tracker:
         self.change_head(Urgency.LATER)
 
     def decide_framework_completion(self, completion: CompletionStatus) -> None:
-        """Set the completion status of the Framework's attempt, unless it has one: it never changes once set."""
+        """Set the completion status of the Framework's attempt unless it is set."""
         attempt = require(self.status, "status").attempt
         if attempt.completion_status is None:
             attempt.completion_status = completion
@@ -318,7 +318,7 @@ class Tracker:
     def retry_framework(
         self, attempt: FrameworkAttemptStatus, completion: CompletionStatus, *, accountable: bool, now: int
     ) -> None:
-        """Replace the Framework's attempt, which ended in ``completion``, by its next one."""
+        """Replace the Framework's attempt, which ended with ``completion``, by the next one."""
         status = require(self.status, "status")
         self._count_retried(Level.FRAMEWORK, completion)
         status.retry.total_retried_count += 1
@@ -336,7 +336,7 @@ class Tracker:
         self._added(role, role.tasks)
 
     def remove_role(self, role: TaskRoleStatus) -> None:
-        """Remove a role that has no Tasks any more. ``index`` must follow."""
+        """Remove a role without Tasks. ``index`` must follow."""
         require(self.status, "status").attempt.roles.remove(role)
         self.change_head(Urgency.NOW)
 
@@ -351,7 +351,7 @@ class Tracker:
         self._added(role, tasks)
 
     def replace_task(self, role: TaskRoleStatus, task: TaskStatus) -> None:
-        """Put the Task in the place of the one of its index. ``index`` must follow."""
+        """Replace the Task of the same index. ``index`` must follow."""
         role.tasks[task.index] = task
         self._added(role, [task])
 
@@ -393,10 +393,7 @@ class Tracker:
     def decide_completion(
         self, task: TaskStatus, completion: CompletionStatus, urgency: Urgency = Urgency.SOON
     ) -> bool:
-        """Set the completion status of the Task's attempt, unless it has one: it never changes once set.
-
-        Returns whether it was set now.
-        """
+        """Set the completion status of the Task's attempt unless it is set. Return whether it was set now."""
         if task.attempt.completion_status is not None:
             return False
         task.attempt.completion_status = completion
@@ -418,7 +415,7 @@ class Tracker:
         recent: int,
         now: int,
     ) -> None:
-        """Replace the Task's attempt, which ended in ``completion``, by its next one. ``recent``: retries in a row."""
+        """Replace the Task's attempt, which ended with ``completion``, by the next. ``recent``: retries in a row."""
         self._count_retried(Level.TASK, completion)
         task.retry.total_retried_count += 1
         task.retry.accountable_retried_count += accountable
