@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import errno
 import os
-import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
@@ -76,11 +75,8 @@ def up(options: argparse.Namespace) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Run the Frameworks of files until they complete. Return the exit code, 0 if all succeeded."""
-    return program.run_command(_run(options), interrupted=_interrupted)
-
-
-def _interrupted(number: signal.Signals) -> int:
-    return program.fail("stopped before all Frameworks had completed", 128 + number)
+    early = "stopped before all Frameworks had completed"
+    return program.run_command(_run(options), interrupted=lambda number: program.fail(early, 128 + number))
 
 
 # --- up ---

@@ -89,15 +89,11 @@ def _ask(options: argparse.Namespace, framework: str | None) -> list[str]:
 async def _names(options: argparse.Namespace, framework: str | None) -> list[str]:
     from frameworkcontroller.api.resources import FRAMEWORKS
     from frameworkcontroller.commands.invocation import open_invocation
-    from frameworkcontroller.commands.objects import Json, roles_of
-
-    found: list[str] = []
-
-    def take(body: Json) -> None:
-        found.append(body["metadata"]["name"])
+    from frameworkcontroller.commands.objects import roles_of
 
     async with open_invocation(options) as invocation:
-        if framework is None:
-            await invocation.each(FRAMEWORKS, take, metadata_only=True)
-            return found
-        return [role["name"] for role in roles_of(await invocation.framework(framework))]
+        if framework is not None:
+            return [role["name"] for role in roles_of(await invocation.framework(framework))]
+        found: list[str] = []
+        await invocation.each(FRAMEWORKS, lambda body: found.append(body["metadata"]["name"]), metadata_only=True)
+        return found

@@ -71,5 +71,4 @@ def _documents(path: Path) -> list[Any]:
         return [document for document in yaml.safe_load_all(raw) if document is not None]
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem = " ".join(str(error).split())
-        text = f"{inputfile.name_of(path)}: is neither JSON nor YAML: {problem}"
-        raise program.UsageError(text) from None
+        raise program.UsageError(f"{inputfile.name_of(path)}: is neither JSON nor YAML: {problem}") from None

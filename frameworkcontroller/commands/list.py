@@ -69,7 +69,7 @@ def _table(found: list[Summary], now: float, *, namespaces: bool, wide: bool) ->
         row += [
             one.name,
             _state(one),
-            f"{one.running}/{one.total}",
+            f"{one.tasks[State.RUNNING]}/{one.total}",
             str(one.retries),
             _result(one),
             duration(now - one.created),

@@ -47,12 +47,12 @@ async def patch_spec(invocation: Invocation, name: str, change: Callable[[Json],
                 metadata_only=True,
             )
         except Conflict:
-            continue
+            pass
         except Invalid as error:
             # A failed test looks the same as a refused spec.
             now = (await invocation.framework(name))["metadata"]
             if (now["uid"], now["generation"]) == (metadata["uid"], metadata["generation"]):
                 raise program.CommandError(f"{name}: {error}") from None
-            continue
-        return
+        else:
+            return
     raise program.CommandError(f"{name}: not changed: other clients changed it {_TRIES} times meanwhile")

@@ -43,11 +43,6 @@ class Summary:
         return sum(self.wanted.values())
 
     @property
-    def running(self) -> int:
-        """Running Tasks."""
-        return self.tasks[State.RUNNING]
-
-    @property
     def completed(self) -> bool:
         """Whether the Framework has completed."""
         return self.state == State.COMPLETED

@@ -119,8 +119,7 @@ def _read(path: Path) -> str:
     try:
         return inputfile.read(path).decode("utf-8")
     except UnicodeDecodeError as refused:
-        text = f"{inputfile.name_of(path)}: is not UTF-8 text (byte {refused.start})"
-        raise program.UsageError(text) from None
+        raise program.UsageError(f"{inputfile.name_of(path)}: is not UTF-8 text (byte {refused.start})") from None
 
 
 class _Loader(yaml.SafeLoader):
