@@ -23,26 +23,22 @@ def check_policies(spec: FrameworkSpec) -> Iterator[Finding]:
 
 def _role(role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:
     policy, retry = role.framework_attempt_completion_policy, role.task.retry_policy
-    place: KeyPath = (*path, "frameworkAttemptCompletionPolicy")
     failed, succeeded = policy.min_failed_task_count, policy.min_succeeded_task_count
-    for field, minimum in (("minFailedTaskCount", failed), ("minSucceededTaskCount", succeeded)):
-        if minimum > role.task_number:
-            yield warning(
-                (*place, field), f"can never be reached: the role has {role.task_number} Tasks", value=minimum
-            )
-    if failed >= 1 and not _can_fail(retry):
-        yield warning(
-            (*place, "minFailedTaskCount"),
-            f"can never be reached: with task.retryPolicy.maxRetryCount {retry.max_retry_count} "
-            "a Task that fails is retried and never counts as failed",
-            value=failed,
-        )
-    if succeeded >= 1 and retry.max_retry_count == RETRY_ALWAYS:
-        yield warning(
-            (*place, "minSucceededTaskCount"),
-            "can never be reached: with task.retryPolicy.maxRetryCount -2 a Task that succeeds is run again",
-            value=succeeded,
-        )
+    too_few = f"the role has {role.task_number} Tasks"
+    never_fails = (
+        f"with task.retryPolicy.maxRetryCount {retry.max_retry_count} a Task that fails is retried and never counts as "
+        "failed"
+    )
+    run_again = "with task.retryPolicy.maxRetryCount -2 a Task that succeeds is run again"
+    for field, minimum, unreachable, reason in (
+        ("minFailedTaskCount", failed, failed > role.task_number, too_few),
+        ("minSucceededTaskCount", succeeded, succeeded > role.task_number, too_few),
+        ("minFailedTaskCount", failed, failed >= 1 and not _can_fail(retry), never_fails),
+        ("minSucceededTaskCount", succeeded, succeeded >= 1 and retry.max_retry_count == RETRY_ALWAYS, run_again),
+    ):
+        if unreachable:
+            place = (*path, "frameworkAttemptCompletionPolicy", field)
+            yield warning(place, f"can never be reached: {reason}", value=minimum)
     restart = _restart_policy(role)
     if restart in _RESTARTS and retry.max_retry_count != RETRY_ALWAYS and role.task_number > 0:
         value = "is Always" if restart else "is missing, which is Always"
