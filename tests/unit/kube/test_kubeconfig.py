@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from frameworkcontroller.kube.errors import ConnectionConfigError
-from frameworkcontroller.kube.kubeconfig import Access, read_kubeconfig
+from frameworkcontroller.kube.kubeconfig import Access, read_kubeconfig, read_service_account
 from frameworkcontroller.kubeconfig.tls import Pem, Tls
 
 DATA = base64.b64encode(b"-----BEGIN CERTIFICATE-----\n").decode()
@@ -222,3 +222,38 @@ def test_reading_imports_no_library_and_leaves_no_file(tmp_path: Path) -> None:
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environ)
     assert said.stdout == "False False\n"
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def service_account(directory: Path) -> Path:
+    for name, content in (("token", "secret\n"), ("ca.crt", "PEM"), ("namespace", "here\n")):
+        (directory / name).write_text(content)
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("host", "server"), [("10.0.0.1", "https://10.0.0.1:443"), ("fd00::1", "https://[fd00::1]:443")]
+)
+async def test_a_service_account(tmp_path: Path, host: str, server: str) -> None:
+    environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"}
+    access = await read_service_account(environ, str(service_account(tmp_path)))
+    assert access == Access(server=server, authorization="Bearer secret", tls=Tls(b"PEM"))
+    assert (access.namespace, access.renew_after) == ("here", 60)
+    (tmp_path / "namespace").unlink()
+    assert (await read_service_account(environ, str(tmp_path))).namespace is None
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        ("token", "token is not there"),
+        ("ca.crt", r"ca\.crt cannot be used: No such file"),
+        ("KUBERNETES_SERVICE_PORT", r"\$KUBERNETES_SERVICE_PORT are not set"),
+    ],
+)
+async def test_what_a_service_account_lacks_is_named(tmp_path: Path, missing: str, said: str) -> None:
+    environ = {"KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "443"}
+    service_account(tmp_path)
+    if environ.pop(missing, None) is None:
+        (tmp_path / missing).unlink()
+    with pytest.raises(ConnectionConfigError, match=f"^in-cluster configuration: .*{said}"):
+        await read_service_account(environ, str(tmp_path))
