@@ -7,11 +7,10 @@ import ssl
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from frameworkcontroller.barrier.credentials import Plugin, User
 from frameworkcontroller.barrier.errors import CheckFailed, NoConnection, reason
-from frameworkcontroller.kubeconfig.reader import SERVICE_ACCOUNT, Kubeconfig, KubeconfigError
+from frameworkcontroller.kubeconfig.reader import SERVICE_ACCOUNT, Kubeconfig, KubeconfigError, split_address
 from frameworkcontroller.kubeconfig.tls import TlsError
 
 MOST_BYTES = 64 << 20  # of an answer, and of its unpacked status: more than 10,000 Tasks can need
@@ -29,14 +28,10 @@ class Server:
 
         Raises NoConnection, KubeconfigError, TlsError.
         """
-        wanted = f"{named} must be http[s]://host:port: {address!r}"
         try:
-            url = urlsplit(address.strip())
-            port = url.port
-        except ValueError as error:
-            raise NoConnection(f"{wanted} ({error})") from None
-        if url.scheme not in ("http", "https") or not url.hostname or url.username is not None or url.query:
-            raise NoConnection(wanted)
+            url = split_address(address, named)
+        except KubeconfigError as error:
+            raise NoConnection(str(error)) from None
         config = config or Kubeconfig({}, {})
         if config.proxy():
             raise KubeconfigError("proxy-url is not supported")
@@ -44,11 +39,11 @@ class Server:
             raise KubeconfigError("auth-provider is not supported, nor by kubectl since 1.26; use exec")
         tls = config.tls()
         self.address = address.strip()
-        self._host = url.hostname
-        self._port = port or (443 if url.scheme == "https" else 80)
+        self._host = url.hostname or ""
+        self._port = url.port or (443 if url.scheme == "https" else 80)
         self._prefix = url.path.rstrip("/")
         self._tls = tls.context() if url.scheme == "https" else None
-        self._tls_server_name = tls.server_name or url.hostname
+        self._tls_server_name = tls.server_name or self._host
         has_plugin = config.user.get("exec") and not config.has_credentials
         self._credentials = Plugin(config, tls, self.address) if has_plugin else User(config)
         self._impersonation = config.impersonation()

@@ -26,6 +26,7 @@ from multidict import CIMultiDict
 from frameworkcontroller.kube.errors import ConnectionConfigError
 from frameworkcontroller.kube.kubeconfig import Access, any_exists, read_kubeconfig, read_service_account
 from frameworkcontroller.kube.proxy import proxy_from_environment
+from frameworkcontroller.kubeconfig.reader import KubeconfigError, split_address
 from frameworkcontroller.kubeconfig.tls import TlsError
 
 _log: Final = logging.getLogger(__name__)
@@ -224,16 +225,10 @@ def _usual_kubeconfig(home: Path | None) -> str | None:
 
 def check_address(address: str, named: str) -> str:
     """Return the address without a trailing slash. Raises ConnectionConfigError, which calls the address ``named``."""
-    wanted = f"{named} must be http[s]://host:port: {address!r}"
     try:
-        url = urlsplit(address.strip())
-        port = url.port
-    except ValueError as error:
-        raise ConnectionConfigError(f"{wanted} ({error})") from error
-    if url.scheme not in ("http", "https") or not url.hostname or port == 0:
-        raise ConnectionConfigError(wanted)
-    if url.username is not None or url.password is not None or url.query or url.fragment:
-        raise ConnectionConfigError(f"{named} must be http[s]://host:port, without user, query or fragment")
+        split_address(address, named)
+    except KubeconfigError as error:
+        raise ConnectionConfigError(str(error)) from error
     return address.strip().rstrip("/")
 
 

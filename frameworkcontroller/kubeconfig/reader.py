@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import SplitResult, quote, urlsplit
 
 import yaml
 
@@ -177,6 +177,21 @@ class Kubeconfig:
             return Pem(Path(file).read_bytes(), file)
         except OSError as error:
             raise KubeconfigError(f"{key} {file} cannot be used: {error.strerror or error}") from error
+
+
+def split_address(address: str, named: str) -> SplitResult:
+    """The parts of an API server's address; errors call it ``named``, and quote no password."""
+    wanted = f"{named} must be http[s]://host:port"
+    try:
+        url = urlsplit(address.strip())
+        port = url.port
+    except ValueError as error:
+        raise KubeconfigError(f"{wanted} ({error})") from None
+    if url.username is not None or url.query or url.fragment:
+        raise KubeconfigError(f"{wanted}, without user, query or fragment")
+    if url.scheme not in ("http", "https") or not url.hostname or port == 0:
+        raise KubeconfigError(f"{wanted}: {address!r}")
+    return url
 
 
 def is_token(token: str) -> bool:

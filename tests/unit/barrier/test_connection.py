@@ -133,8 +133,9 @@ class TestOrder:
         "address", ["10.0.0.1:6443", "ftp://a", "http://", "https://u:p@a", "http://a:x", "http://a?b"]
     )
     def test_what_is_no_address(self, address: str) -> None:
-        with pytest.raises(NoConnection, match=r"\$KUBE_APISERVER_ADDRESS must be http\[s\]://host:port"):
+        with pytest.raises(NoConnection, match=r"\$KUBE_APISERVER_ADDRESS must be http\[s\]://host:port") as refused:
             connect({"KUBE_APISERVER_ADDRESS": address})
+        assert "u:p" not in str(refused.value)
 
     def test_an_address_with_a_path(self, plain: StubApi) -> None:
         ask(connect({"KUBE_APISERVER_ADDRESS": plain.address + "/k8s/clusters/c-1/"}))
