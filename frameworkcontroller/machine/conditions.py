@@ -79,14 +79,14 @@ def _tell(ctx: Context, before: Condition | None, stalled: tuple[Reason, str] | 
     reason_before = before.reason if before is not None and before.status == "True" else None
     if stalled is not None:
         reason, text = stalled
-        ctx.tracker.stall_told = reason
+        ctx.tracker.last_stall = reason
         if reason != reason_before:
             ctx.record(reason, text, warning=True)
     elif reason_before is not None:
         # A new process has not yet found the stall of a condition that its predecessor wrote.
-        if ctx.tracker.stall_told is not None or reason_before in _OVER_WHEN_NOT_FOUND:
+        if ctx.tracker.last_stall is not None or reason_before in _OVER_WHEN_NOT_FOUND:
             ctx.record(Reason.PROGRESSING, f"No longer stalled by {reason_before}")
-        ctx.tracker.stall_told = None
+        ctx.tracker.last_stall = None
 
 
 def _stalled(tracker: Tracker) -> tuple[Reason, str] | None:

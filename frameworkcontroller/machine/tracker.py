@@ -10,7 +10,7 @@ Framework with any (``is_clean``).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 from frameworkcontroller.api.completion import CompletionStatus
@@ -64,82 +64,56 @@ class TrackedRole:
     counts: RoleCounts = field(default_factory=RoleCounts)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Tracker:
     """The tracked status of one Framework, None before the first plan."""
 
-    __slots__ = (
-        "_blocked",
-        "_completions",
-        "_counts",
-        "_dirty",
-        "_head_dirty",
-        "again",
-        "agenda",
-        "alone_since",
-        "attempt_counters",
-        "configmap_end",
-        "deletion_kept",
-        "disruptions",
-        "expectations",
-        "follow_ups",
-        "generation",
-        "holds",
-        "left_running",
-        "orphaned",
-        "rescale_due",
-        "roles",
-        "scan",
-        "stall_told",
-        "status",
-        "task_states",
-        "templates",
-        "urgency",
-    )
+    status: FrameworkStatus | None = None
+    _: KW_ONLY
+    roles: dict[str, TrackedRole] = field(default_factory=dict)
+    agenda: Agenda = field(default_factory=Agenda)
+    again: bool = False
+    """Whether to plan the Framework itself again once the status is persisted."""
+    scan: bool = False
+    """Whether the next plan looks for orphaned Pods."""
+    follow_ups: list[Action] = field(default_factory=list)
+    """Actions for the next plan, as a consequence of outcomes."""
+    holds: Holds = field(default_factory=Holds)
+    expectations: Expectations = field(default_factory=Expectations)
+    last_stall: Reason | None = None
+    """The stall that this process has recorded last."""
+    generation: int | None = None
+    """Generation of the spec in the last plan."""
+    rescale_due: bool = True
+    configmap_end: CompletionStatus | None = None
+    """Completion of the attempt if its ConfigMap is gone, but not deleted by another client."""
+    orphaned: bool = False
+    """Whether the ConfigMap is gone, and Pods of the attempt may exist that only the machine deletes."""
+    deletion_kept: bool = False
+    """Whether the history has the deletion of the Framework."""
+    alone_since: float | None = None
+    """When (monotonic seconds) the ConfigMap was first seen to be terminating without Pods."""
+    templates: dict[str, PodTemplate] = field(default_factory=dict)
+    """Encoded Pods by role, of this attempt and generation."""
+    disruptions: dict[TaskKey, Disruption] = field(default_factory=dict)
+    """Disruptions of recorded Pods that the cache has dropped."""
+    left_running: dict[TaskKey, tuple[str, float]] = field(default_factory=dict)
+    """UIDs of ended Pods with running containers, and when that was first seen (monotonic seconds)."""
+    urgency: Urgency = Urgency.NONE
+    task_states: list[int] = field(default_factory=lambda: [0] * len(STATES))
+    """Numbers of Tasks by state, in the order of ``STATES``."""
+    attempt_counters: AttemptCounters | None = None
+    """Attempts that ended or were retried since the last persisted status."""
+    _counts: TaskCounts = field(default_factory=TaskCounts)
+    _dirty: set[TaskStatus] = field(default_factory=set)
+    _blocked: dict[TaskKey, None] = field(default_factory=dict)
+    _completions: dict[tuple[str, int], int] = field(default_factory=dict)
+    _head_dirty: bool = False
 
-    def __init__(self, status: FrameworkStatus | None = None) -> None:
-        """Track a stored status."""
-        self.status: FrameworkStatus | None = None
-        self.roles: dict[str, TrackedRole] = {}
-        self.agenda = Agenda()
-        self.again = False
-        """Whether to plan the Framework itself again once the status is persisted."""
-        self.scan = False
-        """Whether the next plan looks for orphaned Pods."""
-        self.follow_ups: list[Action] = []
-        """Actions for the next plan, as a consequence of outcomes."""
-        self.holds = Holds()
-        self.expectations = Expectations()
-        self.stall_told: Reason | None = None
-        """The stall that this process has recorded last."""
-        self.generation: int | None = None
-        """Generation of the spec in the last plan."""
-        self.rescale_due = True
-        self.configmap_end: CompletionStatus | None = None
-        """Completion of the attempt if its ConfigMap is gone, but not deleted by another client."""
-        self.orphaned = False
-        """Whether the ConfigMap is gone, and Pods of the attempt may exist that only the machine deletes."""
-        self.deletion_kept = False
-        """Whether the history has the deletion of the Framework."""
-        self.alone_since: float | None = None
-        """When (monotonic seconds) the ConfigMap was first seen to be terminating without Pods."""
-        self.templates: dict[str, PodTemplate] = {}
-        """Encoded Pods by role, of this attempt and generation."""
-        self.disruptions: dict[TaskKey, Disruption] = {}
-        """Disruptions of recorded Pods that the cache has dropped."""
-        self.left_running: dict[TaskKey, tuple[str, float]] = {}
-        """UIDs of ended Pods with running containers, and when that was first seen (monotonic seconds)."""
-        self.urgency = Urgency.NONE
-        self.task_states = [0] * len(STATES)
-        """Numbers of Tasks by state, in the order of ``STATES``."""
-        self.attempt_counters: AttemptCounters | None = None
-        """Attempts that ended or were retried since the last persisted status."""
-        self._counts = TaskCounts()
-        self._dirty: set[TaskStatus] = set()
-        self._blocked: dict[TaskKey, None] = {}
-        self._completions: dict[tuple[str, int], int] = {}
-        self._head_dirty = False
-        if status is not None:
-            self.begin(status)
+    def __post_init__(self) -> None:
+        """Track the given status, which is stored."""
+        if self.status is not None:
+            self.begin(self.status)
 
     # --- queries ---
 
