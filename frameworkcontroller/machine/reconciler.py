@@ -369,6 +369,9 @@ class Reconciler:
         if status is None or status.state is State.COMPLETED:
             return False
         self.tracker.touch_all()
+        # The cache is believed even at an older generation: the API server may have been restored from a backup.
+        # If only the cache is old, the preconditions of the write fail.
+        self._framework = None
         return True
 
     def stop(self) -> None:

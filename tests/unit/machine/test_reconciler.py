@@ -600,6 +600,24 @@ def test_after_a_take_over_all_is_decided_anew() -> None:
     assert isinstance(driver.call(), Act)
 
 
+def test_a_resync_believes_the_cache_even_at_an_older_generation() -> None:
+    """After a restore, the generation begins anew, and no precondition fails while nothing is written."""
+    world = OneFramework(role("a", 1))
+    for _ in range(3):
+        world.annotate()
+        world.edit(role("a", 1), description=str(world.body["metadata"]["generation"]))
+    driver = Driver(world)
+    driver.settle()
+    world.body["metadata"]["generation"] = 1
+    world.edit(role("a", 2))
+    world.show()
+    driver.settle()
+    assert len(world.status["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"]) == 1
+    driver.reconciler.resync()
+    driver.settle()
+    assert len(world.status["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"]) == 2
+
+
 def test_a_generation_that_went_back_is_believed() -> None:
     world, driver = running(2)
     world.edit(role("a", 3))
