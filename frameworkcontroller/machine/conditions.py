@@ -20,7 +20,7 @@ from frameworkcontroller.machine.tracker import Tracker
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _MAX_REASON = 1024
 MAX_MESSAGE = 32768
-_STALLS_TOLD = 3
+_STALLS_QUOTED = 3
 _OVER_WHEN_NOT_FOUND = frozenset({Reason.INVALID_SPEC, Reason.STATUS_TOO_LARGE, Reason.QUARANTINED})
 """Stalls that every sync finds again before it writes a status."""
 
@@ -40,7 +40,7 @@ def refresh(ctx: Context) -> None:
         now[kind] = (True, _reason(completion), completion.diagnostics)
     kept = {condition.type: condition for condition in status.conditions}
     stalled = _stalled(ctx.tracker)
-    _tell(ctx, kept.get("Stalled"), stalled)
+    _record_stall(ctx, kept.get("Stalled"), stalled)
     if stalled is not None:
         now["Stalled"] = (True, *stalled)
     elif "Stalled" in kept:
@@ -74,7 +74,7 @@ def _reason(completion: CompletionStatus) -> str:
     return completion.phrase if _REASON.fullmatch(completion.phrase) else completion.type_name
 
 
-def _tell(ctx: Context, before: Condition | None, stalled: tuple[Reason, str] | None) -> None:
+def _record_stall(ctx: Context, before: Condition | None, stalled: tuple[Reason, str] | None) -> None:
     """Record a new reason or the end of the stall."""
     reason_before = before.reason if before is not None and before.status == "True" else None
     if stalled is not None:
@@ -93,6 +93,6 @@ def _stalled(tracker: Tracker) -> tuple[Reason, str] | None:
     if not tracker.holds.stalls:
         return None
     stalls = list(tracker.holds.stalls.values())
-    told = "; ".join(stall.message for stall in stalls[:_STALLS_TOLD])
-    more = f"; and {len(stalls) - _STALLS_TOLD} more" if len(stalls) > _STALLS_TOLD else ""
-    return stalls[0].reason, told + more
+    quoted = "; ".join(stall.message for stall in stalls[:_STALLS_QUOTED])
+    more = f"; and {len(stalls) - _STALLS_QUOTED} more" if len(stalls) > _STALLS_QUOTED else ""
+    return stalls[0].reason, quoted + more

@@ -41,7 +41,7 @@ from frameworkcontroller.machine.scale import SCALED_DOWN
 from frameworkcontroller.machine.states import ENDED
 from frameworkcontroller.machine.tracker import TrackedRole
 
-_TELL_LEFT_RUNNING_SEC = 30
+_STALL_LEFT_RUNNING_SEC = 30
 """Time until running containers of an ended Pod stall the Framework: the default grace period."""
 
 _ORPHAN_LOOK_SEC = 5
@@ -84,16 +84,17 @@ def attempt_is_over(
     ctx: Context, role: TrackedRole, task: TaskStatus, completion: CompletionStatus | None, *, refused: bool = False
 ) -> None:
     """Complete the attempt: its Pod is gone, or was never created (``refused``: by the API server)."""
+    tracker, key = ctx.tracker, (role.status.name, task.index)
     _decide(ctx, role, task, completion)
-    ctx.tracker.expectations.forget(task.attempt.pod_uid)
-    ctx.tracker.disruptions.pop((role.status.name, task.index), None)
-    ctx.tracker.left_running.pop((role.status.name, task.index), None)
+    tracker.expectations.forget(task.attempt.pod_uid)
+    tracker.disruptions.pop(key, None)
+    tracker.left_running.pop(key, None)
     if refused:
-        ctx.tracker.holds.hold_retry((role.status.name, task.index), ctx.env)
+        tracker.holds.hold_retry(key, ctx.env)
     else:
-        ctx.tracker.holds.release((role.status.name, task.index))
-    ctx.tracker.move(role, task, State.ATTEMPT_COMPLETED, ctx.env.second)
-    ctx.tracker.agenda.add((role.status.name, task.index))
+        tracker.holds.release(key)
+    tracker.move(role, task, State.ATTEMPT_COMPLETED, ctx.env.second)
+    tracker.agenda.add(key)
     final = _completion_of(role, task)
     ctx.record(
         Reason.TASK_ATTEMPT_COMPLETED,
@@ -225,7 +226,8 @@ def _without_pod(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
     uid = require(task.attempt.pod_uid, f"podUID of Task {role.status.name}[{task.index}]")
     key = (role.status.name, task.index)
     if ctx.tracker.expectations.has_seen(uid):
-        pod_is_gone(ctx, role, task)
+        by_others = _deleted_by_others("Pod was deleted by others", ctx.tracker.disruptions.get(key))
+        attempt_is_over(ctx, role, task, by_others)
         return
     if task.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
         since, timeout = task.transition_time, ctx.env.limits.object_local_cache_creation_timeout_sec
@@ -257,12 +259,6 @@ def pod_never_seen(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
     timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
     text = f"Pod did not appear in the local cache within {timeout}s, so it was taken for deleted, and deleted"
     attempt_is_over(ctx, role, task, CompletionStatus.of(POD_LOCAL_CACHE_CREATION_TIMEOUT, text))
-
-
-def pod_is_gone(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
-    """Handle the end of the recorded Pod."""
-    disruption = ctx.tracker.disruptions.get((role.status.name, task.index))
-    attempt_is_over(ctx, role, task, _deleted_by_others("Pod was deleted by others", disruption))
 
 
 def _deleted_by_others(what: str, disruption: Disruption | None) -> CompletionStatus:
@@ -391,9 +387,9 @@ def _waits_for_containers(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
     due = _left_running_until(ctx, key, pod)
     if due is None:
         return False
-    tell = ctx.tracker.left_running[key][1] + _TELL_LEFT_RUNNING_SEC
-    if ctx.env.clock < tell:
-        due = min(due, tell)
+    stall_at = ctx.tracker.left_running[key][1] + _STALL_LEFT_RUNNING_SEC
+    if ctx.env.clock < stall_at:
+        due = min(due, stall_at)
     else:
         when = int(ctx.env.now + due - ctx.env.clock)
         ctx.tracker.holds.stalls[key] = Stall(
