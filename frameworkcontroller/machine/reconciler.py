@@ -341,6 +341,7 @@ class Reconciler:
         self._too_large_logged = ""
         self._failed_preconditions = 0
         self._stopping = False
+        self._resync = False
         self._pass: _Pass | None = None
         self._exchanges: dict[Call, Generator[Request, Answer, Any]] = {}
         self._effects: list[Effect] = []
@@ -369,9 +370,7 @@ class Reconciler:
         if status is None or status.state is State.COMPLETED:
             return False
         self.tracker.touch_all()
-        # The cache is believed even at an older generation: the API server may have been restored from a backup.
-        # If only the cache is old, the preconditions of the write fail.
-        self._framework = None
+        self._resync = True
         return True
 
     def stop(self) -> None:
@@ -415,6 +414,10 @@ class Reconciler:
             if record is None or record.uid != self.uid:
                 return Done()
             clock = view.env.clock
+            if self._resync:
+                # Believe the cache, even at an older generation: a backup of the API server may have been restored.
+                # If only the cache is old, the preconditions of the write fail.
+                self._resync, self._framework = False, None
             current = self._pass = _Pass(self._read(record), clock + SHOW_SEC, clock + BATCH_SEC)
         batch = current.batch
         if current.error or current.again or self._is_interrupted(current, view):

@@ -618,6 +618,18 @@ def test_a_resync_believes_the_cache_even_at_an_older_generation() -> None:
     assert len(world.status["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"]) == 2
 
 
+def test_a_resync_between_the_turn_and_the_write_changes_nothing() -> None:
+    world, driver = running(2)
+    world.edit(role("a", 3))
+    world.show()
+    write = driver.call()
+    assert isinstance(write, WriteStatus)
+    driver.reconciler.resync()
+    driver.serve(write, driver.begin(write))
+    driver.settle()
+    assert len(world.status["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"]) == 3
+
+
 def test_a_generation_that_went_back_is_believed() -> None:
     world, driver = running(2)
     world.edit(role("a", 3))
