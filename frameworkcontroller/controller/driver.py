@@ -26,8 +26,7 @@ from frameworkcontroller.kube.indexer import Lister
 from frameworkcontroller.lru import LRUCache
 from frameworkcontroller.machine.exchanges import Answer, PatchStatus
 from frameworkcontroller.machine.model import AttemptCounters, Env, Kind, Limits, Observed, Refusal, Refused
-from frameworkcontroller.machine.quarantine import Quarantine
-from frameworkcontroller.machine.reconciler import (
+from frameworkcontroller.machine.protocol import (
     Call,
     Done,
     Effect,
@@ -40,6 +39,7 @@ from frameworkcontroller.machine.reconciler import (
     Warn,
     WriteResult,
 )
+from frameworkcontroller.machine.quarantine import Quarantine
 
 _log: Final = logging.getLogger(__name__)
 

@@ -21,8 +21,7 @@ from frameworkcontroller.machine import conditions
 from frameworkcontroller.machine.exchanges import Answer, Get, PatchStatus, Request
 from frameworkcontroller.machine.model import Env, Kind, Record, Refusal, Refused, Unanswered, require
 from frameworkcontroller.machine.plan import reject
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.reconciler import (
+from frameworkcontroller.machine.protocol import (
     Call,
     Done,
     Effect,
@@ -38,6 +37,7 @@ from frameworkcontroller.machine.reconciler import (
     read_live,
     transient,
 )
+from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.tracker import Tracker
 
 RETRY_SEC: Final = 600.0

@@ -30,7 +30,7 @@ from frameworkcontroller.kube.reflector import Failure
 from frameworkcontroller.kube.transport import Exchange
 from frameworkcontroller.kube.workqueue import QueueCore
 from frameworkcontroller.machine.model import AttemptCounters, Level
-from frameworkcontroller.machine.reconciler import WriteResult
+from frameworkcontroller.machine.protocol import WriteResult
 from frameworkcontroller.manager.informers import Informers
 
 QUEUE: Final = "framework"

@@ -28,7 +28,8 @@ from frameworkcontroller.machine.expectations import Expectations
 from frameworkcontroller.machine.model import Action, Delete, Kind, require
 from frameworkcontroller.machine.model import Outcome as ActionOutcome
 from frameworkcontroller.machine.policy import RetryDecision, decide_retry
-from frameworkcontroller.machine.reconciler import Reconciler, View
+from frameworkcontroller.machine.protocol import View
+from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.machine.tracker import TrackedRole, Tracker
 from frameworkcontroller.manager import app, informers
 from tests.chaos.embedded import EmbeddedPlayer, play

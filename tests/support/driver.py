@@ -40,16 +40,8 @@ from frameworkcontroller.machine.model import (
     Unanswered,
     Urgency,
 )
-from frameworkcontroller.machine.reconciler import (
-    Act,
-    Call,
-    Done,
-    Emit,
-    Reconciler,
-    Relist,
-    StatusWritten,
-    Wait,
-)
+from frameworkcontroller.machine.protocol import Act, Call, Done, Emit, Relist, StatusWritten, Wait
+from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.machine.tracker import Tracker
 from tests.support.guarantees import Guarantees
 from tests.support.world import ApiRefusal, Body, Event, Lost, World

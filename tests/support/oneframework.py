@@ -28,8 +28,9 @@ from frameworkcontroller.machine.exchanges import (
     Request,
 )
 from frameworkcontroller.machine.model import Env, Kind, Limits, Observed, Record, Refusal, Refused
+from frameworkcontroller.machine.protocol import Act, Call, Done, Effect, Emit, Instruction, Wait
 from frameworkcontroller.machine.quarantine import Quarantine
-from frameworkcontroller.machine.reconciler import Act, Call, Done, Effect, Emit, Instruction, Reconciler, Wait
+from frameworkcontroller.machine.reconciler import Reconciler
 from tests.support.bench import Body, limits, role
 
 CLOCK: Final = 1_000.0

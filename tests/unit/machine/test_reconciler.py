@@ -11,25 +11,27 @@ from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.exchanges import Answer, Answered, Get, PatchStatus, Post, Remove, Request
 from frameworkcontroller.machine.model import Create, Kind, Refusal, Unanswered, Urgency
+from frameworkcontroller.machine.protocol import (
+    Act,
+    Done,
+    Emit,
+    LogSnapshots,
+    Persisted,
+    ReadLive,
+    StatusWritten,
+    Transient,
+    Wait,
+    Warn,
+    WriteStatus,
+)
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.reconciler import (
     BATCH_SEC,
     PLANS_PER_PASS,
     SHOW_SEC,
     TOO_LARGE_RETRY_SEC,
-    Act,
-    Done,
-    Emit,
-    LogSnapshots,
     Pacing,
-    Persisted,
-    ReadLive,
     Reconciler,
-    StatusWritten,
-    Transient,
-    Wait,
-    Warn,
-    WriteStatus,
 )
 from frameworkcontroller.machine.tracker import STATES, Tracker
 from tests.support.bench import role

@@ -11,17 +11,17 @@ from frameworkcontroller.api.objects import ConfigMapRecord, FrameworkRecord, Po
 from frameworkcontroller.api.objects import framework_record as read_framework
 from frameworkcontroller.machine.exchanges import Answer, Answered, Get, PatchStatus, Post, Remove, Request
 from frameworkcontroller.machine.model import Env, Kind, Observed, Record, Refusal, Refused, Unanswered
-from frameworkcontroller.machine.reconciler import (
+from frameworkcontroller.machine.protocol import (
     Act,
     Call,
     Done,
     Emit,
     Instruction,
     ReadLive,
-    Reconciler,
     StatusWritten,
     WriteStatus,
 )
+from frameworkcontroller.machine.reconciler import Reconciler
 from tests.support.bench import limits, role
 
 RETAIN_SEC: Final = limits().framework_completed_retain_sec

@@ -1,0 +1,177 @@
+"""What a machine of one Framework and its driver say to each other: instructions, effects, and the view of the world.
+
+`Reconciler` and `Quarantine` speak it; `controller/driver.py` and the tests' drivers answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from frameworkcontroller.api.objects import FrameworkRecord, ObjectError, decode_framework
+from frameworkcontroller.machine.exchanges import Answer, Answered
+from frameworkcontroller.machine.model import (
+    Action,
+    AttemptCounters,
+    Env,
+    Kind,
+    Observed,
+    Record,
+    Refusal,
+    Refused,
+    Snapshot,
+)
+
+# --- instructions ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Act:
+    """Carry out the action."""
+
+    action: Action
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WriteStatus:
+    """Write the tracked status. ``catch_up``: first plan the events since this instruction."""
+
+    catch_up: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadLive:
+    """Read the Framework live."""
+
+
+Call = Act | WriteStatus | ReadLive
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait for an answer, at most ``seconds`` if not None."""
+
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transient:
+    """A failure to be retried. ``retry_after_sec``: the Retry-After of the API server."""
+
+    message: str
+    retry_after_sec: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The pass is over. ``requeue_after``: seconds until the next one, None for never. ``error``: back off instead."""
+
+    requeue_after: float | None = None
+    error: Transient | None = None
+
+
+Instruction = Call | Wait | Done
+
+
+# --- effects ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """Log records and send their Events. ``log`` False: Events only. ``trace``: an exception to log with them."""
+
+    records: list[Record]
+    log: bool = True
+    trace: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogSnapshots:
+    """Log snapshots for the history. ``resource_version``: of the Framework that contains them."""
+
+    snapshots: list[Snapshot]
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Relist:
+    """Compare the cache of this kind with a list."""
+
+    kind: Kind
+
+
+WriteResult = Literal["accepted", "landed", "conflict", "not_found", "too_large", "error"]
+"""Result of a status write. ``landed``: a live read showed that it was accepted, after its answer was lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusWritten:
+    """The result of a status write. ``size``: of the status, in bytes."""
+
+    result: WriteResult
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Persisted:
+    """The counts of attempts that the accepted status shows as ended and retried."""
+
+    attempt_counters: AttemptCounters
+
+
+@dataclass(frozen=True, slots=True)
+class Warn:
+    """Log a warning."""
+
+    text: str
+
+
+Effect = Emit | LogSnapshots | Relist | StatusWritten | Persisted | Warn
+
+
+class View(Protocol):
+    """The current caches and clocks."""
+
+    @property
+    def record(self) -> FrameworkRecord | None:
+        """The cached object of the Framework's key, possibly a later Framework of the same name."""
+
+    @property
+    def env(self) -> Env:
+        """Clocks, randomness and limits."""
+
+    def observe(self, *, creating: bool) -> Observed:
+        """The cached objects of the Framework. ``creating``: creations of its Pods are in flight."""
+
+
+# --- live reads and failures ----------------------------------------------------------------------------------------
+
+
+class TransientError(Exception):
+    """Ends an exchange with a failure to be retried."""
+
+    def __init__(self, message: str, retry_after_sec: float = 0.0) -> None:
+        super().__init__(message)
+        self.transient = Transient(message, retry_after_sec)
+
+
+def read_live(answer: Answer) -> FrameworkRecord | None:
+    """The Framework in the answer to a live read, None if there is none.
+
+    Raises:
+        TransientError: the request failed, or the answer is invalid.
+    """
+    match answer:
+        case Answered(body=body):
+            try:
+                return decode_framework(body)
+            except ObjectError as error:
+                raise TransientError(f"cannot read the Framework: {error}") from error
+        case Refused(kind=Refusal.NOT_FOUND | Refusal.OBJECT_NOT_FOUND):
+            return None
+    raise transient(answer.message, answer)
+
+
+def transient(message: str, answer: Answer) -> TransientError:
+    """The failure of a request, with the Retry-After of its answer."""
+    return TransientError(message, answer.retry_after_sec if isinstance(answer, Refused) else 0.0)
