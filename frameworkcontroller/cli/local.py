@@ -19,7 +19,6 @@ from rich.text import Text
 
 from frameworkcontroller.api import names
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.background import background
 from frameworkcontroller.commands.follower import Follower
 from frameworkcontroller.commands.output import LinePrefixes
 from frameworkcontroller.commands.program import CommandError, UsageError
@@ -206,7 +205,7 @@ async def _follow(
         if output is not None:
             output.progress = progress
         try:
-            async with background(keep_drawing(progress)):
+            async with program.background(keep_drawing(progress)):
                 async with asyncio.timeout(timeout):
                     await follower.run()
                 await cluster.all_printed()
@@ -302,7 +301,7 @@ def _directory(named: Path | None) -> Iterator[Path]:
 
 async def _unless_one_fails(work: Coroutine[Any, Any, T], controller: Controller, cluster: LocalCluster) -> T:
     """Return the result of ``work``, or raise the error of the controller or the cluster if one ends before."""
-    async with background(controller.wait_stopped(), cluster.wait(), work) as tasks:
+    async with program.background(controller.wait_stopped(), cluster.wait(), work) as tasks:
         *parts, working = tasks
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for part, name in zip(parts, ("controller", "cluster"), strict=True):

@@ -11,7 +11,7 @@ import orjson
 import yaml
 
 from frameworkcontroller.api.codec import StatusError, decompress_roles
-from frameworkcontroller.commands import inputfile, program
+from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.objects import Json
 from frameworkcontroller.commands.output import encode
@@ -62,7 +62,7 @@ def _decompress(body: Any) -> None:
 
 
 def _documents(path: Path) -> list[Any]:
-    raw = inputfile.read(path)
+    raw = program.read_input(path)
     try:
         return [orjson.loads(raw)]
     except ValueError:
@@ -71,4 +71,4 @@ def _documents(path: Path) -> list[Any]:
         return [document for document in yaml.safe_load_all(raw) if document is not None]
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem = " ".join(str(error).split())
-        raise program.UsageError(f"{inputfile.name_of(path)}: is neither JSON nor YAML: {problem}") from None
+        raise program.UsageError(f"{program.input_name(path)}: is neither JSON nor YAML: {problem}") from None

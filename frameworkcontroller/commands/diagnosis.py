@@ -13,7 +13,7 @@ from frameworkcontroller.api.codec import StatusError, decode_status
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, RetryPolicy, SpecError, parse_spec
 from frameworkcontroller.api.status import Condition, FrameworkStatus, State, TaskStatus
-from frameworkcontroller.commands.humanize import clean_line, duration
+from frameworkcontroller.commands.output import clean_line, duration
 from frameworkcontroller.commands.phases import Phase, phase_of
 from frameworkcontroller.commands.poddiagnosis import without_name
 from frameworkcontroller.machine.policy import decide_retry

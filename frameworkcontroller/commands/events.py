@@ -12,11 +12,9 @@ from rich.text import Text
 from frameworkcontroller.api import names
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.background import background
-from frameworkcontroller.commands.humanize import clean_line, duration
 from frameworkcontroller.commands.invocation import Invocation, checked_name
 from frameworkcontroller.commands.objects import Json, Record
-from frameworkcontroller.commands.output import table
+from frameworkcontroller.commands.output import clean_line, duration, table
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import EVENTS
 
@@ -96,7 +94,7 @@ async def _watch(invocation: Invocation, name: str | None, namespace: str | None
         invocation.out.print(line, style="yellow" if event.warning else "", soft_wrap=True)
 
     informer.add_handler(on_add=lambda new: take(new.value), on_update=lambda _old, new: take(new.value))
-    async with background(informer.run()) as (watching,):
+    async with program.background(informer.run()) as (watching,):
         await informer.wait_synced()
         for event in sorted(listed, key=lambda event: event.seen):
             show(event)

@@ -8,7 +8,7 @@ from typing import Any
 
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
-from frameworkcontroller.commands.background import background
+from frameworkcontroller.commands import program
 from frameworkcontroller.commands.objects import Record, key_of, state_of
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.informer import Informer
@@ -55,7 +55,7 @@ class Follower:
 
     async def run(self) -> None:
         """Watch until all have ended."""
-        async with background(self._informer.run(), self._wait_for_all()) as (watching, ended):
+        async with program.background(self._informer.run(), self._wait_for_all()) as (watching, ended):
             await asyncio.wait([watching, ended], return_when=asyncio.FIRST_COMPLETED)
             if watching.done():
                 watching.result()

@@ -13,10 +13,9 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.decompress import decompressed
 from frameworkcontroller.commands.diagnosis import code_and_phrase
-from frameworkcontroller.commands.humanize import duration
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.objects import Json
-from frameworkcontroller.commands.output import table
+from frameworkcontroller.commands.output import duration, table
 from frameworkcontroller.commands.summary import Summary, summarize
 
 _NONE = "-"

@@ -12,13 +12,11 @@ from rich.console import Console
 
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.background import background
 from frameworkcontroller.commands.containerlogs import Line, NotALog, Source, read_lines, selector, sources_of
 from frameworkcontroller.commands.follower import Follower
-from frameworkcontroller.commands.humanize import clean_line, counted
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.objects import Json, Record, roles_of, state_of
-from frameworkcontroller.commands.output import LinePrefixes
+from frameworkcontroller.commands.output import LinePrefixes, clean_line, counted
 from frameworkcontroller.kube.errors import ApiError
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import PODS
@@ -97,7 +95,7 @@ class _Following:
         self._readers: dict[Source, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        async with background(self._pods.run()) as tasks:
+        async with program.background(self._pods.run()) as tasks:
             try:
                 # Pods first: a Framework that has completed may still have some.
                 await self._pods.wait_synced()

@@ -1,4 +1,4 @@
-"""Output of commands: consoles, tables, prefixes of lines, and objects as JSON or YAML."""
+"""Output of commands: consoles, tables, prefixes of lines, objects as JSON or YAML, and texts as people read them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from rich.table import Table
 from rich.text import Text
 
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.humanize import printable
 
 _UNLIMITED_WIDTH: Final = 100_000
 _PREFIX_COLORS: Final = (
@@ -108,3 +107,31 @@ def _as_yaml(value: Any) -> str:
 
 def _is_printable(text: str) -> bool:
     return printable(text) == text
+
+
+def duration(seconds: float) -> str:
+    """Format a duration in its two greatest units: ``45s``, ``3m12s``, ``2h5m``, ``4d3h``."""
+    whole = max(0, int(seconds))
+    for size, unit, smaller_size, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if whole >= size:
+            rest = whole % size // smaller_size
+            return f"{whole // size}{unit}{f'{rest}{smaller}' if rest else ''}"
+    return f"{whole}s"
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """Format a count: ``1 Task``, ``2 Tasks``, ``10,000 Tasks``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def printable(text: str) -> str:
+    """Replace the characters on which a terminal may act with blanks, except ends of lines."""
+    if all(map(str.isprintable, text.split("\n"))):
+        return text
+    return "".join(char if char.isprintable() or char == "\n" else " " for char in text)
+
+
+def clean_line(text: str, most: int = 300) -> str:
+    """Make a foreign text printable, put it on one line and shorten it."""
+    cleaned = printable(" ".join(text.split()))
+    return cleaned if len(cleaned) <= most else f"{cleaned[: most - 1]}…"

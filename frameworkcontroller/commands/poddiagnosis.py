@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands.containerlogs import default_container
-from frameworkcontroller.commands.humanize import duration
+from frameworkcontroller.commands.output import duration
 
 _STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
 """Reasons of every container before its start: no sign of trouble."""

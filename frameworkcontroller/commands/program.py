@@ -1,4 +1,4 @@
-"""The program as a Unix process: exit codes, errors on stderr, signals, and the event loop."""
+"""The program as a Unix process: exit codes, input files, errors on stderr, signals, and the event loop."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final, TypeVar
 
@@ -78,6 +79,19 @@ def note_line(text: str) -> str:
     return f"{_prefixes['note']}{one_line(text)}"
 
 
+def input_name(path: Path) -> str:
+    """Return the name of an input file for messages; ``-`` is standard input."""
+    return "standard input" if str(path) == "-" else str(path)
+
+
+def read_input(path: Path) -> bytes:
+    """Read an input file. Raise CommandError if it cannot be read."""
+    try:
+        return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{input_name(path)}: cannot be read: {error.strerror}") from None
+
+
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run ``main`` on an event loop of its own."""
     import uvloop
@@ -87,6 +101,19 @@ def run(main: Coroutine[Any, Any, T]) -> T:
             return runner.run(main)
     finally:
         _ignore_signals()
+
+
+@asynccontextmanager
+async def background(*coroutines: Coroutine[Any, Any, Any]) -> AsyncIterator[list[asyncio.Task[Any]]]:
+    """Run coroutines as tasks while inside; then cancel them, and those that were added to the list."""
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    try:
+        yield tasks
+    finally:
+        if tasks:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
 
 
 def run_command(command: Coroutine[Any, Any, int], *, interrupted: Callable[[signal.Signals], int]) -> int:

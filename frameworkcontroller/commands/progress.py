@@ -16,7 +16,7 @@ from frameworkcontroller.api.codec import StatusError, decode_status
 from frameworkcontroller.api.completion import NEVER_RETRIED, CompletionStatus
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.commands.diagnosis import NOT_SEEN, View, cause, read_view, result, stalled, trigger
-from frameworkcontroller.commands.humanize import clean_line, counted
+from frameworkcontroller.commands.output import clean_line, counted
 from frameworkcontroller.commands.tree import DEFAULT_NAMESPACE, framework_tree
 
 _DRAW_EVERY_SEC: Final = 0.125

@@ -11,7 +11,6 @@ from typing import Final
 from frameworkcontroller.api import names
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.background import background
 from frameworkcontroller.commands.decompress import decompressed
 from frameworkcontroller.commands.diagnosis import read_view
 from frameworkcontroller.commands.events import Event, read_event
@@ -54,7 +53,7 @@ async def _watch(invocation: Invocation, framework: Json) -> int:
         work = [keep_drawing(progress)]
         if isinstance(progress, LiveProgress):
             work.append(_keep_diagnosing(invocation, framework, progress))
-        async with background(*work):
+        async with program.background(*work):
             await follower.run()
     end = ending(key, follower.last[key])
     invocation.print()

@@ -14,10 +14,9 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.humanize import counted, duration
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.objects import Json
-from frameworkcontroller.commands.output import table
+from frameworkcontroller.commands.output import counted, duration, table
 from frameworkcontroller.commands.phases import BEFORE_RUNNING
 from frameworkcontroller.commands.podmetrics import NoMetrics, read_usage
 from frameworkcontroller.commands.summary import Summary, summarize, tasks_of

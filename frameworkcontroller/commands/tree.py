@@ -12,7 +12,7 @@ from rich.tree import Tree
 
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.commands.diagnosis import NOT_SEEN, View, diagnose_framework, diagnose_task
-from frameworkcontroller.commands.humanize import clean_line, counted, duration
+from frameworkcontroller.commands.output import clean_line, counted, duration
 from frameworkcontroller.commands.phases import COLORS, Group, Phase, completed_phase, count, group, phase_of
 
 DEFAULT_NAMESPACE: Final = "default"

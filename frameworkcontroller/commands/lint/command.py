@@ -12,11 +12,10 @@ from typing import Any, Final
 import yaml
 
 from frameworkcontroller.api import names
-from frameworkcontroller.commands import inputfile, program
-from frameworkcontroller.commands.humanize import counted
+from frameworkcontroller.commands import program
 from frameworkcontroller.commands.lint.findings import Finding, Severity, error, warning
 from frameworkcontroller.commands.lint.spec import check_framework
-from frameworkcontroller.commands.output import console
+from frameworkcontroller.commands.output import console, counted
 from frameworkcontroller.config.yamlplaces import line_of, repeated_keys, syntax_error
 
 _COLORS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
@@ -41,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     out = console(sys.stdout)
     reports: list[Report] = []
     for path in options.files:
-        reports += lint_text(inputfile.name_of(path), _read(path))
+        reports += lint_text(program.input_name(path), _read(path))
     for report in reports:
         out.print(str(report), style=_COLORS[report.severity], soft_wrap=True)
     errors = sum(report.severity is Severity.ERROR for report in reports)
@@ -117,9 +116,9 @@ def _objects(root: yaml.Node | None) -> Iterator[tuple[Any, yaml.Node]]:
 
 def _read(path: Path) -> str:
     try:
-        return inputfile.read(path).decode("utf-8")
+        return program.read_input(path).decode("utf-8")
     except UnicodeDecodeError as refused:
-        raise program.UsageError(f"{inputfile.name_of(path)}: is not UTF-8 text (byte {refused.start})") from None
+        raise program.UsageError(f"{program.input_name(path)}: is not UTF-8 text (byte {refused.start})") from None
 
 
 class _Loader(yaml.SafeLoader):

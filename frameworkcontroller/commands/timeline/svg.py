@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Final
 
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.commands.humanize import clean_line, counted, duration
+from frameworkcontroller.commands.output import clean_line, counted, duration
 from frameworkcontroller.commands.timeline.attempts import Row, Span
 
 MAX_ROWS: Final = 400

@@ -1,4 +1,4 @@
-"""Whatever other users wrote, nothing of it does anything to the terminal."""
+"""Durations and counts; and whatever other users wrote, nothing of it does anything to the terminal."""
 
 import io
 
@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from frameworkcontroller.commands.output import console, encode, print_table
+from frameworkcontroller.commands.output import clean_line, console, counted, duration, encode, print_table
 from frameworkcontroller.commands.program import CommandError
 
 HOSTILE = [
@@ -75,3 +75,24 @@ def test_what_is_nested_deeply_is_written_or_refused() -> None:
 def test_what_does_print_is_not_escaped() -> None:
     assert "é 日本" in encode("é 日本", "json")
     assert "é 日本" in encode("é 日本", "yaml")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-5, "0s"), (0, "0s"), (59.9, "59s"), (60, "1m"), (61, "1m1s"), (3599, "59m59s"), (3600, "1h"),
+        (3661, "1h1m"), (86400, "1d"), (90000, "1d1h"), (400 * 86400, "400d"),
+    ],
+)  # fmt: skip
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_numbers() -> None:
+    assert [counted(1, "Task"), counted(0, "Task"), counted(10000, "Task")] == ["1 Task", "0 Tasks", "10,000 Tasks"]
+    assert counted(2, "retry", "retries") == "2 retries"
+
+
+def test_what_a_container_wrote_does_nothing_to_the_terminal() -> None:
+    assert clean_line("a\n\x1b[31mb\tc\x07  d") == "a  [31mb c  d"
+    assert clean_line("x" * 400) == "x" * 299 + "…"
