@@ -147,7 +147,7 @@ def _queueing() -> Callable[[], object]:
     def run() -> None:
         for key in keys:
             queue.add(key)
-        while (taken := queue.get()) is not None:
+        while (taken := queue.get_nowait()) is not None:
             queue.done(taken)
 
     return run

@@ -4,7 +4,7 @@ A key is *dirty* from ``add`` to ``get``, and *processing* from ``get`` to ``don
 effect. A key that is added while it is processing becomes ready when it is done, which loses no event and never gives
 one key to two workers.
 
-``QueueCore`` does not need an event loop; ``WorkQueue`` adds waiting and a timer.
+`QueueCore` does not need an event loop; `WorkQueue` adds waiting and a timer.
 """
 
 from __future__ import annotations
@@ -49,13 +49,14 @@ class QueueCore(Generic[K]):
         self._processing: dict[K, float] = {}
         self._failures: dict[K, int] = {}
         self._due: Deadlines[K] = Deadlines()
-        self._shut_down = False
+        self.is_shut_down = False
+        """Whether ``shut_down`` was called."""
         self.adds = 0
         """Number of times that a key became dirty."""
         self.retries = 0
         """Number of failures."""
         self.on_get: Callable[[float], None] | None = None
-        """Called by ``get`` with the seconds for which the key was dirty."""
+        """Called with the seconds for which a key was dirty, when it is got."""
         self.on_done: Callable[[float], None] | None = None
         """Called by ``done`` with the seconds for which the key was processing."""
 
@@ -71,11 +72,6 @@ class QueueCore(Generic[K]):
         return len(self._due)
 
     @property
-    def processing(self) -> int:
-        """The number of processing keys."""
-        return len(self._processing)
-
-    @property
     def unfinished_seconds(self) -> float:
         """The sum of the seconds for which keys are processing. It grows while a worker hangs."""
         now = self._clock()
@@ -87,11 +83,6 @@ class QueueCore(Generic[K]):
         # In the order of get, so the first is the oldest.
         since = next(iter(self._processing.values()), None)
         return 0.0 if since is None else self._clock() - since
-
-    @property
-    def is_shut_down(self) -> bool:
-        """Whether ``shut_down`` was called."""
-        return self._shut_down
 
     def failures(self, key: K) -> int:
         """The number of failures of the key since ``forget``."""
@@ -115,35 +106,32 @@ class QueueCore(Generic[K]):
 
     # --- intake ---
 
-    def add(self, key: K) -> bool:
-        """Add a key. Return whether it became ready."""
-        if key in self._dirty or self._shut_down:
-            return False
+    def add(self, key: K) -> None:
+        """Add a key."""
+        if key in self._dirty or self.is_shut_down:
+            return
         self._dirty[key] = self._clock()
         self.adds += 1
-        if key in self._processing:
-            return False
-        self._ready.append(key)
-        return True
+        if key not in self._processing:
+            self._ready.append(key)
+            self._wake()
 
-    def add_after(self, key: K, seconds: float) -> bool:
-        """Add a key in ``seconds``; the earliest of several delays counts. Return whether it is due first."""
-        if self._shut_down:
-            return False
-        when = self._clock() + seconds
-        current = self._due.get(key)
-        if current is not None and current <= when:
-            return False
-        earliest = self.next_due
-        self._due.set(key, when)
-        return earliest is None or when < earliest
+    def add_after(self, key: K, seconds: float) -> None:
+        """Add a key in ``seconds``; the earliest of several delays counts."""
+        if seconds <= 0:
+            self.add(key)
+        elif not self.is_shut_down:
+            when = self._clock() + seconds
+            current = self._due.get(key)
+            if current is None or when < current:
+                self._due.set(key, when)
+                self._rearm()
 
-    def fail(self, key: K) -> float:
-        """Count a failure of the key. Return its back-off in seconds."""
-        failures = self._failures.get(key, 0) + 1
-        self._failures[key] = failures
+    def add_rate_limited(self, key: K, *, at_least: float = 0.0) -> None:
+        """Count a failure of the key, and add it after its back-off or ``at_least`` seconds, whichever is longer."""
         self.retries += 1
-        return self._retry.delay(failures, self._rng)
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        self.add_after(key, max(at_least, self._retry.delay(failures, self._rng)))
 
     def forget(self, key: K) -> None:
         """Reset the failures of the key."""
@@ -151,12 +139,13 @@ class QueueCore(Generic[K]):
 
     def shut_down(self) -> None:
         """Drop delayed keys and ignore new ones. Ready keys can still be got."""
-        self._shut_down = True
+        self.is_shut_down = True
         self._due.clear()
+        self._rearm()
 
     # --- processing ---
 
-    def get(self) -> K | None:
+    def get_nowait(self) -> K | None:
         """Return the key that became ready first, now processing; None if no key is ready."""
         if not self._ready:
             return None
@@ -168,15 +157,14 @@ class QueueCore(Generic[K]):
             self.on_get(now - since)
         return key
 
-    def done(self, key: K) -> bool:
-        """End the processing of a key. Return whether it is ready again. Raises KeyError if it was not processing."""
+    def done(self, key: K) -> None:
+        """End the processing of a key. Raises KeyError if it is not processing."""
         since = self._processing.pop(key)
         if self.on_done is not None:
             self.on_done(self._clock() - since)
-        if key not in self._dirty:
-            return False
-        self._ready.append(key)
-        return True
+        if key in self._dirty:
+            self._ready.append(key)
+            self._wake()
 
     # --- time ---
 
@@ -185,65 +173,35 @@ class QueueCore(Generic[K]):
         """The time at which the next delayed key is due, None if none is delayed."""
         return self._due.next()
 
-    def promote_due(self) -> int:
-        """Add the delayed keys that are due. Return how many became ready."""
-        ready = len(self._ready)
+    def promote_due(self) -> None:
+        """Add the delayed keys that are due."""
         until = self._clock() + _TIMER_SLACK
         while (key := self._due.pop_due(until)) is not None:
             self.add(key)
-        return len(self._ready) - ready
+
+    def _wake(self) -> None:
+        """For subclasses: a key has become ready."""
+
+    def _rearm(self) -> None:
+        """For subclasses: ``next_due`` may have changed."""
 
 
-class WorkQueue(Generic[K]):
+class WorkQueue(QueueCore[K]):
     """A queue whose ``get`` waits and whose delayed keys become ready by a timer. Create it on its event loop."""
 
     def __init__(self, *, retry: Backoff = RETRY, rng: random.Random | None = None) -> None:
         self._loop = asyncio.get_running_loop()
-        self.core: QueueCore[K] = QueueCore(self._loop.time, retry=retry, rng=rng)
-        """The queue itself, for metrics."""
+        super().__init__(self._loop.time, retry=retry, rng=rng)
         self._getters: deque[asyncio.Future[None]] = deque()
         self._timer: tuple[float, asyncio.TimerHandle] | None = None
-
-    def __len__(self) -> int:
-        """The number of ready keys."""
-        return len(self.core)
-
-    def add(self, key: K) -> None:
-        """Add a key."""
-        if self.core.add(key):
-            self._wake()
-
-    def add_after(self, key: K, seconds: float) -> None:
-        """Add a key in ``seconds``; the earliest of several delays counts."""
-        if seconds <= 0:
-            self.add(key)
-        elif self.core.add_after(key, seconds):
-            self._rearm()
-
-    def add_rate_limited(self, key: K, *, at_least: float = 0.0) -> None:
-        """Count a failure of the key, and add it after its back-off or ``at_least`` seconds, whichever is longer."""
-        self.add_after(key, max(at_least, self.core.fail(key)))
-
-    def forget(self, key: K) -> None:
-        """Reset the failures of the key."""
-        self.core.forget(key)
-
-    def failures(self, key: K) -> int:
-        """The number of failures of the key since ``forget``."""
-        return self.core.failures(key)
-
-    def done(self, key: K) -> None:
-        """End the processing of a key. Raises KeyError if it is not processing."""
-        if self.core.done(key):
-            self._wake()
 
     async def get(self) -> K:
         """Wait for the next key, which is processing until ``done``.
 
         Raises ShutDown if the queue is shut down and no key is ready.
         """
-        while (key := self.core.get()) is None:
-            if self.core.is_shut_down:
+        while (key := self.get_nowait()) is None:
+            if self.is_shut_down:
                 raise ShutDown
             getter: asyncio.Future[None] = self._loop.create_future()
             self._getters.append(getter)
@@ -253,7 +211,7 @@ class WorkQueue(Generic[K]):
                 if getter.cancelled():
                     with suppress(ValueError):
                         self._getters.remove(getter)
-                elif len(self.core):
+                elif self._ready:
                     # Woken and cancelled at once: pass the key on to the next getter.
                     self._wake()
                 raise
@@ -261,8 +219,7 @@ class WorkQueue(Generic[K]):
 
     def shut_down(self) -> None:
         """Drop delayed keys and ignore new ones. Once no key is ready, ``get`` raises ShutDown."""
-        self.core.shut_down()
-        self._rearm()
+        super().shut_down()
         while self._getters:
             self._wake()
 
@@ -275,7 +232,7 @@ class WorkQueue(Generic[K]):
                 return
 
     def _rearm(self) -> None:
-        due = self.core.next_due
+        due = self.next_due
         if self._timer is not None:
             if self._timer[0] == due:
                 return
@@ -286,6 +243,5 @@ class WorkQueue(Generic[K]):
 
     def _on_timer(self) -> None:
         self._timer = None
-        for _ in range(self.core.promote_due()):
-            self._wake()
+        self.promote_due()
         self._rearm()

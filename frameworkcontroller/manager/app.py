@@ -174,11 +174,11 @@ class Controller:
 
         # What is measured.
         limiter.waited = self.metrics.limiter_waited
-        self.queue.core.on_get = self.metrics.queue_waited
-        self.queue.core.on_done = self.metrics.queue_worked
+        self.queue.on_get = self.metrics.queue_waited
+        self.queue.on_done = self.metrics.queue_worked
         self.metrics.registry.register(
             ControllerCollector(
-                queue=self.queue.core,
+                queue=self.queue,
                 workers=self.workers,
                 worker_number=config.worker_number,
                 informers=self.informers,

@@ -71,7 +71,7 @@ class WebServer:
         self._loop = asyncio.get_running_loop()
         self._health = Health(
             controller.informers,
-            controller.queue.core,
+            controller.queue,
             clock=self._loop.time,
             required=controller.required_informers,
             may_act=lambda: controller.leading,
@@ -186,7 +186,7 @@ class WebServer:
         return web.Response(text=text.getvalue())
 
     async def _queue(self, _request: web.Request) -> web.Response:
-        return _json(self._controller.queue.core.snapshot(_MAX_KEYS))
+        return _json(self._controller.queue.snapshot(_MAX_KEYS))
 
     async def _framework(self, request: web.Request) -> web.Response:
         key = f"{request.match_info['namespace']}/{request.match_info['name']}"

@@ -203,9 +203,9 @@ async def test_healthy_frameworks_notice_nothing(
         # Nothing has come to an end but they, and nothing is worked at all the time.
         assert controller.ready
         await asyncio.sleep(5)
-        before = controller.queue.core.adds
+        before = controller.queue.adds
         await asyncio.sleep(60 if cluster.embedded else 5)
-        assert controller.queue.core.adds - before < 5 * len(poisoned)
+        assert controller.queue.adds - before < 5 * len(poisoned)
     lines = [line for line in caplog.messages if ": Quarantined: " in line]
     assert len(lines) == len({line.split("]")[0] for line in lines})
 

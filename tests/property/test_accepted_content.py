@@ -159,9 +159,9 @@ async def _play(contents: list[tuple[Json, Json | None]]) -> None:
             done = await frameworks.until_state("healthy", "Completed", within=30)
             assert codes(tasks(done)) == [0, 0]
             await asyncio.sleep(30)
-            adds = controller.queue.core.adds
+            adds = controller.queue.adds
             await asyncio.sleep(60)
-            assert controller.queue.core.adds - adds <= 10 * len(contents)
+            assert controller.queue.adds - adds <= 10 * len(contents)
             assert controller.ready
             for name, before in stored.items():
                 await _judge(frameworks, name, before)

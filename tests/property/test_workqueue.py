@@ -1,7 +1,5 @@
 """The work queue against a model, under random histories."""
 
-import random
-
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -12,13 +10,27 @@ KEYS = st.sampled_from("abcd")
 DELAYS = st.one_of(st.integers(1, 20), st.just(10_000)).map(float)
 
 
+class Recorded(QueueCore[str]):
+    """Counts the keys that it reported as ready, and keeps the time at which its timer would be."""
+
+    woken = 0
+    armed: float | None = None
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def _rearm(self) -> None:
+        self.armed = self.next_due
+
+
 class QueueMachine(RuleBasedStateMachine):
     """Models the ready keys (in order), the keys added while processing, the delays and the failures."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 1000.0
-        self.core: QueueCore[str] = QueueCore(lambda: self.now, retry=Backoff(1.0, 16.0), rng=random.Random(1))
+        self.core = Recorded(lambda: self.now, retry=Backoff(1.0, 16.0, jitter=0.0))
+        self.became_ready = 0
         self.ready: list[str] = []
         self.again: set[str] = set()
         self.processing: dict[str, float] = {}
@@ -32,26 +44,31 @@ class QueueMachine(RuleBasedStateMachine):
         if key in self.processing:
             self.again.add(key)
         elif key not in self.ready:
-            self.ready.append(key)
+            self.append(key)
+
+    def append(self, key: str) -> None:
+        self.ready.append(key)
+        self.became_ready += 1
 
     @rule(key=KEYS)
     def add(self, key: str) -> None:
-        before = list(self.ready)
         self.expect_added(key)
-        assert self.core.add(key) == (self.ready != before)
+        self.core.add(key)
 
     @rule(key=KEYS, seconds=DELAYS)
     def add_after(self, key: str, seconds: float) -> None:
-        before = min(self.due.values(), default=float("inf"))
+        self.expect_delayed(key, seconds)
+        self.core.add_after(key, seconds)
+
+    def expect_delayed(self, key: str, seconds: float) -> None:
         if not self.shut_down:
             self.due[key] = min(self.due.get(key, float("inf")), self.now + seconds)
-        assert self.core.add_after(key, seconds) == (min(self.due.values(), default=float("inf")) < before)
 
-    @rule(key=KEYS)
-    def fail(self, key: str) -> None:
+    @rule(key=KEYS, at_least=st.sampled_from([0.0, 3.0, 30.0]))
+    def add_rate_limited(self, key: str, at_least: float) -> None:
         self.failures[key] = self.failures.get(key, 0) + 1
-        whole = min(16.0, 2.0 ** (self.failures[key] - 1))
-        assert whole / 2 <= self.core.fail(key) <= whole
+        self.expect_delayed(key, max(at_least, min(16.0, 2.0 ** (self.failures[key] - 1))))
+        self.core.add_rate_limited(key, at_least=at_least)
 
     @rule(key=KEYS)
     def forget(self, key: str) -> None:
@@ -60,7 +77,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def get(self) -> None:
-        key = self.core.get()
+        key = self.core.get_nowait()
         assert key == (self.ready.pop(0) if self.ready else None)
         if key is not None:
             self.processing[key] = self.now
@@ -70,11 +87,10 @@ class QueueMachine(RuleBasedStateMachine):
     def done(self, data: st.DataObject) -> None:
         key = data.draw(st.sampled_from(sorted(self.processing)))
         del self.processing[key]
-        back = key in self.again
-        if back:
+        if key in self.again:
             self.again.remove(key)
-            self.ready.append(key)
-        assert self.core.done(key) == back
+            self.append(key)
+        self.core.done(key)
 
     @rule(seconds=st.one_of(st.integers(0, 5), st.just(20_000)))
     def time_passes(self, seconds: int) -> None:
@@ -90,6 +106,8 @@ class QueueMachine(RuleBasedStateMachine):
         when = {key: due for due, key in promoted}
         assert [when[key] for key in came] == sorted(when[key] for key in came)
         self.ready += came
+        self.became_ready += len(came)
+        self.core._rearm()
         self.again |= {key for _, key in promoted if key in self.processing}
 
     @rule()
@@ -105,7 +123,8 @@ class QueueMachine(RuleBasedStateMachine):
         assert set(core._dirty) == set(self.ready) | self.again
         assert set(core._processing) == set(self.processing)
         assert not set(self.ready) & set(self.processing)
-        assert core.next_due == min(self.due.values(), default=None)
+        assert core.woken == self.became_ready
+        assert core.armed == core.next_due == min(self.due.values(), default=None)
         assert core.delayed == len(self.due)
         assert len(core._due._heap) <= 2 * len(self.due) + 65
         assert core.longest_running_seconds == self.now - min(self.processing.values(), default=self.now)

@@ -38,7 +38,7 @@ class Worker(Generic[K]):
     def drain(self, limit: int | None = None) -> bool:
         """Handle up to ``limit`` keys now, including those added meanwhile; None for all. Return whether any was."""
         handled = 0
-        while (limit is None or handled < limit) and (key := self._queue.get()) is not None:
+        while (limit is None or handled < limit) and (key := self._queue.get_nowait()) is not None:
             try:
                 self._handle(key)
             except Exception:  # noqa: BLE001 - one bad object must not stop the others

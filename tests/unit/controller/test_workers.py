@@ -90,7 +90,7 @@ async def test_those_that_take_long_do_not_keep_another_namespace_waiting(clock:
     # The first three were added again while they were under way.
     assert [len(times[key]) for key in slow] == [2, 2, 2, 1, 1, 1, 1]
     assert sorted(itertools.chain(*times.values())) == [0] * 3 + [100] * 3 + [200] * 3 + [300]
-    assert workers.busy == queue.core.processing == len(queue) == 0
+    assert workers.busy == len(queue._processing) == len(queue) == 0
     assert await workers.stop(10)
     await running
 
@@ -229,7 +229,7 @@ async def test_stop_cancels_what_takes_too_long(clock: VirtualClockLoop, caplog:
     assert not await workers.stop(10)
     assert clock.time() - start == 10
     await running
-    assert (workers.busy, ended, queue.core.processing) == (0, ["cancelled"], 0)
+    assert (workers.busy, ended, len(queue._processing)) == (0, ["cancelled"], 0)
     assert re.search(r"cancelling 1 syncs", caplog.text)
 
 
@@ -274,7 +274,7 @@ async def test_a_sync_that_is_due_within_less_than_the_clock_can_tell_does_not_c
     running = asyncio.create_task(workers.run())
     queue.add("f")
     await asyncio.sleep(2)
-    assert len(queue) == queue.core.delayed == queue.core.processing == 0
+    assert len(queue) == queue.delayed == len(queue._processing) == 0
     await workers.stop(1)
     await running
     assert clock.time() >= due

@@ -60,7 +60,7 @@ def problems(health: Health) -> list[str]:
 
 async def test_an_api_server_that_is_away_for_hours_is_no_reason(clock: VirtualClockLoop) -> None:
     async with informing(KubeClient(Connection.to_address(NOBODY))) as informer:
-        health = Health([informer], WorkQueue[str]().core, clock=clock.time)
+        health = Health([informer], WorkQueue[str](), clock=clock.time)
         for _ in range(120):
             assert problems(health) == []
             await asyncio.sleep(30)
@@ -69,7 +69,7 @@ async def test_an_api_server_that_is_away_for_hours_is_no_reason(clock: VirtualC
 async def test_an_api_server_that_wants_to_be_left_alone_for_hours_is_no_reason(clock: VirtualClockLoop) -> None:
     client = Throttled(Connection.to_address(NOBODY))
     async with informing(client) as informer:
-        health = Health([informer], WorkQueue[str]().core, clock=clock.time)
+        health = Health([informer], WorkQueue[str](), clock=clock.time)
         for _ in range(60):
             assert problems(health) == []
             await asyncio.sleep(120)
@@ -81,7 +81,7 @@ async def test_a_cluster_in_which_nothing_happens_for_hours_is_no_reason(clock: 
         ApiServer(wall=wall) as server,
         informing(KubeClient(Connection.to_address(server.url))) as informer,
     ):
-        health = Health([informer], WorkQueue[str]().core, clock=clock.time)
+        health = Health([informer], WorkQueue[str](), clock=clock.time)
         for _ in range(120):
             await asyncio.sleep(60)
             assert problems(health) == []
@@ -89,7 +89,7 @@ async def test_a_cluster_in_which_nothing_happens_for_hours_is_no_reason(clock: 
 
 async def test_an_informer_that_hangs_is_one(clock: VirtualClockLoop) -> None:
     async with informing(Hanging(Connection.to_address(NOBODY))) as informer:
-        health = Health([informer], WorkQueue[str]().core, clock=clock.time)
+        health = Health([informer], WorkQueue[str](), clock=clock.time)
         await asyncio.sleep(1)
         assert problems(health) == []
         await asyncio.sleep(INFORMER_STUCK_SEC)
@@ -100,7 +100,7 @@ async def test_an_informer_that_hangs_is_one(clock: VirtualClockLoop) -> None:
 
 async def test_an_informer_that_does_not_run_does_not_hang(clock: VirtualClockLoop) -> None:
     client = KubeClient(Connection.to_address(NOBODY))
-    health = Health([Informer(client, PODS, pod_record)], WorkQueue[str]().core, clock=clock.time)
+    health = Health([Informer(client, PODS, pod_record)], WorkQueue[str](), clock=clock.time)
     for _ in range(10):
         assert problems(health) == []
         await asyncio.sleep(INFORMER_STUCK_SEC)
@@ -109,7 +109,7 @@ async def test_an_informer_that_does_not_run_does_not_hang(clock: VirtualClockLo
 
 async def test_a_sync_that_hangs_is_one(clock: VirtualClockLoop) -> None:
     queue = WorkQueue[str]()
-    health = Health([], queue.core, clock=clock.time)
+    health = Health([], queue, clock=clock.time)
     queue.add("default/a")
     await asyncio.sleep(2 * SYNC_STUCK_SEC)
     assert problems(health) == []
@@ -125,7 +125,7 @@ async def test_a_sync_that_hangs_is_one(clock: VirtualClockLoop) -> None:
 async def test_a_leader_that_waits_for_its_lease_for_hours_is_none(clock: VirtualClockLoop) -> None:
     queue = WorkQueue[str]()
     leading = False
-    health = Health([], queue.core, clock=clock.time, may_act=lambda: leading)
+    health = Health([], queue, clock=clock.time, may_act=lambda: leading)
     queue.add("default/a")
     await queue.get()
     await asyncio.sleep(3 * 3600)
@@ -143,7 +143,7 @@ async def test_ready_is_who_has_its_caches_and_is_not_stopping(clock: VirtualClo
         ApiServer(wall=wall) as server,
         informing(KubeClient(Connection.to_address(server.url))) as informer,
     ):
-        health = Health([informer], queue.core, clock=clock.time)
+        health = Health([informer], queue, clock=clock.time)
         assert [check.problem for check in health.ready()] == ["not filled yet", None]
         await informer.wait_synced()
         assert [check.problem for check in health.ready()] == [None, None]
