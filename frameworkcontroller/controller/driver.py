@@ -24,8 +24,7 @@ from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.fairsemaphore import FairSemaphore
 from frameworkcontroller.kube.indexer import Lister
 from frameworkcontroller.lru import LRUCache
-from frameworkcontroller.machine.exchanges import Answer, PatchStatus
-from frameworkcontroller.machine.model import AttemptCounters, Env, Kind, Limits, Observed, Refusal, Refused
+from frameworkcontroller.machine.model import AttemptCounters, Env, Limits, Observed
 from frameworkcontroller.machine.protocol import (
     Call,
     Done,
@@ -40,6 +39,7 @@ from frameworkcontroller.machine.protocol import (
     WriteResult,
 )
 from frameworkcontroller.machine.quarantine import Quarantine
+from frameworkcontroller.machine.requests import Answer, Kind, PatchStatus, Refusal, Refused
 
 _log: Final = logging.getLogger(__name__)
 

@@ -24,17 +24,20 @@ from frameworkcontroller.kube.errors import (
     is_too_large,
 )
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
-from frameworkcontroller.machine.exchanges import (
+from frameworkcontroller.machine.requests import (
     Answer,
     Answered,
     Get,
+    Kind,
     MergePatch,
     PatchStatus,
     Post,
+    Refusal,
+    Refused,
     Remove,
     Request,
+    Unanswered,
 )
-from frameworkcontroller.machine.model import Kind, Refusal, Refused, Unanswered
 
 _RESOURCES: Final = {Kind.POD: PODS, Kind.CONFIGMAP: CONFIGMAPS, Kind.FRAMEWORK: FRAMEWORKS}
 

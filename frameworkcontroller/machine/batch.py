@@ -10,19 +10,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
+from frameworkcontroller.machine.actions import Action, Create, Exists, NotAttempted, Outcome, Result, Target
 from frameworkcontroller.machine.failure import classify_creation_refusal
-from frameworkcontroller.machine.model import (
-    Action,
-    Create,
-    Exists,
-    Kind,
-    NotAttempted,
-    Outcome,
-    Refused,
-    Result,
-    Target,
-    Unanswered,
-)
+from frameworkcontroller.machine.requests import Kind, Refused, Unanswered
 
 WIDTH: Final = 50
 """Maximum number of a Framework's actions in flight: the limit for all Frameworks together (controller/driver.py)."""

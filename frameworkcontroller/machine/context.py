@@ -10,23 +10,13 @@ from frameworkcontroller.api.codec import encode_status, encode_task
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, TaskStatus
+from frameworkcontroller.machine.actions import Action, Create, Target
 from frameworkcontroller.machine.agenda import TaskKey
 from frameworkcontroller.machine.holds import CREATIONS
 from frameworkcontroller.machine.manifests import PodTemplate, task_annotations
-from frameworkcontroller.machine.model import (
-    Action,
-    Create,
-    Env,
-    Kind,
-    Observed,
-    Plan,
-    Record,
-    Snapshot,
-    Target,
-    Trigger,
-    require,
-)
+from frameworkcontroller.machine.model import Env, Observed, Plan, Record, Snapshot, Trigger, require
 from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.tracker import TrackedRole, Tracker
 
 POD_CREATIONS_PER_PLAN: Final = 500

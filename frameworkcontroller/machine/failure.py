@@ -30,7 +30,7 @@ from frameworkcontroller.api.completion import (
 )
 from frameworkcontroller.api.objects import ContainerRecord, Disruption, PodRecord
 from frameworkcontroller.api.timestamps import parse_time
-from frameworkcontroller.machine.model import Refused
+from frameworkcontroller.machine.requests import Refused
 
 
 class Regex(Protocol):

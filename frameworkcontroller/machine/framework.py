@@ -18,21 +18,11 @@ from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
 from frameworkcontroller.machine import task as task_machine
+from frameworkcontroller.machine.actions import Action, Cleanup, Confirm, Create, Delete, Refresh
 from frameworkcontroller.machine.context import Context, count_tasks, describe, summarize
 from frameworkcontroller.machine.holds import Stall
 from frameworkcontroller.machine.manifests import configmap_body, configmap_identity, is_newer_configmap
-from frameworkcontroller.machine.model import (
-    Action,
-    Cleanup,
-    Confirm,
-    Create,
-    Delete,
-    Env,
-    Refresh,
-    Trigger,
-    Urgency,
-    require,
-)
+from frameworkcontroller.machine.model import Env, Trigger, Urgency, require
 from frameworkcontroller.machine.policy import decide_retry, evaluate_completion
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.scale import new_role

@@ -15,7 +15,8 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.api.status import FrameworkAttemptStatus, TaskRoleStatus, TaskStatus
-from frameworkcontroller.machine.model import filled, require
+from frameworkcontroller.machine.actions import filled
+from frameworkcontroller.machine.model import require
 
 
 def configmap_body(framework: Framework, attempt_id: int) -> bytes:

@@ -2,7 +2,7 @@
 
 A plan takes the Framework, its tracked status, the observed ConfigMap and Pods, and an ``Env``. It returns a ``Plan``:
 actions that the *persisted* status justifies, the time of the next plan, the urgency of the status write, and records
-of changes. The results of actions come back as ``Outcome``.
+of changes. The results of actions come back as ``Outcome`` (actions.py).
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import math
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum, StrEnum, auto
+from enum import IntEnum, StrEnum
 from typing import Protocol, TypeVar
 
 from frameworkcontroller.api.completion import CompletionStatus
-from frameworkcontroller.api.objects import ConfigMapRecord, Identity, PodRecord
+from frameworkcontroller.api.objects import ConfigMapRecord, PodRecord
+from frameworkcontroller.machine.actions import Action
 from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.requests import Kind
 
 
 class InvariantError(Exception):
@@ -105,199 +107,6 @@ class Observed:
     pods_listed: float = -math.inf
     creating: bool = False
     """Whether creations of the Framework's Pods are in flight: their Pods are not recorded yet."""
-
-
-# --- actions ----------------------------------------------------------------------------------------------------
-
-
-class Kind(StrEnum):
-    """Kinds of objects of actions."""
-
-    FRAMEWORK = "Framework"
-    CONFIGMAP = "ConfigMap"
-    POD = "Pod"
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The object of an action, and its attempt.
-
-    Of Pods also the Task's ``role``, ``index`` and ``instance`` (UID): an outcome is folded only into the Task instance
-    and attempt that asked for the action.
-    """
-
-    kind: Kind
-    name: str
-    attempt_id: int = 0
-    role: str = ""
-    index: int = -1
-    instance: str = ""
-
-
-def filled(template: bytes, words: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Replace each word in the template by its value, in order."""
-    for word, value in words:
-        template = template.replace(word, value)
-    return template
-
-
-@dataclass(frozen=True, slots=True)
-class Create:
-    """Create the object. ``controller_uid``: of its controller, which identifies an existing object as ours.
-
-    ``words`` are replaced in ``template``, which all Tasks of a role share: hundreds of Pods, of up to ten megabytes
-    each, may wait for a slot.
-    """
-
-    target: Target
-    template: bytes
-    controller_uid: str
-    words: tuple[tuple[bytes, bytes], ...] = ()
-
-    @property
-    def body(self) -> bytes:
-        """The object's JSON, rendered at each call."""
-        return filled(self.template, self.words)
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """Delete the object of that UID.
-
-    ``force``: with grace period 0. ``confirm``: done only when a live read no longer finds that UID. ``orphan``: the
-    status does not record the object, so a live read of the Framework must confirm that status first.
-    """
-
-    target: Target
-    uid: str
-    force: bool = False
-    confirm: bool = False
-    orphan: bool = field(default=False, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Cleanup:
-    """Check by a live read that ``controller_uid`` controls no object of that name."""
-
-    target: Target
-    controller_uid: str
-
-
-@dataclass(frozen=True, slots=True)
-class Confirm:
-    """Check by a live read that the object of that UID, which the cache does not show, is gone."""
-
-    target: Target
-    uid: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refresh:
-    """Read the Framework live: the object belongs to a later attempt than the status."""
-
-    target: Target
-
-
-@dataclass(frozen=True, slots=True)
-class Relabel:
-    """Restore the label by which the object of that UID is watched."""
-
-    target: Target
-    uid: str
-
-
-Action = Create | Delete | Cleanup | Confirm | Relabel | Refresh
-
-
-# --- outcomes ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Created:
-    """The object was created."""
-
-    uid: str
-
-
-@dataclass(frozen=True, slots=True)
-class Exists:
-    """The name is taken by ``found``, None if a live read does not find it. ``message``: of the API server."""
-
-    found: Identity | None
-    message: str = field(default="", compare=False)
-
-
-class Refusal(Enum):
-    """Kinds of refusals."""
-
-    ALREADY_EXISTS = auto()
-    CONFLICT = auto()
-    INVALID = auto()
-    OBJECT_NOT_FOUND = auto()
-    NOT_FOUND = auto()
-    """A 404 that does not name the object: of the resource type, or not of an API server."""
-    TOO_LARGE = auto()
-    TOO_MANY_REQUESTS = auto()
-    SERVER_ERROR = auto()
-    OTHER = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The API server refused, and did nothing.
-
-    ``status_json``: its Status object. ``retry_after_sec``: its Retry-After. ``reason``: of the Status, "" if none.
-    ``by_api``: False if a proxy or gateway answered.
-    """
-
-    code: int
-    message: str
-    status_json: bytes
-    retry_after_sec: float = 0.0
-    reason: str = ""
-    kind: Refusal = Refusal.OTHER
-    by_api: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Unanswered:
-    """No usable answer: the request may have been executed."""
-
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """The deletion was accepted; the object may still exist."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gone:
-    """No object of that UID exists (of a Cleanup: none that is ours)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Remains:
-    """The object exists. ``unlabelled``: without the label by which it is watched."""
-
-    message: str
-    unlabelled: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class NotAttempted:
-    """Nothing was sent; the next plan decides again."""
-
-
-Result = Created | Exists | Refused | Unanswered | Accepted | Gone | Remains | NotAttempted
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """An action and its result."""
-
-    action: Action
-    result: Result
 
 
 # --- plan -------------------------------------------------------------------------------------------------------

@@ -13,16 +13,7 @@ from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.machine import framework as framework_machine
 from frameworkcontroller.machine import task as task_machine
-from frameworkcontroller.machine.agenda import TaskKey
-from frameworkcontroller.machine.context import Context
-from frameworkcontroller.machine.failure import (
-    classify_creation_refusal,
-    describe_creation_refusal,
-    is_quota_refusal,
-)
-from frameworkcontroller.machine.holds import CREATIONS, Stall
-from frameworkcontroller.machine.manifests import configmap_identity, pod_identity
-from frameworkcontroller.machine.model import (
+from frameworkcontroller.machine.actions import (
     Accepted,
     Action,
     Cleanup,
@@ -32,18 +23,25 @@ from frameworkcontroller.machine.model import (
     Delete,
     Exists,
     Gone,
-    Kind,
     NotAttempted,
     Outcome,
     Refresh,
-    Refused,
     Relabel,
     Remains,
     Result,
     Target,
-    Unanswered,
 )
+from frameworkcontroller.machine.agenda import TaskKey
+from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.failure import (
+    classify_creation_refusal,
+    describe_creation_refusal,
+    is_quota_refusal,
+)
+from frameworkcontroller.machine.holds import CREATIONS, Stall
+from frameworkcontroller.machine.manifests import configmap_identity, pod_identity
 from frameworkcontroller.machine.reasons import Reason, not_answered
+from frameworkcontroller.machine.requests import Kind, Refused, Unanswered
 from frameworkcontroller.machine.states import ENDED
 from frameworkcontroller.machine.tracker import TrackedRole
 
@@ -165,7 +163,7 @@ def _not_in_cache(ctx: Context, key: TaskKey | None, action: Confirm | Relabel, 
     match result:
         case Remains(unlabelled=True):
             # At most once per back-off: another client may remove the label again.
-            tracker.follow_ups.append(Relabel(target, action.uid))
+            tracker.follow_ups.append(Relabel(target, action.uid, ctx.framework.name))
             _look_later(ctx, key)
         case Accepted():
             text = f"Restored the label {FRAMEWORK_NAME} of {target.kind} {target.name}, by which it is watched"

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine import conditions, framework, scale
+from frameworkcontroller.machine.actions import Outcome
 from frameworkcontroller.machine.context import Context, count_tasks
 from frameworkcontroller.machine.holds import Stall
-from frameworkcontroller.machine.model import Env, Observed, Outcome, Plan
+from frameworkcontroller.machine.model import Env, Observed, Plan
 from frameworkcontroller.machine.owned import take
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.tracker import Tracker

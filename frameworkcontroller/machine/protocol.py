@@ -9,18 +9,9 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from frameworkcontroller.api.objects import FrameworkRecord, ObjectError, decode_framework
-from frameworkcontroller.machine.exchanges import Answer, Answered
-from frameworkcontroller.machine.model import (
-    Action,
-    AttemptCounters,
-    Env,
-    Kind,
-    Observed,
-    Record,
-    Refusal,
-    Refused,
-    Snapshot,
-)
+from frameworkcontroller.machine.actions import Action
+from frameworkcontroller.machine.model import AttemptCounters, Env, Observed, Record, Snapshot
+from frameworkcontroller.machine.requests import Answer, Answered, Kind, Refusal, Refused
 
 # --- instructions ----------------------------------------------------------------------------------------------------
 

@@ -18,8 +18,7 @@ from frameworkcontroller.api.codec import EncodedStatus, StatusError
 from frameworkcontroller.api.objects import Framework, FrameworkRecord, PodRecord
 from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.machine import conditions
-from frameworkcontroller.machine.exchanges import Answer, Get, PatchStatus, Request
-from frameworkcontroller.machine.model import Env, Kind, Record, Refusal, Refused, Unanswered, require
+from frameworkcontroller.machine.model import Env, Record, require
 from frameworkcontroller.machine.plan import reject
 from frameworkcontroller.machine.protocol import (
     Call,
@@ -38,6 +37,7 @@ from frameworkcontroller.machine.protocol import (
     transient,
 )
 from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.requests import Answer, Get, Kind, PatchStatus, Refusal, Refused, Request, Unanswered
 from frameworkcontroller.machine.tracker import Tracker
 
 RETRY_SEC: Final = 600.0

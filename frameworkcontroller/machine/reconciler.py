@@ -22,37 +22,18 @@ from frameworkcontroller.api.names import split_pod_name
 from frameworkcontroller.api.objects import Framework, FrameworkRecord, PodRecord
 from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State
-from frameworkcontroller.machine.batch import Batch
-from frameworkcontroller.machine.exchanges import (
-    Answer,
-    Answered,
-    Get,
-    PatchStatus,
-    Request,
-    carry_out,
-    no_object,
-    resource_version,
-)
-from frameworkcontroller.machine.model import (
+from frameworkcontroller.machine.actions import (
     Action,
     Create,
     Created,
-    Delete,
-    Env,
     Exists,
-    Kind,
     NotAttempted,
     Outcome,
-    Plan,
-    Record,
-    Refresh,
-    Refusal,
-    Refused,
-    Snapshot,
-    Unanswered,
-    Urgency,
-    require,
+    carry_out,
+    needs_live_status,
 )
+from frameworkcontroller.machine.batch import Batch
+from frameworkcontroller.machine.model import Env, Plan, Record, Snapshot, Urgency, require
 from frameworkcontroller.machine.plan import fold, plan, reject
 from frameworkcontroller.machine.protocol import (
     Act,
@@ -77,6 +58,18 @@ from frameworkcontroller.machine.protocol import (
     transient,
 )
 from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.requests import (
+    Answer,
+    Answered,
+    Get,
+    Kind,
+    PatchStatus,
+    Refusal,
+    Refused,
+    Request,
+    Unanswered,
+    metadata_in,
+)
 from frameworkcontroller.machine.tracker import Tracker
 
 # --- times ---------------------------------------------------------------------------------------------------------
@@ -340,7 +333,7 @@ class Reconciler:
                     current.batch.end(action, NotAttempted())
                     return None
                 self._log_snapshots()
-                exchange = carry_out(action, current.framework)
+                exchange = carry_out(action)
             case WriteStatus(catch_up=catch_up):
                 exchange = self._write(current, view, catch_up=catch_up)
             case ReadLive():
@@ -438,7 +431,7 @@ class Reconciler:
             self._leave(current, actions, view)
             return
         # An orphan may be recorded in a status that another controller has just written.
-        if self.stored.confirmed and not any(map(_needs_live_status, actions)):
+        if self.stored.confirmed and not any(map(needs_live_status, actions)):
             current.batch.add(actions)
         else:
             current.unproven = actions
@@ -578,27 +571,24 @@ class Reconciler:
         began = view.env.clock
         self._persist_first = True
         answer = yield self._patch(generation, encoded)
-        version = None
-        if isinstance(answer, Answered) and (version := resource_version(answer.body)) is None:
-            answer = no_object(answer.body)
-        match answer:
-            case Answered():
+        match _version_in(answer):
+            case str(version):
                 self._count(encoded, "accepted")
-                self._accept(require(version, "resourceVersion"), encoded.digest)
+                self._accept(version, encoded.digest)
                 self._pacing.wrote(began, view.env.clock)
                 current.show_at = view.env.clock + SHOW_SEC
-            case Refused(kind=Refusal.NOT_FOUND | Refusal.OBJECT_NOT_FOUND):
+            case Refused(kind=Refusal.NOT_FOUND | Refusal.OBJECT_NOT_FOUND) as failed:
                 self._count(encoded, "not_found")
-                raise TransientError(_NOT_FOUND, answer.retry_after_sec)
-            case Refused(kind=Refusal.INVALID | Refusal.CONFLICT | Refusal.ALREADY_EXISTS):
+                raise transient(_NOT_FOUND, failed)
+            case Refused(kind=Refusal.INVALID | Refusal.CONFLICT | Refusal.ALREADY_EXISTS) as failed:
                 live = yield from self._read_live()
-                self._resolve(current, live, generation, encoded, answer, view)
-            case Refused(kind=Refusal.TOO_LARGE):
-                yield from self._stall(current, generation, encoded, answer, view)
-            case Refused(message=message) | Unanswered(message=message):
+                self._resolve(current, live, generation, encoded, failed, view)
+            case Refused(kind=Refusal.TOO_LARGE) as failed:
+                yield from self._stall(current, generation, encoded, failed, view)
+            case failed:
                 self._count(encoded, "error")
                 self.stored.unsure = encoded.digest
-                raise transient(f"cannot write the status: {message}", answer)
+                raise transient(f"cannot write the status: {failed.message}", failed)
 
     def _catch_up(self, current: _Pass, view: View) -> None:
         """Plan the events since the write was decided: the busier the API server, the more each write contains."""
@@ -696,19 +686,19 @@ class Reconciler:
         if tracker.urgency is not Urgency.NONE:
             said = EncodedStatus(self.name, require(tracker.status, "status"), compress=self._compress)
             answer = yield self._patch(generation, said)
-            match answer:
-                case Answered(body=body) if (version := resource_version(body)) is not None:
+            match _version_in(answer):
+                case str(version):
                     self.stored.resource_version, self.stored.digest = version, said.digest
-                case Refused(kind=Refusal.INVALID | Refusal.CONFLICT | Refusal.ALREADY_EXISTS):
-                    self._precondition_failed(answer)
+                case Refused(kind=Refusal.INVALID | Refusal.CONFLICT | Refusal.ALREADY_EXISTS) as failed:
+                    self._precondition_failed(failed)
                     return
                 case Refused(kind=Refusal.TOO_LARGE, message=message):
                     # Not even the condition fits: log it, once per refusal.
                     if self._too_large_logged == message:
                         step.records.clear()
                     self._too_large_logged = message
-                case _:
-                    raise transient("cannot write the condition Stalled of a status that is too large", answer)
+                case failed:
+                    raise transient("cannot write the condition Stalled of a status that is too large", failed)
         self._not_before = view.env.clock + TOO_LARGE_RETRY_SEC
         if step.records:
             self._effects.append(Emit(step.records))
@@ -769,5 +759,9 @@ class Reconciler:
         return b"" if status is None else EncodedStatus(self.name, status).digest
 
 
-def _needs_live_status(action: Action) -> bool:
-    return isinstance(action, Refresh) or (isinstance(action, Delete) and action.orphan)
+def _version_in(answer: Answer) -> str | Refused | Unanswered:
+    """The resourceVersion of the written Framework; the failure if it was not written."""
+    if not isinstance(answer, Answered):
+        return answer
+    metadata = metadata_in(answer.body, "resourceVersion")
+    return metadata if isinstance(metadata, Unanswered) else str(metadata["resourceVersion"])

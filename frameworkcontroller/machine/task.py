@@ -18,25 +18,16 @@ from frameworkcontroller.api.names import pod_name, split_pod_name
 from frameworkcontroller.api.objects import Disruption, Identity, PodRecord
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.machine.actions import Action, Cleanup, Confirm, Delete, Refresh, Target
 from frameworkcontroller.machine.agenda import TaskKey
 from frameworkcontroller.machine.context import Context, summarize
 from frameworkcontroller.machine.failure import disrupted
 from frameworkcontroller.machine.holds import Stall
 from frameworkcontroller.machine.manifests import PodTemplate, is_newer_pod, pod_identity
-from frameworkcontroller.machine.model import (
-    Action,
-    Cleanup,
-    Confirm,
-    Delete,
-    Kind,
-    Refresh,
-    Target,
-    Trigger,
-    Urgency,
-    require,
-)
+from frameworkcontroller.machine.model import Trigger, Urgency, require
 from frameworkcontroller.machine.policy import back_off_sec, backs_off, decide_retry, retries_in_a_row
 from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.scale import SCALED_DOWN
 from frameworkcontroller.machine.states import ENDED
 from frameworkcontroller.machine.tracker import TrackedRole

@@ -25,11 +25,12 @@ from frameworkcontroller.api.status import (
     TaskRoleStatus,
     TaskStatus,
 )
+from frameworkcontroller.machine.actions import Action, Target
 from frameworkcontroller.machine.agenda import Agenda, TaskKey
 from frameworkcontroller.machine.expectations import Expectations
 from frameworkcontroller.machine.holds import Holds
 from frameworkcontroller.machine.manifests import PodTemplate
-from frameworkcontroller.machine.model import Action, AttemptCounters, Level, Target, Urgency, require
+from frameworkcontroller.machine.model import AttemptCounters, Level, Urgency, require
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.states import ENDED, URGENCY, check_edge
 

@@ -22,7 +22,7 @@ from frameworkcontroller.controller.eventhandlers import EventHandlers, framewor
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
-from frameworkcontroller.machine.model import Kind
+from frameworkcontroller.machine.requests import Kind
 
 Ts = TypeVarTuple("Ts")
 

@@ -21,15 +21,16 @@ from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.crdguard import CrdGuard
-from frameworkcontroller.machine import exchanges, framework, reconciler, task
+from frameworkcontroller.machine import actions, framework, reconciler, task
+from frameworkcontroller.machine.actions import Action, Delete
+from frameworkcontroller.machine.actions import Outcome as ActionOutcome
 from frameworkcontroller.machine.context import Context
-from frameworkcontroller.machine.exchanges import PatchStatus
 from frameworkcontroller.machine.expectations import Expectations
-from frameworkcontroller.machine.model import Action, Delete, Kind, require
-from frameworkcontroller.machine.model import Outcome as ActionOutcome
+from frameworkcontroller.machine.model import require
 from frameworkcontroller.machine.policy import RetryDecision, decide_retry
 from frameworkcontroller.machine.protocol import View
 from frameworkcontroller.machine.reconciler import Reconciler
+from frameworkcontroller.machine.requests import Kind, PatchStatus
 from frameworkcontroller.machine.tracker import TrackedRole, Tracker
 from frameworkcontroller.manager import app, informers
 from tests.chaos.embedded import EmbeddedPlayer, play
@@ -364,7 +365,7 @@ MUTANTS: Final = {
         "deletes an attempt's ConfigMap without waiting for its Pods",
         lambda: _all_of(
             patch.object(framework, "_has_pods", _no),
-            patch.dict(exchanges.PROPAGATION, {Kind.CONFIGMAP: "Background"}),
+            patch.dict(actions.PROPAGATION, {Kind.CONFIGMAP: "Background"}),
         ),
         _story(_create(_role(stop_seconds="5", **_FOREVER)), Step(9.0, "execute", ("f0", "Stop"))),
         "C4: ",

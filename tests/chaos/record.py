@@ -15,7 +15,9 @@ from frameworkcontroller.api.codec import decode_status
 from frameworkcontroller.api.completion import DISRUPTIONS
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.api.timestamps import parse_time
-from frameworkcontroller.machine.model import Delete, Kind, Limits, Target
+from frameworkcontroller.machine.actions import Delete, Target
+from frameworkcontroller.machine.model import Limits
+from frameworkcontroller.machine.requests import Kind
 from tests.chaos.proxy import Deletion
 from tests.support.guarantees import Guarantees, summary
 from tests.support.world import Body, Violation, World, controller_of, is_deleting, mark_of, name_of, uid_of

@@ -6,13 +6,11 @@ from typing import Any
 import orjson
 import pytest
 
-from frameworkcontroller.api.objects import Framework, Identity
-from frameworkcontroller.api.spec import parse_spec
+from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.controller.requests import send
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
-from frameworkcontroller.machine.exchanges import carry_out
-from frameworkcontroller.machine.model import (
+from frameworkcontroller.machine.actions import (
     Accepted,
     Action,
     Cleanup,
@@ -22,20 +20,18 @@ from frameworkcontroller.machine.model import (
     Delete,
     Exists,
     Gone,
-    Kind,
     Refresh,
-    Refused,
     Relabel,
     Remains,
     Result,
     Target,
-    Unanswered,
+    carry_out,
 )
+from frameworkcontroller.machine.requests import Kind, Refused, Unanswered
 from tests.support.faulty_server import Answer, FaultyServer, answer, drop, faulty_server, status
 
 pytestmark = pytest.mark.virtual_clock
 
-SUBJECT = Framework("ns", "f", "framework-uid", 1, False, parse_spec({}))
 POD = Target(Kind.POD, "f-a-0", 0, "a", 0, "task-uid")
 CONFIGMAP = Target(Kind.CONFIGMAP, "f-attempt")
 FRAMEWORK = Target(Kind.FRAMEWORK, "f")
@@ -74,7 +70,7 @@ async def client(server: FaultyServer) -> AsyncIterator[KubeClient]:
 
 async def result(client: KubeClient, action: Action) -> Result:
     """Carry the action out."""
-    exchange = carry_out(action, SUBJECT)
+    exchange = carry_out(action)
     try:
         request = next(exchange)
         while True:
@@ -108,11 +104,11 @@ async def result(client: KubeClient, action: Action) -> Result:
         (Confirm(POD, "u"), [NOT_FOUND], Gone()),
         (Confirm(POD, "u"), [found("v")], Gone()),
         (Confirm(POD, "u"), [found("u")], Remains),
-        (Relabel(POD, "u"), [found("u")], Accepted()),
-        (Relabel(POD, "u"), [NOT_FOUND], Gone()),
-        (Relabel(POD, "u"), [OTHER_UID, found("v")], Gone()),
-        (Relabel(POD, "u"), [IMMUTABLE, found("v")], Gone()),
-        (Relabel(POD, "u"), [IMMUTABLE, found("u")], Refused),
+        (Relabel(POD, "u", "f"), [found("u")], Accepted()),
+        (Relabel(POD, "u", "f"), [NOT_FOUND], Gone()),
+        (Relabel(POD, "u", "f"), [OTHER_UID, found("v")], Gone()),
+        (Relabel(POD, "u", "f"), [IMMUTABLE, found("v")], Gone()),
+        (Relabel(POD, "u", "f"), [IMMUTABLE, found("u")], Refused),
     ],
 )
 async def test_answers(

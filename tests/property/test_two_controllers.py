@@ -11,7 +11,8 @@ import pytest
 
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine import framework, reconciler, task
-from frameworkcontroller.machine.model import Action, Cleanup, Create, Kind
+from frameworkcontroller.machine.actions import Action, Cleanup, Create
+from frameworkcontroller.machine.requests import Kind
 from tests.support.history import History
 from tests.support.world import Body, Fate, Violation
 
@@ -164,7 +165,7 @@ def test_a_slow_controller_that_believes_what_it_knows_is_caught(
 ) -> None:
     for module, check in ((task, "is_newer_pod"), (framework, "is_newer_configmap")):
         monkeypatch.setattr(module, check, lambda *_: False)
-    monkeypatch.setattr(reconciler, "_needs_live_status", lambda _: False)
+    monkeypatch.setattr(reconciler, "needs_live_status", lambda _: False)
     history = begin()
     story(history)
     with pytest.raises(Violation, match="no status that was ever stored gives cause to"):

@@ -20,8 +20,7 @@ from frameworkcontroller.api.objects import (
 from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine.failure import Classifier, FailureClass
-from frameworkcontroller.machine.model import (
+from frameworkcontroller.machine.actions import (
     Accepted,
     Action,
     Cleanup,
@@ -29,18 +28,14 @@ from frameworkcontroller.machine.model import (
     Create,
     Created,
     Delete,
-    Env,
     Gone,
-    Kind,
-    Limits,
-    Observed,
     Outcome,
-    Plan,
-    Refused,
     Result,
-    Urgency,
 )
+from frameworkcontroller.machine.failure import Classifier, FailureClass
+from frameworkcontroller.machine.model import Env, Limits, Observed, Plan, Urgency
 from frameworkcontroller.machine.plan import fold, plan, reject
+from frameworkcontroller.machine.requests import Kind, Refused
 from frameworkcontroller.machine.tracker import Tracker
 from tests.support.invariants import check_status, check_step
 

@@ -27,21 +27,24 @@ from frameworkcontroller.api.objects import (
     pod_record,
 )
 from frameworkcontroller.backoff import Backoff
-from frameworkcontroller.machine.exchanges import Answer, Answered, Get, MergePatch, PatchStatus, Post, Remove, Request
-from frameworkcontroller.machine.model import (
-    Action,
-    Delete,
-    Env,
-    Kind,
-    Limits,
-    Observed,
-    Refusal,
-    Refused,
-    Unanswered,
-    Urgency,
-)
+from frameworkcontroller.machine.actions import Action, Delete
+from frameworkcontroller.machine.model import Env, Limits, Observed, Urgency
 from frameworkcontroller.machine.protocol import Act, Call, Done, Emit, Relist, StatusWritten, Wait
 from frameworkcontroller.machine.reconciler import Reconciler
+from frameworkcontroller.machine.requests import (
+    Answer,
+    Answered,
+    Get,
+    Kind,
+    MergePatch,
+    PatchStatus,
+    Post,
+    Refusal,
+    Refused,
+    Remove,
+    Request,
+    Unanswered,
+)
 from frameworkcontroller.machine.tracker import Tracker
 from tests.support.guarantees import Guarantees
 from tests.support.world import ApiRefusal, Body, Event, Lost, World

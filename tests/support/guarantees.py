@@ -17,7 +17,9 @@ from frameworkcontroller.api.codec import decode_status, encode_status
 from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, RetryPolicy, SpecError, parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.api.timestamps import parse_time
-from frameworkcontroller.machine.model import Action, Cleanup, Confirm, Delete, InvariantError, Kind, Limits, Target
+from frameworkcontroller.machine.actions import Action, Cleanup, Confirm, Delete, Target
+from frameworkcontroller.machine.model import InvariantError, Limits
+from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.tracker import STATES, Tracker
 from tests.support.invariants import check_status, check_step
 from tests.support.world import Body, World, controller_of, is_deleting, mark_of, name_of, uid_of

@@ -15,7 +15,8 @@ from frameworkcontroller.api.codec import decode_status
 from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State
 from frameworkcontroller.machine.failure import Classifier
-from frameworkcontroller.machine.model import Kind, Limits
+from frameworkcontroller.machine.model import Limits
+from frameworkcontroller.machine.requests import Kind
 from tests.support.driver import Controller
 from tests.support.guarantees import Guarantees
 from tests.support.world import Body, Fate, World, is_deleting, name_of, uid_of

@@ -17,20 +17,23 @@ from frameworkcontroller.api.objects import (
     framework_record,
     pod_record,
 )
-from frameworkcontroller.machine.exchanges import (
-    Answer,
-    Answered,
-    Get,
-    MergePatch,
-    PatchStatus,
-    Post,
-    Remove,
-    Request,
-)
-from frameworkcontroller.machine.model import Env, Kind, Limits, Observed, Record, Refusal, Refused
+from frameworkcontroller.machine.model import Env, Limits, Observed, Record
 from frameworkcontroller.machine.protocol import Act, Call, Done, Effect, Emit, Instruction, Wait
 from frameworkcontroller.machine.quarantine import Quarantine
 from frameworkcontroller.machine.reconciler import Reconciler
+from frameworkcontroller.machine.requests import (
+    Answer,
+    Answered,
+    Get,
+    Kind,
+    MergePatch,
+    PatchStatus,
+    Post,
+    Refusal,
+    Refused,
+    Remove,
+    Request,
+)
 from tests.support.bench import Body, limits, role
 
 CLOCK: Final = 1_000.0

@@ -20,7 +20,7 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine.model import Kind
+from frameworkcontroller.machine.requests import Kind
 
 Body = dict[str, Any]
 

@@ -40,7 +40,7 @@ MUTATORS: Final = {"append", "clear", "extend", "insert", "pop", "remove", "reve
 DECISIONS: Final = {
     "frameworkcontroller.api.completion.CompletionStatus",
     "frameworkcontroller.api.status.Condition",
-    "frameworkcontroller.machine.model.Outcome",
+    "frameworkcontroller.machine.actions.Outcome",
     "frameworkcontroller.machine.model.Record",
 }
 """Classes of which only the machine, and the decoding in api/, make objects."""
@@ -242,8 +242,8 @@ def test_a_change_that_is_not_marked_is_found(body: str, *, faulty: bool) -> Non
     "source",
     [
         "from frameworkcontroller.machine.model import Record\nRecord(reason, '')",
-        "from frameworkcontroller.machine.model import Outcome as Result\nResult(action, result)",
-        "from frameworkcontroller.machine import model\nmodel.Outcome(action, result)",
+        "from frameworkcontroller.machine.actions import Outcome as Result\nResult(action, result)",
+        "from frameworkcontroller.machine import actions\nactions.Outcome(action, result)",
         "from frameworkcontroller.api.status import Condition\ndef f():\n    return Condition()",
         "from frameworkcontroller.api.completion import CompletionStatus\nCompletionStatus.of(code, '')",
         "from frameworkcontroller.api.completion import CompletionStatus\nCompletionStatus(0, '')",

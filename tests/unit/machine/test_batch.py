@@ -3,8 +3,7 @@
 import orjson
 import pytest
 
-from frameworkcontroller.machine.batch import WIDTH, Batch
-from frameworkcontroller.machine.model import (
+from frameworkcontroller.machine.actions import (
     Accepted,
     Action,
     Create,
@@ -12,13 +11,12 @@ from frameworkcontroller.machine.model import (
     Delete,
     Exists,
     Gone,
-    Kind,
     NotAttempted,
-    Refused,
     Result,
     Target,
-    Unanswered,
 )
+from frameworkcontroller.machine.batch import WIDTH, Batch
+from frameworkcontroller.machine.requests import Kind, Refused, Unanswered
 from tests.support.bench import refused
 
 

@@ -20,7 +20,7 @@ from frameworkcontroller.machine.failure import (
     classify_creation_refusal,
     is_quota_refusal,
 )
-from frameworkcontroller.machine.model import Refused
+from frameworkcontroller.machine.requests import Refused
 from tests.support.bench import Body
 
 

@@ -10,7 +10,7 @@ import pytest
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import parse_time
-from frameworkcontroller.machine.model import (
+from frameworkcontroller.machine.actions import (
     Accepted,
     Action,
     Cleanup,
@@ -19,19 +19,15 @@ from frameworkcontroller.machine.model import (
     Delete,
     Exists,
     Gone,
-    Kind,
     NotAttempted,
-    Plan,
     Refresh,
     Relabel,
     Remains,
     Result,
-    Snapshot,
-    Trigger,
-    Unanswered,
-    Urgency,
 )
+from frameworkcontroller.machine.model import Plan, Snapshot, Trigger, Urgency
 from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.requests import Kind, Unanswered
 from tests.support.bench import NOW, UID, Bench, foreign, limits, refused, role
 
 STOPPED = "User has requested to stop the Framework"
@@ -599,7 +595,7 @@ def test_a_configmap_that_the_cache_drops_is_gone_only_once_a_live_read_says_so(
     assert bench.status.attempt.completion_status is None
     bench.fold(action, Remains("it is there", unlabelled=True))
     restore = bench.only(bench.plan())
-    assert restore == Relabel(action.target, action.uid)
+    assert restore == Relabel(action.target, action.uid, "f")
     (record,) = bench.fold(restore, Accepted()).records
     assert record.reason is Reason.LABEL_RESTORED
     bench.show("f-attempt")

@@ -13,8 +13,9 @@ from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.names import pod_name
 from frameworkcontroller.api.objects import Identity, PodRecord
 from frameworkcontroller.api.status import State, TaskStatus
+from frameworkcontroller.machine.actions import Accepted, Action, Create, Delete, NotAttempted
 from frameworkcontroller.machine.context import POD_CREATIONS_PER_PLAN
-from frameworkcontroller.machine.model import Accepted, Action, Create, Delete, NotAttempted, Observed, Urgency
+from frameworkcontroller.machine.model import Observed, Urgency
 from frameworkcontroller.machine.plan import plan
 from frameworkcontroller.machine.tracker import Tracker
 from tests.support.bench import Bench, refused, role

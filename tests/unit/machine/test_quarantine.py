@@ -6,11 +6,10 @@ from typing import Any, Final
 import pytest
 
 from frameworkcontroller.api.codec import StatusError
-from frameworkcontroller.machine.exchanges import Answer, Answered, Get, PatchStatus
-from frameworkcontroller.machine.model import Refusal, Unanswered
 from frameworkcontroller.machine.protocol import Done, Emit, ReadLive, Transient, Wait, Warn, WriteStatus
 from frameworkcontroller.machine.quarantine import RETRY_SEC, Quarantine
 from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.requests import Answer, Answered, Get, PatchStatus, Refusal, Unanswered
 from tests.support.oneframework import Driver, OneFramework, refused
 
 CAUSE: Final = ValueError("nobody foresaw it")

@@ -9,8 +9,8 @@ import pytest
 
 from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.exchanges import Answer, Answered, Get, PatchStatus, Post, Remove, Request
-from frameworkcontroller.machine.model import Create, Kind, Refusal, Unanswered, Urgency
+from frameworkcontroller.machine.actions import Create
+from frameworkcontroller.machine.model import Urgency
 from frameworkcontroller.machine.protocol import (
     Act,
     Done,
@@ -32,6 +32,18 @@ from frameworkcontroller.machine.reconciler import (
     TOO_LARGE_RETRY_SEC,
     Pacing,
     Reconciler,
+)
+from frameworkcontroller.machine.requests import (
+    Answer,
+    Answered,
+    Get,
+    Kind,
+    PatchStatus,
+    Post,
+    Refusal,
+    Remove,
+    Request,
+    Unanswered,
 )
 from frameworkcontroller.machine.tracker import STATES, Tracker
 from tests.support.bench import role

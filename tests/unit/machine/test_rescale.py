@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from frameworkcontroller.api.status import State, TaskStatus
-from frameworkcontroller.machine.model import Accepted, Create, Delete, Plan, Unanswered, Urgency
+from frameworkcontroller.machine.actions import Accepted, Create, Delete
+from frameworkcontroller.machine.model import Plan, Urgency
+from frameworkcontroller.machine.requests import Unanswered
 from tests.support.bench import Bench, Body, role
 
 SCALED_DOWN = "User has requested to delete the Task by Framework ScaleDown"

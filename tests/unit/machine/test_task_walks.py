@@ -11,8 +11,7 @@ from frameworkcontroller.api.codec import encode_task
 from frameworkcontroller.api.completion import Code
 from frameworkcontroller.api.objects import Disruption, Identity
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.failure import FailureClass, PodPattern
-from frameworkcontroller.machine.model import (
+from frameworkcontroller.machine.actions import (
     Accepted,
     Action,
     Cleanup,
@@ -22,17 +21,16 @@ from frameworkcontroller.machine.model import (
     Delete,
     Exists,
     Gone,
-    Kind,
     NotAttempted,
-    Plan,
     Refresh,
     Relabel,
     Remains,
     Result,
-    Unanswered,
-    Urgency,
 )
+from frameworkcontroller.machine.failure import FailureClass, PodPattern
+from frameworkcontroller.machine.model import Plan, Urgency
 from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.requests import Kind, Unanswered
 from tests.support.bench import NOW, Bench, foreign, limits, refused, role
 
 TASK = ("a", 0)
@@ -778,7 +776,7 @@ def test_a_created_pod_that_was_labelled_by_nobody_is_labelled() -> None:
     bench = Bench(role())
     uid, action = unseen(bench)
     assert not bench.fold(action, Remains("it is there", unlabelled=True)).relist
-    assert bench.only(bench.plan()) == Relabel(action.target, uid)
+    assert bench.only(bench.plan()) == Relabel(action.target, uid, "f")
 
 
 # --- a Pod that the cache has dropped -----------------------------------------------------------------------------
@@ -828,7 +826,7 @@ def test_one_that_has_lost_its_label_gets_it_back_and_that_is_told() -> None:
     action = bench.only(bench.plan())
     assert not bench.fold(action, Remains("it is there", unlabelled=True)).records
     restore = bench.only(bench.plan())
-    assert restore == Relabel(action.target, uid)
+    assert restore == Relabel(action.target, uid, "f")
     (record,) = bench.fold(restore, Accepted()).records
     assert (record.reason, record.warning, record.role, record.index) == (Reason.LABEL_RESTORED, True, "a", 0)
     assert bench.state() is State.RUNNING

@@ -9,8 +9,7 @@ import pytest
 from frameworkcontroller.api.codec import EncodedStatus
 from frameworkcontroller.api.objects import ConfigMapRecord, FrameworkRecord, PodRecord, configmap_record, pod_record
 from frameworkcontroller.api.objects import framework_record as read_framework
-from frameworkcontroller.machine.exchanges import Answer, Answered, Get, PatchStatus, Post, Remove, Request
-from frameworkcontroller.machine.model import Env, Kind, Observed, Record, Refusal, Refused, Unanswered
+from frameworkcontroller.machine.model import Env, Observed, Record
 from frameworkcontroller.machine.protocol import (
     Act,
     Call,
@@ -22,6 +21,19 @@ from frameworkcontroller.machine.protocol import (
     WriteStatus,
 )
 from frameworkcontroller.machine.reconciler import Reconciler
+from frameworkcontroller.machine.requests import (
+    Answer,
+    Answered,
+    Get,
+    Kind,
+    PatchStatus,
+    Post,
+    Refusal,
+    Refused,
+    Remove,
+    Request,
+    Unanswered,
+)
 from tests.support.bench import limits, role
 
 RETAIN_SEC: Final = limits().framework_completed_retain_sec

@@ -1,0 +1,342 @@
+"""The actions on a Framework's objects: what each has to know, the requests that carry it out, and its results.
+
+The ``exchange`` of an action is a generator without I/O: it yields a request, is sent its answer, and returns a result.
+The rules that ask for actions are in framework.py and task.py; owned.py folds the outcomes into the status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.objects import Identity, ObjectError, identity_of
+from frameworkcontroller.machine.failure import classify_creation_refusal
+from frameworkcontroller.machine.requests import (
+    Answer,
+    Answered,
+    Get,
+    Kind,
+    MergePatch,
+    Post,
+    Refusal,
+    Refused,
+    Remove,
+    Request,
+    Unanswered,
+    metadata_in,
+)
+
+_IDENTITY: Final = {Kind.POD: names.POD_IDENTITY, Kind.CONFIGMAP: names.CONFIGMAP_IDENTITY, Kind.FRAMEWORK: ()}
+
+PROPAGATION: Final[dict[Kind, str | None]] = {
+    Kind.POD: None,
+    # The attempt is over only when its last Pod is gone (C3, C4).
+    Kind.CONFIGMAP: "Foreground",
+    Kind.FRAMEWORK: "Foreground",
+}
+"""How deletions of each kind treat dependents."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The object of an action, and its attempt.
+
+    Of Pods also the Task's ``role``, ``index`` and ``instance`` (UID): an outcome is folded only into the Task instance
+    and attempt that asked for the action.
+    """
+
+    kind: Kind
+    name: str
+    attempt_id: int = 0
+    role: str = ""
+    index: int = -1
+    instance: str = ""
+
+
+# --- results ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The object was created."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """The name is taken by ``found``, None if a live read does not find it. ``message``: of the API server."""
+
+    found: Identity | None
+    message: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The deletion was accepted; the object may still exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """No object of that UID exists (of a Cleanup: none that is ours)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """The object exists. ``unlabelled``: without the label by which it is watched."""
+
+    message: str
+    unlabelled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NotAttempted:
+    """Nothing was sent; the next plan decides again."""
+
+
+Result = Created | Exists | Refused | Unanswered | Accepted | Gone | Remains | NotAttempted
+
+Exchange = Generator[Request, Answer, Result]
+
+
+class _NotDoneError(Exception):
+    """Ends an exchange with a failed answer."""
+
+    def __init__(self, answer: Refused | Unanswered) -> None:
+        super().__init__(answer.message)
+        self.answer = answer
+
+
+# --- actions ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create the object. ``controller_uid``: of its controller, which identifies an existing object as ours.
+
+    ``words`` are replaced in ``template``, which all Tasks of a role share: hundreds of Pods, of up to ten megabytes
+    each, may wait for a slot.
+    """
+
+    target: Target
+    template: bytes
+    controller_uid: str
+    words: tuple[tuple[bytes, bytes], ...] = ()
+
+    @property
+    def body(self) -> bytes:
+        """The object's JSON, rendered at each call."""
+        return filled(self.template, self.words)
+
+    def exchange(self) -> Exchange:
+        target = self.target
+        answer = yield Post(target.kind, target.name, self.body)
+        match answer:
+            case Answered(body=body):
+                return Created(_metadata(body, "uid")["uid"])
+            case Refused(kind=Refusal.ALREADY_EXISTS, message=message):
+                return Exists((yield from _namesake(target)), message)
+            case Refused() as refused if target.kind is Kind.POD and _is_final(refused):
+                # An earlier request, whose answer was lost, may have created the Pod after all.
+                found = yield from _namesake(target)
+                if found is not None and found.controller_uid == self.controller_uid:
+                    return Exists(found)
+        raise _NotDoneError(answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete the object of that UID.
+
+    ``force``: with grace period 0. ``confirm``: done only when a live read no longer finds that UID. ``orphan``: the
+    status does not record the object, so a live read of the Framework must confirm that status first.
+    """
+
+    target: Target
+    uid: str
+    force: bool = False
+    confirm: bool = False
+    orphan: bool = field(default=False, compare=False)
+
+    def exchange(self) -> Exchange:
+        target = self.target
+        answer = yield Remove(target.kind, target.name, self.uid, self.force, PROPAGATION[target.kind])
+        match answer:
+            case Answered(body=body):
+                # A proxy's page must not look like an accepted deletion, which is never repeated.
+                _metadata(body)
+                return (yield from _confirm(target, self.uid, "is still being deleted")) if self.confirm else Accepted()
+            case Refused(kind=Refusal.OBJECT_NOT_FOUND):
+                return Gone()
+            case Refused(kind=Refusal.CONFLICT | Refusal.ALREADY_EXISTS):
+                # The precondition failed: the name belongs to another object now.
+                if not (yield from _is_there(target, self.uid)):
+                    return Gone()
+        raise _NotDoneError(answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Cleanup:
+    """Check by a live read that ``controller_uid`` controls no object of that name."""
+
+    target: Target
+    controller_uid: str
+
+    def exchange(self) -> Exchange:
+        found = yield from _identify(self.target)
+        return Gone() if found is None or found.controller_uid != self.controller_uid else Exists(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """Check by a live read that the object of that UID, which the cache does not show, is gone."""
+
+    target: Target
+    uid: str
+
+    def exchange(self) -> Exchange:
+        return (yield from _confirm(self.target, self.uid, "exists, but the cache does not show it"))
+
+
+@dataclass(frozen=True, slots=True)
+class Relabel:
+    """Restore the label with the Framework's name, by which the object of that UID is watched."""
+
+    target: Target
+    uid: str
+    framework_name: str
+
+    def exchange(self) -> Exchange:
+        target = self.target
+        metadata = {"uid": self.uid, "labels": {names.FRAMEWORK_NAME: self.framework_name}}
+        answer = yield MergePatch(target.kind, target.name, orjson.dumps({"metadata": metadata}))
+        match answer:
+            case Answered():
+                return Accepted()
+            case Refused(kind=Refusal.OBJECT_NOT_FOUND):
+                return Gone()
+            case Refused(kind=Refusal.CONFLICT | Refusal.ALREADY_EXISTS | Refusal.INVALID):
+                # UIDs are immutable: the name belongs to another object now.
+                if not (yield from _is_there(target, self.uid)):
+                    return Gone()
+        raise _NotDoneError(answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """Read the Framework live: the object belongs to a later attempt than the status."""
+
+    target: Target
+
+    def exchange(self) -> Exchange:
+        yield from ()
+        # The Framework was read live before, and its status was as known.
+        return Remains("the stored status is not newer")
+
+
+Action = Create | Delete | Cleanup | Confirm | Relabel | Refresh
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """An action and its result."""
+
+    action: Action
+    result: Result
+
+
+def needs_live_status(action: Action) -> bool:
+    """Whether a live read must confirm the status first."""
+    return isinstance(action, Refresh) or (isinstance(action, Delete) and action.orphan)
+
+
+def carry_out(action: Action) -> Exchange:
+    """The exchange of ``action``. It never repeats a request."""
+    try:
+        return (yield from action.exchange())
+    except _NotDoneError as error:
+        answer = error.answer
+    if isinstance(answer, Unanswered):
+        return answer
+    if answer.kind is Refusal.SERVER_ERROR and not _is_final(answer):
+        # A 504 may follow a completed write: the outcome is unknown.
+        return Unanswered(f"{answer.code}: {answer.message}")
+    if not answer.by_api and answer.kind is not Refusal.TOO_MANY_REQUESTS:
+        # A gateway's refusal must not complete a Task.
+        return Unanswered(answer.message)
+    return answer
+
+
+def filled(template: bytes, words: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Replace each word in the template by its value, in order."""
+    for word, value in words:
+        template = template.replace(word, value)
+    return template
+
+
+# --- parts of exchanges -----------------------------------------------------------------------------------------
+
+
+def _namesake(target: Target) -> Generator[Request, Answer, Identity | None]:
+    """The existing object of that name. A refused read must not look like a refused creation."""
+    try:
+        return (yield from _identify(target))
+    except _NotDoneError as error:
+        answer = error.answer
+        if isinstance(answer, Refused):
+            text = f"{target.kind} {target.name} may exist: {answer.code}: {answer.message}"
+            raise _NotDoneError(Unanswered(text)) from None
+        raise
+
+
+def _confirm(target: Target, uid: str, otherwise: str) -> Exchange:
+    found = yield from _find(target)
+    if found is None or found["uid"] != uid:
+        return Gone()
+    labels = found.get("labels") or {}
+    return Remains(f"{target.kind} {target.name} {otherwise}", unlabelled=names.FRAMEWORK_NAME not in labels)
+
+
+def _is_there(target: Target, uid: str) -> Generator[Request, Answer, bool]:
+    found = yield from _identify(target)
+    return found is not None and found.uid == uid
+
+
+def _identify(target: Target) -> Generator[Request, Answer, Identity | None]:
+    """Read the identity of the object of the target's name, None if there is none."""
+    found = yield from _find(target)
+    if found is None:
+        return None
+    try:
+        return identity_of(found, _IDENTITY[target.kind])
+    except ObjectError as error:
+        text = f"the API server's answer is not a valid {target.kind}: {error}"
+        raise _NotDoneError(Unanswered(text)) from error
+
+
+def _find(target: Target) -> Generator[Request, Answer, dict[str, Any] | None]:
+    """Read the metadata of the object of the target's name, None if there is none."""
+    answer = yield Get(target.kind, target.name)
+    match answer:
+        case Answered(body=body):
+            return _metadata(body, "uid")
+        case Refused(kind=Refusal.OBJECT_NOT_FOUND):
+            return None
+    raise _NotDoneError(answer)
+
+
+def _metadata(body: bytes, field: str | None = None) -> dict[str, Any]:
+    """The metadata in an answer, which has the text ``field``; a Status has empty ones."""
+    metadata = metadata_in(body, field)
+    if isinstance(metadata, Unanswered):
+        raise _NotDoneError(metadata)
+    return metadata
+
+
+def _is_final(refused: Refused) -> bool:
+    """Whether the API server refused to create a Pod, and would refuse again."""
+    return refused.by_api and classify_creation_refusal(refused) is not None

@@ -1,0 +1,136 @@
+"""The requests that a machine asks its driver to send, and the answers to them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum, StrEnum, auto
+from typing import Any
+
+import orjson
+
+from frameworkcontroller.api.codec import EncodedStatus
+
+
+class Kind(StrEnum):
+    """Kinds of objects of requests."""
+
+    FRAMEWORK = "Framework"
+    CONFIGMAP = "ConfigMap"
+    POD = "Pod"
+
+
+# --- requests ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    """Read an object; of Pods and ConfigMaps only the metadata."""
+
+    kind: Kind
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """Create an object from its JSON."""
+
+    kind: Kind
+    name: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Delete the object of that UID. ``force``: with grace period 0."""
+
+    kind: Kind
+    name: str
+    uid: str
+    force: bool
+    propagation: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MergePatch:
+    """Merge JSON into an object."""
+
+    kind: Kind
+    name: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PatchStatus:
+    """Set ``path`` of the Framework's status to ``value``. Preconditions: UID, generation and resourceVersion."""
+
+    name: str
+    path: str
+    value: bytes | EncodedStatus
+    uid: str
+    generation: int
+    resource_version: str
+
+
+Request = Get | Post | Remove | MergePatch | PatchStatus
+
+
+# --- answers ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A success. ``body``: the returned object as JSON."""
+
+    body: bytes
+
+
+class Refusal(Enum):
+    """Kinds of refusals."""
+
+    ALREADY_EXISTS = auto()
+    CONFLICT = auto()
+    INVALID = auto()
+    OBJECT_NOT_FOUND = auto()
+    NOT_FOUND = auto()
+    """A 404 that does not name the object: of the resource type, or not of an API server."""
+    TOO_LARGE = auto()
+    TOO_MANY_REQUESTS = auto()
+    SERVER_ERROR = auto()
+    OTHER = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The API server refused, and did nothing.
+
+    ``status_json``: its Status object. ``retry_after_sec``: its Retry-After. ``reason``: of the Status, "" if none.
+    ``by_api``: False if a proxy or gateway answered.
+    """
+
+    code: int
+    message: str
+    status_json: bytes
+    retry_after_sec: float = 0.0
+    reason: str = ""
+    kind: Refusal = Refusal.OTHER
+    by_api: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """No usable answer: the request may have been executed."""
+
+    message: str
+
+
+Answer = Answered | Refused | Unanswered
+
+
+def metadata_in(body: bytes, field: str | None = None) -> dict[str, Any] | Unanswered:
+    """The metadata in an answer, which has the text ``field``; Unanswered if it is no such object."""
+    with suppress(ValueError, KeyError, TypeError):
+        metadata = orjson.loads(body)["metadata"]
+        if isinstance(metadata, dict) and (field is None or isinstance(metadata.get(field), str)):
+            return metadata
+    return Unanswered(f"the API server's answer is not an object: {body[:100]!r}")
