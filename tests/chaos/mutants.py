@@ -502,7 +502,7 @@ MUTANTS: Final = {
     "no-live-status-after-409": Mutant(
         "deletes what it finds in place of what it was to create",
         lambda: _all_of(
-            patch.object(reconciler, "_needs_live_status", _no),
+            patch.object(reconciler, "needs_live_status", _no),
             patch.object(task, "is_newer_pod", _no),
         ),
         _story(
@@ -517,7 +517,7 @@ MUTANTS: Final = {
     # Of another instance of the Task.
     "no-live-status-after-409-of-a-new-task": Mutant(
         "deletes what it finds in place of what it was to create, by then for another Task",
-        lambda: patch.object(reconciler, "_needs_live_status", _no),
+        lambda: patch.object(reconciler, "needs_live_status", _no),
         _story(
             _fault(0.0, Faults.FAILED, "create", "pods"),
             _create(_role(1, **_FOREVER)),
@@ -533,7 +533,7 @@ MUTANTS: Final = {
     "no-live-status-after-409-of-a-configmap": Mutant(
         "deletes the ConfigMap that it finds in place of the one that it was to create",
         lambda: _all_of(
-            patch.object(reconciler, "_needs_live_status", _no),
+            patch.object(reconciler, "needs_live_status", _no),
             patch.object(framework, "is_newer_configmap", _no),
         ),
         _story(
