@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,20 +60,21 @@ def _export(variable: str, value: str) -> list[str]:
 
 def write_files(directory: Path, framework: dict[str, Any], ips: Mapping[str, Sequence[str]]) -> None:
     """Write framework.json, then injector.sh, each atomically. Raises BarrierError."""
-    try:
-        content = json.dumps(framework, separators=(",", ":")) + "\n"
-        _replace(directory / "framework.json", content, 0o644)
+    with _describing_errors(directory):
+        _replace(directory / "framework.json", json.dumps(framework, separators=(",", ":")) + "\n", 0o644)
         _replace(directory / "injector.sh", injector(ips), 0o755)
-    except OSError as error:
-        raise BarrierError(f"cannot write to {directory.absolute()}: {reason(error)}") from error
 
 
 def check_writable(directory: Path) -> None:
     """Raise BarrierError if the directory is not writable: better now than after minutes of waiting."""
-    probe = directory / f".frameworkbarrier.{os.getpid()}"
+    with _describing_errors(directory), tempfile.TemporaryFile(dir=directory):
+        pass
+
+
+@contextmanager
+def _describing_errors(directory: Path) -> Iterator[None]:
     try:
-        probe.write_bytes(b"")
-        probe.unlink()
+        yield
     except OSError as error:
         raise BarrierError(f"cannot write to {directory.absolute()}: {reason(error)}") from error
 
@@ -83,7 +86,6 @@ def _replace(path: Path, content: str, mode: int) -> None:
         # The other containers may run as other users; the umask must not keep them out.
         temporary.chmod(mode)
         temporary.replace(path)
-    except BaseException:
+    finally:
         if temporary.exists():
             temporary.unlink()
-        raise
