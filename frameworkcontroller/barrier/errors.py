@@ -11,41 +11,16 @@ EXIT_REFUSED = 210
 class BarrierError(Exception):
     """The barrier was not passed. ``code`` is the exit code."""
 
-    code = EXIT_UNKNOWN
+    def __init__(self, message: str, code: int = EXIT_UNKNOWN) -> None:
+        super().__init__(message)
+        self.code = code
 
 
-class SettingsError(BarrierError):
-    """A setting is wrong; waiting does not help."""
-
-    code = EXIT_REFUSED
+class PodOutdated(BarrierError):
+    """The Framework of this Pod, or its attempt, is gone."""
 
 
-class NoConnection(BarrierError):
-    """No API server is configured, or its settings cannot be used."""
-
-
-class FrameworkGone(BarrierError):
-    """There is no such Framework, or another one has its name."""
-
-    code = EXIT_REFUSED
-
-
-class AttemptOver(BarrierError):
-    """A later attempt of the Framework runs.
-
-    The controller deletes this Pod and ignores its exit code. For any other reader, a retry is the harmless code.
-    """
-
-    code = EXIT_TIMED_OUT
-
-
-class TimedOut(BarrierError):
-    """Some Task still had no IP at the timeout."""
-
-    code = EXIT_TIMED_OUT
-
-
-class CheckFailed(BarrierError):
+class CheckFailed(Exception):
     """One read of the Framework failed; the next may succeed.
 
     ``retry_after``: seconds for which the server asked not to be called.

@@ -10,7 +10,7 @@ import zlib
 from typing import Any
 
 from frameworkcontroller.barrier.connection import MOST_BYTES, Server
-from frameworkcontroller.barrier.errors import AttemptOver, CheckFailed, FrameworkGone
+from frameworkcontroller.barrier.errors import EXIT_REFUSED, EXIT_TIMED_OUT, CheckFailed, PodOutdated
 from frameworkcontroller.barrier.settings import Settings
 
 _MOST_VALUES = 2000000  # of an uncompressed status; 10,000 Tasks have a third of that
@@ -34,7 +34,7 @@ class Reader:
         """Return the Framework with uncompressed task role statuses; None if it has not changed since the last read.
 
         ``cached``: read from the API server's cache, which is cheap and may be stale. ``timeout``: seconds.
-        Raises FrameworkGone, CheckFailed.
+        Raises PodOutdated, CheckFailed.
         """
         path = self._path + "?resourceVersion=0" if cached else self._path
         if cached and self._large_version is not None:
@@ -59,7 +59,7 @@ class Reader:
             status, message = {}, body[:300].decode("utf-8", "replace").strip()
         details = status.get("details")
         if code == 404 and isinstance(details, dict) and details.get("name") == self._settings.name:
-            raise FrameworkGone(f"there is no Framework {self._settings.namespace}/{self._settings.name}")
+            raise PodOutdated(f"there is no Framework {self._settings.namespace}/{self._settings.name}", EXIT_REFUSED)
         if code == 404:
             message += " (does it know the kind Framework?)"
         elif code == 403:
@@ -86,12 +86,15 @@ def _version(framework: dict[str, Any]) -> str | None:
     return version if isinstance(version, str) else None
 
 
-def _unpack(framework: dict[str, Any]) -> None:
-    """Uncompress the task role statuses in place. Raises CheckFailed."""
+def _attempt_status(framework: dict[str, Any]) -> dict[str, Any]:
     status = framework.get("status")
     attempt = status.get("attemptStatus") if isinstance(status, dict) else None
-    if not isinstance(attempt, dict):
-        return
+    return attempt if isinstance(attempt, dict) else {}
+
+
+def _unpack(framework: dict[str, Any]) -> None:
+    """Uncompress the task role statuses in place. Raises CheckFailed."""
+    attempt = _attempt_status(framework)
     compressed = attempt.pop("taskRoleStatusesCompressed", None)
     if attempt.get("taskRoleStatuses") is not None or not compressed:
         return
@@ -129,14 +132,14 @@ def addresses(framework: dict[str, Any]) -> dict[str, list[str | None]]:
     Raises CheckFailed if the Framework is malformed, or contains a name or an IP that is unsafe in a shell.
     """
     try:
-        status = framework.get("status") or {}
-        statuses: dict[str, dict[int, Any]] = {}
-        for role in (status.get("attemptStatus") or {}).get("taskRoleStatuses") or ():
-            statuses[role["name"]] = {
+        statuses = {
+            role["name"]: {
                 task["index"]: task["attemptStatus"].get("podIP")
                 for task in role.get("taskStatuses") or ()
                 if not task.get("deletionPending")
             }
+            for role in _attempt_status(framework).get("taskRoleStatuses") or ()
+        }
         wanted: dict[str, list[str | None]] = {}
         for role in (framework.get("spec") or {}).get("taskRoles") or ():
             name, number = role["name"], role.get("taskNumber")
@@ -159,27 +162,28 @@ def _checked(ip: Any) -> str | None:
 
 
 def check_identity(framework: dict[str, Any], settings: Settings) -> None:
-    """Raise FrameworkGone or AttemptOver if this Pod does not belong to the Framework or to its current attempt.
+    """Raise PodOutdated if this Pod does not belong to the Framework or to its current attempt.
 
     Raises CheckFailed for an earlier attempt than the Pod's, which only a stale cache can show.
     """
     uid = framework["metadata"].get("uid")
     if settings.uid is not None and uid != settings.uid:
-        raise FrameworkGone(
+        raise PodOutdated(
             f"the Framework {settings.namespace}/{settings.name} of this Pod is gone: "
-            f"the one of that name has UID {uid}, not {settings.uid}"
+            f"the one of that name has UID {uid}, not {settings.uid}",
+            EXIT_REFUSED,
         )
     if settings.attempt is None:
         return
     wanted_id, wanted_uid = settings.attempt
-    status = framework.get("status")
-    attempt = status.get("attemptStatus") if isinstance(status, dict) else None
-    attempt = attempt if isinstance(attempt, dict) else {}
+    attempt = _attempt_status(framework)
     current_id, current_uid = attempt.get("id"), attempt.get("configMapUID")
     if not isinstance(current_id, int) or current_id < wanted_id:
         raise CheckFailed(f"the Framework does not show attempt {wanted_id} yet")
     if current_id > wanted_id or (current_uid is not None and current_uid != wanted_uid):
-        raise AttemptOver(
+        # The controller deletes this Pod and ignores its exit code. For any other reader, a retry is the harmless code.
+        raise PodOutdated(
             f"attempt {wanted_id}_{wanted_uid}, which this Pod belongs to, is over: "
-            f"the Framework is at {current_id}_{current_uid}"
+            f"the Framework is at {current_id}_{current_uid}",
+            EXIT_TIMED_OUT,
         )

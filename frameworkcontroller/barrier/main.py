@@ -38,7 +38,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
 
 from frameworkcontroller.barrier.connection import connect
 from frameworkcontroller.barrier.errors import EXIT_PASSED, EXIT_REFUSED, BarrierError
@@ -73,11 +72,6 @@ def run(environ: Mapping[str, str], directory: Path) -> int:
         return error.code
 
 
-def _end(number: int, _frame: Any) -> NoReturn:
-    # The first process of a container ignores signals without a handler.
-    sys.exit(128 + number)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, whose only option is --help. Returns the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -91,8 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _log.addHandler(handler)
     _log.setLevel(logging.INFO)
     _log.propagate = False
-    signal.signal(signal.SIGTERM, _end)
-    signal.signal(signal.SIGINT, _end)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # The first process of a container ignores signals without a handler.
+        signal.signal(number, lambda number, _frame: sys.exit(128 + number))
     if arguments:
         _log.error("no arguments are taken, only the environment: see --help")
         return EXIT_REFUSED

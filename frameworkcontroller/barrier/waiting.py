@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from frameworkcontroller.barrier.errors import AttemptOver, BarrierError, CheckFailed, FrameworkGone, TimedOut
+from frameworkcontroller.barrier.errors import EXIT_TIMED_OUT, BarrierError, CheckFailed, PodOutdated
 from frameworkcontroller.barrier.framework import Reader, addresses, check_identity
 from frameworkcontroller.barrier.settings import Settings
 
@@ -58,22 +58,21 @@ class Barrier:
             if now >= deadline:
                 if failed is not None:
                     raise BarrierError(f"timed out after {self._settings.timeout} s, at last because: {failed}")
-                raise TimedOut(f"timed out after {self._settings.timeout} s: {self._waiting}")
+                raise BarrierError(f"timed out after {self._settings.timeout} s: {self._waiting}", EXIT_TIMED_OUT)
             self._sleep(min(self._pause(now - began, failed), deadline - now))
 
     def _check(self, timeout: float) -> tuple[dict[str, Any], dict[str, list[str]]] | None:
         try:
-            framework = self._reader.read(timeout, cached=True)
-            if framework is None or self._complete(framework) is None:
+            if self._complete(self._reader.read(timeout, cached=True)) is None:
                 return None
-        except (FrameworkGone, AttemptOver):
+        except PodOutdated:
             # The API server's cache may be older than the Framework; only a consistent read ends the wait.
             pass
-        framework = self._reader.read(timeout, cached=False)
-        ips = self._complete(framework) if framework is not None else None
-        return (framework, ips) if framework is not None and ips is not None else None
+        return self._complete(self._reader.read(timeout, cached=False))
 
-    def _complete(self, framework: dict[str, Any]) -> dict[str, list[str]] | None:
+    def _complete(self, framework: dict[str, Any] | None) -> tuple[dict[str, Any], dict[str, list[str]]] | None:
+        if framework is None:  # unchanged
+            return None
         check_identity(framework, self._settings)
         by_role = addresses(framework)
         missing = {role: [index for index, ip in enumerate(ips) if ip is None] for role, ips in by_role.items()}
@@ -82,7 +81,7 @@ class Barrier:
             where = ", ".join(f"{role} {_ranges(indexes)}" for role, indexes in missing.items() if indexes)
             self._waiting = f"{total - lacking} of {total} Tasks have an IP; still without: {where}"
             return None
-        return {role: [ip for ip in ips if ip is not None] for role, ips in by_role.items()}
+        return framework, {role: [ip for ip in ips if ip is not None] for role, ips in by_role.items()}
 
     def _pause(self, reading: float, failed: CheckFailed | None) -> float:
         # The Pods of a Framework start at the same time; jitter spreads their requests.

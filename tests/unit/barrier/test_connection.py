@@ -14,10 +14,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from frameworkcontroller.barrier.connection import Server, connect
-from frameworkcontroller.barrier.credentials import Plugin
-from frameworkcontroller.barrier.errors import CheckFailed, NoConnection
+from frameworkcontroller.barrier.errors import BarrierError, CheckFailed
 from frameworkcontroller.kubeconfig.reader import Kubeconfig
-from frameworkcontroller.kubeconfig.tls import Tls
 from tests.support.barrier_world import StubApi, status
 
 GROUP = "client.authentication.k8s.io"
@@ -126,14 +124,14 @@ class TestOrder:
         assert ask(connect({"HOME": str(tmp_path)})) == 404
 
     def test_nothing_at_all(self) -> None:
-        with pytest.raises(NoConnection, match="no API server is known"):
+        with pytest.raises(BarrierError, match="no API server is known"):
             connect({})
 
     @pytest.mark.parametrize(
         "address", ["10.0.0.1:6443", "ftp://a", "http://", "https://u:p@a", "http://a:x", "http://a?b"]
     )
     def test_what_is_no_address(self, address: str) -> None:
-        with pytest.raises(NoConnection, match=r"\$KUBE_APISERVER_ADDRESS must be http\[s\]://host:port") as refused:
+        with pytest.raises(BarrierError, match=r"\$KUBE_APISERVER_ADDRESS must be http\[s\]://host:port") as refused:
             connect({"KUBE_APISERVER_ADDRESS": address})
         assert "u:p" not in str(refused.value)
 
@@ -170,13 +168,13 @@ class TestInCluster:
 
     def test_a_server_with_another_authority_gets_no_token(self, secure: StubApi, account: Path) -> None:
         with pytest.raises(CheckFailed, match="CERTIFICATE_VERIFY_FAILED"):
-            ask(Server(secure.address, "test", Kubeconfig({}, {"tokenFile": str(account / "token")})))
+            ask(Server(secure.address, Kubeconfig({}, {"tokenFile": str(account / "token")})))
         assert secure.headers == []
 
     @pytest.mark.parametrize("missing", ["token", "ca.crt"])
     def test_without_a_service_account(self, secure: StubApi, account: Path, missing: str) -> None:
         (account / missing).unlink()
-        with pytest.raises(NoConnection, match=missing):
+        with pytest.raises(BarrierError, match=missing):
             connect(self.environ(secure), str(account))
 
     def test_a_token_that_vanishes_may_come_back(self, secure: StubApi, account: Path) -> None:
@@ -273,7 +271,7 @@ class TestTls:
             check=True, capture_output=True,
         )  # fmt: skip
         user = {"client-certificate": str(certificates.certificate), "client-key": str(locked)}
-        with pytest.raises(NoConnection, match="its client certificate cannot be used"):
+        with pytest.raises(BarrierError, match="its client certificate cannot be used"):
             connect(stored(tmp_path, kubeconfig({"server": "https://127.0.0.1:1"}, user)))
 
     @pytest.mark.parametrize(
@@ -288,7 +286,7 @@ class TestTls:
     def test_what_cannot_be_used_is_a_bad_setting(
         self, tmp_path: Path, section: dict[str, str], user: dict[str, str]
     ) -> None:
-        with pytest.raises(NoConnection, match="cannot be used"):
+        with pytest.raises(BarrierError, match="cannot be used"):
             connect(stored(tmp_path, kubeconfig({"server": "https://127.0.0.1:1", **section}, user)))
 
 
@@ -339,7 +337,7 @@ class TestKubeconfig:
     )
     def test_what_is_wrong_is_said(self, tmp_path: Path, change: dict[str, Any], text: str) -> None:
         environ = stored(tmp_path, {**kubeconfig({"server": "https://127.0.0.1:1"}), **change})
-        with pytest.raises(NoConnection) as caught:
+        with pytest.raises(BarrierError) as caught:
             connect(environ)
         assert str(caught.value).startswith(f"kubeconfig {environ['KUBECONFIG']}: {text}")
         assert "secret" not in str(caught.value)
@@ -354,12 +352,12 @@ class TestKubeconfig:
         ],
     )
     def test_what_is_wrong_with_the_cluster_is_said(self, tmp_path: Path, section: dict[str, Any], text: str) -> None:
-        with pytest.raises(NoConnection, match=text):
+        with pytest.raises(BarrierError, match=text):
             connect(stored(tmp_path, kubeconfig(section)))
 
     def test_files_that_are_not_there(self, tmp_path: Path) -> None:
         for paths in (f"{tmp_path}/a", f"{tmp_path}/a:{tmp_path}/b"):
-            with pytest.raises(NoConnection, match=f"kubeconfig {paths}: no such file"):
+            with pytest.raises(BarrierError, match=f"kubeconfig {paths}: no such file"):
                 connect({"KUBECONFIG": paths})
 
     def test_several_files(self, plain: StubApi, tmp_path: Path) -> None:
@@ -370,7 +368,7 @@ class TestKubeconfig:
 
     @pytest.mark.parametrize("text", ["{", "", "- a", "\x00", "clusters: [", "a: b\n  c: d"])
     def test_what_is_no_kubeconfig(self, tmp_path: Path, text: str) -> None:
-        with pytest.raises(NoConnection, match="kubeconfig"):
+        with pytest.raises(BarrierError, match="kubeconfig"):
             connect(stored(tmp_path, text))
 
 
@@ -460,16 +458,15 @@ class TestPlugins:
         self, plain: StubApi, tmp_path: Path, plugin: PluginFile
     ) -> None:
         now = [1_800_000_000.0]
-        environ = stored(tmp_path, kubeconfig({"server": "https://127.0.0.1:1"}, plugin.user()))
-        config = Kubeconfig.read(environ["KUBECONFIG"])
-        credentials = Plugin(config, Tls(), config.server(), lambda: now[0])
+        environ = stored(tmp_path, kubeconfig({"server": plain.address}, plugin.user()))
+        server = Server(plain.address, Kubeconfig.read(environ["KUBECONFIG"]), lambda: now[0])
         plugin.prints({"token": "a", "expirationTimestamp": "2027-01-15T09:00:10.5+01:00"})
-        credentials.headers()
+        ask(server)
         now[0] += 9
-        credentials.headers()
+        ask(server)
         assert plugin.runs == 1
         now[0] += 1
-        credentials.headers()
+        ask(server)
         assert plugin.runs == 2
 
     def test_it_runs_again_after_a_refusal(self, plain: StubApi, tmp_path: Path, plugin: PluginFile) -> None:

@@ -52,7 +52,7 @@ def clock() -> Clock:
 def wait(api: StubApi, clock: Clock, **environ: str) -> dict[str, list[str]]:
     """The IPs with which the barrier is passed. Raises BarrierError."""
     settings = Settings({**ENVIRON, **environ})
-    reader = Reader(Server(api.address, "test"), settings)
+    reader = Reader(Server(api.address), settings)
     _, ips = Barrier(reader, settings, clock, clock.sleep, random.Random(1)).wait()
     return ips
 
