@@ -26,7 +26,6 @@ from frameworkcontroller.controller.statecounts import StateCounts
 from frameworkcontroller.controller.workers import SyncResult, Workers
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.ratelimiter import RateLimiter
-from frameworkcontroller.kube.reflector import Failure
 from frameworkcontroller.kube.transport import Exchange
 from frameworkcontroller.kube.workqueue import QueueCore
 from frameworkcontroller.machine.model import AttemptCounters, Level
@@ -41,6 +40,97 @@ OTHER_CODE: Final = "other"
 
 NO_ANSWER: Final = "none"
 """Value of the label ``code`` for requests without a response."""
+
+_TEXTS: Final = {
+    # The work queue and syncs.
+    "workqueue_queue_duration_seconds{name}": "Time that a key waits in the work queue before a worker gets it.",
+    "workqueue_work_duration_seconds{name}": "Time that a worker holds a key of the work queue.",
+    "workqueue_depth{name}": "Keys that are ready in the work queue.",
+    "workqueue_adds{name}": "Additions of a key to the work queue.",
+    "workqueue_retries{name}": "Additions of a key to the work queue after a failure.",
+    "workqueue_unfinished_work_seconds{name}": (
+        "Sum of the times for which workers have held their current keys. It grows while a sync hangs."
+    ),
+    "workqueue_longest_running_processor_seconds{name}": "Longest time for which a worker has held its current key.",
+    "frameworkcontroller_workqueue_delayed": (
+        "Keys that are due later: for a retry, a timeout, or the end of a retention."
+    ),
+    "frameworkcontroller_workers_busy": "Syncs in progress.",
+    "frameworkcontroller_workers": "Maximum number of concurrent syncs (workerNumber).",
+    "frameworkcontroller_reconcile_duration_seconds{result}": (
+        "Duration of syncs of Frameworks, by result: done; retry, after a transient failure; failed, by an unexpected "
+        "error; cancelled, because the controller stops."
+    ),
+    "frameworkcontroller_event_loop_lag_seconds": (
+        "Delay of the event loop: the time by which a timer fires late because other work keeps the loop busy. "
+        "Sampled once a second while the web server runs."
+    ),
+    # The API server.
+    "frameworkcontroller_api_requests{verb,resource,code}": (
+        "Requests to the API server, by RBAC verb and resource, and by the HTTP status code of the response "
+        f"({NO_ANSWER}: no response)."
+    ),
+    "frameworkcontroller_api_request_duration_seconds{verb,resource}": (
+        "Latency of requests to the API server, without the wait for the client's rate limit; not of watches."
+    ),
+    "frameworkcontroller_api_transferred_bytes{direction}": (
+        "Bytes of request bodies sent to the API server, and of response bodies received from it."
+    ),
+    "frameworkcontroller_api_rate_limiter_wait_seconds": (
+        "Time that requests wait for the client's rate limit (kubeClientQps, kubeClientBurst)."
+    ),
+    "frameworkcontroller_api_rate_limiter_waiting": "Requests that wait for the client's rate limit.",
+    "frameworkcontroller_status_writes{result}": (
+        "Writes of the status of a Framework, by result: accepted; landed, accepted although the response was lost; "
+        "conflict, a precondition failed; not_found; too_large for the API server; error."
+    ),
+    "frameworkcontroller_status_write_bytes": (
+        "Size of the statuses sent to the API server, as stored (after compression, if it is on)."
+    ),
+    "frameworkcontroller_status_subresource_lost": (
+        "1 if the CRD has lost its status subresource, without which no status can be written."
+    ),
+    "frameworkcontroller_events{result}": (
+        "Kubernetes Events of Frameworks, by result: created; patched, to raise the count of a repeated one; "
+        "rationed, dropped because its Framework had too many; overflowed, dropped because too many were waiting; "
+        "refused by the API server; unsent, dropped because the API server was unavailable for too long."
+    ),
+    "leader_election_master_status{name}": "1 if this replica is the leader, or runs without leader election.",
+    # The caches.
+    "frameworkcontroller_cache_objects{resource}": "Objects in the cache.",
+    "frameworkcontroller_cache_synced{resource}": "1 if the cache is filled.",
+    "frameworkcontroller_lists{resource}": "Complete lists stored in the cache.",
+    "frameworkcontroller_watch_events{resource}": "Events received from watches.",
+    "frameworkcontroller_watch_restarts{resource,reason}": (
+        "Ends of lists and watches, by reason. The API server closes each watch every few minutes (closed)."
+    ),
+    "frameworkcontroller_unreadable_objects{resource}": (
+        "Objects received from lists and watches that could not be decoded."
+    ),
+    # Frameworks and Tasks.
+    "frameworkcontroller_frameworks{state}": "Frameworks, by state.",
+    "frameworkcontroller_tasks{state}": "Tasks, by state. Those of completed Frameworks count too.",
+    "frameworkcontroller_frameworks_stalled": (
+        "Frameworks that make no progress until a user or another component acts."
+    ),
+    "frameworkcontroller_frameworks_quarantined": (
+        "Frameworks in quarantine, which the controller does not work on: their status is inconsistent, or a sync "
+        "failed unexpectedly."
+    ),
+    "frameworkcontroller_ledger_entries": "Frameworks whose status is held in memory.",
+    "frameworkcontroller_attempts_completed{level,code}": (
+        "Completed attempts, by level and completion code. Codes that are neither predefined nor in podFailureSpec "
+        f"count as {OTHER_CODE}."
+    ),
+    "frameworkcontroller_retries{level,type}": (
+        "Retries, by level and by the type that the retry policy gave to the completed attempt."
+    ),
+    # The process.
+    "frameworkcontroller_build_info{version,python}": (
+        "Always 1; the labels hold the versions of the controller and of Python."
+    ),
+}
+"""The help text of each metric, by its name and labels."""
 
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _BYTES: Final = tuple(float(4**power * 1024) for power in range(6))  # 1 KiB to 1 MiB
@@ -78,80 +168,28 @@ class Metrics:
         self.registry = Registry()
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
-        waited = self._histogram(
-            "workqueue_queue_duration_seconds",
-            "Time that a key waits in the work queue before a worker gets it.",
-            ("name",),
-        )
-        self.queue_waited = waited.labels(QUEUE).observe
-        worked = self._histogram(
-            "workqueue_work_duration_seconds", "Time that a worker holds a key of the work queue.", ("name",)
-        )
-        self.queue_worked = worked.labels(QUEUE).observe
-        reconciles = self._histogram(
-            "frameworkcontroller_reconcile_duration_seconds",
-            "Duration of syncs of Frameworks, by result: done; retry, after a transient failure; failed, by an "
-            "unexpected error; cancelled, because the controller stops.",
-            ("result",),
-        )
+        self.queue_waited = self._histogram("workqueue_queue_duration_seconds{name}").labels(QUEUE).observe
+        self.queue_worked = self._histogram("workqueue_work_duration_seconds{name}").labels(QUEUE).observe
+        reconciles = self._histogram("frameworkcontroller_reconcile_duration_seconds{result}")
         self._reconciles = {result: reconciles.labels(result).observe for result in get_args(SyncResult)}
-        self._requests = self._counter(
-            "frameworkcontroller_api_requests",
-            "Requests to the API server, by RBAC verb and resource, and by the HTTP status code of the response "
-            f"({NO_ANSWER}: no response).",
-            ("verb", "resource", "code"),
-        )
-        self._request_seconds = self._histogram(
-            "frameworkcontroller_api_request_duration_seconds",
-            "Latency of requests to the API server, without the wait for the client's rate limit; not of watches.",
-            ("verb", "resource"),
-        )
-        transferred = self._counter(
-            "frameworkcontroller_api_transferred_bytes",
-            "Bytes of request bodies sent to the API server, and of response bodies received from it.",
-            ("direction",),
-        )
+        self._requests = self._counter("frameworkcontroller_api_requests{verb,resource,code}")
+        self._request_seconds = self._histogram("frameworkcontroller_api_request_duration_seconds{verb,resource}")
+        transferred = self._counter("frameworkcontroller_api_transferred_bytes{direction}")
         self._sent_bytes = transferred.labels("sent").inc
         self._received_bytes = transferred.labels("received").inc
-        self.limiter_waited = self._histogram(
-            "frameworkcontroller_api_rate_limiter_wait_seconds",
-            "Time that requests wait for the client's rate limit (kubeClientQps, kubeClientBurst).",
-        ).observe
-        attempts = self._counter(
-            "frameworkcontroller_attempts_completed",
-            "Completed attempts, by level and completion code. Codes that are neither predefined nor in podFailureSpec "
-            f"count as {OTHER_CODE}.",
-            ("level", "code"),
-        )
+        self.limiter_waited = self._histogram("frameworkcontroller_api_rate_limiter_wait_seconds").observe
+        attempts = self._counter("frameworkcontroller_attempts_completed{level,code}")
         codes = dict.fromkeys([*PREDEFINED, *(code.code for code in DISRUPTIONS.values()), *known_codes])
         self._completed = {(level, code): attempts.labels(level, str(code)).inc for level in Level for code in codes}
         self._completed_otherwise = {level: attempts.labels(level, OTHER_CODE).inc for level in Level}
-        retries = self._counter(
-            "frameworkcontroller_retries",
-            "Retries, by level and by the type that the retry policy gave to the completed attempt.",
-            ("level", "type"),
-        )
+        retries = self._counter("frameworkcontroller_retries{level,type}")
         self._retried = {
             (level, category): retries.labels(level, category).inc for level in Level for category in CATEGORIES
         }
-        writes = self._counter(
-            "frameworkcontroller_status_writes",
-            "Writes of the status of a Framework, by result: accepted; landed, accepted although the response was "
-            "lost; conflict, a precondition failed; not_found; too_large for the API server; error.",
-            ("result",),
-        )
+        writes = self._counter("frameworkcontroller_status_writes{result}")
         self._writes = {result: writes.labels(result).inc for result in get_args(WriteResult)}
-        self._write_bytes = self._histogram(
-            "frameworkcontroller_status_write_bytes",
-            "Size of the statuses sent to the API server, as stored (after compression, if it is on).",
-            buckets=_BYTES,
-        ).observe
-        self.loop_lagged = self._histogram(
-            "frameworkcontroller_event_loop_lag_seconds",
-            "Delay of the event loop: the time by which a timer fires late because other work keeps the loop busy. "
-            "Sampled once a second while the web server runs.",
-            buckets=_LAG,
-        ).observe
+        self._write_bytes = self._histogram("frameworkcontroller_status_write_bytes", _BYTES).observe
+        self.loop_lagged = self._histogram("frameworkcontroller_event_loop_lag_seconds", _LAG).observe
         self._exchanges: dict[tuple[str, str, int], tuple[Callable[[], None], Callable[[float], None] | None]] = {}
         for verb, resources in _SENT.items():
             for resource in resources:
@@ -184,13 +222,11 @@ class Metrics:
         for retried, number in counters.retried.items():
             self._retried[retried](number)
 
-    def _counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
-        return Counter(name, text, labels, registry=self.registry)
+    def _counter(self, metric: str) -> Counter:
+        return Counter(*_described(metric), registry=self.registry)
 
-    def _histogram(
-        self, name: str, text: str, labels: Sequence[str] = (), *, buckets: tuple[float, ...] = _SECONDS
-    ) -> Histogram:
-        return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
+    def _histogram(self, metric: str, buckets: Sequence[float] = _SECONDS) -> Histogram:
+        return Histogram(*_described(metric), buckets=buckets, registry=self.registry)
 
     def _bind(self, verb: str, resource: str, code: int) -> tuple[Callable[[], None], Callable[[float], None] | None]:
         plural, slash, subresource = resource.partition("/")
@@ -220,149 +256,60 @@ class ControllerCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All families with their current values."""
-        yield from self._queue()
-        yield from self._caches()
-        yield from self._frameworks()
-        yield _counter(
-            "frameworkcontroller_events",
-            "Kubernetes Events of Frameworks, by result: created; patched, to raise the count of a repeated one; "
-            "rationed, dropped because its Framework had too many; overflowed, dropped because too many were waiting; "
-            "refused by the API server; unsent, dropped because the API server was unavailable for too long.",
-            asdict(self.events),
-            ("result",),
-        )
-        yield _gauge(
-            "frameworkcontroller_api_rate_limiter_waiting",
-            "Requests that wait for the client's rate limit.",
-            self.limiter.waiting,
-        )
-        yield _gauge(
-            "leader_election_master_status",
-            "1 if this replica is the leader, or runs without leader election.",
-            {"frameworkcontroller": self.leading()},
-            ("name",),
-        )
-        yield _gauge(
-            "frameworkcontroller_status_subresource_lost",
-            "1 if the CRD has lost its status subresource, without which no status can be written.",
-            self.status_lost(),
-        )
-        yield _gauge(
-            "frameworkcontroller_build_info",
-            "Always 1; the labels hold the versions of the controller and of Python.",
-            {(__version__, platform.python_version()): 1},
-            ("version", "python"),
-        )
-
-    def _queue(self) -> Iterator[Metric]:
         queue = self.queue
-        for family, name, text, value in (
-            (_gauge, "workqueue_depth", "Keys that are ready in the work queue.", len(queue)),
-            (_counter, "workqueue_adds", "Additions of a key to the work queue.", queue.adds),
-            (_counter, "workqueue_retries", "Additions of a key to the work queue after a failure.", queue.retries),
-            (
-                _gauge,
-                "workqueue_unfinished_work_seconds",
-                "Sum of the times for which workers have held their current keys. It grows while a sync hangs.",
-                queue.unfinished_seconds,
-            ),
-            (
-                _gauge,
-                "workqueue_longest_running_processor_seconds",
-                "Longest time for which a worker has held its current key.",
-                queue.longest_running_seconds,
-            ),
-        ):
-            yield family(name, text, {QUEUE: value}, ("name",))
-        yield _gauge(
-            "frameworkcontroller_workqueue_delayed",
-            "Keys that are due later: for a retry, a timeout, or the end of a retention.",
-            queue.delayed,
-        )
-        yield _gauge("frameworkcontroller_workers_busy", "Syncs in progress.", self.workers.busy)
-        yield _gauge(
-            "frameworkcontroller_workers", "Maximum number of concurrent syncs (workerNumber).", self.worker_number
-        )
+        yield _gauge("workqueue_depth{name}", {QUEUE: len(queue)})
+        yield _counter("workqueue_adds{name}", {QUEUE: queue.adds})
+        yield _counter("workqueue_retries{name}", {QUEUE: queue.retries})
+        yield _gauge("workqueue_unfinished_work_seconds{name}", {QUEUE: queue.unfinished_seconds})
+        yield _gauge("workqueue_longest_running_processor_seconds{name}", {QUEUE: queue.longest_running_seconds})
+        yield _gauge("frameworkcontroller_workqueue_delayed", queue.delayed)
+        yield _gauge("frameworkcontroller_workers_busy", self.workers.busy)
+        yield _gauge("frameworkcontroller_workers", self.worker_number)
 
-    def _caches(self) -> Iterator[Metric]:
         def each(read: Callable[[Informer[Any]], float]) -> dict[str, float]:
             return {informer.resource.plural: read(informer) for informer in self.informers}
 
-        yield _gauge(
-            "frameworkcontroller_cache_objects",
-            "Objects in the cache.",
-            each(lambda one: len(one.lister)),
-            ("resource",),
-        )
-        yield _gauge(
-            "frameworkcontroller_cache_synced", "1 if the cache is filled.", each(lambda one: one.synced), ("resource",)
-        )
+        yield _gauge("frameworkcontroller_cache_objects{resource}", each(lambda one: len(one.lister)))
+        yield _gauge("frameworkcontroller_cache_synced{resource}", each(lambda one: one.synced))
+        yield _counter("frameworkcontroller_lists{resource}", each(lambda one: one.counters.lists))
+        yield _counter("frameworkcontroller_watch_events{resource}", each(lambda one: one.counters.events))
         yield _counter(
-            "frameworkcontroller_lists",
-            "Complete lists stored in the cache.",
-            each(lambda one: one.counters.lists),
-            ("resource",),
+            "frameworkcontroller_watch_restarts{resource,reason}",
+            {(one.resource.plural, end.value): n for one in self.informers for end, n in one.counters.failures.items()},
         )
-        yield _counter(
-            "frameworkcontroller_watch_events",
-            "Events received from watches.",
-            each(lambda one: one.counters.events),
-            ("resource",),
-        )
-        yield _counter(
-            "frameworkcontroller_watch_restarts",
-            "Ends of lists and watches, by reason. The API server closes each watch every few minutes (closed).",
-            {
-                (informer.resource.plural, failure.value): informer.counters.failures[failure]
-                for informer in self.informers
-                for failure in Failure
-            },
-            ("resource", "reason"),
-        )
-        yield _counter(
-            "frameworkcontroller_unreadable_objects",
-            "Objects received from lists and watches that could not be decoded.",
-            each(lambda one: one.counters.undecodable),
-            ("resource",),
-        )
-
-    def _frameworks(self) -> Iterator[Metric]:
-        counts = self.state_counts
-        yield _gauge("frameworkcontroller_frameworks", "Frameworks, by state.", counts.frameworks, ("state",))
-        yield _gauge(
-            "frameworkcontroller_tasks",
-            "Tasks, by state. Those of completed Frameworks count too.",
-            counts.tasks,
-            ("state",),
-        )
-        yield _gauge(
-            "frameworkcontroller_frameworks_stalled",
-            "Frameworks that make no progress until a user or another component acts.",
-            counts.stalled,
-        )
-        yield _gauge(
-            "frameworkcontroller_frameworks_quarantined",
-            "Frameworks in quarantine, which the controller does not work on: their status is inconsistent, or a sync "
-            "failed unexpectedly.",
-            counts.quarantined,
-        )
-        yield _gauge(
-            "frameworkcontroller_ledger_entries", "Frameworks whose status is held in memory.", len(self.reconcilers)
-        )
+        yield _counter("frameworkcontroller_unreadable_objects{resource}", each(lambda one: one.counters.undecodable))
+        yield _gauge("frameworkcontroller_frameworks{state}", self.state_counts.frameworks)
+        yield _gauge("frameworkcontroller_tasks{state}", self.state_counts.tasks)
+        yield _gauge("frameworkcontroller_frameworks_stalled", self.state_counts.stalled)
+        yield _gauge("frameworkcontroller_frameworks_quarantined", self.state_counts.quarantined)
+        yield _gauge("frameworkcontroller_ledger_entries", len(self.reconcilers))
+        yield _counter("frameworkcontroller_events{result}", asdict(self.events))
+        yield _gauge("frameworkcontroller_api_rate_limiter_waiting", self.limiter.waiting)
+        yield _gauge("leader_election_master_status{name}", {"frameworkcontroller": self.leading()})
+        yield _gauge("frameworkcontroller_status_subresource_lost", self.status_lost())
+        yield _gauge("frameworkcontroller_build_info{version,python}", {(__version__, platform.python_version()): 1})
 
 
-def _gauge(name: str, text: str, values: float | Mapping[Any, float], labels: Sequence[str] = ()) -> Metric:
-    return _filled(GaugeMetricFamily(name, text, labels=labels), values)
+def _described(metric: str) -> tuple[str, str, Sequence[str]]:
+    """Return the name, the help text and the labels of a metric."""
+    name, _, labels = metric.rstrip("}").partition("{")
+    return name, _TEXTS[metric], labels.split(",") if labels else ()
 
 
-def _counter(name: str, text: str, values: float | Mapping[Any, float], labels: Sequence[str] = ()) -> Metric:
-    return _filled(CounterMetricFamily(name, text, labels=labels), values)
+def _gauge(metric: str, values: float | Mapping[Any, float]) -> Metric:
+    return _filled(GaugeMetricFamily, metric, values)
+
+
+def _counter(metric: str, values: float | Mapping[Any, float]) -> Metric:
+    return _filled(CounterMetricFamily, metric, values)
 
 
 def _filled(
-    family: GaugeMetricFamily | CounterMetricFamily, values: float | Mapping[Any, float]
-) -> GaugeMetricFamily | CounterMetricFamily:
+    kind: type[GaugeMetricFamily | CounterMetricFamily], metric: str, values: float | Mapping[Any, float]
+) -> Metric:
     """``values``: one number, or numbers by the value of the label, by a tuple if there are several labels."""
+    name, text, labels = _described(metric)
+    family = kind(name, text, labels=labels)
     for key, value in values.items() if isinstance(values, Mapping) else [((), values)]:
         family.add_metric(key if isinstance(key, tuple) else (key,), value)
     return family
