@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -32,16 +32,15 @@ class View:
     name: str
     status: FrameworkStatus | None
     spec: FrameworkSpec
-    deleting: bool = False
-    problem: str = ""
-    pods: Mapping[str, str] = field(default_factory=dict)
+    deleting: bool
+    problem: str
+    pods: Mapping[str, str]
 
 
-def read_view(framework: Mapping[str, Any], pods: Mapping[str, str] | None = None) -> View:
+def read_view(framework: Mapping[str, Any], pods: Mapping[str, str]) -> View:
     """Read an API object. An unreadable part is a ``problem``, not an error."""
     metadata = framework["metadata"]
-    problem = ""
-    status: FrameworkStatus | None = None
+    status, spec, problem = None, FrameworkSpec(), ""
     try:
         status = decode_status(framework.get("status"))
     except StatusError as error:
@@ -49,16 +48,9 @@ def read_view(framework: Mapping[str, Any], pods: Mapping[str, str] | None = Non
     try:
         spec = parse_spec(framework.get("spec"))
     except SpecError as error:
-        spec, problem = FrameworkSpec(), str(error)
-    return View(
-        metadata["namespace"],
-        metadata["name"],
-        status,
-        spec,
-        bool(metadata.get("deletionTimestamp")),
-        problem,
-        pods or {},
-    )
+        problem = str(error)
+    deleting = bool(metadata.get("deletionTimestamp"))
+    return View(metadata["namespace"], metadata["name"], status, spec, deleting, problem, pods)
 
 
 def stalled(status: FrameworkStatus) -> Condition | None:
@@ -85,7 +77,12 @@ def diagnose_framework(view: View, now: float) -> list[str]:
         return lines
     lines.append(f"{result(completion)}{trigger(completion) or f': {cause(completion)}'}")
     if status.state is State.ATTEMPT_COMPLETED:
-        lines.append(_retry(status.retry.retry_delay_sec, status.attempt.completion_time, now))
+        delay, ended = status.retry.retry_delay_sec, status.attempt.completion_time
+        if delay is None or ended is None:
+            lines.append("is about to be retried, or completed")
+        else:
+            left = ended + delay - now
+            lines.append(f"is retried in {duration(left)}" if left >= 1 else "is about to be retried")
     elif status.state is State.COMPLETED:
         lines += _no_retry(view.spec.retry_policy, completion, status.retry.accountable_retried_count)
     elif status.state is not State.CREATION_PENDING:
@@ -95,25 +92,25 @@ def diagnose_framework(view: View, now: float) -> list[str]:
 
 def diagnose_task(view: View, role: str, task: TaskStatus) -> str:
     """Return the reason for which the Task waits or failed, without the name of its Pod; "" if there is none."""
-    completion = task.attempt.completion_status
+    completion, phase = task.attempt.completion_status, phase_of(task)
     pod = names.pod_name(view.name, role, task.index)
-    pod_text = view.pods.get(pod, "")
-    match phase_of(task):
-        case Phase.WAITING if completion is not None:
-            return _end(completion)
-        case Phase.WAITING | Phase.RUNNING:
-            return clean_line(without_name(pod, pod_text))
-        case Phase.FAILED if completion is not None:
-            spec = view.spec.role(role)
-            policy = RetryPolicy() if spec is None else spec.task.retry_policy
-            return "; ".join([_end(completion), *_no_retry(policy, completion, task.retry.accountable_retried_count)])
-        case Phase.ENDING if completion is not None:
-            if task.state in _DELETED_STATES and pod_text:
-                return f"{_end(completion)}; its Pod {clean_line(without_name(pod, pod_text))}"
-            return _end(completion)
-        case Phase.STOPPED if completion is not None:
-            return result(completion)
-    return ""
+    pod_text = clean_line(without_name(pod, view.pods[pod])) if pod in view.pods else ""
+    if phase is Phase.RUNNING or (phase is Phase.WAITING and completion is None):
+        return pod_text
+    if phase is Phase.SUCCEEDED or completion is None:
+        return ""
+    if phase is Phase.STOPPED:
+        return result(completion)
+    # The cause keeps names of Pods: it is mostly the program's own text.
+    text = "" if completion.succeeded else cause(completion)
+    parts = [f"{result(completion)}{f': {text}' if text else ''}"]
+    if phase is Phase.FAILED:
+        spec = view.spec.role(role)
+        policy = RetryPolicy() if spec is None else spec.task.retry_policy
+        parts += _no_retry(policy, completion, task.retry.accountable_retried_count)
+    elif task.state in _DELETED_STATES and pod_text:
+        parts.append(f"its Pod {pod_text}")
+    return "; ".join(parts)
 
 
 def result(completion: CompletionStatus | None) -> str:
@@ -131,16 +128,26 @@ def cause(completion: CompletionStatus) -> str:
     pod = completion.pod
     if pod is None:
         return clean_line(_without_json(completion.diagnostics))
-    parts = [": ".join(part for part in (pod.reason, pod.message) if part)]
+    parts = [": ".join(filter(None, (pod.reason, pod.message)))]
     for container in pod.containers:
         if container.code or container.message:
-            text = ": ".join(part for part in (container.reason, container.message) if part)
             end = f"signal {container.signal}" if container.signal else f"exit code {container.code}"
-            parts.append(f"container {container.name}: {end}{f': {text}' if text else ''}")
-    if not any(parts) and pod.containers:
+            text = (f"container {container.name}", end, container.reason, container.message)
+            parts.append(": ".join(filter(None, text)))
+    if not any(parts):
         # A container that never ran, or ran on, has code 0 too; only one that has ended has a reason.
         parts += [f"container {one.name} did not end by itself" for one in pod.containers if not one.reason]
-    return clean_line("; ".join(part for part in parts if part) or completion.diagnostics)
+    return clean_line("; ".join(filter(None, parts)) or completion.diagnostics)
+
+
+def _without_json(diagnostics: str) -> str:
+    """Replace the API server's answer to a refused Pod by the message in it."""
+    if not diagnostics.startswith(_REFUSED):
+        return diagnostics
+    try:
+        return f"{_REFUSED}{orjson.loads(diagnostics.removeprefix(_REFUSED))['ErrStatus']['message']}"
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return diagnostics
 
 
 def trigger(completion: CompletionStatus) -> str:
@@ -154,29 +161,6 @@ def trigger(completion: CompletionStatus) -> str:
     return f", by {found.task_role_name}[{found.task_index}]: {found.message}"
 
 
-def _without_json(diagnostics: str) -> str:
-    """Replace the API server's answer to a refused Pod by the message in it."""
-    if not diagnostics.startswith(_REFUSED):
-        return diagnostics
-    try:
-        return f"{_REFUSED}{orjson.loads(diagnostics.removeprefix(_REFUSED))['ErrStatus']['message']}"
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        return diagnostics
-
-
 def _no_retry(policy: RetryPolicy, completion: CompletionStatus, accountable: int) -> list[str]:
     decision = decide_retry(policy, completion, accountable, 0)
     return [] if completion.succeeded or decision.retry else [f"not retried: {decision.reason}"]
-
-
-def _retry(delay: int | None, since: int | None, now: float) -> str:
-    if delay is None or since is None:
-        return "is about to be retried, or completed"
-    left = since + delay - now
-    return f"is retried in {duration(left)}" if left >= 1 else "is about to be retried"
-
-
-def _end(completion: CompletionStatus) -> str:
-    # The cause keeps names of Pods: it is mostly the program's own text.
-    text = "" if completion.succeeded else cause(completion)
-    return f"{result(completion)}{f': {text}' if text else ''}"

@@ -16,15 +16,35 @@ _STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
 _LATE_SEC: Final = 60.0
 
 
-def diagnose_pod(pod: Mapping[str, Any], now: float) -> str:
-    """Return the reason for which the Pod does not run, end or disappear; "" if there is none."""
-    return _diagnosis(pod, now)[0]
+def diagnose_pod(pod: Mapping[str, Any], now: float) -> tuple[str, bool]:
+    """Return the reason for which the Pod does not run, end or disappear, and whether only its Events may have it.
 
-
-def needs_event(pod: Mapping[str, Any], now: float) -> bool:
-    """Return whether the Pod waits for a reason that only its Events may have."""
-    phase = (pod.get("status") or {}).get("phase") or "Pending"
-    return phase == "Pending" and not pod["metadata"].get("deletionTimestamp") and not _diagnosis(pod, now)[1]
+    The reason is "" if there is none; one whose cause only Events may have is a symptom.
+    """
+    metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    if metadata.get("deletionTimestamp"):
+        return _deletion(metadata, spec, status, now), False
+    scheduled = _condition(status, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return _reason(scheduled), False
+    is_pending = (status.get("phase") or "Pending") == "Pending"
+    if not spec.get("nodeName"):
+        return f"waits for the scheduler {spec.get('schedulerName') or 'default-scheduler'}", is_pending
+    if _node_is_lost(spec, status):
+        return f"its node {spec['nodeName']} does not report", False
+    sidecars = {one["name"] for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"}
+    starting = ""
+    for listed, what in (("initContainerStatuses", "init container"), ("containerStatuses", "container")):
+        for container in status.get(listed) or ():
+            state = container.get("state") or {}
+            waiting = state.get("waiting") or {}
+            if waiting and waiting.get("reason") not in _STARTING:
+                return f"{what} {container['name']}: {_reason(waiting)}", False
+            if "running" in state and listed == "initContainerStatuses" and container["name"] not in sidecars:
+                return f"init container {container['name']} is running", False
+            starting = starting or _reason(waiting)
+    ended = _ended_beside_others(pod, spec, status)
+    return (ended, False) if ended else (starting or _reason(status), is_pending)
 
 
 def precedes_scheduling(event_seen: int, pod: Mapping[str, Any]) -> bool:
@@ -41,40 +61,9 @@ def without_name(pod: str, text: str) -> str:
     return re.sub(rf"(?:\b[Pp]od[ =])?{name}", "its Pod", text)
 
 
-def _diagnosis(pod: Mapping[str, Any], now: float) -> tuple[str, bool]:
-    """Return the text, and whether it is the cause."""
-    metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
-    if metadata.get("deletionTimestamp"):
-        return _deletion(metadata, spec, status, now), True
-    scheduled = _condition(status, "PodScheduled")
-    if scheduled.get("status") == "False":
-        return _joined(scheduled.get("reason"), scheduled.get("message")), True
-    if not spec.get("nodeName"):
-        return f"waits for the scheduler {spec.get('schedulerName') or 'default-scheduler'}", False
-    if _node_is_lost(spec, status):
-        return f"its node {spec['nodeName']} does not report", True
-    sidecars = {one["name"] for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"}
-    starting = ""
-    for listed, what in (("initContainerStatuses", "init container"), ("containerStatuses", "container")):
-        for container in status.get(listed) or ():
-            state = container.get("state") or {}
-            waiting = state.get("waiting")
-            if waiting and waiting.get("reason") not in _STARTING:
-                return f"{what} {container['name']}: {_joined(waiting.get('reason'), waiting.get('message'))}", True
-            if "running" in state and listed == "initContainerStatuses" and container["name"] not in sidecars:
-                return f"init container {container['name']} is running", True
-            if waiting and not starting:
-                starting = _joined(waiting.get("reason"), waiting.get("message"))
-    ended = _ended_beside_others(pod, spec, status)
-    if ended:
-        return ended, True
-    return starting or _joined(status.get("reason"), status.get("message")), False
-
-
 def _deletion(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any], now: float) -> str:
-    held = ", ".join(metadata.get("finalizers") or ())
-    if held:
-        return f"held by the finalizers {held}"
+    if metadata.get("finalizers"):
+        return f"held by the finalizers {', '.join(metadata['finalizers'])}"
     node = spec.get("nodeName")
     if _node_is_lost(spec, status):
         return f"waits for its node {node}, which does not report"
@@ -97,21 +86,17 @@ def _node_is_lost(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
 
 def _ended_beside_others(pod: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
     """Name a container that has ended while others keep the Pod running."""
-    if (spec.get("restartPolicy") or "Always") != "Never":
+    if spec.get("restartPolicy") != "Never":
         return ""
     containers = status.get("containerStatuses") or ()
     running = [one["name"] for one in containers if "running" in (one.get("state") or {})]
-    if not running:
-        return ""
-    for one in containers:
+    for one in containers if running else ():
         end = (one.get("state") or {}).get("terminated")
         if end and (end.get("exitCode") or one["name"] == default_container(pod)):
-            reason = _joined(end.get("reason"), end.get("message"))
-            rest = f"{', '.join(running)} {'has' if len(running) == 1 else 'have'}"
-            return (
-                f"container {one['name']} has ended with exit code {end.get('exitCode') or 0}"
-                f"{f' ({reason})' if reason else ''}; its Pod runs until {rest} ended, too"
-            )
+            text = f"container {one['name']} has ended with exit code {end.get('exitCode') or 0}"
+            reason = f" ({_reason(end)})" if _reason(end) else ""
+            others = f"{', '.join(running)} {'has' if len(running) == 1 else 'have'}"
+            return f"{text}{reason}; its Pod runs until {others} ended, too"
     return ""
 
 
@@ -119,6 +104,6 @@ def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     return next((one for one in status.get("conditions") or () if one.get("type") == kind), {})
 
 
-def _joined(reason: str | None, message: str | None) -> str:
+def _reason(part: Mapping[str, Any]) -> str:
     # A container's message is often the end of its log, with a line feed.
-    return ": ".join(part for part in (reason, (message or "").strip()) if part)
+    return ": ".join(filter(None, (part.get("reason"), (part.get("message") or "").strip())))

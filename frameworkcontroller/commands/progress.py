@@ -6,15 +6,16 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, Final, Self, TypeAlias
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
+from rich.tree import Tree
 
 from frameworkcontroller.api.codec import StatusError, decode_status
-from frameworkcontroller.api.completion import NEVER_RETRIED, CompletionStatus
-from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
+from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.commands.diagnosis import NOT_SEEN, View, cause, read_view, result, stalled, trigger
 from frameworkcontroller.commands.output import clean_line, counted
 from frameworkcontroller.commands.tree import DEFAULT_NAMESPACE, framework_tree
@@ -55,7 +56,7 @@ class LineProgress:
         self._console = console
         self._clock = clock
         self._began = clock()
-        self._seen: dict[tuple[str, str, int], str] = {}
+        self._seen: dict[str, str] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -68,10 +69,10 @@ class LineProgress:
         status = _status(framework)
         if status is None:
             return
-        self._line(key, "", -1, _framework_text(status))
+        self._line(_name(key), status)
         for role in status.attempt.roles:
             for task in role.tasks:
-                self._line(key, role.name, task.index, _task_text(task))
+                self._line(f"{_name(key)} {role.name}[{task.index}]", task)
 
     def print(self, line: Text) -> None:
         """Print the line."""
@@ -80,12 +81,11 @@ class LineProgress:
     def draw(self) -> None:
         """Do nothing: all is printed."""
 
-    def _line(self, key: str, role: str, index: int, text: str) -> None:
-        place = (key, role, index)
+    def _line(self, place: str, status: FrameworkStatus | TaskStatus) -> None:
+        text = _text(status)
         if self._seen.get(place) != text:
             self._seen[place] = text
-            task = f" {role}[{index}]" if role else ""
-            line = f"{self._clock() - self._began:7.1f}s {_name(key)}{task}: {text}"
+            line = f"{self._clock() - self._began:7.1f}s {place}: {text}"
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -95,8 +95,7 @@ class LiveProgress:
     def __init__(self, console: Console, wall: Callable[[], float]) -> None:
         self._console = console
         self._wall = wall
-        self._bodies: dict[str, Mapping[str, Any]] = {}
-        self._views: dict[str, View] = {}
+        self._views: dict[str, Callable[[], View]] = {}
         self.pods: dict[str, str] = {}
         """Diagnoses of Pods, by name."""
         self._lines: list[Text] = []
@@ -112,9 +111,8 @@ class LiveProgress:
 
     def show(self, key: str, framework: Mapping[str, Any]) -> None:
         """Keep the object for the next drawing."""
-        self._bodies[key] = framework
         # Not read yet: a large one takes long, and the next change may come before the next drawing.
-        self._views.pop(key, None)
+        self._views[key] = cache(partial(read_view, framework, self.pods))
 
     def print(self, line: Text) -> None:
         """Print the line above the trees with the next drawing: each print redraws the trees."""
@@ -123,18 +121,16 @@ class LiveProgress:
     def draw(self) -> None:
         """Print the lines and redraw the trees."""
         if self._lines:
-            lines, self._lines = self._lines, []
-            self._console.print(Text("\n").join(lines), soft_wrap=True)
+            self._console.print(Text("\n").join(self._lines), soft_wrap=True)
+            self._lines = []
         self._live.refresh()
 
     def picture(self) -> Group:
         """Return the trees."""
         left = self._console.height - 1
-        trees = []
-        for position, (key, body) in enumerate(self._bodies.items()):
-            if key not in self._views:
-                self._views[key] = read_view(body, self.pods)
-            trees.append(framework_tree(self._views[key], self._wall(), left // (len(self._bodies) - position)))
+        trees: list[Tree] = []
+        for view in self._views.values():
+            trees.append(framework_tree(view(), self._wall(), left // (len(self._views) - len(trees))))
             left -= len(self._console.render_lines(trees[-1], pad=False))
         return Group(*trees)
 
@@ -151,31 +147,33 @@ def ending(key: str, framework: Mapping[str, Any] | None) -> Ending:
     status = _status(framework)
     if status is None:
         return Ending(False, f"{name}: {NOT_SEEN}")
-    completion = status.attempt.completion_status
-    if status.state is State.COMPLETED and completion is not None:
+    completion = status.attempt.completion_status if status.state is State.COMPLETED else None
+    if completion is not None:
         took = "" if status.completion_time is None else f" after {status.completion_time - status.start_time} s"
         retried = status.retry.total_retried_count
-        retries = "" if retried == 0 else f", {counted(retried, 'retry', 'retries')}"
-        lines = [f"{name}: {completion.type_name}{took}{retries}: {result(completion)}"]
-        lines[0] += clean_line(trigger(completion))
+        retries = f", {counted(retried, 'retry', 'retries')}" if retried else ""
+        end = f"{result(completion)}{clean_line(trigger(completion))}"
+        lines = [f"{name}: {completion.type_name}{took}{retries}: {end}"]
     else:
-        lines = [f"{name}: not completed, {_framework_text(status)}"]
+        lines = [f"{name}: not completed, {_text(status)}"]
         stall = stalled(status)
         if stall is not None:
             lines.append(f"    {stall.reason}: {clean_line(stall.message)}")
     for role in status.attempt.roles:
         lines.append(f"    {role.name}: {_counts_of_ended(role.tasks)}")
-        lines += _first_failure(role)
-    return Ending(status.state is State.COMPLETED and completion is not None and completion.succeeded, "\n".join(lines))
+        # One failure: the others probably have the same reason.
+        for task in role.tasks:
+            if task.attempt.completion_status is not None and task.attempt.completion_status.unexpected:
+                lines.append(f"    {role.name}[{task.index}]: {cause(task.attempt.completion_status)}")
+                break
+    return Ending(completion is not None and completion.succeeded, "\n".join(lines))
 
 
-def _first_failure(role: TaskRoleStatus) -> list[str]:
-    """Return why the first Task failed, not counting stopped ones: the others probably have the same reason."""
-    for task in role.tasks:
-        completion = task.attempt.completion_status
-        if completion is not None and completion.failed and completion.code not in NEVER_RETRIED:
-            return [f"    {role.name}[{task.index}]: {cause(completion)}"]
-    return []
+def _counts_of_ended(tasks: list[TaskStatus]) -> str:
+    counts = Counter(result(task.attempt.completion_status) or f"not completed ({task.state})" for task in tasks)
+    ends = ", ".join(f"{number} x {text}" for text, number in counts.most_common())
+    retries = counted(sum(task.retry.total_retried_count for task in tasks), "retry", "retries")
+    return f"{counted(len(tasks), 'Task')}, {retries}{': ' if ends else ''}{ends}"
 
 
 def _status(framework: Mapping[str, Any]) -> FrameworkStatus | None:
@@ -186,24 +184,10 @@ def _status(framework: Mapping[str, Any]) -> FrameworkStatus | None:
         return None
 
 
-def _framework_text(status: FrameworkStatus) -> str:
-    return f"{status.state} (attempt {status.attempt.id}){_colon(status.attempt.completion_status)}"
-
-
-def _task_text(task: TaskStatus) -> str:
-    leaving = ", to be deleted" if task.deletion_pending else ""
-    return f"{task.state} (attempt {task.attempt.id}{leaving}){_colon(task.attempt.completion_status)}"
-
-
-def _colon(completion: CompletionStatus | None) -> str:
-    return "" if completion is None else f": {result(completion)}"
-
-
-def _counts_of_ended(tasks: list[TaskStatus]) -> str:
-    counts = Counter(result(task.attempt.completion_status) or f"not completed ({task.state})" for task in tasks)
-    ends = ", ".join(f"{number} x {text}" for text, number in counts.most_common())
-    retries = counted(sum(task.retry.total_retried_count for task in tasks), "retry", "retries")
-    return f"{counted(len(tasks), 'Task')}, {retries}{': ' if ends else ''}{ends}"
+def _text(status: FrameworkStatus | TaskStatus) -> str:
+    leaving = ", to be deleted" if isinstance(status, TaskStatus) and status.deletion_pending else ""
+    end = result(status.attempt.completion_status)
+    return f"{status.state} (attempt {status.attempt.id}{leaving}){f': {end}' if end else ''}"
 
 
 def _name(key: str) -> str:

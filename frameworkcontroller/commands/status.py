@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
@@ -17,7 +18,7 @@ from frameworkcontroller.commands.events import Event, read_event
 from frameworkcontroller.commands.follower import Follower
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.objects import Json, key_of, roles_of, state_of, task_number
-from frameworkcontroller.commands.poddiagnosis import diagnose_pod, needs_event, precedes_scheduling
+from frameworkcontroller.commands.poddiagnosis import diagnose_pod, precedes_scheduling
 from frameworkcontroller.commands.progress import LiveProgress, ending, keep_drawing, progress_on
 from frameworkcontroller.commands.tree import framework_tree
 from frameworkcontroller.kube.errors import Forbidden
@@ -40,7 +41,7 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     if options.watch:
         return await _watch(invocation, framework)
     view = read_view(framework, await _diagnose_pods(invocation, framework))
-    invocation.out.print(framework_tree(view, invocation.wall(), None if options.all_tasks else _MAX_LINES))
+    invocation.out.print(framework_tree(view, invocation.wall(), math.inf if options.all_tasks else _MAX_LINES))
     return program.EXIT_OK
 
 
@@ -78,10 +79,10 @@ async def _diagnose_pods(invocation: Invocation, framework: Json) -> dict[str, s
     now = invocation.wall()
 
     def take(pod: Json) -> None:
-        text = diagnose_pod(pod, now)
+        text, needs_event = diagnose_pod(pod, now)
         if text:
             found[pod["metadata"]["name"]] = text
-        if needs_event(pod, now):
+        if needs_event:
             unexplained[pod["metadata"]["uid"]] = pod
 
     many = sum(map(task_number, roles_of(framework))) > _MAX_PODS
@@ -96,17 +97,12 @@ async def _diagnose_pods(invocation: Invocation, framework: Json) -> dict[str, s
         )
     if unexplained:
         for name, event in (await _last_warnings(invocation, unexplained)).items():
-            text = found.get(name)
-            found[name] = f"{f'{text}; ' if text else ''}{event.reason}: {event.message}"
+            found[name] = "; ".join(filter(None, (found.get(name), f"{event.reason}: {event.message}")))
     return found
 
 
 async def _last_warnings(invocation: Invocation, pods: Mapping[str, Json]) -> dict[str, Event]:
-    """Return the last Warning Event of each Pod, by name; none if the user may not read Events.
-
-    Args:
-        pods: the Pods by UID.
-    """
+    """Return the last Warning Event of each Pod, by name; none if the user may not read Events. ``pods``: by UID."""
     last: dict[str, Event] = {}
 
     def take(body: Json) -> None:

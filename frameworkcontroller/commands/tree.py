@@ -2,170 +2,177 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from rich.text import Text
 from rich.tree import Tree
 
-from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
+from frameworkcontroller.api.status import State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.commands.diagnosis import NOT_SEEN, View, diagnose_framework, diagnose_task
 from frameworkcontroller.commands.output import clean_line, counted, duration
-from frameworkcontroller.commands.phases import COLORS, Group, Phase, completed_phase, count, group, phase_of
+from frameworkcontroller.commands.phases import Phase, completed_phase, phase_of
 
 DEFAULT_NAMESPACE: Final = "default"
 
 _BAR_CELLS: Final = 20
-# In the order of the bar; distinguishable without colors. Waiting Tasks are the open rest.
-_BAR: Final = {
-    Phase.SUCCEEDED: "█",
-    Phase.FAILED: "x",
-    Phase.STOPPED: "-",
-    Phase.ENDING: "▒",
-    Phase.RUNNING: "▓",
-}
-_OPEN: Final = "░"
+_BAR_ORDER: Final = (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED, Phase.ENDING, Phase.RUNNING, Phase.WAITING)
 _LEAST_LINES: Final = 3
 
 
-def framework_tree(view: View, now: float, lines: int | None = None) -> Tree:
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """Tasks with the same text."""
+
+    text: str
+    tasks: list[TaskStatus]
+
+    @property
+    def indexes(self) -> str:
+        return ranges([task.index for task in self.tasks])
+
+    @property
+    def lines(self) -> int:
+        return 2 if self.text else 1
+
+
+def framework_tree(view: View, now: float, lines: float = math.inf) -> Tree:
     """Return the tree. To keep it within ``lines``, if possible, a role whose Tasks do not fit shows groups of them."""
-    tree = Tree(_head(view, now), guide_style="dim")
+    status = view.status
+    end = completed_phase(status.attempt.completion_status) if status and status.state is State.COMPLETED else None
+    tree = Tree(_head(view, end, now), guide_style="dim")
     about = diagnose_framework(view, now)
     for text in about:
-        tree.add(Text(text, _style_of_about(view)))
-    if view.status is None:
-        return tree
-    roles = view.status.attempt.roles
-    left = None if lines is None else lines - 1 - len(about) - len(roles)
+        tree.add(Text(text, end.color if end else "yellow"))
+    roles = status.attempt.roles if status else []
+    name_width = max((len(role.name) for role in roles), default=0)
+    left = lines - 1 - len(about) - len(roles)
     for position, role in enumerate(roles):
-        node = tree.add(_role_head(role, max(len(other.name) for other in roles)))
-        share = None if left is None else max(_LEAST_LINES, left // (len(roles) - position))
-        used = _add_tasks(node, view, role, now, share)
-        if left is not None:
-            left -= used
+        node = tree.add(_role_head(role, name_width))
+        left -= _add_tasks(node, view, role, now, max(_LEAST_LINES, left / (len(roles) - position)))
     return tree
 
 
-def _head(view: View, now: float) -> Text:
+def _head(view: View, end: Phase | None, now: float) -> Text:
     prefix = "" if view.namespace == DEFAULT_NAMESPACE else f"{view.namespace}/"
     text = Text.assemble(prefix, (view.name, "bold"), "  ")
     status = view.status
     if status is None:
-        return text.append(f"{NOT_SEEN}: is one running?" if not view.problem else "", "yellow")
-    completion = status.attempt.completion_status
-    if status.state is State.COMPLETED:
-        end = completed_phase(completion)
-        text.append(end.value.capitalize(), f"bold {COLORS[end]}")
-    else:
+        return text.append("" if view.problem else f"{NOT_SEEN}: is one running?", "yellow")
+    if end is None:
         text.append(status.state, "green" if status.state is State.RUNNING else "yellow")
+    else:
+        text.append(end.label.capitalize(), f"bold {end.color}")
     text.append(f"  attempt {status.attempt.id}")
     if status.retry.total_retried_count:
         text.append(f" ({counted(status.retry.total_retried_count, 'retry', 'retries')})")
-    return text.append(f"  {_took(status, now)}", "dim")
+    if end is not None and status.completion_time is not None:
+        time = f"took {duration(status.completion_time - status.start_time)}"
+    elif status.attempt.run_time is not None:
+        time = f"running for {duration(now - status.attempt.run_time)}"
+    else:
+        time = f"waiting for {duration(now - status.attempt.start_time)}"
+    return text.append(f"  {time}", "dim")
 
 
-def _took(status: FrameworkStatus, now: float) -> str:
-    if status.state is State.COMPLETED and status.completion_time is not None:
-        return f"took {duration(status.completion_time - status.start_time)}"
-    if status.attempt.run_time is not None:
-        return f"running for {duration(now - status.attempt.run_time)}"
-    return f"waiting for {duration(now - status.attempt.start_time)}"
-
-
-def _style_of_about(view: View) -> str:
-    status = view.status
-    if status is not None and status.state is State.COMPLETED:
-        return COLORS[completed_phase(status.attempt.completion_status)]
-    return "yellow"
-
-
-def _role_head(role: TaskRoleStatus, wide: int) -> Text:
-    counts = count(role.tasks)
-    text = Text.assemble((role.name.ljust(wide), "bold"), "  ", bar(counts), f"  {counted(len(role.tasks), 'Task')}")
+def _role_head(role: TaskRoleStatus, name_width: int) -> Text:
+    counts = Counter(map(phase_of, role.tasks))
+    text = Text.assemble((role.name.ljust(name_width), "bold"), "  ", bar(counts))
+    text.append(f"  {counted(len(role.tasks), 'Task')}")
     if role.tasks:
-        text.append(": ").append(Text(", ").join(_count_texts(counts)))
+        text.append(": ").append(_numbers(counts))
     retries = sum(task.retry.total_retried_count for task in role.tasks)
     if retries:
         text.append(f"; {counted(retries, 'retry', 'retries')}")
     return text
 
 
-def _count_texts(counts: Counter[Phase]) -> list[Text]:
-    return [Text(f"{counts[kind]:,} {kind.value}", COLORS[kind]) for kind in Phase if counts[kind]]
+def _numbers(counts: Counter[Phase]) -> Text:
+    return Text(", ").join(Text(f"{counts[phase]:,} {phase.label}", phase.color) for phase in Phase if counts[phase])
 
 
-def bar(counts: Counter[Phase], cells: int = _BAR_CELLS) -> Text:
+def bar(counts: Counter[Phase]) -> Text:
     """Return a bar with the share of each phase, at least one cell wide; blank without Tasks."""
     if not counts.total():
-        return Text(" " * cells)
-    text = Text()
-    wide = {kind: max(1, cells * number // counts.total()) for kind, number in counts.items() if number}
+        return Text(" " * _BAR_CELLS)
+    wide = {phase: max(1, _BAR_CELLS * number // counts.total()) for phase, number in counts.items() if number}
     greatest = max(wide, key=wide.__getitem__)
-    wide[greatest] += cells - sum(wide.values())
-    for kind, cell in _BAR.items():
-        text.append(cell * wide.get(kind, 0), COLORS[kind])
-    return text.append(_OPEN * (cells - len(text)), "dim")
+    wide[greatest] += _BAR_CELLS - sum(wide.values())
+    text = Text()
+    for phase in _BAR_ORDER:
+        text.append(phase.cell * wide.get(phase, 0), "dim" if phase is Phase.WAITING else phase.color)
+    return text
 
 
-def _add_tasks(node: Tree, view: View, role: TaskRoleStatus, now: float, lines: int | None) -> int:
+def _add_tasks(node: Tree, view: View, role: TaskRoleStatus, now: float, lines: float) -> int:
     """Return the number of added lines, or slightly less: long lines wrap."""
     about = partial(diagnose_task, view, role.name)
-    if lines is None:
-        entries = [Group(about(task), [task]) for task in role.tasks]
+    if lines == math.inf:
+        entries = [_Entry(about(task), [task]) for task in role.tasks]
     else:
-        groups = group(role.tasks, about)
+        groups = _group((task, about(task)) for task in role.tasks)
         # Tasks with a common text stay together, the others get a line each.
         entries = [one for one in groups if one.text]
-        entries += [Group("", [task]) for one in groups if not one.text for task in one.tasks]
+        entries += [_Entry("", [task]) for one in groups if not one.text for task in one.tasks]
         entries.sort(key=lambda one: one.tasks[0].index)
-        if sum(map(_lines_of, entries)) > lines:
+        if sum(one.lines for one in entries) > lines:
             entries = groups
     used = 0
     index_width = max((len(one.indexes) for one in entries), default=0)
     state_width = max((len(one.tasks[0].state) for one in entries), default=0)
     for position, one in enumerate(entries):
-        if lines is not None and used + _lines_of(one) > lines and position:
-            node.add(_more(entries[position:]))
+        if used + one.lines > lines and position:
+            rest = Counter(phase_of(task) for other in entries[position:] for task in other.tasks)
+            node.add(Text("… and ", "dim").append(_numbers(rest)).append(" more", "dim"))
             return used + 1
-        node.add(_entry(one, now, index_width, state_width))
-        used += _lines_of(one)
+        node.add(_entry_text(one, now, index_width, state_width))
+        used += one.lines
     return used
 
 
-def _lines_of(one: Group) -> int:
-    return 2 if one.text else 1
+def _group(tasks: Iterable[tuple[TaskStatus, str]]) -> list[_Entry]:
+    """Group Tasks by phase, state and text; sort by phase, then by size."""
+    found: dict[tuple[Phase, State, str], list[TaskStatus]] = {}
+    for task, text in tasks:
+        found.setdefault((phase_of(task), task.state, text), []).append(task)
+    order = list(Phase)
+    ranked = sorted(found.items(), key=lambda item: (order.index(item[0][0]), -len(item[1]), item[1][0].index))
+    return [_Entry(text, members) for (_, _, text), members in ranked]
 
 
-def _more(rest: Sequence[Group]) -> Text:
-    counts = count(task for one in rest for task in one.tasks)
-    return Text("… and ", "dim").append(Text(", ").join(_count_texts(counts))).append(" more", "dim")
+def ranges(indexes: Sequence[int], most: int = 6) -> str:
+    """Format ascending numbers as ``0-3,7``, with ``…`` after ``most`` ranges."""
+    runs: list[list[int]] = []
+    for index in indexes:
+        if runs and runs[-1][1] == index - 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    shown = [str(first) if first == last else f"{first}-{last}" for first, last in runs[:most]]
+    return ",".join(shown + ["…"] * (len(runs) > most))
 
 
-def _entry(one: Group, now: float, index_width: int, state_width: int) -> Text:
+def _entry_text(one: _Entry, now: float, index_width: int, state_width: int) -> Text:
     first = one.tasks[0]
-    color = COLORS[phase_of(first)]
+    color = phase_of(first).color
     indexes = f"[{one.indexes}]".ljust(index_width + 2)
     text = Text.assemble((indexes, "bold"), "  ", (first.state.ljust(state_width), color), "  ")
     text.append(_details(first, now) if len(one.tasks) == 1 else counted(len(one.tasks), "Task"), "dim")
-    text.append(_next_attempts(one.tasks, now), "dim")
+    due = [time for time in map(_next_attempt, one.tasks) if time is not None]
+    if due:
+        text.append(f"  next attempt in {duration(min(due) - now)}", "dim")
     if one.text:
         text.append(f"\n{one.text}", color)
     return text
 
 
-def _next_attempts(tasks: Sequence[TaskStatus], now: float) -> str:
-    """Return when the next attempt of the waiting Tasks begins."""
-    due = [
-        task.attempt.completion_time + task.retry.retry_delay_sec
-        for task in tasks
-        if task.state is State.ATTEMPT_COMPLETED
-        and task.retry.retry_delay_sec
-        and task.attempt.completion_time is not None
-    ]
-    return f"  next attempt in {duration(max(0, min(due) - now))}" if due else ""
+def _next_attempt(task: TaskStatus) -> int | None:
+    ended, delay = task.attempt.completion_time, task.retry.retry_delay_sec
+    return ended + delay if task.state is State.ATTEMPT_COMPLETED and delay and ended is not None else None
 
 
 def _details(task: TaskStatus, now: float) -> str:

@@ -1,6 +1,7 @@
 """A Framework as a tree: what is shown of which Tasks, and why they wait or failed."""
 
 import io
+import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -34,9 +35,9 @@ from frameworkcontroller.api.status import (
 )
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.commands.diagnosis import read_view
-from frameworkcontroller.commands.phases import Phase, ranges
-from frameworkcontroller.commands.poddiagnosis import diagnose_pod, needs_event, without_name
-from frameworkcontroller.commands.tree import bar, framework_tree
+from frameworkcontroller.commands.phases import Phase
+from frameworkcontroller.commands.poddiagnosis import diagnose_pod, without_name
+from frameworkcontroller.commands.tree import bar, framework_tree, ranges
 
 NOW = 1000
 
@@ -76,9 +77,9 @@ def framework(
     }
 
 
-def shown(body: Mapping[str, Any], lines: int | None = 40, words: Mapping[str, str] | None = None) -> list[str]:
+def shown(body: Mapping[str, Any], lines: float = 40, words: Mapping[str, str] | None = None) -> list[str]:
     console = Console(file=io.StringIO(), width=150)
-    console.print(framework_tree(read_view(body, words), NOW, lines))
+    console.print(framework_tree(read_view(body, words or {}), NOW, lines))
     assert isinstance(console.file, io.StringIO)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
@@ -142,7 +143,7 @@ def test_tasks_of_which_the_same_is_to_be_said_are_one() -> None:
         "    │   Unschedulable: its Pod is too big",
         "    └── [4]        AttemptPreparing  attempt 0  30s  10.0.0.1 on n1",
     ]
-    assert len(shown(framework(State.PREPARING, ("a", tasks)), lines=None, words=words)) == 2 + 9 + 8
+    assert len(shown(framework(State.PREPARING, ("a", tasks)), lines=math.inf, words=words)) == 2 + 9 + 8
 
 
 def test_large_frameworks_are_summarised_the_most_interesting_first() -> None:
@@ -363,7 +364,7 @@ def beside(policy: str, code: int, *, default: str = "a", **end: str) -> dict[st
     ],
 )
 def test_diagnoses_of_pods(body: Mapping[str, Any], words: str) -> None:
-    assert diagnose_pod(body, NOW) == words
+    assert diagnose_pod(body, NOW)[0] == words
 
 
 @pytest.mark.parametrize(
@@ -379,7 +380,7 @@ def test_diagnoses_of_pods(body: Mapping[str, Any], words: str) -> None:
     ],
 )
 def test_events_are_asked_for_where_the_status_does_not_tell(body: Mapping[str, Any], needed: bool) -> None:
-    assert needs_event(body, NOW) is needed
+    assert diagnose_pod(body, NOW)[1] is needed
 
 
 @pytest.mark.parametrize(
