@@ -242,12 +242,11 @@ def _lint_created(change: Change) -> None:
 def _lint(place: str, framework: Mapping[str, Any]) -> None:
     """Print lint's warnings, such as a Framework that never ends. The API server reports errors itself."""
     # A late import: it imports hundreds of modules, which `local up` may never need.
-    from frameworkcontroller.commands.lint.findings import Severity
-    from frameworkcontroller.commands.lint.spec import check_framework
+    from frameworkcontroller.commands.lint.framework import check_framework
 
     for finding in check_framework(framework):
-        if finding.severity is Severity.WARNING:
-            text = program.note_line(f"{place}: {finding.severity}: {finding.problem}")
+        if finding.severity == "warning":
+            text = program.note_line(f"{place}: {finding}")
             print(text, file=sys.stderr, flush=True)  # noqa: T201 - a command line speaks to its user
 
 

@@ -1,15 +1,20 @@
-"""Checks of a role's Pod template: errors for each API server, and common mistakes."""
+"""Checks of a role's Pod template: errors for each API server, and common mistakes.
+
+The fields and their types are those of the API models of kubernetes-asyncio. An unknown field is a warning, since a
+newer cluster may know it. Each cluster refuses a wrong type.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any, Final
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.fields import whole
 from frameworkcontroller.api.problems import KeyPath, suggestion
 from frameworkcontroller.commands.lint.findings import Finding, error, warning
-from frameworkcontroller.commands.lint.podfields import check_fields
 
 PLACEHOLDERS: Final = (
     names.FRAMEWORK_NAMESPACE, names.FRAMEWORK_NAME, names.TASKROLE_NAME, names.TASK_INDEX, names.CONFIGMAP_NAME,
@@ -17,13 +22,22 @@ PLACEHOLDERS: Final = (
 )  # fmt: skip
 """Words that are replaced in the strings of a template, in double braces."""
 
-_SET: Final = frozenset(
-    {*PLACEHOLDERS, names.FRAMEWORK_UID, names.FRAMEWORK_ATTEMPT_ID, names.FRAMEWORK_ATTEMPT_INSTANCE_UID,
-     names.CONFIGMAP_UID, names.TASKROLE_UID, names.TASK_UID, names.TASK_ATTEMPT_ID, names.POD_UID,
-     names.TASK_ATTEMPT_INSTANCE_UID}
-)  # fmt: skip
+DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+_VARIABLES: Final = [value for value in vars(names).values() if isinstance(value, str) and value.startswith("FC_")]
+"""Environment variables that each container gets."""
+
 _PLACEHOLDER: Final = re.compile(r"\{\{([^{}]*)\}\}")
-_DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_COLLECTION: Final = re.compile(r"(list|dict)[\[(](?:str, ?)?(.+)[\])]")
+_QUANTITIES: Final = frozenset({"capacity", "divisor", "limits", "overhead", "requests", "sizeLimit"})
+"""Fields of quantities, which may also be numbers: in the models, they are text."""
+
+_SCALARS: Final = {
+    "str": ((str,), "must be text (put it in quotes)"),
+    "bool": ((bool,), "must be true or false"),
+    "int": ((int,), "must be a whole number"),
+    "float": ((int, float), "must be a number"),
+}
 
 
 def check_pod(role: Mapping[Any, Any], path: KeyPath) -> Iterator[Finding]:
@@ -38,33 +52,30 @@ def check_pod(role: Mapping[Any, Any], path: KeyPath) -> Iterator[Finding]:
         return
     if not isinstance(pod, dict):
         return
-    yield from check_fields(pod, path)
+    yield from _fields(pod, path, "V1PodTemplateSpec")
     yield from _placeholders(pod, path)
     metadata = pod.get("metadata")
     for field in ("name", "namespace", "generateName"):
         if isinstance(metadata, dict) and metadata.get(field):
-            yield warning(
-                (*path, "metadata", field), "is ignored: each Pod gets that of its Task", value=metadata[field]
-            )
+            place = (*path, "metadata", field)
+            yield warning(place, "is ignored: each Pod gets that of its Task", value=metadata[field])
     spec = pod.get("spec")
     if not isinstance(spec, dict):
         yield error((*path, "spec"), "is required" if spec is None else "must be a mapping")
         return
-    if not spec.get("containers"):
+    containers = spec.get("containers")
+    if not containers:
         yield error((*path, "spec", "containers"), "is required: a Pod has at least one")
-    elif isinstance(spec["containers"], list) and len(spec["containers"]) > 1 and spec.get("restartPolicy") == "Never":
+    elif isinstance(containers, list) and len(containers) > 1 and spec.get("restartPolicy") == "Never":
         yield warning(
             (*path, "spec", "containers"),
-            f"are {len(spec['containers'])}, and a Pod runs until all of them have ended: beside a helper that "
+            f"are {len(containers)}, and a Pod runs until all of them have ended: beside a helper that "
             "runs on, a Task never ends; make helpers initContainers with restartPolicy Always (Kubernetes 1.29)",
         )
     seen: set[str] = set()
     for listed in ("initContainers", "containers"):
-        containers = spec.get(listed)
-        for position, container in enumerate(containers if isinstance(containers, list) else ()):
-            if isinstance(container, dict):
-                place = (*path, "spec", listed, position)
-                yield from _container(container, place, seen, init=listed == "initContainers")
+        for position, container in _mappings(spec.get(listed)):
+            yield from _container(container, (*path, "spec", listed, position), seen, init=listed == "initContainers")
 
 
 def _container(container: Mapping[Any, Any], path: KeyPath, seen: set[str], *, init: bool) -> Iterator[Finding]:
@@ -72,7 +83,7 @@ def _container(container: Mapping[Any, Any], path: KeyPath, seen: set[str], *, i
     if name is None:
         yield error((*path, "name"), "is required")
     elif isinstance(name, str):
-        if not _DNS_LABEL.fullmatch(_PLACEHOLDER.sub("x", name)):
+        if not DNS_LABEL.fullmatch(_PLACEHOLDER.sub("x", name)):
             yield error(
                 (*path, "name"), "must be lower case letters, digits and dashes, at most 63 of them", value=name
             )
@@ -83,38 +94,87 @@ def _container(container: Mapping[Any, Any], path: KeyPath, seen: set[str], *, i
         yield error((*path, "image"), "is required")
     if not init and not container.get("command") and not container.get("args"):
         yield warning((*path, "command"), "is missing, and so is args: the image decides what runs")
-    env = container.get("env")
-    for position, variable in enumerate(env if isinstance(env, list) else ()):
-        if isinstance(variable, dict) and variable.get("name") in _SET:
-            yield warning(
-                (*path, "env", position, "name"),
-                "replaces the controller's variable of this name",
-                value=variable["name"],
-            )
+    for position, variable in _mappings(container.get("env")):
+        name = variable.get("name")
+        if name in _VARIABLES:
+            place = (*path, "env", position, "name")
+            yield warning(place, "replaces the controller's variable of this name", value=name)
+
+
+def _mappings(value: Any) -> Iterator[tuple[int, dict[Any, Any]]]:
+    """Yield the mappings in a list with their positions. Other values have been reported."""
+    for position, item in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(item, dict):
+            yield position, item
 
 
 def _placeholders(value: Any, path: KeyPath) -> Iterator[Finding]:
     """Find words in double braces that look like a placeholder but are not."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from _placeholders_in(key, (*path, str(key)))
+            yield from _placeholders(key, (*path, str(key)))
             yield from _placeholders(inner, (*path, str(key)))
     elif isinstance(value, list):
         for position, inner in enumerate(value):
             yield from _placeholders(inner, (*path, position))
-    else:
-        yield from _placeholders_in(value, path)
+    elif isinstance(value, str):
+        for found in _PLACEHOLDER.finditer(value):
+            word = found[1].strip()
+            if found[1] in PLACEHOLDERS or not word.upper().startswith("FC_"):
+                continue  # for another program, such as a template of the user
+            if word in PLACEHOLDERS:
+                hint = f"; write {{{{{word}}}}}, without blanks"
+            elif word in _VARIABLES:
+                hint = f"; it is known only when the Pod runs: use its environment variable {word}"
+            else:
+                hint = suggestion(word, PLACEHOLDERS)
+            yield warning(path, f"{found[0]} is not a placeholder and stays unchanged{hint}")
 
 
-def _placeholders_in(text: Any, path: KeyPath) -> Iterator[Finding]:
-    for found in _PLACEHOLDER.finditer(text) if isinstance(text, str) else ():
-        word = found[1]
-        if word in PLACEHOLDERS or not word.strip().upper().startswith("FC_"):
-            continue  # for another program, such as a template of the user
-        if word.strip() in PLACEHOLDERS:
-            hint = f"; write {{{{{word.strip()}}}}}, without blanks"
-        elif word.strip() in _SET:
-            hint = f"; it is known only when the Pod runs: use its environment variable {word.strip()}"
+def _fields(value: Any, path: KeyPath, kind: str, last: str = "") -> Iterator[Finding]:
+    """Find fields that the API does not have, and values of the wrong type.
+
+    Args:
+        kind: the type of the value, in the words of the models.
+        last: the innermost named field that contains it.
+    """
+    if value is None:
+        return
+    if kind in _SCALARS:
+        value = whole(value)
+        types, text = _SCALARS[kind]
+        wrong = not isinstance(value, types) or (isinstance(value, bool) and kind != "bool")
+        if wrong and not (last in _QUANTITIES and isinstance(value, int | float)):
+            yield error(path, text, value=value)
+        return
+    collection = _COLLECTION.fullmatch(kind)
+    if collection is not None:
+        form, inner_kind = collection.groups()
+        if not isinstance(value, list if form == "list" else dict):
+            yield error(path, f"must be a {'list' if form == 'list' else 'mapping'}", value=value)
+            return
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _fields(item, (*path, key), inner_kind, last)
+        return
+    fields = fields_of(kind)
+    if not fields:
+        return
+    if not isinstance(value, dict):
+        yield error(path, "must be a mapping", value=value)
+        return
+    for key, inner in value.items():
+        if key in fields:
+            yield from _fields(inner, (*path, key), fields[key], key)
         else:
-            hint = suggestion(word.strip(), PLACEHOLDERS)
-        yield warning(path, f"{found[0]} is not a placeholder and stays unchanged{hint}")
+            hint = suggestion(str(key), fields)
+            yield warning((*path, key), f"is not a known field of a {kind.removeprefix('V1')}{hint}")
+
+
+@cache
+def fields_of(kind: str) -> Mapping[str, str]:
+    """Return the JSON names and types of a model's fields; none for another type, such as a time."""
+    # A late import, as it imports hundreds of modules.
+    from kubernetes_asyncio.client import models
+
+    model = getattr(models, kind, None)
+    return {} if model is None else {model.attribute_map[name]: type_ for name, type_ in model.openapi_types.items()}

@@ -1,8 +1,10 @@
-"""Checks of a Framework: names, fields, types and bounds."""
+"""Checks of a Framework: names, fields, types, bounds, and policies that have no effect or an unlikely one.
+
+Source: docs/reference.md, "spec"; docs/manual.md, "Retry" and "Completion".
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, get_args
 
@@ -11,18 +13,11 @@ from pydantic import BaseModel, ValidationError
 from frameworkcontroller.api import names
 from frameworkcontroller.api.fields import whole
 from frameworkcontroller.api.problems import KeyPath, problem_of, shown, suggestion
-from frameworkcontroller.api.spec import FrameworkSpec
-from frameworkcontroller.commands.lint.findings import Finding, Severity, error, warning
-from frameworkcontroller.commands.lint.pods import check_pod
-from frameworkcontroller.commands.lint.policies import check_policies
+from frameworkcontroller.api.spec import RETRY_ALWAYS, RETRY_ON_FAILURE, FrameworkSpec, RetryPolicy, TaskRoleSpec
+from frameworkcontroller.commands.lint.findings import Finding, error, warning
+from frameworkcontroller.commands.lint.pods import DNS_LABEL, check_pod, fields_of
 
 _TOP: Final = ("apiVersion", "kind", "metadata", "spec", "status")
-_METADATA: Final = ("annotations", "finalizers", "generateName", "labels", "name", "namespace", "ownerReferences")
-_SERVER_SET: Final = frozenset(
-    {"creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "managedFields",
-     "resourceVersion", "selfLink", "uid"}
-)  # fmt: skip
-_NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LONGEST_HOST_NAME: Final = 63
 _GENERATED: Final = 5
 _TASKS_THAT_FIT: Final = 300
@@ -42,14 +37,15 @@ def check_framework(body: Mapping[Any, Any]) -> Iterator[Finding]:
         return
     spec = body["spec"]
     refused = list(_fields(spec))
-    roles = spec.get("taskRoles") if isinstance(spec, dict) else None
-    if isinstance(roles, list) and all(isinstance(role, dict) for role in roles):
-        refused += [found for found in _role_names(roles) if found not in refused]
-    yield from refused
-    if isinstance(spec, dict) and roles in (None, []):
-        yield warning(("spec", "taskRoles"), "has no role: the Framework runs nothing, and never completes by itself")
-        return
+    listed = spec.get("taskRoles") if isinstance(spec, dict) else ""
+    roles = [] if listed is None else listed
     if not isinstance(roles, list) or not all(isinstance(role, dict) for role in roles):
+        yield from refused
+        return
+    refused += [found for found in _role_names(roles) if found not in refused]
+    yield from refused
+    if not roles:
+        yield warning(("spec", "taskRoles"), "has no role: the Framework runs nothing, and never completes by itself")
         return
     yield from _long_names(body.get("metadata"), roles)
     for position, role in enumerate(roles):
@@ -57,7 +53,9 @@ def check_framework(body: Mapping[Any, Any]) -> Iterator[Finding]:
     if not refused:
         parsed = FrameworkSpec.model_validate(spec, by_name=False, by_alias=True)
         yield from _sizes(parsed)
-        yield from check_policies(parsed)
+        for position, valid in enumerate(parsed.task_roles):
+            yield from _role_policies(valid, ("spec", "taskRoles", position))
+        yield from _policies(parsed)
 
 
 def _metadata(metadata: Any) -> Iterator[Finding]:
@@ -65,8 +63,7 @@ def _metadata(metadata: Any) -> Iterator[Finding]:
     if not isinstance(metadata, dict):
         yield error(path, "is required" if metadata is None else "must be a mapping")
         return
-    known = (*_METADATA, *_SERVER_SET)
-    yield from _unknown(metadata, known, path)
+    yield from _unknown(metadata, fields_of("V1ObjectMeta"), path)
     name, prefix = metadata.get("name"), metadata.get("generateName")
     if name is None and prefix is None:
         yield error((*path, "name"), "is required")
@@ -75,7 +72,7 @@ def _metadata(metadata: Any) -> Iterator[Finding]:
     elif name is None and not (isinstance(prefix, str) and names.is_valid_name(prefix + "x" * _GENERATED)):
         yield error((*path, "generateName"), f"and {_GENERATED} characters more {names.NAME_RULE}", value=prefix)
     namespace = metadata.get("namespace")
-    if namespace is not None and not (isinstance(namespace, str) and _NAMESPACE.fullmatch(namespace)):
+    if namespace is not None and not (isinstance(namespace, str) and DNS_LABEL.fullmatch(namespace)):
         yield error((*path, "namespace"), "is not the name of a namespace", value=namespace)
     for field in ("labels", "annotations"):
         texts = metadata.get(field)
@@ -93,7 +90,7 @@ def _fields(spec: Any) -> Iterator[Finding]:
         FrameworkSpec.model_validate(spec, by_name=False, by_alias=True)
     except ValidationError as refused:
         for detail in refused.errors():
-            yield Finding(Severity.ERROR, problem_of(detail, pattern=names.NAME_RULE, below=("spec",)))
+            yield Finding("error", problem_of(detail, pattern=names.NAME_RULE, below=("spec",)))
     yield from _unknown_below(FrameworkSpec, spec, ("spec",))
 
 
@@ -105,20 +102,11 @@ def _unknown_below(model: type[BaseModel], value: Any, path: KeyPath) -> Iterato
     yield from _unknown(value, fields, path)
     for key, annotation in fields.items():
         inner, here = value.get(key), (*path, key)
-        below = _model_in(annotation)
-        if below is None:
-            continue
-        if isinstance(inner, list):
-            for position, item in enumerate(inner):
-                yield from _unknown_below(below, item, (*here, position))
-        else:
-            yield from _unknown_below(below, inner, here)
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((found for part in get_args(annotation) if (found := _model_in(part))), None)
+        for below in (annotation, *get_args(annotation)):
+            if isinstance(below, type) and issubclass(below, BaseModel):
+                yield from _unknown_below(below, inner, here)
+                for position, item in enumerate(inner if isinstance(inner, list) else ()):
+                    yield from _unknown_below(below, item, (*here, position))
 
 
 def _unknown(mapping: Mapping[Any, Any], known: Any, path: KeyPath) -> Iterator[Finding]:
@@ -162,3 +150,78 @@ def _sizes(spec: FrameworkSpec) -> Iterator[Finding]:
         )
     if spec.execution_type == "Stop":
         yield warning(("spec", "executionType"), "is Stop: a Framework that is created so completes without running")
+
+
+def _role_policies(role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:
+    policy, retry = role.framework_attempt_completion_policy, role.task.retry_policy
+    failed, succeeded = policy.min_failed_task_count, policy.min_succeeded_task_count
+    too_few = f"the role has {role.task_number} Tasks"
+    never_fails = (
+        f"with task.retryPolicy.maxRetryCount {retry.max_retry_count} a Task that fails is retried and never counts as "
+        "failed"
+    )
+    run_again = "with task.retryPolicy.maxRetryCount -2 a Task that succeeds is run again"
+    for field, minimum, unreachable, reason in (
+        ("minFailedTaskCount", failed, failed > role.task_number, too_few),
+        ("minSucceededTaskCount", succeeded, succeeded > role.task_number, too_few),
+        ("minFailedTaskCount", failed, failed >= 1 and not _can_fail(retry), never_fails),
+        ("minSucceededTaskCount", succeeded, succeeded >= 1 and retry.max_retry_count == RETRY_ALWAYS, run_again),
+    ):
+        if unreachable:
+            place = (*path, "frameworkAttemptCompletionPolicy", field)
+            yield warning(place, f"can never be reached: {reason}", value=minimum)
+    pod_spec = role.task.pod.get("spec")
+    if not isinstance(pod_spec, dict):
+        return  # an error, reported elsewhere
+    restart = pod_spec.get("restartPolicy")
+    missing = not isinstance(restart, str)
+    if (missing or restart == "Always") and retry.max_retry_count != RETRY_ALWAYS and role.task_number > 0:
+        yield warning(
+            (*path, "task", "pod", "spec", "restartPolicy"),
+            f"is {'missing, which is ' if missing else ''}Always: containers that end are started again in place, so "
+            "that no Task ever completes; retries and completion policies are for Never (or OnFailure)",
+        )
+
+
+def _policies(spec: FrameworkSpec) -> Iterator[Finding]:
+    roles = [
+        (role, role.framework_attempt_completion_policy, role.task.retry_policy)
+        for role in spec.task_roles
+        if role.task_number > 0
+    ]
+    ending = [(role, policy) for role, policy, retry in roles if retry.max_retry_count != RETRY_ALWAYS]
+    if not ending:
+        return  # a service
+    can_fail = any(
+        1 <= policy.min_failed_task_count <= role.task_number and _can_fail(retry) for role, policy, retry in roles
+    )
+    by_policy = can_fail or any(1 <= policy.min_succeeded_task_count <= role.task_number for role, policy in ending)
+    path: KeyPath = ("spec", "taskRoles")
+    endless = ", ".join(role.name for role, _, retry in roles if retry.max_retry_count == RETRY_ALWAYS)
+    if endless and not by_policy:
+        yield warning(
+            path,
+            f"can never complete: {endless} is retried forever (maxRetryCount -2), and no other role has a completion "
+            "policy that completes the attempt without it",
+        )
+    # A minimum of -1 is a policy: it is a decision.
+    elif not by_policy and any(
+        policy.min_failed_task_count == policy.min_succeeded_task_count == 0 for _, policy in ending
+    ):
+        yield warning(
+            path,
+            "have no completion policy: the Framework succeeds once all Tasks have ended, even if "
+            "all of them failed; minFailedTaskCount: 1 lets it fail",
+        )
+    retries = spec.retry_policy.max_retry_count
+    if not can_fail and (retries >= 1 or retries == RETRY_ON_FAILURE):
+        yield warning(
+            ("spec", "retryPolicy", "maxRetryCount"),
+            "has no effect: no role's minFailedTaskCount can make an attempt fail",
+            value=retries,
+        )
+
+
+def _can_fail(retry: RetryPolicy) -> bool:
+    """Return whether a Task can complete as failed; with the fancy policy, a permanent failure always can."""
+    return retry.fancy_retry_policy or retry.max_retry_count not in (RETRY_ALWAYS, RETRY_ON_FAILURE)
