@@ -111,7 +111,7 @@ class NullClient:
         """Show that there are so many Tasks, and make the Pods of the new ones."""
         began = time.monotonic()
         job = self._jobs[0]
-        added = [new_task(index, self._env) for index in range(len(job.tasks), to)]
+        added = [new_task("a", index, self._env) for index in range(len(job.tasks), to)]
         job.tasks.extend(added)
         await self._write(job)
         ended = await self._create_pods(job, added)

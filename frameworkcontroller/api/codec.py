@@ -343,11 +343,13 @@ def _decode_attempt(body: Mapping[str, Any]) -> FrameworkAttemptStatus:
 
 def _decode_role(body: Mapping[str, Any]) -> TaskRoleStatus:
     tasks = fields.each(body, "taskStatuses", _decode_task)
+    name = fields.needed_text(body, "name")
     for position, task in enumerate(tasks):
+        task.role = name
         if task.index != position:
             raise FieldError(f"taskStatuses[{position}].index", f"{task.index} where {position} has to follow")
     return TaskRoleStatus(
-        name=fields.needed_text(body, "name"),
+        name=name,
         # The oldest statuses of the original have none, and neither do the Pods of the role.
         instance_uid=fields.text(body, "instanceUID"),
         pod_graceful_deletion_timeout_sec=fields.maybe_number(body, "podGracefulDeletionTimeoutSec"),

@@ -57,7 +57,7 @@ class TaskAttemptStatus:
 # Compared by identity, because members of the tracker's sets change.
 @dataclass(slots=True, eq=False)
 class TaskStatus:
-    """A Task. ``encoded`` caches its JSON until it changes."""
+    """A Task of ``role``. ``encoded`` caches its JSON until it changes."""
 
     index: int
     instance_uid: str
@@ -70,6 +70,12 @@ class TaskStatus:
     deletion_pending: bool = False
     retry: RetryPolicyStatus = field(default_factory=RetryPolicyStatus)
     encoded: bytes | None = field(default=None, repr=False)
+    role: str = ""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Role and index."""
+        return self.role, self.index
 
 
 @dataclass(slots=True, eq=False)

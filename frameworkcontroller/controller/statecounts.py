@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from frameworkcontroller.api.status import State
 from frameworkcontroller.controller.reconcilers import Machine
-from frameworkcontroller.machine.tracker import STATES
 
 
 class _Part(NamedTuple):
@@ -26,8 +25,8 @@ class StateCounts:
     """The totals."""
 
     def __init__(self) -> None:
-        self.frameworks: dict[State, int] = dict.fromkeys(STATES, 0)
-        self.tasks: dict[State, int] = dict.fromkeys(STATES, 0)
+        self.frameworks: dict[State, int] = dict.fromkeys(State, 0)
+        self.tasks: dict[State, int] = dict.fromkeys(State, 0)
         self.stalled = 0
         """Frameworks with the condition Stalled."""
         self.quarantined = 0
@@ -46,14 +45,14 @@ class StateCounts:
         if machine is not None:
             tracker = machine.tracker
             state = None if tracker.status is None else tracker.status.state
-            part = _Part(state, tuple(tracker.task_states), bool(tracker.holds.stalls), machine.quarantined)
+            part = _Part(state, tuple(tracker.task_states.values()), bool(tracker.holds.stalls), machine.quarantined)
             self._parts[key] = part
             self._add(part, 1)
 
     def _add(self, part: _Part, sign: int) -> None:
         if part.state is not None:
             self.frameworks[part.state] += sign
-        for state, number in zip(STATES, part.tasks, strict=True):
+        for state, number in zip(State, part.tasks, strict=True):
             self.tasks[state] += sign * number
         self.stalled += sign * part.stalled
         self.quarantined += sign * part.quarantined

@@ -8,16 +8,16 @@ from typing import Final
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import encode_status, encode_task
 from frameworkcontroller.api.completion import CompletionStatus
-from frameworkcontroller.api.objects import Framework
+from frameworkcontroller.api.objects import Framework, Identity
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, TaskStatus
-from frameworkcontroller.machine.actions import Action, Create, Target
+from frameworkcontroller.machine.actions import Action, Create, Delete, Refresh, Target
 from frameworkcontroller.machine.agenda import TaskKey
 from frameworkcontroller.machine.holds import CREATIONS
 from frameworkcontroller.machine.manifests import PodTemplate, task_annotations
 from frameworkcontroller.machine.model import Env, Observed, Plan, Record, Snapshot, Trigger, require
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind
-from frameworkcontroller.machine.tracker import TrackedRole, Tracker
+from frameworkcontroller.machine.tracker import Tracker
 
 POD_CREATIONS_PER_PLAN: Final = 500
 """Maximum number of creations per plan: if all are refused, 10,000 Tasks must not be rendered again and again."""
@@ -53,13 +53,13 @@ class Context:
         self,
         reason: Reason,
         message: str,
-        task: tuple[TrackedRole, TaskStatus] | None = None,
+        task: TaskStatus | None = None,
         *,
         warning: bool | None = None,
         completion: CompletionStatus | None = None,
     ) -> None:
         """Record a change of the Framework or of one Task. By default a warning if ``completion`` is unexpected."""
-        role, index = (None, None) if task is None else (task[0].status.name, task[1].index)
+        role, index = (None, None) if task is None else task.key
         if warning is None:
             warning = completion is not None and completion.unexpected
         self.plan.records.append(Record(reason, message, role, index, warning, completion))
@@ -68,13 +68,12 @@ class Context:
         """Add the Framework's status, which must be persisted, to the history."""
         self.plan.snapshots.append(Snapshot(trigger, encode_status(self.framework.name, self.status)))
 
-    def keep_task(self, trigger: Trigger, role: TrackedRole, task: TaskStatus) -> None:
+    def keep_task(self, trigger: Trigger, task: TaskStatus) -> None:
         """Add the Task, which must be persisted, to the history."""
-        name = role.status.name
-        body = encode_task(self.framework.name, name, task)
-        annotations = task_annotations(self.framework, self.attempt, role.status, task.index)
+        body = encode_task(self.framework.name, task.role, task)
+        annotations = task_annotations(self.framework, self.attempt, self.tracker.roles[task.role], task.index)
         deleted_at = self.env.second if trigger is Trigger.TASK_DELETION else None
-        self.plan.snapshots.append(Snapshot(trigger, body, name, task.index, annotations, deleted_at))
+        self.plan.snapshots.append(Snapshot(trigger, body, *task.key, annotations, deleted_at))
 
     def requeue_at(self, when: float) -> None:
         """Plan again at ``when`` (monotonic seconds) at the latest."""
@@ -128,10 +127,43 @@ class Context:
         """The ConfigMap of the current attempt."""
         return Target(Kind.CONFIGMAP, names.configmap_name(self.framework.name), self.attempt.id)
 
-    def pod_target(self, role: TrackedRole, task: TaskStatus) -> Target:
+    def configmap_identity(self) -> tuple[str, ...]:
+        """Values of ``names.CONFIGMAP_IDENTITY`` for the ConfigMap of the current attempt."""
+        return self.framework.uid, str(self.attempt.id)
+
+    def pod_target(self, task: TaskStatus) -> Target:
         """The Pod of the Task's current attempt."""
-        name = names.pod_name(self.framework.name, role.status.name, task.index)
-        return Target(Kind.POD, name, task.attempt.id, role.status.name, task.index, task.instance_uid)
+        name = names.pod_name(self.framework.name, *task.key)
+        return Target(Kind.POD, name, task.attempt.id, *task.key, task.instance_uid)
+
+    def pod_identity(self, task: TaskStatus) -> tuple[str, ...]:
+        """Values of ``names.POD_IDENTITY`` for the Pod of the Task's current attempt."""
+        return (
+            self.framework.uid,
+            names.attempt_instance_uid(self.attempt.id, require(self.attempt.configmap_uid, "configMapUID")),
+            self.tracker.roles[task.role].instance_uid,
+            task.instance_uid,
+            str(task.attempt.id),
+        )
+
+
+_MAX_DIGITS = 18
+
+
+def replace_orphan(target: Target, found: Identity, current: tuple[str, ...]) -> Action:
+    """The action on an orphaned object of the target's name that is not terminating.
+
+    ``current``: the identity of the current attempt's object, which ends with the attempt's id. An object of a later
+    attempt is never deleted: as objects are created for persisted attempts only, it proves that another controller has
+    written a newer status.
+    """
+    if found.annotations is not None and found.annotations[:-1] == current[:-1]:
+        attempt_id = found.annotations[-1]
+        # int() raises an error for more than some thousand digits.
+        is_number = attempt_id.isascii() and attempt_id.isdigit() and len(attempt_id) <= _MAX_DIGITS
+        if is_number and int(attempt_id) > int(current[-1]):
+            return Refresh(target)
+    return Delete(target, found.uid, orphan=True)
 
 
 def count_tasks(count: int) -> str:

@@ -13,15 +13,15 @@ from frameworkcontroller.api.completion import (
     STOP_FRAMEWORK_REQUESTED,
     CompletionStatus,
 )
-from frameworkcontroller.api.objects import ConfigMapRecord, Framework, Identity
+from frameworkcontroller.api.objects import ConfigMapRecord, Framework
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
 from frameworkcontroller.machine import task as task_machine
-from frameworkcontroller.machine.actions import Action, Cleanup, Confirm, Create, Delete, Refresh
-from frameworkcontroller.machine.context import Context, count_tasks, describe, summarize
+from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete
+from frameworkcontroller.machine.context import Context, count_tasks, describe, replace_orphan, summarize
 from frameworkcontroller.machine.holds import Stall
-from frameworkcontroller.machine.manifests import configmap_body, configmap_identity, is_newer_configmap
+from frameworkcontroller.machine.manifests import configmap_body
 from frameworkcontroller.machine.model import Env, Trigger, Urgency, require
 from frameworkcontroller.machine.policy import decide_retry, evaluate_completion
 from frameworkcontroller.machine.reasons import Reason
@@ -83,7 +83,7 @@ def step(ctx: Context) -> None:
 
 def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
     """Decide the completion of the attempt. Once it is persisted, the ConfigMap and its dependents are deleted."""
-    ctx.tracker.decide_framework_completion(completion)
+    ctx.tracker.decide_completion(ctx.status, completion)
     _stop_tasks(ctx)
     ctx.tracker.move_framework(State.DELETION_PENDING, ctx.env.second)
     final = require(ctx.attempt.completion_status, "completionStatus of the attempt")
@@ -95,20 +95,20 @@ def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
 
 
 def _stop_tasks(ctx: Context) -> None:
-    for _, task in ctx.tracker.tasks():
+    for task in ctx.tracker.tasks():
         ctx.tracker.decide_completion(task, _TASK_STOPPED, Urgency.NOW)
 
 
 def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
     """Complete Tasks and attempt: the ConfigMap and all Pods are gone."""
-    ctx.tracker.decide_framework_completion(completion)
+    ctx.tracker.decide_completion(ctx.status, completion)
     tracker, now = ctx.tracker, ctx.env.second
-    for role, task in tracker.tasks():
+    for task in tracker.tasks():
         tracker.decide_completion(task, _TASK_STOPPED)
         if task.state is not State.COMPLETED:
             if task.state is not State.ATTEMPT_COMPLETED:
-                tracker.move(role, task, State.ATTEMPT_COMPLETED, now)
-            tracker.move(role, task, State.COMPLETED, now)
+                tracker.move(task, State.ATTEMPT_COMPLETED, now)
+            tracker.move(task, State.COMPLETED, now)
         tracker.change(task, Urgency.SOON)
     tracker.forget_tasks()
     tracker.move_framework(State.ATTEMPT_COMPLETED, now)
@@ -148,7 +148,7 @@ def _adopt(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
         return False
     if ctx.framework.spec.execution_type is not ExecutionType.START or ctx.framework.deleting:
         return False
-    if configmap.identity.annotations != configmap_identity(ctx.framework, ctx.attempt.id):
+    if configmap.identity.annotations != ctx.configmap_identity():
         return False
     created(ctx, configmap.uid)
     return True
@@ -174,7 +174,7 @@ def _delete_orphan(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
     if configmap is None or not _is_ours(ctx, configmap):
         return False
     if not configmap.identity.deleting:
-        ctx.act(replace_orphan(ctx, configmap.identity))
+        ctx.act(replace_orphan(ctx.configmap_target(), configmap.identity, ctx.configmap_identity()))
     return True
 
 
@@ -206,18 +206,6 @@ def _watch_end(ctx: Context, configmap: ConfigMapRecord) -> None:
             f"ConfigMap {configmap.name} was to be deleted by {when} and still exists, without any Pod: "
             "a finalizer holds it",
         )
-
-
-def replace_orphan(ctx: Context, found: Identity) -> Action:
-    """The action on an orphaned ConfigMap that is not terminating.
-
-    One of a later attempt is never deleted: as ConfigMaps are created for persisted attempts only, it proves that
-    another controller has written a newer status.
-    """
-    target = ctx.configmap_target()
-    if is_newer_configmap(found.annotations, ctx.framework, ctx.attempt.id):
-        return Refresh(target)
-    return Delete(target, found.uid, orphan=True)
 
 
 # --- a ConfigMap is recorded, but the cache does not show it -------------------------------------------------------
@@ -282,7 +270,7 @@ def _configmap_is_gone(ctx: Context) -> None:
         if not tracker.orphaned:
             tracker.orphaned = True
             tracker.touch_all()
-            ctx.tracker.decide_framework_completion(completion)
+            ctx.tracker.decide_completion(ctx.status, completion)
             _stop_tasks(ctx)
             if ctx.status.state is not State.DELETING:
                 tracker.move_framework(State.DELETING, ctx.env.second)
@@ -308,7 +296,7 @@ def _with_deleting_configmap(ctx: Context) -> None:
         return
     if not ctx.completing:
         text = "ConfigMap is being deleted by others"
-        ctx.tracker.decide_framework_completion(CompletionStatus.of(CONFIGMAP_EXTERNAL_DELETED, text))
+        ctx.tracker.decide_completion(ctx.status, CompletionStatus.of(CONFIGMAP_EXTERNAL_DELETED, text))
         ctx.record(Reason.CONFIGMAP_DELETING, text, completion=ctx.attempt.completion_status)
     ctx.tracker.move_framework(State.DELETING, ctx.env.second)
 
@@ -334,7 +322,7 @@ def _step_alive(ctx: Context) -> None:
     if not ctx.completing and ctx.framework.spec.execution_type is ExecutionType.STOP:
         complete_attempt(ctx, STOPPED)
     _step_tasks(ctx)
-    if ctx.status.state is State.PREPARING and any(role.counts.running for role in tracker.roles.values()):
+    if ctx.status.state is State.PREPARING and tracker.counts.running:
         tracker.move_framework(State.RUNNING, ctx.env.second)
         ctx.record(Reason.FRAMEWORK_ATTEMPT_RUNNING, f"FrameworkAttempt {ctx.attempt.id} is running")
     if not ctx.completing:
@@ -350,9 +338,9 @@ def _step_tasks(ctx: Context) -> None:
         tracker.scan = False
         tracker.agenda.update(task_machine.taskless_pods(ctx))
     for key in tracker.agenda.take():
-        found = tracker.task(key)
-        if found is not None:
-            task_machine.step(ctx, *found)
+        task = tracker.task(key)
+        if task is not None:
+            task_machine.step(ctx, task)
         else:
             task_machine.delete_taskless(ctx, key)
 
@@ -384,7 +372,7 @@ def _decide_retry(ctx: Context) -> None:
         _persist_first(ctx)
         return
     if status.retry.retry_delay_sec is None:
-        ctx.tracker.schedule_framework_retry(decision.delay_sec)
+        ctx.tracker.schedule_retry(status, decision.delay_sec)
         due = status.transition_time + decision.delay_sec
         when = f"in {decision.delay_sec}s, at {format_time(min(due, LAST_TIME))}" if decision.delay_sec else "at once"
         ctx.record(

@@ -48,51 +48,6 @@ def configmap_body(framework: Framework, attempt_id: int) -> bytes:
     )
 
 
-def configmap_identity(framework: Framework, attempt_id: int) -> tuple[str, ...]:
-    """Values of ``names.CONFIGMAP_IDENTITY`` for the ConfigMap of an attempt."""
-    return framework.uid, str(attempt_id)
-
-
-def pod_identity(
-    framework: Framework, attempt: FrameworkAttemptStatus, role: TaskRoleStatus, task: TaskStatus
-) -> tuple[str, ...]:
-    """Values of ``names.POD_IDENTITY`` for the Pod of the Task's current attempt."""
-    configmap_uid = require(attempt.configmap_uid, "configMapUID")
-    return (
-        framework.uid,
-        names.attempt_instance_uid(attempt.id, configmap_uid),
-        role.instance_uid,
-        task.instance_uid,
-        str(task.attempt.id),
-    )
-
-
-_MAX_DIGITS = 18
-
-
-def is_newer_configmap(annotations: tuple[str, ...] | None, framework: Framework, attempt_id: int) -> bool:
-    """Whether the annotations identify a later attempt of the same Framework."""
-    return annotations is not None and annotations[0] == framework.uid and _number(annotations[1]) > attempt_id
-
-
-def is_newer_pod(
-    annotations: tuple[str, ...] | None,
-    framework: Framework,
-    attempt: FrameworkAttemptStatus,
-    role: TaskRoleStatus,
-    task: TaskStatus,
-) -> bool:
-    """Whether the annotations identify a later attempt of the same Task."""
-    if annotations is None or annotations[:-1] != pod_identity(framework, attempt, role, task)[:-1]:
-        return False
-    return _number(annotations[-1]) > task.attempt.id
-
-
-def _number(value: str) -> int:
-    # int() raises an error for more than some thousand digits.
-    return int(value) if value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS else -1
-
-
 def pod_annotations(
     framework: Framework,
     attempt: FrameworkAttemptStatus,

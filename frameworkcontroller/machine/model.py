@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
@@ -123,8 +124,8 @@ class Level(StrEnum):
 class AttemptCounters:
     """Numbers of completed attempts by completion code, and of retried ones by category."""
 
-    completed: dict[tuple[Level, int], int] = field(default_factory=dict)
-    retried: dict[tuple[Level, str], int] = field(default_factory=dict)
+    completed: Counter[tuple[Level, int]] = field(default_factory=Counter)
+    retried: Counter[tuple[Level, str]] = field(default_factory=Counter)
 
 
 class Urgency(IntEnum):

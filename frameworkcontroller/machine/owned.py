@@ -32,18 +32,16 @@ from frameworkcontroller.machine.actions import (
     Target,
 )
 from frameworkcontroller.machine.agenda import TaskKey
-from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.context import Context, replace_orphan
 from frameworkcontroller.machine.failure import (
     classify_creation_refusal,
     describe_creation_refusal,
     is_quota_refusal,
 )
 from frameworkcontroller.machine.holds import CREATIONS, Stall
-from frameworkcontroller.machine.manifests import configmap_identity, pod_identity
 from frameworkcontroller.machine.reasons import Reason, not_answered
 from frameworkcontroller.machine.requests import Kind, Refused, Unanswered
 from frameworkcontroller.machine.states import ENDED
-from frameworkcontroller.machine.tracker import TrackedRole
 
 _FAILURES_TO_STALL = 3
 """Failures in a row after which a Framework is stalled."""
@@ -66,12 +64,10 @@ def take(ctx: Context, outcome: Outcome) -> None:
     elif target.kind is Kind.CONFIGMAP:
         if ctx.attempt.id == target.attempt_id:
             _take(_ConfigMap(ctx, target), outcome)
-    elif (found := ctx.tracker.task((target.role, target.index))) is None:
+    elif (task := ctx.tracker.task((target.role, target.index))) is None:
         _take_orphan(ctx, outcome)
-    else:
-        role, task = found
-        if task.instance_uid == target.instance and task.attempt.id == target.attempt_id:
-            _take(_Pod(ctx, target, role, task), outcome)
+    elif task.instance_uid == target.instance and task.attempt.id == target.attempt_id:
+        _take(_Pod(ctx, target, task), outcome)
 
 
 def _take_orphan(ctx: Context, outcome: Outcome) -> None:
@@ -167,8 +163,8 @@ def _not_in_cache(ctx: Context, key: TaskKey | None, action: Confirm | Relabel, 
             _look_later(ctx, key)
         case Accepted():
             text = f"Restored the label {FRAMEWORK_NAME} of {target.kind} {target.name}, by which it is watched"
-            found = None if key is None else tracker.task(key)
-            ctx.record(Reason.LABEL_RESTORED, text, found, warning=True)
+            task = None if key is None else tracker.task(key)
+            ctx.record(Reason.LABEL_RESTORED, text, task, warning=True)
             _look_later(ctx, key)
         case Remains():
             if tracker.expectations.hide(action.uid, ctx.env):
@@ -234,8 +230,8 @@ def _wait(ctx: Context, key: TaskKey | None, text: str, at_least_sec: float = 0.
     """Back off, and record the first failure. Return the number of failures in a row."""
     failures = _look_later(ctx, key, at_least_sec)
     if failures == 1:
-        found = None if key is None else ctx.tracker.task(key)
-        ctx.record(Reason.WAITING, text, found, warning=True)
+        task = None if key is None else ctx.tracker.task(key)
+        ctx.record(Reason.WAITING, text, task, warning=True)
     return failures
 
 
@@ -272,11 +268,10 @@ class _Pod:
 
     not_gone = Reason.POD_NOT_GONE
 
-    def __init__(self, ctx: Context, target: Target, role: TrackedRole, task: TaskStatus) -> None:
+    def __init__(self, ctx: Context, target: Target, task: TaskStatus) -> None:
         self.ctx = ctx
         self.target = target
-        self.key: TaskKey = (role.status.name, task.index)
-        self.role = role
+        self.key: TaskKey = task.key
         self.task = task
 
     @property
@@ -304,10 +299,10 @@ class _Pod:
         return True
 
     def is_current(self, found: Identity) -> bool:
-        return found.annotations == pod_identity(self.ctx.framework, self.ctx.attempt, self.role.status, self.task)
+        return found.annotations == self.ctx.pod_identity(self.task)
 
     def created(self, uid: str) -> None:
-        task_machine.created(self.ctx, self.role, self.task, uid)
+        task_machine.created(self.ctx, self.task, uid)
 
     def refused(self, result: Result) -> None:
         """Complete the attempt if the refusal is final; else back off all creations, which would probably fail, too."""
@@ -315,7 +310,7 @@ class _Pod:
         if isinstance(result, Refused):
             completion = classify_creation_refusal(result)
             if completion is not None:
-                task_machine.attempt_is_over(ctx, self.role, self.task, completion, refused=True)
+                task_machine.attempt_is_over(ctx, self.task, completion, refused=True)
                 return
             if is_quota_refusal(result):
                 _stall_by_quota(ctx, self.key, result)
@@ -323,10 +318,10 @@ class _Pod:
         _hold(ctx, self.key, self.target, result, "create")
 
     def replace(self, found: Identity) -> Action:
-        return task_machine.replace_orphan(self.ctx, self.role, self.task, found)
+        return replace_orphan(self.target, found, self.ctx.pod_identity(self.task))
 
     def end(self, found: Identity) -> None:
-        force = task_machine.force_unseen(self.ctx, self.role, self.task, found)
+        force = task_machine.force_unseen(self.ctx, self.task, found)
         if force is not None:
             self.ctx.tracker.follow_ups.append(force)
 
@@ -334,23 +329,23 @@ class _Pod:
         ctx, task = self.ctx, self.task
         ctx.tracker.holds.release(self.key)
         if task.state is State.DELETION_PENDING:
-            ctx.tracker.move(self.role, task, State.DELETION_REQUESTED, ctx.env.second)
+            ctx.tracker.move(task, State.DELETION_REQUESTED, ctx.env.second)
             self.look_again()
         elif isinstance(result, Gone) and action.confirm:
             if task.state is State.CREATION_REQUESTED:
-                task_machine.pod_never_seen(ctx, self.role, task)
+                task_machine.pod_never_seen(ctx, task)
             elif task.state is State.DELETING:
-                task_machine.attempt_is_over(ctx, self.role, task, None)
+                task_machine.attempt_is_over(ctx, task, None)
         return True
 
     def cleaned_up(self) -> None:
         """Complete the attempt of a Task that is deletionPending and has no Pod."""
         if self.task.deletion_pending:
             self.ctx.tracker.holds.release(self.key)
-            task_machine.attempt_is_over(self.ctx, self.role, self.task, None)
+            task_machine.attempt_is_over(self.ctx, self.task, None)
 
     def confirmed_gone(self, uid: str) -> None:
-        task_machine.pod_confirmed_gone(self.ctx, self.role, self.task, uid)
+        task_machine.pod_confirmed_gone(self.ctx, self.task, uid)
 
 
 class _ConfigMap:
@@ -379,7 +374,7 @@ class _ConfigMap:
         return True
 
     def is_current(self, found: Identity) -> bool:
-        return found.annotations == configmap_identity(self.ctx.framework, self.ctx.attempt.id)
+        return found.annotations == self.ctx.configmap_identity()
 
     def created(self, uid: str) -> None:
         framework_machine.created(self.ctx, uid)
@@ -390,7 +385,7 @@ class _ConfigMap:
         _hold(self.ctx, None, self.target, result, "create")
 
     def replace(self, found: Identity) -> Action:
-        return framework_machine.replace_orphan(self.ctx, found)
+        return replace_orphan(self.target, found, self.ctx.configmap_identity())
 
     def deleted(self, action: Delete, result: Result) -> bool:
         tracker = self.ctx.tracker

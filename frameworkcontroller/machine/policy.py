@@ -22,7 +22,7 @@ from frameworkcontroller.api.spec import RETRY_ALWAYS, RETRY_ON_FAILURE, Framewo
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.backoff import exponential
 from frameworkcontroller.machine.model import Limits, require
-from frameworkcontroller.machine.tracker import TrackedRole, Tracker
+from frameworkcontroller.machine.tracker import Tracker
 
 _DISRUPTED: Final = frozenset(code.code for code in DISRUPTIONS.values())
 
@@ -102,73 +102,45 @@ def evaluate_completion(spec: FrameworkSpec, tracker: Tracker) -> CompletionStat
     Reads only counters until a policy is met. Of policies met at the same moment the first in the spec counts,
     minFailedTaskCount before minSucceededTaskCount.
     """
-    first: tuple[int, int] | None = None
-    decided: CompletionStatus | None = None
-    for role_spec in spec.task_roles:
-        role = tracker.roles.get(role_spec.name)
-        if role is None:
-            continue
-        policy = role_spec.framework_attempt_completion_policy
-        for minimum, count, succeeded, text in (
-            (
-                policy.min_failed_task_count,
-                role.counts.failed,
-                False,
-                "FailedTaskCount {} has reached MinFailedTaskCount {}",
-            ),
-            (
-                policy.min_succeeded_task_count,
-                role.counts.succeeded,
-                True,
-                "SucceededTaskCount {} has reached MinSucceededTaskCount {}",
-            ),
+    met: list[tuple[TaskStatus, str]] = []
+    roles = [role for role in spec.task_roles if role.name in tracker.roles]
+    for role in roles:
+        counts, policy = tracker.role_counts[role.name], role.framework_attempt_completion_policy
+        for kind, count, minimum in (
+            ("Failed", counts.failed, policy.min_failed_task_count),
+            ("Succeeded", counts.succeeded, policy.min_succeeded_task_count),
         ):
-            if not 1 <= minimum <= count:
-                continue
-            task = _completed(tracker, role, succeeded)[minimum - 1]
-            when = tracker.completed_at(task)
-            if first is None or when < first:
-                first = when
-                message = text.format(count, minimum) + " in the TaskRole"
-                decided = _as_its_task(role, task, Trigger(message, role_spec.name, task.index))
-    if decided is not None:
-        return decided
-    total = spec.task_count
-    completed = sum(role.counts.completed for role in tracker.roles.values())
-    return _all_completed(spec, tracker, completed, total) if 1 <= total <= completed else None
-
-
-def _as_its_task(role: TrackedRole, task: TaskStatus, trigger: Trigger) -> CompletionStatus:
-    completion = require(task.attempt.completion_status, f"completionStatus of Task {role.status.name}[{task.index}]")
-    return replace(completion, trigger=trigger, pod=None)
-
-
-def _all_completed(spec: FrameworkSpec, tracker: Tracker, completed: int, total: int) -> CompletionStatus:
+            if 1 <= minimum <= count:
+                task = _completed(tracker, role.name, kind)[minimum - 1]
+                met.append((task, f"{kind}TaskCount {count} has reached Min{kind}TaskCount {minimum} in the TaskRole"))
+    if met:
+        task, text = min(met, key=lambda one: tracker.completed_at(one[0]))
+        completion = require(task.attempt.completion_status, f"completionStatus of Task {task.role}[{task.index}]")
+        return replace(completion, trigger=Trigger(text, task.role, task.index), pod=None)
+    total, completed = spec.task_count, tracker.counts.succeeded + tracker.counts.failed
+    if not 1 <= total <= completed:
+        return None
     text = (
         f"CompletedTaskCount {completed} has reached TotalTaskCount {total} and no user specified conditions in "
         "FrameworkAttemptCompletionPolicy have ever been triggered"
     )
-    latest = (-1, -1)
-    trigger = None
-    for role_spec in spec.task_roles:
-        tasks = _completed(tracker, tracker.roles[role_spec.name]) if role_spec.name in tracker.roles else []
-        if tasks and tracker.completed_at(tasks[-1]) > latest:
-            latest = tracker.completed_at(tasks[-1])
-            trigger = Trigger(text, role_spec.name, tasks[-1].index)
+    last_of_roles = [tasks[-1] for role in roles if (tasks := _completed(tracker, role.name))]
+    last = max(last_of_roles, key=tracker.completed_at, default=None)
+    trigger = None if last is None else Trigger(text, last.role, last.index)
     return CompletionStatus.of(POD_SUCCEEDED, text, trigger=trigger)
 
 
-def _completed(tracker: Tracker, role: TrackedRole, succeeded: bool | None = None) -> list[TaskStatus]:
+def _completed(tracker: Tracker, role: str, kind: str | None = None) -> list[TaskStatus]:
     """The role's completed Tasks in the order of their completions, those of unknown order by index.
 
-    ``succeeded``: only Tasks that succeeded (True) or failed (False).
+    ``kind``: only Tasks that Succeeded or Failed.
     """
     tasks = [
         task
-        for task in role.status.tasks
+        for task in tracker.roles[role].tasks
         if task.state is State.COMPLETED
         and not task.deletion_pending
         and task.attempt.completion_status is not None
-        and succeeded in (None, task.attempt.completion_status.succeeded)
+        and kind in (None, "Succeeded" if task.attempt.completion_status.succeeded else "Failed")
     ]
     return sorted(tasks, key=tracker.completed_at)

@@ -12,7 +12,6 @@ from frameworkcontroller.machine.context import Context, count_tasks
 from frameworkcontroller.machine.model import Env, Trigger, Urgency
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.states import ENDED
-from frameworkcontroller.machine.tracker import TrackedRole
 
 SCALED_DOWN = CompletionStatus.of(DELETE_TASK_REQUESTED, "User has requested to delete the Task by Framework ScaleDown")
 
@@ -23,14 +22,15 @@ def new_role(spec: TaskRoleSpec, env: Env) -> TaskRoleStatus:
         name=spec.name,
         instance_uid=env.new_uid(),
         pod_graceful_deletion_timeout_sec=spec.task.pod_graceful_deletion_timeout_sec,
-        tasks=[new_task(index, env) for index in range(spec.task_number)],
+        tasks=[new_task(spec.name, index, env) for index in range(spec.task_number)],
     )
 
 
-def new_task(index: int, env: Env) -> TaskStatus:
+def new_task(role: str, index: int, env: Env) -> TaskStatus:
     """A new Task."""
     now = env.second
     return TaskStatus(
+        role=role,
         index=index,
         instance_uid=env.new_uid(),
         start_time=now,
@@ -49,13 +49,13 @@ def rescale(ctx: Context) -> bool:
         return False
     changed = unsettled = False
     for role in list(tracker.roles.values()):
-        spec = ctx.framework.spec.role(role.status.name)
+        spec = ctx.framework.spec.role(role.name)
         role_changed, role_unsettled = _rescale_role(ctx, role, 0 if spec is None else spec.task_number)
         changed |= role_changed
         unsettled |= role_unsettled
-        if spec is None and not role.status.tasks:
-            tracker.remove_role(role.status)
-            ctx.record(Reason.TASK_ROLE_DELETED, f"TaskRole {role.status.name} and its last Task are gone")
+        if spec is None and not role.tasks:
+            tracker.remove_role(role)
+            ctx.record(Reason.TASK_ROLE_DELETED, f"TaskRole {role.name} and its last Task are gone")
             changed = True
     for spec in ctx.framework.spec.task_roles:
         if spec.name not in tracker.roles:
@@ -81,28 +81,28 @@ def copy_deletion_timeouts(ctx: Context) -> bool:
     for spec in ctx.framework.spec.task_roles:
         role = ctx.tracker.roles.get(spec.name)
         timeout = spec.task.pod_graceful_deletion_timeout_sec
-        if role is not None and role.status.pod_graceful_deletion_timeout_sec != timeout:
-            ctx.tracker.set_deletion_timeout(role.status, timeout)
+        if role is not None and role.pod_graceful_deletion_timeout_sec != timeout:
+            ctx.tracker.set_deletion_timeout(role, timeout)
             changed = True
     if changed:
         ctx.tracker.touch_all()
     return changed
 
 
-def _rescale_role(ctx: Context, role: TrackedRole, wanted: int) -> tuple[bool, bool]:
+def _rescale_role(ctx: Context, role: TaskRoleStatus, wanted: int) -> tuple[bool, bool]:
     """Return whether anything changed, and whether unpersisted Tasks prevented a change."""
     tracker = ctx.tracker
-    tasks = role.status.tasks
+    tasks = role.tasks
     changed = unsettled = False
     while len(tasks) > wanted and _has_left(tasks[-1]):
         if not tracker.is_settled(tasks[-1]):
             unsettled = True
             break
         task = tasks[-1]
-        tracker.remove_last_task(role.status)
+        tracker.remove_last_task(role)
         text = f"Task instance {task.instance_uid} is gone by ScaleDown"
-        ctx.keep_task(Trigger.TASK_DELETION, role, task)
-        ctx.record(Reason.TASK_DELETED, text, (role, task))
+        ctx.keep_task(Trigger.TASK_DELETION, task)
+        ctx.record(Reason.TASK_DELETED, text, task)
         changed = True
     for position, task in enumerate(tasks[:wanted]):
         if not _has_left(task):
@@ -110,28 +110,28 @@ def _rescale_role(ctx: Context, role: TrackedRole, wanted: int) -> tuple[bool, b
         if not tracker.is_settled(task):
             unsettled = True
             continue
-        ctx.keep_task(Trigger.TASK_DELETION, role, task)
-        replacement = new_task(position, ctx.env)
-        tracker.replace_task(role.status, replacement)
+        ctx.keep_task(Trigger.TASK_DELETION, task)
+        replacement = new_task(role.name, position, ctx.env)
+        tracker.replace_task(role, replacement)
         ctx.record(
             Reason.TASK_REPLACED,
             f"Task instance {task.instance_uid}, gone by ScaleDown, is replaced by {replacement.instance_uid}",
-            (role, replacement),
+            replacement,
         )
         changed = True
     leaving = [task for task in reversed(tasks[wanted:]) if not task.deletion_pending]
     for task in leaving:
-        tracker.mark_leaving(role, task, SCALED_DOWN)
-        tracker.agenda.add((role.status.name, task.index))
-        ctx.record(Reason.TASK_DELETION_PENDING, SCALED_DOWN.diagnostics, (role, task))
+        tracker.mark_leaving(task, SCALED_DOWN)
+        tracker.agenda.add(task.key)
+        ctx.record(Reason.TASK_DELETION_PENDING, SCALED_DOWN.diagnostics, task)
     if leaving:
-        text = f"TaskRole {role.status.name} is scaled down by {len(leaving)} to {count_tasks(wanted)}"
+        text = f"TaskRole {role.name} is scaled down by {len(leaving)} to {count_tasks(wanted)}"
         ctx.record(Reason.TASK_ROLE_SCALED, text)
         changed = True
     if len(tasks) < wanted:
-        added = [new_task(index, ctx.env) for index in range(len(tasks), wanted)]
-        tracker.add_tasks(role.status, added)
-        text = f"TaskRole {role.status.name} is scaled up by {len(added)} to {count_tasks(wanted)}"
+        added = [new_task(role.name, index, ctx.env) for index in range(len(tasks), wanted)]
+        tracker.add_tasks(role, added)
+        text = f"TaskRole {role.name} is scaled up by {len(added)} to {count_tasks(wanted)}"
         ctx.record(Reason.TASK_ROLE_SCALED, text)
         changed = True
     return changed, unsettled

@@ -18,19 +18,18 @@ from frameworkcontroller.api.names import pod_name, split_pod_name
 from frameworkcontroller.api.objects import Disruption, Identity, PodRecord
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine.actions import Action, Cleanup, Confirm, Delete, Refresh, Target
+from frameworkcontroller.machine.actions import Cleanup, Confirm, Delete, Target
 from frameworkcontroller.machine.agenda import TaskKey
-from frameworkcontroller.machine.context import Context, summarize
+from frameworkcontroller.machine.context import Context, replace_orphan, summarize
 from frameworkcontroller.machine.failure import disrupted
 from frameworkcontroller.machine.holds import Stall
-from frameworkcontroller.machine.manifests import PodTemplate, is_newer_pod, pod_identity
+from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import Trigger, Urgency, require
 from frameworkcontroller.machine.policy import back_off_sec, backs_off, decide_retry, retries_in_a_row
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.scale import SCALED_DOWN
 from frameworkcontroller.machine.states import ENDED
-from frameworkcontroller.machine.tracker import TrackedRole
 
 _STALL_LEFT_RUNNING_SEC = 30
 """Time until running containers of an ended Pod stall the Framework: the default grace period."""
@@ -41,42 +40,42 @@ _ORPHAN_LOOK_SEC = 5
 _ALIVE = frozenset({State.CREATION_REQUESTED, State.PREPARING, State.RUNNING})
 
 
-def step(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
+def step(ctx: Context, task: TaskStatus) -> None:
     """Move a Task as far as its observed Pod allows."""
-    key = (role.status.name, task.index)
+    key = task.key
     pod = ctx.observed.pods.get(pod_name(ctx.framework.name, *key))
     _end_left_running(ctx, key, pod)
-    if task.deletion_pending and _decide(ctx, role, task, SCALED_DOWN):
+    if task.deletion_pending and _decide(ctx, task, SCALED_DOWN):
         # In a status of the original controller, which sets completionStatus later.
         ctx.tracker.change(task, Urgency.NOW)
     if task.state is State.ATTEMPT_COMPLETED:
-        _decide_retry(ctx, role, task)
+        _decide_retry(ctx, task)
     if task.state is State.CREATION_PENDING:
-        if not _adopt(ctx, role, task, pod):
-            _create(ctx, role, task, pod)
+        if not _adopt(ctx, task, pod):
+            _create(ctx, task, pod)
             return
     elif task.state in (State.ATTEMPT_COMPLETED, State.COMPLETED):
-        if not _delete_orphan(ctx, role, task, pod):
-            ctx.tracker.holds.stalls.pop((role.status.name, task.index), None)
+        if not _delete_orphan(ctx, task, pod):
+            ctx.tracker.holds.stalls.pop(task.key, None)
         return
     if pod is None or pod.uid != task.attempt.pod_uid:
-        _without_pod(ctx, role, task)
+        _without_pod(ctx, task)
         return
     if not ctx.tracker.expectations.has_seen(pod.uid):
         ctx.tracker.expectations.see(pod.uid)
         ctx.tracker.holds.end_stall(key, Reason.POD_NOT_ANSWERED)
     if pod.identity.deleting:
-        _with_deleting_pod(ctx, role, task, pod)
+        _with_deleting_pod(ctx, task, pod)
     else:
-        _with_pod(ctx, role, task, pod)
+        _with_pod(ctx, task, pod)
 
 
 def attempt_is_over(
-    ctx: Context, role: TrackedRole, task: TaskStatus, completion: CompletionStatus | None, *, refused: bool = False
+    ctx: Context, task: TaskStatus, completion: CompletionStatus | None, *, refused: bool = False
 ) -> None:
     """Complete the attempt: its Pod is gone, or was never created (``refused``: by the API server)."""
-    tracker, key = ctx.tracker, (role.status.name, task.index)
-    _decide(ctx, role, task, completion)
+    tracker, key = ctx.tracker, task.key
+    _decide(ctx, task, completion)
     tracker.expectations.forget(task.attempt.pod_uid)
     tracker.disruptions.pop(key, None)
     tracker.left_running.pop(key, None)
@@ -84,13 +83,13 @@ def attempt_is_over(
         tracker.holds.hold_retry(key, ctx.env)
     else:
         tracker.holds.release(key)
-    tracker.move(role, task, State.ATTEMPT_COMPLETED, ctx.env.second)
+    tracker.move(task, State.ATTEMPT_COMPLETED, ctx.env.second)
     tracker.agenda.add(key)
-    final = _completion_of(role, task)
+    final = _completion_of(task)
     ctx.record(
         Reason.TASK_ATTEMPT_COMPLETED,
         f"TaskAttempt {task.attempt.id} completed with {summarize(final)}",
-        (role, task),
+        task,
         completion=final,
     )
 
@@ -98,51 +97,51 @@ def attempt_is_over(
 # --- no Pod is recorded -----------------------------------------------------------------------------------------
 
 
-def _adopt(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord | None) -> bool:
+def _adopt(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> bool:
     """Adopt a Pod that was created for this attempt, but not recorded. Return whether there is one."""
     if pod is None or pod.identity.deleting or ctx.completing or task.deletion_pending:
         return False
     if pod.identity.controller_uid != ctx.attempt.configmap_uid:
         return False
-    if pod.identity.annotations != pod_identity(ctx.framework, ctx.attempt, role.status, task):
+    if pod.identity.annotations != ctx.pod_identity(task):
         return False
-    created(ctx, role, task, pod.uid)
+    created(ctx, task, pod.uid)
     return True
 
 
-def created(ctx: Context, role: TrackedRole, task: TaskStatus, uid: str) -> None:
+def created(ctx: Context, task: TaskStatus, uid: str) -> None:
     """Record the created Pod of the Task's current attempt."""
     ctx.tracker.record_pod(task, uid)
-    ctx.tracker.holds.release((role.status.name, task.index))
+    ctx.tracker.holds.release(task.key)
     ctx.tracker.holds.release_retries()
-    ctx.tracker.move(role, task, State.CREATION_REQUESTED, ctx.env.second)
-    ctx.tracker.agenda.add((role.status.name, task.index))
-    ctx.record(Reason.POD_CREATED, f"Pod {uid} was created for TaskAttempt {task.attempt.id}", (role, task))
+    ctx.tracker.move(task, State.CREATION_REQUESTED, ctx.env.second)
+    ctx.tracker.agenda.add(task.key)
+    ctx.record(Reason.POD_CREATED, f"Pod {uid} was created for TaskAttempt {task.attempt.id}", task)
 
 
-def _create(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord | None) -> None:
-    if _delete_orphan(ctx, role, task, pod) or ctx.completing:
+def _create(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> None:
+    if _delete_orphan(ctx, task, pod) or ctx.completing:
         return
-    key = (role.status.name, task.index)
+    key = task.key
     if not ctx.tracker.is_settled(task):
         ctx.tracker.block(key)
         return
     configmap_uid = require(ctx.attempt.configmap_uid, "configMapUID")
-    target = ctx.pod_target(role, task)
+    target = ctx.pod_target(task)
     if task.deletion_pending:
         ctx.act(Cleanup(target, configmap_uid))
         return
-    template = ctx.tracker.templates.get(role.status.name)
+    template = ctx.tracker.templates.get(task.role)
     if template is None:
-        spec = ctx.framework.spec.role(role.status.name)
+        spec = ctx.framework.spec.role(task.role)
         if spec is None:
             return
-        template = PodTemplate(ctx.framework, ctx.attempt, spec, role.status.instance_uid)
-        ctx.tracker.templates[role.status.name] = template
+        template = PodTemplate(ctx.framework, ctx.attempt, spec, ctx.tracker.roles[task.role].instance_uid)
+        ctx.tracker.templates[task.role] = template
     ctx.create_pod(target, template, task, configmap_uid)
 
 
-def _delete_orphan(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord | None) -> bool:
+def _delete_orphan(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> bool:
     """Delete an orphaned Pod of this Task's name. Return whether there is one.
 
     Orphans are Pods that the attempt controls and the status does not record; others are never touched.
@@ -154,21 +153,9 @@ def _delete_orphan(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRe
     if pod.identity.deleting:
         if pod.uid != task.attempt.pod_uid:
             _watch_end(ctx, pod, orphan=True)
-    elif not _waits_for_containers(ctx, (role.status.name, task.index), pod):
-        ctx.act(replace_orphan(ctx, role, task, pod.identity))
+    elif not _waits_for_containers(ctx, task.key, pod):
+        ctx.act(replace_orphan(ctx.pod_target(task), pod.identity, ctx.pod_identity(task)))
     return True
-
-
-def replace_orphan(ctx: Context, role: TrackedRole, task: TaskStatus, found: Identity) -> Action:
-    """The action on an orphaned Pod of this Task's name that is not terminating.
-
-    One of a later attempt is never deleted: as Pods are created for persisted attempts only, it proves that another
-    controller has written a newer status.
-    """
-    target = ctx.pod_target(role, task)
-    if is_newer_pod(found.annotations, ctx.framework, ctx.attempt, role.status, task):
-        return Refresh(target)
-    return Delete(target, found.uid, orphan=True)
 
 
 def taskless_pods(ctx: Context) -> Iterator[TaskKey]:
@@ -202,8 +189,8 @@ def _taskless_target(pod: PodRecord, key: TaskKey) -> Target:
 def is_known_to_be_gone(ctx: Context, pod: PodRecord) -> bool:
     """Whether the Pod belongs to a Task's ended attempt, and the cache is stale."""
     parts = split_pod_name(pod.name)
-    found = None if parts is None else ctx.tracker.task(parts[1:])
-    return found is not None and found[1].state in ENDED and found[1].attempt.pod_uid == pod.uid
+    task = None if parts is None else ctx.tracker.task(parts[1:])
+    return task is not None and task.state in ENDED and task.attempt.pod_uid == pod.uid
 
 
 def _is_taskless(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
@@ -213,12 +200,12 @@ def _is_taskless(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
 # --- a Pod is recorded, but the cache does not show it -------------------------------------------------------------
 
 
-def _without_pod(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
-    uid = require(task.attempt.pod_uid, f"podUID of Task {role.status.name}[{task.index}]")
-    key = (role.status.name, task.index)
+def _without_pod(ctx: Context, task: TaskStatus) -> None:
+    uid = require(task.attempt.pod_uid, f"podUID of Task {task.role}[{task.index}]")
+    key = task.key
     if ctx.tracker.expectations.has_seen(uid):
         by_others = _deleted_by_others("Pod was deleted by others", ctx.tracker.disruptions.get(key))
-        attempt_is_over(ctx, role, task, by_others)
+        attempt_is_over(ctx, task, by_others)
         return
     if task.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
         since, timeout = task.transition_time, ctx.env.limits.object_local_cache_creation_timeout_sec
@@ -228,28 +215,28 @@ def _without_pod(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
             return
         if task.deletion_pending or ctx.tracker.expectations.is_hidden(uid, ctx.observed.pods_listed):
             if ctx.tracker.is_settled(task):
-                ctx.act(Delete(ctx.pod_target(role, task), uid, confirm=True))
+                ctx.act(Delete(ctx.pod_target(task), uid, confirm=True))
             else:
                 ctx.tracker.block(key)
             return
     # The cache may be older than the status, or the Pod has lost its label: ask the API server.
-    ctx.act(Confirm(ctx.pod_target(role, task), uid))
+    ctx.act(Confirm(ctx.pod_target(task), uid))
 
 
-def pod_confirmed_gone(ctx: Context, role: TrackedRole, task: TaskStatus, uid: str) -> None:
+def pod_confirmed_gone(ctx: Context, task: TaskStatus, uid: str) -> None:
     """Handle a live read that has not found the recorded Pod."""
     if task.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
-        pod_never_seen(ctx, role, task)
+        pod_never_seen(ctx, task)
     else:
         ctx.tracker.expectations.see(uid)
-        ctx.tracker.agenda.add((role.status.name, task.index))
+        ctx.tracker.agenda.add(task.key)
 
 
-def pod_never_seen(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
+def pod_never_seen(ctx: Context, task: TaskStatus) -> None:
     """Handle a created Pod that the cache has never shown and that is gone."""
     timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
     text = f"Pod did not appear in the local cache within {timeout}s, so it was taken for deleted, and deleted"
-    attempt_is_over(ctx, role, task, CompletionStatus.of(POD_LOCAL_CACHE_CREATION_TIMEOUT, text))
+    attempt_is_over(ctx, task, CompletionStatus.of(POD_LOCAL_CACHE_CREATION_TIMEOUT, text))
 
 
 def _deleted_by_others(what: str, disruption: Disruption | None) -> CompletionStatus:
@@ -261,12 +248,12 @@ def _deleted_by_others(what: str, disruption: Disruption | None) -> CompletionSt
 # --- the recorded Pod is there ------------------------------------------------------------------------------------
 
 
-def _with_deleting_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord) -> None:
+def _with_deleting_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
     tracker = ctx.tracker
     if task.state is not State.DELETING:
         by_others = _deleted_by_others("Pod is being deleted by others", pod.disruption)
-        _decide(ctx, role, task, by_others)
-        tracker.move(role, task, State.DELETING, ctx.env.second)
+        _decide(ctx, task, by_others)
+        tracker.move(task, State.DELETING, ctx.env.second)
     _watch_end(ctx, pod)
 
 
@@ -293,57 +280,57 @@ def _watch_end(ctx: Context, pod: PodRecord, *, orphan: bool = False) -> None:
             f"(node {pod.node_name or 'none'})",
         )
     role = tracker.roles.get(key[0])
-    timeout = None if role is None else role.status.pod_graceful_deletion_timeout_sec
+    timeout = None if role is None else role.pod_graceful_deletion_timeout_sec
     if timeout is None or not ctx.is_over(key, began, timeout):
         return
-    found = tracker.task(key)
-    if tracker.is_head_settled and (found is None or tracker.is_settled(found[1])):
-        target = _taskless_target(pod, key) if found is None else ctx.pod_target(*found)
+    task = tracker.task(key)
+    if tracker.is_head_settled and (task is None or tracker.is_settled(task)):
+        target = _taskless_target(pod, key) if task is None else ctx.pod_target(task)
         ctx.act(Delete(target, pod.uid, force=True, confirm=True, orphan=orphan))
     else:
         tracker.block(key)
 
 
-def force_unseen(ctx: Context, role: TrackedRole, task: TaskStatus, found: Identity) -> Delete | None:
+def force_unseen(ctx: Context, task: TaskStatus, found: Identity) -> Delete | None:
     """The deletion by force, once due, of an orphaned, terminating Pod that the cache does not show."""
-    timeout = role.status.pod_graceful_deletion_timeout_sec
+    timeout = ctx.tracker.roles[task.role].pod_graceful_deletion_timeout_sec
     if timeout is None or found.deletion_time is None:
         return None
     began = found.deletion_time - found.deletion_grace_sec
-    if not ctx.is_over((role.status.name, task.index), began, timeout):
+    if not ctx.is_over(task.key, began, timeout):
         return None
     if not (ctx.tracker.is_head_settled and ctx.tracker.is_settled(task)):
         return None
-    return Delete(ctx.pod_target(role, task), found.uid, force=True, confirm=True, orphan=True)
+    return Delete(ctx.pod_target(task), found.uid, force=True, confirm=True, orphan=True)
 
 
-def _with_pod(ctx: Context, role: TrackedRole, task: TaskStatus, pod: PodRecord) -> None:
+def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
     tracker = ctx.tracker
     if task.state is State.DELETION_PENDING:
-        key = (role.status.name, task.index)
+        key = task.key
         if not tracker.is_settled(task):
             tracker.block(key)
         elif not _waits_for_containers(ctx, key, pod):
-            ctx.act(Delete(ctx.pod_target(role, task), pod.uid))
+            ctx.act(Delete(ctx.pod_target(task), pod.uid))
         return
     if task.state not in _ALIVE:
         # Its deletion was accepted: the cache is stale.
         return
     now = ctx.env.second
     if task.state is State.CREATION_REQUESTED:
-        tracker.move(role, task, State.PREPARING, now)
+        tracker.move(task, State.PREPARING, now)
     if pod.phase != "Unknown":
         tracker.record_placement(task, pod)
     if pod.phase == "Succeeded":
-        _complete_attempt(ctx, role, task, CompletionStatus.of(POD_SUCCEEDED, "Pod succeeded", pod=pod.completion))
+        _complete_attempt(ctx, task, CompletionStatus.of(POD_SUCCEEDED, "Pod succeeded", pod=pod.completion))
     elif pod.phase == "Failed":
-        _complete_attempt(ctx, role, task, ctx.env.limits.classifier.classify(pod))
+        _complete_attempt(ctx, task, ctx.env.limits.classifier.classify(pod))
     elif task.deletion_pending or tracker.orphaned:
-        _complete_attempt(ctx, role, task, None)
+        _complete_attempt(ctx, task, None)
     elif pod.phase == "Running" and task.state is State.PREPARING:
-        tracker.move(role, task, State.RUNNING, now)
+        tracker.move(task, State.RUNNING, now)
         text = f"TaskAttempt {task.attempt.id} is running on {pod.node_name or '?'}"
-        ctx.record(Reason.TASK_RUNNING, text, (role, task))
+        ctx.record(Reason.TASK_RUNNING, text, task)
 
 
 def _left_running_until(ctx: Context, key: TaskKey, pod: PodRecord) -> float | None:
@@ -408,32 +395,32 @@ def containers_run_until(ctx: Context) -> float | None:
     return latest
 
 
-def _complete_attempt(ctx: Context, role: TrackedRole, task: TaskStatus, completion: CompletionStatus | None) -> None:
+def _complete_attempt(ctx: Context, task: TaskStatus, completion: CompletionStatus | None) -> None:
     """Decide the completion of the attempt. Once it is persisted, the Pod is deleted."""
-    _decide(ctx, role, task, completion)
-    ctx.tracker.move(role, task, State.DELETION_PENDING, ctx.env.second)
-    ctx.tracker.block((role.status.name, task.index))
+    _decide(ctx, task, completion)
+    ctx.tracker.move(task, State.DELETION_PENDING, ctx.env.second)
+    ctx.tracker.block(task.key)
 
 
-def _completion_of(role: TrackedRole, task: TaskStatus) -> CompletionStatus:
-    return require(task.attempt.completion_status, f"completionStatus of Task {role.status.name}[{task.index}]")
+def _completion_of(task: TaskStatus) -> CompletionStatus:
+    return require(task.attempt.completion_status, f"completionStatus of Task {task.role}[{task.index}]")
 
 
 # --- the attempt is over --------------------------------------------------------------------------------------------
 
 
-def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
-    completion = _completion_of(role, task)
-    spec = ctx.framework.spec.role(role.status.name)
+def _decide_retry(ctx: Context, task: TaskStatus) -> None:
+    completion = _completion_of(task)
+    spec = ctx.framework.spec.role(task.role)
     if task.deletion_pending or ctx.completing or spec is None:
-        _complete(ctx, role, task, "it is being deleted" if task.deletion_pending else "the FrameworkAttempt completes")
+        _complete(ctx, task, "it is being deleted" if task.deletion_pending else "the FrameworkAttempt completes")
         return
     policy = spec.task.retry_policy
     decision = decide_retry(policy, completion, task.retry.accountable_retried_count, 0)
     if task.retry.retry_delay_sec is None and not decision.retry:
-        _complete(ctx, role, task, decision.reason)
+        _complete(ctx, task, decision.reason)
         return
-    key = (role.status.name, task.index)
+    key = task.key
     if not ctx.tracker.is_settled(task):
         # Clients must see the end of this attempt before the next one starts.
         ctx.tracker.block(key)
@@ -448,34 +435,34 @@ def _decide_retry(ctx: Context, role: TrackedRole, task: TaskStatus) -> None:
                 f"TaskAttempt {task.attempt.id + 1} follows {delay}s later, as {decision.reason}, "
                 f"after {summarize(completion)} and {in_a_row} retries in a row"
             )
-            ctx.record(Reason.TASK_RETRY_SCHEDULED, text, (role, task), completion=completion, warning=False)
+            ctx.record(Reason.TASK_RETRY_SCHEDULED, text, task, completion=completion, warning=False)
     delay = require(task.retry.retry_delay_sec, "retryDelaySec")
     if not ctx.is_over(key, task.transition_time, delay):
         return
-    ctx.keep_task(Trigger.TASK_RETRY, role, task)
+    ctx.keep_task(Trigger.TASK_RETRY, task)
     recent = (in_a_row + counts) if policy.fancy_retry_policy else 0
-    ctx.tracker.retry(role, task, completion, accountable=decision.accountable, recent=recent, now=ctx.env.second)
+    ctx.tracker.retry(task, completion, accountable=decision.accountable, recent=recent, now=ctx.env.second)
     ctx.tracker.block(key)
     when = f"after {delay}s" if delay else "at once"
     text = f"TaskAttempt {task.attempt.id} follows {when}, as {decision.reason}, after {summarize(completion)}"
-    ctx.record(Reason.TASK_RETRIED, text, (role, task), completion=completion, warning=False)
+    ctx.record(Reason.TASK_RETRIED, text, task, completion=completion, warning=False)
 
 
-def _complete(ctx: Context, role: TrackedRole, task: TaskStatus, why: str) -> None:
-    completion = _completion_of(role, task)
-    ctx.tracker.move(role, task, State.COMPLETED, ctx.env.second)
+def _complete(ctx: Context, task: TaskStatus, why: str) -> None:
+    completion = _completion_of(task)
+    ctx.tracker.move(task, State.COMPLETED, ctx.env.second)
     if task.deletion_pending:
         # The rescale step removes or replaces it, once that is persisted.
         ctx.tracker.again = True
     ctx.record(
         Reason.TASK_COMPLETED,
         f"Task completed, not retried as {why}, with {summarize(completion)}",
-        (role, task),
+        task,
         completion=completion,
     )
 
 
-def _decide(ctx: Context, role: TrackedRole, task: TaskStatus, completion: CompletionStatus | None) -> bool:
+def _decide(ctx: Context, task: TaskStatus, completion: CompletionStatus | None) -> bool:
     """Set the attempt's completion status unless it is set. Return whether it was set now."""
     if completion is None or not ctx.tracker.decide_completion(task, completion):
         return False
@@ -486,5 +473,5 @@ def _decide(ctx: Context, role: TrackedRole, task: TaskStatus, completion: Compl
     else:
         reason, verb = Reason.TASK_STOPPED, "is stopped"
     text = f"TaskAttempt {task.attempt.id} {verb} with {summarize(completion)}: {completion.diagnostics}"
-    ctx.record(reason, text, (role, task), completion=completion)
+    ctx.record(reason, text, task, completion=completion)
     return True

@@ -34,35 +34,7 @@ from frameworkcontroller.machine.model import AttemptCounters, Level, Urgency, r
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.states import ENDED, URGENCY, check_edge
 
-STATES: Final = tuple(State)
-_POSITION: Final = {state: position for position, state in enumerate(STATES)}
-_RUNNING: Final = _POSITION[State.RUNNING]
-_COMPLETED: Final = _POSITION[State.COMPLETED]
-_WITHOUT_POD: Final = tuple(
-    _POSITION[state] for state in (State.CREATION_PENDING, State.ATTEMPT_COMPLETED, State.COMPLETED)
-)
-
-
-@dataclass(slots=True)
-class RoleCounts:
-    """Numbers of Tasks of a role by state, without those that are deletionPending."""
-
-    running: int = 0
-    failed: int = 0
-    succeeded: int = 0
-
-    @property
-    def completed(self) -> int:
-        """Number of completed Tasks."""
-        return self.failed + self.succeeded
-
-
-@dataclass(slots=True)
-class TrackedRole:
-    """A role's status with its counters."""
-
-    status: TaskRoleStatus
-    counts: RoleCounts = field(default_factory=RoleCounts)
+_WITHOUT_POD: Final = (State.CREATION_PENDING, State.ATTEMPT_COMPLETED, State.COMPLETED)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -71,7 +43,10 @@ class Tracker:
 
     status: FrameworkStatus | None = None
     _: KW_ONLY
-    roles: dict[str, TrackedRole] = field(default_factory=dict)
+    roles: dict[str, TaskRoleStatus] = field(default_factory=dict)
+    counts: TaskCounts = field(default_factory=TaskCounts)
+    """Those of the status."""
+    role_counts: dict[str, TaskCounts] = field(default_factory=dict)
     agenda: Agenda = field(default_factory=Agenda)
     again: bool = False
     """Whether to plan the Framework itself again once the status is persisted."""
@@ -101,11 +76,10 @@ class Tracker:
     left_running: dict[TaskKey, tuple[str, float]] = field(default_factory=dict)
     """UIDs of ended Pods with running containers, and when that was first seen (monotonic seconds)."""
     urgency: Urgency = Urgency.NONE
-    task_states: list[int] = field(default_factory=lambda: [0] * len(STATES))
-    """Numbers of Tasks by state, in the order of ``STATES``."""
+    task_states: dict[State, int] = field(default_factory=lambda: dict.fromkeys(State, 0))
+    """Numbers of Tasks by state, with those that are deletionPending."""
     attempt_counters: AttemptCounters | None = None
     """Attempts that ended or were retried since the last persisted status."""
-    _counts: TaskCounts = field(default_factory=TaskCounts)
     _dirty: set[TaskStatus] = field(default_factory=set)
     _blocked: dict[TaskKey, None] = field(default_factory=dict)
     _completions: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -118,27 +92,26 @@ class Tracker:
 
     # --- queries ---
 
-    def tasks(self) -> Iterator[tuple[TrackedRole, TaskStatus]]:
+    def tasks(self) -> Iterator[TaskStatus]:
         """All Tasks. Costs their number."""
         for role in self.roles.values():
-            for task in role.status.tasks:
-                yield role, task
+            yield from role.tasks
 
-    def task(self, key: TaskKey) -> tuple[TrackedRole, TaskStatus] | None:
+    def task(self, key: TaskKey) -> TaskStatus | None:
         """The Task of that role and index, None if there is none."""
         role = self.roles.get(key[0])
-        if role is None or not 0 <= key[1] < len(role.status.tasks):
+        if role is None or not 0 <= key[1] < len(role.tasks):
             return None
-        return role, role.status.tasks[key[1]]
+        return role.tasks[key[1]]
 
     def awaits_pod(self, target: Target) -> bool:
         """Whether the target's Pod is still to be created."""
-        found = self.task((target.role, target.index))
-        if found is None:
-            return False
-        task = found[1]
-        is_it = task.instance_uid == target.instance and task.attempt.id == target.attempt_id
-        return is_it and task.state is State.CREATION_PENDING
+        task = self.task((target.role, target.index))
+        return (
+            task is not None
+            and (task.instance_uid, task.attempt.id) == (target.instance, target.attempt_id)
+            and task.state is State.CREATION_PENDING
+        )
 
     @property
     def is_clean(self) -> bool:
@@ -163,12 +136,13 @@ class Tracker:
     @property
     def may_have_pods(self) -> bool:
         """Whether the status records a Pod that is not known to be gone."""
-        return sum(self.task_states) > sum(self.task_states[position] for position in _WITHOUT_POD)
+        return any(number for state, number in self.task_states.items() if state not in _WITHOUT_POD)
 
     @property
     def is_at_rest(self) -> bool:
         """Whether all Tasks run or are completed: no change is expected soon."""
-        return self.task_states[_RUNNING] + self.task_states[_COMPLETED] == sum(self.task_states)
+        states = self.task_states
+        return states[State.RUNNING] + states[State.COMPLETED] == sum(states.values())
 
     def is_settled(self, task: TaskStatus) -> bool:
         """Whether all changes of the Task are persisted, so that it justifies actions."""
@@ -188,22 +162,23 @@ class Tracker:
         self.touch_all()
         self.rescale_due = True
         if dirty:
-            self._dirty.update(task for _, task in self.tasks())
+            self._dirty.update(self.tasks())
             self.change_head(Urgency.NOW)
 
     def index(self) -> None:
         """Rebuild counters and indexes after roles or Tasks were added or removed."""
         status = require(self.status, "status")
-        self.roles = {role.name: TrackedRole(role) for role in status.attempt.roles}
-        self.task_states = [0] * len(STATES)
+        self.roles = {role.name: role for role in status.attempt.roles}
+        self.role_counts = {name: TaskCounts() for name in self.roles}
         # Part of the status, but no reason to write it: they change only together with a Task or a role.
-        self._counts = status.task_counts = TaskCounts()
-        for role, task in self.tasks():
-            self._count(role, task, 1)
-            self.task_states[_POSITION[task.state]] += 1
-        self._dirty.intersection_update([task for _, task in self.tasks()])
+        self.counts = status.task_counts = TaskCounts()
+        self.task_states = dict.fromkeys(State, 0)
+        for task in self.tasks():
+            self._count(task, 1)
+            self.task_states[task.state] += 1
+        self._dirty.intersection_update(self.tasks())
         if self._completions:
-            uids = {task.instance_uid for _, task in self.tasks()}
+            uids = {task.instance_uid for task in self.tasks()}
             self._completions = {key: place for key, place in self._completions.items() if key[0] in uids}
         self.agenda.keep(self._exists)
         self.holds.keep(self._exists)
@@ -224,12 +199,12 @@ class Tracker:
     def touch_all(self) -> None:
         """Have the next plan look at all Tasks, and for orphaned Pods."""
         self.again = self.scan = True
-        self.agenda.update((role.status.name, task.index) for role, task in self.tasks())
+        self.agenda.update(task.key for task in self.tasks())
 
     def change_head(self, urgency: Urgency) -> None:
         """Note an unpersisted change, but for one of a single Task."""
         self._head_dirty = True
-        self._ask(urgency)
+        self.urgency = max(self.urgency, urgency)
 
     def persisted(self) -> None:
         """The tracked status is stored: put the Tasks that waited for that on the agenda."""
@@ -245,21 +220,9 @@ class Tracker:
         Raises:
             InvariantError: the transition is illegal.
         """
-        status = require(self.status, "status")
-        check_edge(status.state, state, "Framework")
-        status.state = state
-        status.transition_time = now
+        self._enter(require(self.status, "status"), state, now)
         self.agenda.end_deadlines(None)
-        if state is State.RUNNING:
-            status.attempt.run_time = now
-            status.run_time = status.run_time or now
-        elif state is State.ATTEMPT_COMPLETED:
-            status.attempt.completion_time = now
-            self._count_completed(Level.FRAMEWORK, status.attempt.completion_status)
-        elif state is State.COMPLETED:
-            status.completion_time = now
         self.again = True
-        self.change_head(URGENCY[Level.FRAMEWORK, state])
 
     def observe_generation(self, generation: int) -> None:
         """Record the spec generation of the status."""
@@ -278,24 +241,12 @@ class Tracker:
         require(self.status, "status").attempt.configmap_uid = uid
         self.change_head(Urgency.LATER)
 
-    def decide_framework_completion(self, completion: CompletionStatus) -> None:
-        """Set the completion status of the Framework's attempt unless it is set."""
-        attempt = require(self.status, "status").attempt
-        if attempt.completion_status is None:
-            attempt.completion_status = completion
-            self.change_head(Urgency.SOON)
-
-    def schedule_framework_retry(self, delay_sec: int) -> None:
-        """Record the decided delay of the Framework's next attempt."""
-        require(self.status, "status").retry.retry_delay_sec = delay_sec
-        self.change_head(Urgency.SOON)
-
     def retry_framework(
         self, attempt: FrameworkAttemptStatus, completion: CompletionStatus, *, accountable: bool, now: int
     ) -> None:
         """Replace the Framework's attempt, which ended with ``completion``, by the next one."""
         status = require(self.status, "status")
-        self._count_retried(Level.FRAMEWORK, completion)
+        self._counters().retried[Level.FRAMEWORK, completion.category] += 1
         status.retry.total_retried_count += 1
         status.retry.accountable_retried_count += accountable
         status.retry.retry_delay_sec = None
@@ -308,7 +259,7 @@ class Tracker:
     def add_role(self, role: TaskRoleStatus) -> None:
         """Add a role with its Tasks. ``index`` must follow."""
         require(self.status, "status").attempt.roles.append(role)
-        self._added(role, role.tasks)
+        self._added(role.tasks)
 
     def remove_role(self, role: TaskRoleStatus) -> None:
         """Remove a role without Tasks. ``index`` must follow."""
@@ -323,31 +274,34 @@ class Tracker:
     def add_tasks(self, role: TaskRoleStatus, tasks: list[TaskStatus]) -> None:
         """Add Tasks at the end of the role. ``index`` must follow."""
         role.tasks.extend(tasks)
-        self._added(role, tasks)
+        self._added(tasks)
 
     def replace_task(self, role: TaskRoleStatus, task: TaskStatus) -> None:
         """Replace the Task of the same index. ``index`` must follow."""
         role.tasks[task.index] = task
-        self._added(role, [task])
+        self._added([task])
 
     def remove_last_task(self, role: TaskRoleStatus) -> None:
         """Remove the Task of the highest index. ``index`` must follow."""
         role.tasks.pop()
         self.change_head(Urgency.NOW)
 
-    def _added(self, role: TaskRoleStatus, tasks: list[TaskStatus]) -> None:
+    def _added(self, tasks: list[TaskStatus]) -> None:
         self.change_head(Urgency.NOW)
         for task in tasks:
             self.change(task, Urgency.NOW)
-            self.agenda.add((role.name, task.index))
+            self.agenda.add(task.key)
 
     # --- changes of one Task ---
 
-    def change(self, task: TaskStatus, urgency: Urgency) -> None:
-        """Note an unpersisted change of a Task."""
-        task.encoded = None
-        self._dirty.add(task)
-        self._ask(urgency)
+    def change(self, subject: FrameworkStatus | TaskStatus, urgency: Urgency) -> None:
+        """Note an unpersisted change of a Task, or of the Framework but for its Tasks."""
+        if isinstance(subject, TaskStatus):
+            subject.encoded = None
+            self._dirty.add(subject)
+        else:
+            self._head_dirty = True
+        self.urgency = max(self.urgency, urgency)
 
     def record_pod(self, task: TaskStatus, uid: str) -> None:
         """Record the Pod of the Task's current attempt."""
@@ -365,79 +319,47 @@ class Tracker:
             # Gangs wait for the addresses of all their Tasks.
             self.change(task, Urgency.SOON if pod.pod_ip else Urgency.LATER)
 
-    def decide_completion(
-        self, task: TaskStatus, completion: CompletionStatus, urgency: Urgency = Urgency.SOON
-    ) -> bool:
-        """Set the completion status of the Task's attempt unless it is set. Return whether it was set now."""
-        if task.attempt.completion_status is not None:
-            return False
-        task.attempt.completion_status = completion
-        self.change(task, urgency)
-        return True
-
-    def schedule_retry(self, task: TaskStatus, delay_sec: int) -> None:
-        """Record the decided delay of the Task's next attempt."""
-        task.retry.retry_delay_sec = delay_sec
-        self.change(task, Urgency.SOON)
-
     def retry(
-        self,
-        role: TrackedRole,
-        task: TaskStatus,
-        completion: CompletionStatus,
-        *,
-        accountable: bool,
-        recent: int,
-        now: int,
+        self, task: TaskStatus, completion: CompletionStatus, *, accountable: bool, recent: int, now: int
     ) -> None:
         """Replace the Task's attempt, which ended with ``completion``, by the next. ``recent``: retries in a row."""
-        self._count_retried(Level.TASK, completion)
+        self._counters().retried[Level.TASK, completion.category] += 1
         task.retry.total_retried_count += 1
         task.retry.accountable_retried_count += accountable
         task.retry.retry_delay_sec = None
         task.retry.recent_retried_count = recent
         task.attempt = TaskAttemptStatus(id=task.retry.total_retried_count, start_time=now)
-        self.move(role, task, State.CREATION_PENDING, now)
+        self.move(task, State.CREATION_PENDING, now)
 
     def drop_encoded(self) -> None:
         """Drop the cached JSON of all Tasks."""
-        for _, task in self.tasks():
+        for task in self.tasks():
             task.encoded = None
 
     def block(self, key: TaskKey) -> None:
         """Persist the changes of the Task soon, and plan it again then."""
         self._blocked[key] = None
-        self._ask(Urgency.SOON)
+        self.urgency = max(self.urgency, Urgency.SOON)
 
-    def move(self, role: TrackedRole, task: TaskStatus, state: State, now: int) -> None:
+    def move(self, task: TaskStatus, state: State, now: int) -> None:
         """Move a Task to another state, and set its times.
 
         Raises:
             InvariantError: the transition is illegal.
         """
-        check_edge(task.state, state, f"Task {role.status.name}[{task.index}]")
-        self._count(role, task, -1)
-        self.task_states[_POSITION[task.state]] -= 1
-        self.task_states[_POSITION[state]] += 1
-        task.state = state
-        task.transition_time = now
-        self.agenda.end_deadlines((role.status.name, task.index))
-        if state is State.RUNNING:
-            task.attempt.run_time = now
-            task.run_time = task.run_time or now
-        elif state is State.ATTEMPT_COMPLETED:
-            task.attempt.completion_time = now
-            self._count_completed(Level.TASK, task.attempt.completion_status)
-        elif state is State.COMPLETED:
-            task.completion_time = now
+        self._count(task, -1)
+        self.task_states[task.state] -= 1
+        self.task_states[state] += 1
+        self._enter(task, state, now)
+        self.agenda.end_deadlines(task.key)
+        if state is State.COMPLETED:
             place = 1 + next(reversed(self._completions.values()), 0)
             self._completions.setdefault(_completion_key(task), place)
             task.retry.retry_delay_sec = None
             task.retry.recent_retried_count = 0
             if task.deletion_pending:
                 self.rescale_due = True
-        self._count(role, task, 1)
-        self.change(task, URGENCY[Level.TASK, state])
+        self._count(task, 1)
 
     def completed_at(self, task: TaskStatus) -> tuple[int, int]:
         """Time of completion in seconds since the epoch, and place in the order that this process has seen, else 0."""
@@ -447,20 +369,19 @@ class Tracker:
         """Take the order of completions from the previous tracker of the Framework."""
         self._completions = other._completions
 
-    def mark_leaving(self, role: TrackedRole, task: TaskStatus, completion: CompletionStatus) -> None:
+    def mark_leaving(self, task: TaskStatus, completion: CompletionStatus) -> None:
         """Mark a Task deletionPending: it no longer counts (Rescale)."""
-        self._count(role, task, -1)
+        self._count(task, -1)
         task.deletion_pending = True
         self.decide_completion(task, completion)
-        self._count(role, task, 1)
         if task.state is State.COMPLETED:
             self.rescale_due = True
         self.change(task, Urgency.NOW)
 
     def pod_dropped(self, key: TaskKey, last: PodRecord, *, removed: bool) -> None:
         """The cache dropped a Pod. ``last``: its last state. ``removed``: whether this shows that it is gone."""
-        found = self.task(key)
-        if found is None or found[1].attempt.pod_uid != last.uid or found[1].state in ENDED:
+        task = self.task(key)
+        if task is None or task.attempt.pod_uid != last.uid or task.state in ENDED:
             return
         if last.disruption is None:
             self.disruptions.pop(key, None)
@@ -476,48 +397,64 @@ class Tracker:
         if self.status is not None and self.status.attempt.configmap_uid == uid:
             self.expectations.lose(uid)
 
-    # --- attempt counters ---
+    # --- changes of Framework or Task ---
 
-    def _count_retried(self, level: Level, completion: CompletionStatus) -> None:
-        retried = self._counters().retried
-        key = (level, completion.category)
-        retried[key] = retried.get(key, 0) + 1
+    def decide_completion(
+        self, subject: FrameworkStatus | TaskStatus, completion: CompletionStatus, urgency: Urgency = Urgency.SOON
+    ) -> bool:
+        """Set the completion status of the attempt unless it is set. Return whether it was set now."""
+        if subject.attempt.completion_status is not None:
+            return False
+        subject.attempt.completion_status = completion
+        self.change(subject, urgency)
+        return True
 
-    def _count_completed(self, level: Level, completion: CompletionStatus | None) -> None:
-        if completion is not None:
-            completed = self._counters().completed
-            key = (level, completion.code)
-            completed[key] = completed.get(key, 0) + 1
+    def schedule_retry(self, subject: FrameworkStatus | TaskStatus, delay_sec: int) -> None:
+        """Record the decided delay of the next attempt."""
+        subject.retry.retry_delay_sec = delay_sec
+        self.change(subject, Urgency.SOON)
+
+    def _enter(self, subject: FrameworkStatus | TaskStatus, state: State, now: int) -> None:
+        level, name = Level.FRAMEWORK, "Framework"
+        if isinstance(subject, TaskStatus):
+            level, name = Level.TASK, f"Task {subject.role}[{subject.index}]"
+        check_edge(subject.state, state, name)
+        subject.state = state
+        subject.transition_time = now
+        if state is State.RUNNING:
+            subject.attempt.run_time = now
+            subject.run_time = subject.run_time or now
+        elif state is State.ATTEMPT_COMPLETED:
+            subject.attempt.completion_time = now
+            if subject.attempt.completion_status is not None:
+                self._counters().completed[level, subject.attempt.completion_status.code] += 1
+        elif state is State.COMPLETED:
+            subject.completion_time = now
+        self.change(subject, URGENCY[level, state])
+
+    # --- helpers ---
 
     def _counters(self) -> AttemptCounters:
         if self.attempt_counters is None:
             self.attempt_counters = AttemptCounters()
         return self.attempt_counters
 
-    # --- helpers ---
-
     def _exists(self, key: TaskKey) -> bool:
         return self.task(key) is not None
 
-    def _ask(self, urgency: Urgency) -> None:
-        self.urgency = max(self.urgency, urgency)
-
-    def _count(self, role: TrackedRole, task: TaskStatus, step: int) -> None:
+    def _count(self, task: TaskStatus, step: int) -> None:
         if task.deletion_pending:
             return
-        counts, whole = role.counts, self._counts
-        whole.total += step
-        if task.state is State.RUNNING:
-            counts.running += step
-            whole.running += step
-        elif task.state is State.COMPLETED:
-            completion = task.attempt.completion_status
-            if completion is not None and completion.succeeded:
-                counts.succeeded += step
-                whole.succeeded += step
-            else:
-                counts.failed += step
-                whole.failed += step
+        for counts in (self.counts, self.role_counts[task.role]):
+            counts.total += step
+            if task.state is State.RUNNING:
+                counts.running += step
+            elif task.state is State.COMPLETED:
+                completion = task.attempt.completion_status
+                if completion is not None and completion.succeeded:
+                    counts.succeeded += step
+                else:
+                    counts.failed += step
 
 
 def _completion_key(task: TaskStatus) -> tuple[str, int]:

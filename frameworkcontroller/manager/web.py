@@ -27,7 +27,6 @@ from prometheus_client.exposition import choose_encoder
 
 from frameworkcontroller.config.bindaddress import BindAddress
 from frameworkcontroller.controller.reconcilers import Machine
-from frameworkcontroller.machine.tracker import STATES
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.health import Check, Health
 
@@ -205,7 +204,7 @@ def _debug_view(machine: Machine, now: float) -> dict[str, Any]:
         "uid": machine.uid,
         "state": None if status is None else status.state,
         "attempt": None if status is None else status.attempt.id,
-        "tasks": {state: number for state, number in zip(STATES, tracker.task_states, strict=True) if number},
+        "tasks": {state: number for state, number in tracker.task_states.items() if number},
         "persisted": tracker.is_clean,
         "urgency": tracker.urgency.name,
         "agenda": sorted(tracker.agenda)[:_MAX_KEYS],

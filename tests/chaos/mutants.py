@@ -31,7 +31,7 @@ from frameworkcontroller.machine.policy import RetryDecision, decide_retry
 from frameworkcontroller.machine.protocol import View
 from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.machine.requests import Kind, PatchStatus
-from frameworkcontroller.machine.tracker import TrackedRole, Tracker
+from frameworkcontroller.machine.tracker import Tracker
 from frameworkcontroller.manager import app, informers
 from tests.chaos.embedded import EmbeddedPlayer, play
 from tests.chaos.player import Outcome
@@ -132,14 +132,14 @@ def _giving_outcomes_to_the_namesake() -> AbstractContextManager[object]:
     return _all_of(patch.object(Reconciler, "_fold", fold), patch.object(Reconciler, "_plan_first", plan_first))
 
 
-def _complete_while_the_pod_ends(ctx: Context, role: TrackedRole, item: TaskStatus, pod: PodRecord) -> None:
-    task.attempt_is_over(ctx, role, item, CompletionStatus.of(POD_EXTERNAL_DELETED, pod.uid))
+def _complete_while_the_pod_ends(ctx: Context, item: TaskStatus, pod: PodRecord) -> None:
+    task.attempt_is_over(ctx, item, CompletionStatus.of(POD_EXTERNAL_DELETED, pod.uid))
 
 
-def _delete_whoever_has_the_name(ctx: Context, role: TrackedRole, item: TaskStatus, pod: PodRecord | None) -> bool:
+def _delete_whoever_has_the_name(ctx: Context, item: TaskStatus, pod: PodRecord | None) -> bool:
     if pod is None or pod.uid == item.attempt.pod_uid:
         return False
-    ctx.act(Delete(ctx.pod_target(role, item), pod.uid))
+    ctx.act(Delete(ctx.pod_target(item), pod.uid))
     return True
 
 

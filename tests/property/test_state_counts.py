@@ -29,7 +29,7 @@ def entry(state: State | None, tasks: list[State], stalled: bool, quarantined: b
         tasks = []
     else:
         found = [
-            TaskStatus(number, f"t{number}", 0, 0, TaskAttemptStatus(0, 0), state=one)
+            TaskStatus(number, f"t{number}", 0, 0, TaskAttemptStatus(0, 0), state=one, role="r")
             for number, one in enumerate(tasks)
         ]
         attempt = FrameworkAttemptStatus(id=0, start_time=0, roles=[RoleStatus("r", "u", None, found)])

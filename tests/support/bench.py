@@ -179,7 +179,7 @@ class Bench:
         """A Task's status."""
         found = self.tracker.task((role_name, index))
         assert found is not None
-        return found[1]
+        return found
 
     def states(self, role_name: str = "a") -> list[str]:
         """The states of a role's Tasks, without the word Attempt."""

@@ -20,7 +20,7 @@ from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.machine.actions import Action, Cleanup, Confirm, Delete, Target
 from frameworkcontroller.machine.model import InvariantError, Limits
 from frameworkcontroller.machine.requests import Kind
-from frameworkcontroller.machine.tracker import STATES, Tracker
+from frameworkcontroller.machine.tracker import Tracker
 from tests.support.invariants import check_status, check_step
 from tests.support.world import Body, World, controller_of, is_deleting, mark_of, name_of, uid_of
 
@@ -116,9 +116,9 @@ class Guarantees:
         if after is None:
             raise self.world.violation("a plan left no status")
         encoded = encode_status(name, after)
-        counted = [sum(task.state is state for _, task in tracker.tasks()) for state in STATES]
+        counted = {state: sum(task.state is state for task in tracker.tasks()) for state in State}
         self._require(tracker.task_states == counted, f"Tasks by state: {tracker.task_states}, but there are {counted}")
-        for _, task in tracker.tasks():
+        for task in tracker.tasks():
             task.encoded = None
         if encode_status(name, after) != encoded:
             raise self.world.violation(f"cached JSON of a Task is not that of the Task: {encoded!r}")

@@ -194,7 +194,7 @@ def test_only_the_machine_decides() -> None:
         ("machine/scale.py", "tasks = role.status.tasks\ntasks[0] = task"),
         ("machine/conditions.py", "ctx.status.conditions.clear()"),
         ("machine/tracker.py", "def f(task):\n    task.encoded = None"),
-        ("machine/tracker.py", "class TrackedRole:\n    def f(self):\n        self.status.name = ''"),
+        ("machine/tracker.py", "class AnotherOne:\n    def f(self):\n        self.status.name = ''"),
         ("machine/x.py", "setattr(task, 'state', state)"),
         ("controller/driver.py", "machine.tracker.status.observed_generation = 1"),
     ],

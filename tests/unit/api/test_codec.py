@@ -318,8 +318,8 @@ STATES = st.sampled_from(list(State))
 
 
 @st.composite
-def tasks(draw: st.DrawFn, index: int) -> TaskStatus:
-    """Any Task of that index."""
+def tasks(draw: st.DrawFn, role: str, index: int) -> TaskStatus:
+    """Any Task of that role and index."""
     attempt = draw(
         st.builds(
             TaskAttemptStatus,
@@ -345,6 +345,7 @@ def tasks(draw: st.DrawFn, index: int) -> TaskStatus:
         draw(optional(TIMES)),
         draw(st.booleans()),
         draw(RETRIES),
+        role=role,
     )
 
 
@@ -353,7 +354,10 @@ def statuses(draw: st.DrawFn) -> FrameworkStatus:
     """Any status, whether it can be or not."""
     roles = [
         TaskRoleStatus(
-            name, draw(WORDS), draw(optional(COUNTS)), [draw(tasks(index)) for index in range(draw(st.integers(0, 2)))]
+            name,
+            draw(WORDS),
+            draw(optional(COUNTS)),
+            [draw(tasks(name, index)) for index in range(draw(st.integers(0, 2)))],
         )
         for name in draw(st.lists(WORDS, max_size=2))
     ]

@@ -38,7 +38,7 @@ class Known:
         self.reconcilers = Reconcilers()
         record = FrameworkRecord("ns/f", "ns", "f", "f-1", "1", 1, None, b"{}", b"{}", None)
         self.reconciler = self.reconcilers.open(record)
-        task = TaskStatus(0, "task-1", 0, 0, TaskAttemptStatus(0, 0, pod_uid=POD.uid), State.RUNNING)
+        task = TaskStatus(0, "task-1", 0, 0, TaskAttemptStatus(0, 0, pod_uid=POD.uid), State.RUNNING, role="a")
         attempt = FrameworkAttemptStatus(0, 0, configmap_uid=CONFIGMAP.uid)
         attempt.roles.append(TaskRoleStatus("a", "role-1", tasks=[task]))
         self.reconciler.tracker.begin(FrameworkStatus(0, 0, attempt=attempt))

@@ -56,7 +56,7 @@ def task_codes(bench: Bench) -> list[int | None]:
     """Codes of all Tasks' completion statuses."""
     return [
         None if task.attempt.completion_status is None else task.attempt.completion_status.code
-        for _, task in bench.tracker.tasks()
+        for task in bench.tracker.tasks()
     ]
 
 
@@ -93,7 +93,7 @@ def test_the_first_plan_writes_the_initial_status_and_does_nothing_else() -> Non
         ("a", 2, 60),
         ("b", 1, None),
     ]
-    tasks = [task for _, task in bench.tracker.tasks()]
+    tasks = list(bench.tracker.tasks())
     assert {task.state for task in tasks} == {State.CREATION_PENDING}
     uids = {task.instance_uid for task in tasks} | {item.instance_uid for item in status.attempt.roles}
     assert len(uids) == 5

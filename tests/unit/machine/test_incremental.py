@@ -177,7 +177,7 @@ def test_completion_is_decided_by_counters(big: Big) -> None:
             big.reset()
             bench.plan()
             assert big.tasks.visits <= FEW
-    assert bench.tracker.roles["a"].counts.failed == 2
+    assert bench.tracker.role_counts["a"].failed == 2
     assert bench.status.attempt.completion_status is None
 
 

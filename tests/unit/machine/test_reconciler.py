@@ -45,7 +45,7 @@ from frameworkcontroller.machine.requests import (
     Request,
     Unanswered,
 )
-from frameworkcontroller.machine.tracker import STATES, Tracker
+from frameworkcontroller.machine.tracker import Tracker
 from tests.support.bench import role
 from tests.support.oneframework import Driver, OneFramework, acts, refused, written
 
@@ -99,7 +99,7 @@ def pod_uids(status: Any) -> list[str | None]:
 
 def recorded(driver: Driver) -> list[bool]:
     """Of which Tasks the tracked status records a Pod."""
-    return [task.attempt.pod_uid is not None for _, task in driver.reconciler.tracker.tasks()]
+    return [task.attempt.pod_uid is not None for task in driver.reconciler.tracker.tasks()]
 
 
 def copy(status: Any) -> Any:
@@ -597,7 +597,7 @@ def test_what_is_stored_is_not_learnt_again() -> None:
     request = driver.begin(write)
     world.store(before)
     driver.serve(write, request)
-    assert [task.attempt.pod_uid for _, task in driver.reconciler.tracker.tasks()] == [None, None]
+    assert [task.attempt.pod_uid for task in driver.reconciler.tracker.tasks()] == [None, None]
 
 
 def test_after_a_take_over_all_is_decided_anew() -> None:
@@ -955,7 +955,7 @@ class Due:
 def test_a_status_is_written_as_urgently_as_it_is(due: Due) -> None:
     tracker = Tracker()
     tracker.urgency = due.urgency
-    tracker.task_states[STATES.index(State.RUNNING if due.at_rest else State.PREPARING)] = 1
+    tracker.task_states[State.RUNNING if due.at_rest else State.PREPARING] = 1
     pacing = Pacing(due.rested, due.unwritten_since, due.write_sec, due.next_write)
     assert pacing.due(tracker, due.clock) == pytest.approx(due.when)
 

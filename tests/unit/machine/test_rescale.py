@@ -26,7 +26,7 @@ def marks(bench: Bench, name: str = "a") -> list[str]:
 
 def instances(bench: Bench, name: str = "a") -> list[str]:
     """Instance UIDs of a role's Tasks."""
-    return [task.instance_uid for task in bench.tracker.roles[name].status.tasks]
+    return [task.instance_uid for task in bench.tracker.roles[name].tasks]
 
 
 def roles(bench: Bench) -> list[str]:
@@ -99,7 +99,7 @@ def test_a_new_role_is_added_persisted_and_started() -> None:
     bench.edit(role("b", 2, podGracefulDeletionTimeoutSec=9), role("a"))
     assert not bench.plan(write=False).actions
     assert sorted(roles(bench)) == ["a", "b"]
-    assert bench.tracker.roles["b"].status.pod_graceful_deletion_timeout_sec == 9
+    assert bench.tracker.roles["b"].pod_graceful_deletion_timeout_sec == 9
     assert not bench.plan(write=False).actions
     bench.write()
     assert actions(bench.plan()) == ["Create f-b-0", "Create f-b-1"]
@@ -262,12 +262,12 @@ def test_a_task_that_leaves_is_never_used_again() -> None:
 
 def test_a_role_that_comes_back_before_it_is_gone_keeps_its_instance_and_not_its_tasks() -> None:
     bench = started(role("a", 1), role("b", 1))
-    before, uid = instances(bench), bench.tracker.roles["a"].status.instance_uid
+    before, uid = instances(bench), bench.tracker.roles["a"].instance_uid
     bench.edit(role("b", 1))
     advance(bench)
     bench.edit(role("a", 1), role("b", 1))
     advance(bench)
-    assert bench.tracker.roles["a"].status.instance_uid == uid
+    assert bench.tracker.roles["a"].instance_uid == uid
     assert marks(bench) == ["Deleting!"]
     gone(bench, "f-a-0")
     assert marks(bench) == ["Running"]
@@ -276,13 +276,13 @@ def test_a_role_that_comes_back_before_it_is_gone_keeps_its_instance_and_not_its
 
 def test_a_role_that_comes_back_after_it_is_gone_is_another_instance() -> None:
     bench = started(role("a", 1), role("b", 1))
-    uid = bench.tracker.roles["a"].status.instance_uid
+    uid = bench.tracker.roles["a"].instance_uid
     bench.edit(role("b", 1))
     advance(bench)
     gone(bench, "f-a-0")
     bench.edit(role("a", 1), role("b", 1))
     advance(bench)
-    assert bench.tracker.roles["a"].status.instance_uid != uid
+    assert bench.tracker.roles["a"].instance_uid != uid
     assert marks(bench) == ["Running"]
 
 
