@@ -14,20 +14,18 @@ import asyncio
 import logging
 import os
 import ssl
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from multidict import CIMultiDict
-
 from frameworkcontroller.kube.errors import ConnectionConfigError
-from frameworkcontroller.kube.kubeconfig import Access, any_exists, read_kubeconfig, read_service_account
+from frameworkcontroller.kube.kubeconfig import Access, read_kubeconfig, read_service_account
 from frameworkcontroller.kube.proxy import proxy_from_environment
-from frameworkcontroller.kubeconfig.reader import KubeconfigError, split_address
+from frameworkcontroller.kubeconfig.reader import KubeconfigError, existing, split_address
 from frameworkcontroller.kubeconfig.tls import TlsError
+
+Headers = list[tuple[str, str]]
 
 _log: Final = logging.getLogger(__name__)
 
@@ -42,7 +40,6 @@ class Connection:
     """The address, TLS settings and credentials of an API server. It renews the credentials by itself.
 
     ``server`` has no trailing slash, and may have a path. ``origin`` describes the setting that it comes from.
-    ``generation`` increases when TLS settings change, after which new TLS connections are needed.
     """
 
     def __init__(
@@ -60,14 +57,13 @@ class Connection:
         self.server = access.server.rstrip("/")
         self.origin = origin
         self.proxy = proxy
-        self.generation = 0
-        self._renew = renew
         self.access = access
-        self._renewal: asyncio.Task[bool] | None = None
-        self._renew_at: float | None = None
-        self._forced_at: float | None = None
-        self._headers = _headers(access)
         self.tls = _tls_context(access, origin)
+        self._renew = renew
+        self._renew_at: float | None = None
+        self._renewal: asyncio.Task[bool] | None = None
+        self._forced_at: float | None = None
+        self._use(access)
 
     @classmethod
     def to_address(cls, address: str, *, token: str | None = None) -> Connection:
@@ -79,26 +75,18 @@ class Connection:
         authorization = None if token is None else f"Bearer {token}"
         return cls(Access(server=server, authorization=authorization), origin="the address given")
 
-    @property
-    def tls_server_name(self) -> str | None:
-        """The expected name in the server's certificate, if it differs from the address."""
-        return self.access.tls.server_name
-
-    async def headers(self) -> CIMultiDict[str]:
-        """Return the credentials for a request, renewed if due. Do not modify them.
+    async def headers(self) -> Headers:
+        """Return the credentials for a request, renewed if due.
 
         A failed renewal is logged and retried after 30 s; the old credentials may still be valid.
         """
-        if self._renew is None:
+        if self._renew is None or self._renew_at is None:
             return self._headers
-        now = asyncio.get_running_loop().time()
-        if self._renew_at is None and self.access.renew_after is not None:
-            self._renew_at = now + self.access.renew_after
-        if self._renew_at is not None and now >= self._renew_at and self._renewal is None:
+        if self._renewal is None and _now() >= self._renew_at:
             await self._renewed(self._renew)
         return self._headers
 
-    async def renew_after_refusal(self, refused: CIMultiDict[str]) -> bool:
+    async def renew_after_refusal(self, refused: Headers) -> bool:
         """Renew the credentials after a 401 to a request with these headers. Return whether to repeat the request.
 
         Concurrent calls share one renewal.
@@ -108,11 +96,10 @@ class Connection:
         if refused is not self._headers:
             return True
         if self._renewal is None:
-            now = asyncio.get_running_loop().time()
-            if self._forced_at is not None and now - self._forced_at < _FORCED_RENEWAL_EVERY_SECONDS:
+            if self._forced_at is not None and _now() - self._forced_at < _FORCED_RENEWAL_EVERY_SECONDS:
                 # Refused right after a renewal: another one would not help, and exec plugins are expensive.
                 return False
-            self._forced_at = now
+            self._forced_at = _now()
         return await self._renewed(self._renew)
 
     async def _renewed(self, renew: Callable[[], Awaitable[Access]]) -> bool:
@@ -125,29 +112,31 @@ class Connection:
         return await asyncio.shield(self._renewal)
 
     async def _renew_once(self, renew: Callable[[], Awaitable[Access]]) -> bool:
-        loop = asyncio.get_running_loop()
         try:
-            try:
-                access = await renew()
-                if access.server != self.access.server:
-                    raise ConnectionConfigError(
-                        f"{self.origin} now names another server, {access.server}; restart to use it"
-                    )
-                tls = self.tls if access.tls == self.access.tls else _tls_context(access, self.origin)
-            except ConnectionConfigError as error:
-                self._renew_at = loop.time() + _FAILED_RENEWAL_AGAIN_SECONDS
-                _log.warning("Cannot renew the credentials, using the old ones: %s", error)
-                return False
-            if tls is not self.tls:
-                self.tls = tls
-                self.generation += 1
-            self.access = access
-            self._renew_at = None if access.renew_after is None else loop.time() + access.renew_after
-            # A new object even if the content is equal: renew_after_refusal compares identities.
-            self._headers = _headers(access)
+            access = await renew()
+            if access.server != self.access.server:
+                raise ConnectionConfigError(
+                    f"{self.origin} now names another server, {access.server}; restart to use it"
+                )
+            self._use(access)
+        except ConnectionConfigError as error:
+            self._renew_at = _now() + _FAILED_RENEWAL_AGAIN_SECONDS
+            _log.warning("Cannot renew the credentials, using the old ones: %s", error)
+            return False
+        else:
             return True
         finally:
             self._renewal = None
+
+    def _use(self, access: Access) -> None:
+        if access.tls != self.access.tls:
+            self.tls = _tls_context(access, self.origin)
+        self.access = access
+        self._renew_at = None if access.renew_after is None else _now() + access.renew_after
+        # A new object even if the content is equal: renew_after_refusal compares identities.
+        self._headers = list(access.impersonate)
+        if access.authorization is not None:
+            self._headers.append(("Authorization", access.authorization))
 
 
 async def connect(
@@ -155,10 +144,8 @@ async def connect(
     address: str | None = None,
     kubeconfig: str | None = None,
     context: str | None = None,
-    environ: Mapping[str, str] | None = None,
-    home: Path | None = None,
+    environ: Mapping[str, str] = os.environ,
     service_account: str | None = None,
-    wall: Callable[[], float] = time.time,
     absent_kubeconfig_ok: bool = False,
 ) -> Connection:
     """Return the connection for these settings, completed from the environment by the rules of the module.
@@ -175,7 +162,6 @@ async def connect(
 
     Raises ConnectionConfigError, naming the file, variable or value at fault.
     """
-    environ = os.environ if environ is None else environ
     named = "kubeApiServerAddress"
     if address is None and environ.get(ADDRESS_VARIABLE):
         address, named = environ[ADDRESS_VARIABLE], f"${ADDRESS_VARIABLE}"
@@ -183,14 +169,14 @@ async def connect(
     paths = kubeconfig
     if paths is None:
         paths = environ.get(KUBECONFIG_VARIABLE)
-        if paths and absent_kubeconfig_ok and not any_exists(paths):
+        if paths and absent_kubeconfig_ok and not existing(paths):
             _log.warning("Ignoring $%s, which names no existing file: %s", KUBECONFIG_VARIABLE, paths)
             paths = None
-        paths = paths or _usual_kubeconfig(home)
+        paths = paths or next(iter(existing("~/.kube/config")), None)
 
     renew: Callable[[], Awaitable[Access]]
     if paths:
-        renew = partial(read_kubeconfig, paths, context=context, address=server, wall=wall)
+        renew = partial(read_kubeconfig, paths, context=context, address=server)
         access = await renew()
         check_address(access.server, f"kubeconfig {paths}: server")
         origin = f"{named}, with kubeconfig {paths}" if server else f"kubeconfig {paths}"
@@ -214,15 +200,6 @@ async def connect(
     return Connection(access, origin=origin, renew=renew, proxy=proxy)
 
 
-def _usual_kubeconfig(home: Path | None) -> str | None:
-    try:
-        found = (home or Path.home()) / ".kube" / "config"
-        return str(found) if found.is_file() else None
-    except (RuntimeError, OSError):
-        # A user without a home directory, or without permission to read it.
-        return None
-
-
 def check_address(address: str, named: str) -> str:
     """Return the address without a trailing slash. Raises ConnectionConfigError, which calls the address ``named``."""
     try:
@@ -232,12 +209,8 @@ def check_address(address: str, named: str) -> str:
     return address.strip().rstrip("/")
 
 
-def _headers(access: Access) -> CIMultiDict[str]:
-    headers: CIMultiDict[str] = CIMultiDict()
-    if access.authorization is not None:
-        headers["Authorization"] = access.authorization
-    headers.extend(access.impersonate)
-    return headers
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _tls_context(access: Access, origin: str) -> ssl.SSLContext | None:

@@ -7,9 +7,8 @@ its generated models (tens of MiB, a fifth of a second).
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,13 +43,7 @@ class Access:
     """Seconds after which to read again, or None if only a refusal is a reason to."""
 
 
-async def read_kubeconfig(
-    paths: str,
-    *,
-    context: str | None = None,
-    address: str | None = None,
-    wall: Callable[[], float] = time.time,
-) -> Access:
+async def read_kubeconfig(paths: str, *, context: str | None = None, address: str | None = None) -> Access:
     """The access by kubeconfig files (one, or several separated by ``:``).
 
     ``address`` replaces the server that they name. Runs credential plugins, afresh at each call.
@@ -60,19 +53,10 @@ async def read_kubeconfig(
         config = Kubeconfig.read(paths, context)
         access = _access(config, address)
         if not config.has_credentials and (config.user.get("exec") or config.user.get("auth-provider")):
-            return await _with_plugin(access, config, wall)
+            return await _with_plugin(access, config)
         return access
     except (KubeconfigError, ConnectionConfigError) as error:
         raise ConnectionConfigError(f"kubeconfig {paths}: {error}") from error
-
-
-def any_exists(paths: str) -> bool:
-    """True if any of these files exists; ``:`` separates them."""
-    try:
-        return any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path)
-    except (OSError, RuntimeError):
-        # No permission, or no home directory for ``~``.
-        return False
 
 
 def _access(config: Kubeconfig, address: str | None = None) -> Access:
@@ -89,7 +73,7 @@ def _access(config: Kubeconfig, address: str | None = None) -> Access:
     )
 
 
-async def _with_plugin(access: Access, config: Kubeconfig, wall: Callable[[], float]) -> Access:
+async def _with_plugin(access: Access, config: Kubeconfig) -> Access:
     """Add the credentials of a plugin or a provider. Raises ConnectionConfigError."""
     from kubernetes_asyncio.client import Configuration
     from kubernetes_asyncio.config import ConfigException, kube_config
@@ -125,7 +109,7 @@ async def _with_plugin(access: Access, config: Kubeconfig, wall: Callable[[], fl
     authorization = _header(configuration.api_key.get("BearerToken"))
     if "exec" in user and authorization is None and certificate is None:
         raise ConnectionConfigError("its exec plugin gave neither a token nor a certificate")
-    renew_after = _TOKEN_FILE_SECONDS if "auth-provider" in user else _renewal(loader, wall())
+    renew_after = _TOKEN_FILE_SECONDS if "auth-provider" in user else _renewal(loader)
     tls = access.tls if certificate is None else replace(access.tls, certificate=certificate, key=key)
     return replace(access, authorization=authorization, tls=tls, renew_after=renew_after)
 
@@ -162,10 +146,10 @@ def _header(token: Any) -> str | None:
     return None if text in ("", "Bearer") else text
 
 
-def _renewal(loader: Any, now: float) -> float | None:
+def _renewal(loader: Any) -> float | None:
     expiry = getattr(loader, "exec_plugin_expiry", None)
     if not isinstance(expiry, datetime):
         return None
     if expiry.tzinfo is None:
         expiry = expiry.replace(tzinfo=UTC)
-    return max(_LEAST_RENEWAL_SECONDS, _RENEWAL_AT * (expiry.timestamp() - now))
+    return max(_LEAST_RENEWAL_SECONDS, _RENEWAL_AT * (expiry.timestamp() - time.time()))

@@ -59,14 +59,13 @@ class Kubeconfig:
         The first file with a current-context, or with an entry of some name, wins. ``context`` replaces the
         current-context.
         """
-        files = [os.path.expanduser(path) for path in paths.split(os.pathsep) if path]  # noqa: PTH111 - raises nothing
-        present = [file for file in files if os.path.exists(file)]  # noqa: PTH110 - raises nothing
+        present = existing(paths)
         if not present:
             raise KubeconfigError("no such file")
         chosen = context or ""
         entries: dict[tuple[str, str], tuple[Any, str]] = {}
         for file in present:
-            current, of_file = _read(file, several=len(files) > 1)
+            current, of_file = _read(file, several=os.pathsep in paths)
             chosen = chosen or current
             entries = {**of_file, **entries}
         if not chosen:
@@ -177,6 +176,12 @@ class Kubeconfig:
             return Pem(Path(file).read_bytes(), file)
         except OSError as error:
             raise KubeconfigError(f"{key} {file} cannot be used: {error.strerror or error}") from error
+
+
+def existing(paths: str) -> list[str]:
+    """The files in ``paths``, which ``:`` separates, that exist; none if they may not be looked up."""
+    files = [os.path.expanduser(path) for path in paths.split(os.pathsep) if path]  # noqa: PTH111 - raises nothing
+    return [file for file in files if os.path.exists(file)]  # noqa: PTH110 - raises nothing
 
 
 def split_address(address: str, named: str) -> SplitResult:

@@ -11,12 +11,13 @@ import pytest
 
 from frameworkcontroller.api.objects import PodRecord, pod_record
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.kube.client import MERGE_PATCH, Exchange, KubeClient
+from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.crd import ensure_crd
 from frameworkcontroller.kube.errors import BadRequest
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.reflector import Failure
 from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, PODS
+from frameworkcontroller.kube.transport import Exchange
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.framework_crd import crd_manifest

@@ -9,11 +9,12 @@ import pytest
 
 from frameworkcontroller import __version__
 from frameworkcontroller.kube import errors
-from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, Exchange, KubeClient
+from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.kubeconfig import Access
 from frameworkcontroller.kube.ratelimiter import RateLimiter
 from frameworkcontroller.kube.resources import CONFIGMAPS, NODES, PODS
+from frameworkcontroller.kube.transport import Exchange
 from tests.support.faulty_server import (
     FaultyServer,
     answer,

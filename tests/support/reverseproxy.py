@@ -54,7 +54,7 @@ class ReverseProxy:
         upstream: str,
         *,
         tls: ssl.SSLContext | None = None,
-        credentials: Callable[[], Awaitable[Mapping[str, str]]] | None = None,
+        credentials: Callable[[], Awaitable[list[tuple[str, str]]]] | None = None,
     ) -> None:
         """``upstream``: ``http[s]://host:port``, with ``tls`` for https. ``credentials`` returns headers to add."""
         self._upstream = upstream
@@ -171,8 +171,8 @@ class ReverseProxy:
         return self._session.request(incoming.method, url, data=body or None, headers=headers, allow_redirects=False)
 
     async def _headers(self, incoming: web.BaseRequest) -> dict[str, str]:
-        added = {} if self._credentials is None else await self._credentials()
-        return {**_passed_on(incoming.headers), **added}
+        added = [] if self._credentials is None else await self._credentials()
+        return {**_passed_on(incoming.headers), **dict(added)}
 
     async def _handle(self, incoming: web.BaseRequest) -> web.StreamResponse:
         request = _request(incoming)
