@@ -1,8 +1,7 @@
-"""Reads configuration files: YAML, the base class of their sections, and the lines of errors."""
+"""Reads configuration files: the base class of their sections, and the lines of errors."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,7 @@ from pydantic.alias_generators import to_camel
 
 from frameworkcontroller.api.inputmodel import InputModel
 from frameworkcontroller.api.problems import Problem, kind_of
-from frameworkcontroller.config.yamlplaces import line_of, repeated_keys, syntax_error
+from frameworkcontroller.api.yamldocuments import ERRORS, Loader, error_text, line_of, place, repeated_keys
 
 
 class ConfigError(Exception):
@@ -37,10 +36,9 @@ class ConfigFile:
 
     def describe(self, problems: Sequence[Problem]) -> str:
         """One line of text for each problem, in the order of the file."""
-        lines = sorted(
-            ((line_of(self.root, problem.path), str(problem)) for problem in problems), key=lambda found: found[0] or 0
-        )
-        return "\n".join(f"{self.path}:{line}: {text}" if line else f"{self.path}: {text}" for line, text in lines)
+        lines = [(line_of(self.root, problem.path), problem) for problem in problems]
+        lines.sort(key=lambda found: found[0])
+        return "\n".join(f"{place(self.path, line)}: {problem}" for line, problem in lines)
 
 
 class Section(InputModel):
@@ -61,17 +59,6 @@ def not_below(minimum: str) -> AfterValidator:
     return AfterValidator(validated)
 
 
-class _Loader(yaml.SafeLoader):
-    """Reads numbers as the original does: for PyYAML, 1e3 is text."""
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+\Z"),
-    list("-+.0123456789"),
-)
-
-
 def read_config_file(path: Path) -> ConfigFile:
     """Read the file.
 
@@ -80,24 +67,18 @@ def read_config_file(path: Path) -> ConfigFile:
         ConfigError: the file cannot be read, or is not a YAML mapping.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        root = yaml.compose(path.read_text(encoding="utf-8"), Loader)
+        content = None if root is None else Loader.content(root)
+        if root is None or content is None:
+            return ConfigFile(path, {})
+        repeated = list(repeated_keys(root))
     except FileNotFoundError:
         raise ConfigMissing(f"{path}: no such file") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start})") from None
-    try:
-        loader = _Loader(text)
-        root = loader.get_single_node()
-        content = None if root is None else loader.construct_document(root)
-        repeated = [] if root is None else list(repeated_keys(root, ()))
-    except (yaml.YAMLError, ValueError) as error:
-        raise ConfigError(f"{path}{syntax_error(error)}") from None
-    except RecursionError:
-        raise ConfigError(f"{path}: is nested too deeply, or contains itself") from None
-    if root is None or content is None:
-        return ConfigFile(path, {})
+    except ERRORS as error:
+        line, text = error_text(error)
+        raise ConfigError(f"{place(path, line)}: {text}") from None
     if not isinstance(content, dict):
         raise ConfigError(f"{path}:{root.start_mark.line + 1}: must be a mapping, not {kind_of(content)}")
     return ConfigFile(path, content, repeated, root)

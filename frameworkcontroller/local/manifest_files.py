@@ -10,8 +10,9 @@ from typing import Any
 from urllib.parse import quote
 
 import orjson
-import yaml
 
+from frameworkcontroller.api.yamldocuments import ERRORS, documents, error_text
+from frameworkcontroller.api.yamldocuments import place as place_of
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import ApiError, NotFound
 from frameworkcontroller.kube.resources import Resource
@@ -98,8 +99,8 @@ def _documents(path: Path) -> Iterator[tuple[str, Any]]:
         raise ManifestError(f"{file}: is not UTF-8 text (byte {error.start})") from None
     number = 0
     try:
-        # JSON is YAML, so one parser suffices. Separators at either end leave empty documents.
-        for document in yaml.load_all(text, Loader=_Loader):
+        # JSON is YAML, so one parser suffices.
+        for document, _ in documents(text):
             number += 1
             place = f"{file}: document {number}"
             if isinstance(document, dict) and document.get("kind") == "List":
@@ -109,25 +110,9 @@ def _documents(path: Path) -> Iterator[tuple[str, Any]]:
                 yield from ((f"{place}, item {position}", item) for position, item in enumerate(items, 1))
             elif document is not None:
                 yield place, document
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark is not None else ""
-        problem = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise ManifestError(f"{file}{line}: document {number + 1}: is not YAML: {problem}") from None
-    except RecursionError:
-        raise ManifestError(f"{file}: document {number + 1}: is nested too deeply, or contains itself") from None
-    except ValueError as error:
-        raise ManifestError(f"{file}: document {number + 1}: {error}") from None
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML restricted to JSON's types: dates stay strings."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+    except ERRORS as error:
+        line, problem = error_text(error)
+        raise ManifestError(f"{place_of(file, line)}: document {number + 1}: {problem}") from None
 
 
 def _manifest(place: str, document: Any) -> Manifest:

@@ -11,11 +11,11 @@ from typing import Any
 import yaml
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.yamldocuments import ERRORS, documents, error_text, line_of, place, repeated_keys
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.lint.findings import Finding, error, warning
 from frameworkcontroller.commands.lint.framework import check_framework
 from frameworkcontroller.commands.output import console, counted
-from frameworkcontroller.config.yamlplaces import line_of, repeated_keys, syntax_error
 
 
 def run(options: argparse.Namespace) -> int:
@@ -23,8 +23,8 @@ def run(options: argparse.Namespace) -> int:
     out = console(sys.stdout)
     found = [(program.input_name(path), *each) for path in options.files for each in lint_text(_read(path))]
     for file, line, finding in found:
-        place = f"{file}:{line}" if line else file
-        out.print(f"{place}: {finding}", style="red" if finding.severity == "error" else "yellow", soft_wrap=True)
+        color = "red" if finding.severity == "error" else "yellow"
+        out.print(f"{place(file, line)}: {finding}", style=color, soft_wrap=True)
     errors = sum(finding.severity == "error" for *_, finding in found)
     warnings = len(found) - errors
     files = counted(len(options.files), "file")
@@ -44,15 +44,14 @@ def lint_text(content: str) -> list[tuple[int, Finding]]:
     found: list[tuple[int, Finding]] = []
     frameworks = 0
     try:
-        for root in yaml.compose_all(content, Loader=_Loader):
-            for body, node in _objects(root):
+        for document in documents(content):
+            for body, node in _objects(*document):
                 first = node.start_mark.line + 1
                 found += [(line_of(node, each.problem.path) or first, each) for each in _check(body, node)]
                 frameworks += _is_framework(body)
-    except (yaml.YAMLError, ValueError, RecursionError) as refused:
-        problem = ": is nested too deeply, or contains itself" if isinstance(refused, RecursionError) else None
-        place, _, text = (problem or syntax_error(refused)).partition(": ")
-        found.append((int(place.removeprefix(":") or 0), error((), text)))
+    except ERRORS as refused:
+        line, text = error_text(refused)
+        found.append((line, error((), text)))
     else:
         if not frameworks and not found:
             found.append((0, warning((), "contains no Framework")))
@@ -60,7 +59,7 @@ def lint_text(content: str) -> list[tuple[int, Finding]]:
 
 
 def _check(body: Any, node: yaml.Node) -> Iterator[Finding]:
-    for problem in repeated_keys(node, ()):
+    for problem in repeated_keys(node):
         yield Finding("error", problem)
     if not isinstance(body, dict):
         yield error((), "is not an API object: must be a mapping with apiVersion, kind, metadata and spec")
@@ -78,10 +77,9 @@ def _is_framework(body: Any) -> bool:
     return isinstance(body, dict) and body.get("kind") == names.KIND
 
 
-def _objects(root: yaml.Node | None) -> Iterator[tuple[Any, yaml.Node]]:
+def _objects(body: Any, root: yaml.Node) -> Iterator[tuple[Any, yaml.Node]]:
     """Yield the objects of a document, or of a ``List`` in it, each with its node."""
-    body = None if root is None else _Loader("").construct_document(root)
-    if root is None or body is None:
+    if body is None:
         return
     if isinstance(body, dict) and body.get("kind") == "List" and isinstance(root, yaml.MappingNode):
         for key, value in root.value:
@@ -96,13 +94,3 @@ def _read(path: Path) -> str:
         return program.read_input(path).decode("utf-8")
     except UnicodeDecodeError as refused:
         raise program.UsageError(f"{program.input_name(path)}: is not UTF-8 text (byte {refused.start})") from None
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML without dates, which JSON does not have."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}

@@ -81,7 +81,7 @@ def test_documents_of_all_kinds_in_order(tmp_path: Path) -> None:
         ),
         ("a: &a [*a]", ": document 1: metadata: is required"),
         ("[" * 5000, ": document 1: is nested too deeply, or contains itself"),
-        ("a: 99999-99-99T99:99:99Z\nb: !!timestamp 2026-99-99", ": document 1: month must be in 1..12"),
+        ("a: 99999-99-99T99:99:99Z\nb: !!timestamp 2026-99-99", ": document 1: is not YAML: month must be in 1..12"),
     ],
 )
 def test_what_cannot_be_used_is_named(tmp_path: Path, text: str, error: str) -> None:

@@ -1,0 +1,95 @@
+"""Documents of YAML files: their content as JSON's types, the lines of their keys, and their errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import yaml
+
+from frameworkcontroller.api.problems import KeyPath, Problem
+
+ERRORS: Final = (yaml.YAMLError, ValueError, RecursionError)
+"""The errors of a file that is no YAML, also if its content is only read or walked; see ``error_text``."""
+
+
+class Loader(yaml.SafeLoader):
+    """Reads JSON's types as Kubernetes does: a date is text, and 1e3 is a number."""
+
+    @classmethod
+    def content(cls, root: yaml.Node) -> Any:
+        """The content of a document."""
+        return cls("").construct_document(root)
+
+
+Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+\Z"),
+    list("-+.0123456789"),
+)
+
+
+def documents(text: str) -> Iterator[tuple[Any, yaml.Node]]:
+    """Yield the content and the node of each document; separators at either end leave empty ones. Raises ERRORS."""
+    for root in yaml.compose_all(text, Loader):
+        yield Loader.content(root), root
+
+
+def error_text(error: Exception) -> tuple[int, str]:
+    """The line of an error of ``ERRORS``, 0 if unknown, and its text."""
+    if isinstance(error, RecursionError):
+        return 0, "is nested too deeply, or contains itself"
+    if isinstance(error, UnicodeDecodeError):
+        return 0, f"is not UTF-8 text (byte {error.start})"
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error)
+    return 0 if mark is None else mark.line + 1, f"is not YAML: {' '.join(problem.split())}"
+
+
+def place(file: object, line: int) -> str:
+    """``file:12``, to precede a message; without a line if it is 0."""
+    return f"{file}:{line}" if line else str(file)
+
+
+def line_of(root: yaml.Node | None, path: KeyPath) -> int:
+    """The line of the key at ``path``, or else of the innermost existing key around it; 0 without any."""
+    node, line = root, 0
+    for part in path:
+        found = _child(node, part)
+        if found is None:
+            break
+        key, node = found
+        line = key.start_mark.line + 1
+    return line
+
+
+def _child(node: yaml.Node | None, part: str | int) -> tuple[yaml.Node, yaml.Node] | None:
+    """The node at which that part of a path begins (its key or item), and the node of its value."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value == str(part):
+                return key, value
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        return node.value[part], node.value[part]
+    return None
+
+
+def repeated_keys(node: yaml.Node, path: KeyPath = ()) -> Iterator[Problem]:
+    """The keys that occur twice in a mapping, which YAML allows."""
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if key.value in seen:
+                yield Problem((*path, key.value), f"is repeated on line {key.start_mark.line + 1}")
+            seen.add(key.value)
+            yield from repeated_keys(value, (*path, key.value))
+    elif isinstance(node, yaml.SequenceNode):
+        for position, item in enumerate(node.value):
+            yield from repeated_keys(item, (*path, position))
