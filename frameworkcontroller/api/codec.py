@@ -12,26 +12,21 @@ import hashlib
 import io
 import json
 import re
-import sys
 import zlib
-from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import MISSING, asdict
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from frameworkcontroller.api import fields, names
-from frameworkcontroller.api.completion import CompletionStatus, ContainerCompletion, PodCompletion, Trigger
+from frameworkcontroller.api.completion import CompletionStatus, PodCompletion
 from frameworkcontroller.api.fields import FieldError
 from frameworkcontroller.api.status import (
     Condition,
     FrameworkAttemptStatus,
     FrameworkStatus,
     RetryPolicyStatus,
-    State,
-    TaskAttemptStatus,
-    TaskCounts,
     TaskRoleStatus,
     TaskStatus,
 )
@@ -275,9 +270,16 @@ def decode_status(body: Any) -> FrameworkStatus | None:
     if not body:
         return None
     try:
-        return fields.needed_part({"status": body}, "status", _decode_status)
+        status = _decode(body)
+        for number, role in enumerate(status.attempt.roles):
+            for position, task in enumerate(role.tasks):
+                task.role = role.name
+                if task.index != position:
+                    path = f".attemptStatus.taskRoleStatuses[{number}].taskStatuses[{position}].index"
+                    raise FieldError(path, f"{task.index} where {position} has to follow")
     except FieldError as error:
-        raise StatusError(str(error)) from None
+        raise StatusError(f"status{error.path}: {error.fault}") from None
+    return status
 
 
 def decompress_roles(text: str) -> Any:
@@ -311,149 +313,33 @@ def _marks(raw: bytes) -> int:
     return sum(raw.count(mark) for mark in (b",", b":", b"[", b"{"))
 
 
-def _decode_status(body: Mapping[str, Any]) -> FrameworkStatus:
-    return FrameworkStatus(
-        start_time=fields.needed_time(body, "startTime"),
-        run_time=fields.maybe_time(body, "runTime"),
-        completion_time=fields.maybe_time(body, "completionTime"),
-        transition_time=fields.needed_time(body, "transitionTime"),
-        state=fields.needed_choice(body, "state", State),
-        retry=_decode_retry_of(body),
-        attempt=fields.needed_part(body, "attemptStatus", _decode_attempt),
-        observed_generation=fields.maybe_number(body, "observedGeneration"),
-        task_counts=fields.maybe_part(body, "taskCounts", _decode_task_counts),
-        conditions=fields.each(body, "conditions", _decode_condition),
-    )
+def _with_plain_roles(attempt: dict[str, Any]) -> dict[str, Any]:
+    packed = fields.text(attempt, "taskRoleStatusesCompressed")
+    if packed and attempt.get("taskRoleStatuses") is None:
+        return {**attempt, "taskRoleStatuses": decompress_roles(packed)}
+    return attempt
 
 
-def _decode_attempt(body: Mapping[str, Any]) -> FrameworkAttemptStatus:
-    packed = fields.maybe_text(body, "taskRoleStatusesCompressed")
-    if packed and body.get("taskRoleStatuses") is None:
-        body = {**body, "taskRoleStatuses": decompress_roles(packed)}
-    return FrameworkAttemptStatus(
-        id=fields.needed_number(body, "id"),
-        start_time=fields.needed_time(body, "startTime"),
-        run_time=fields.maybe_time(body, "runTime"),
-        completion_time=fields.maybe_time(body, "completionTime"),
-        configmap_uid=fields.maybe_text(body, "configMapUID"),
-        completion_status=fields.maybe_part(body, "completionStatus", _decode_completion),
-        roles=fields.each(body, "taskRoleStatuses", _decode_role),
-    )
+def _with_plain_type(completion: dict[str, Any]) -> dict[str, Any]:
+    kind = fields.maybe_object(completion, "type") or {}
+    return {**completion, "type.name": kind.get("name"), "type.attributes": kind.get("attributes")}
 
 
-def _decode_role(body: Mapping[str, Any]) -> TaskRoleStatus:
-    tasks = fields.each(body, "taskStatuses", _decode_task)
-    name = fields.needed_text(body, "name")
-    for position, task in enumerate(tasks):
-        task.role = name
-        if task.index != position:
-            raise FieldError(f"taskStatuses[{position}].index", f"{task.index} where {position} has to follow")
-    return TaskRoleStatus(
-        name=name,
-        # The oldest statuses of the original have none, and neither do the Pods of the role.
-        instance_uid=fields.text(body, "instanceUID"),
-        pod_graceful_deletion_timeout_sec=fields.maybe_number(body, "podGracefulDeletionTimeoutSec"),
-        tasks=tasks,
-    )
-
-
-def _decode_task(body: Mapping[str, Any]) -> TaskStatus:
-    return TaskStatus(
-        index=fields.needed_number(body, "index"),
-        instance_uid=fields.text(body, "instanceUID"),
-        start_time=fields.needed_time(body, "startTime"),
-        run_time=fields.maybe_time(body, "runTime"),
-        completion_time=fields.maybe_time(body, "completionTime"),
-        transition_time=fields.needed_time(body, "transitionTime"),
-        state=fields.needed_choice(body, "state", State),
-        deletion_pending=fields.flag(body, "deletionPending"),
-        retry=_decode_retry_of(body),
-        attempt=fields.needed_part(body, "attemptStatus", _decode_task_attempt),
-    )
-
-
-def _decode_task_attempt(body: Mapping[str, Any]) -> TaskAttemptStatus:
-    return TaskAttemptStatus(
-        id=fields.needed_number(body, "id"),
-        start_time=fields.needed_time(body, "startTime"),
-        run_time=fields.maybe_time(body, "runTime"),
-        completion_time=fields.maybe_time(body, "completionTime"),
-        pod_uid=fields.maybe_text(body, "podUID"),
-        pod_node_name=fields.maybe_text(body, "podNodeName"),
-        pod_ip=fields.maybe_text(body, "podIP"),
-        pod_host_ip=fields.maybe_text(body, "podHostIP"),
-        completion_status=fields.maybe_part(body, "completionStatus", _decode_completion),
-    )
-
-
-def _decode_retry_of(body: Mapping[str, Any]) -> RetryPolicyStatus:
-    return fields.maybe_part(body, "retryPolicyStatus", _decode_retry) or RetryPolicyStatus()
-
-
-def _decode_retry(body: Mapping[str, Any]) -> RetryPolicyStatus:
-    return RetryPolicyStatus(
-        total_retried_count=fields.number(body, "totalRetriedCount"),
-        accountable_retried_count=fields.number(body, "accountableRetriedCount"),
-        retry_delay_sec=fields.maybe_number(body, "retryDelaySec"),
-        recent_retried_count=fields.number(body, "recentRetriedCount"),
-    )
-
-
-def _decode_task_counts(body: Mapping[str, Any]) -> TaskCounts:
-    return TaskCounts(*(fields.number(body, key) for key in ("total", "running", "succeeded", "failed")))
-
-
-def _decode_completion(body: Mapping[str, Any]) -> CompletionStatus:
-    name, attributes = fields.maybe_part(body, "type", _decode_type) or ("", None)
-    return CompletionStatus(
-        code=fields.needed_number(body, "code"),
-        phrase=fields.text(body, "phrase"),
-        type_name=name,
-        attributes=attributes,
-        diagnostics=fields.text(body, "diagnostics"),
-        trigger=fields.maybe_part(body, "trigger", _decode_trigger),
-        pod=fields.maybe_part(body, "pod", _decode_pod_completion),
-    )
-
-
-def _decode_type(body: Mapping[str, Any]) -> tuple[str, tuple[str, ...] | None]:
-    attributes = body.get("attributes")
-    if attributes is None:
-        return fields.text(body, "name"), None
-    if not isinstance(attributes, list) or not all(isinstance(attribute, str) for attribute in attributes):
-        raise FieldError("attributes", f"{fields.quoted(attributes)} is not a list of texts")
-    return fields.text(body, "name"), tuple(attributes)
-
-
-def _decode_pod_completion(body: Mapping[str, Any]) -> PodCompletion:
-    return PodCompletion(
-        reason=fields.text(body, "reason"),
-        message=fields.text(body, "message"),
-        containers=tuple(fields.each(body, "containers", _decode_container)),
-    )
-
-
-def _decode_container(body: Mapping[str, Any]) -> ContainerCompletion:
-    return ContainerCompletion(
-        name=sys.intern(fields.needed_text(body, "name")),
-        code=fields.number(body, "code"),
-        reason=sys.intern(fields.text(body, "reason")),
-        message=fields.text(body, "message"),
-        signal=fields.number(body, "signal"),
-    )
-
-
-def _decode_trigger(body: Mapping[str, Any]) -> Trigger:
-    return Trigger(fields.text(body, "message"), fields.text(body, "taskRoleName"), fields.number(body, "taskIndex"))
-
-
-def _decode_condition(body: Mapping[str, Any]) -> Condition:
-    return Condition(
-        type=fields.needed_text(body, "type"),
-        status=fields.needed_text(body, "status"),
-        reason=fields.text(body, "reason"),
-        message=fields.text(body, "message"),
-        # The CRD does not require one, and other tools may write none.
-        last_transition_time=fields.maybe_time(body, "lastTransitionTime") or 0,
-        observed_generation=fields.number(body, "observedGeneration"),
-    )
+_decode: Final = fields.Schema(
+    keys={
+        "attempt": "attemptStatus",
+        "attributes": "type.attributes",
+        "configmap_uid": "configMapUID",
+        "instance_uid": "instanceUID",
+        "pod_host_ip": "podHostIP",
+        "pod_ip": "podIP",
+        "pod_uid": "podUID",
+        "retry": "retryPolicyStatus",
+        "roles": "taskRoleStatuses",
+        "tasks": "taskStatuses",
+        "type_name": "type.name",
+    },
+    # The oldest statuses of the original have no UIDs, and neither do the Pods of the role.
+    absent={"state": MISSING, "instance_uid": ""},
+    prepare={FrameworkAttemptStatus: _with_plain_roles, CompletionStatus: _with_plain_type},
+).of(FrameworkStatus)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from frameworkcontroller.api.fields import Interned
+
 SUCCEEDED: Final = "Succeeded"
 FAILED: Final = "Failed"
 TRANSIENT: Final = "Transient"
@@ -97,9 +99,9 @@ NEVER_RETRIED: Final = frozenset(
 class ContainerCompletion:
     """How a container ended. ``code`` is 0 if it has not terminated."""
 
-    name: str
-    code: int
-    reason: str = ""
+    name: Interned
+    code: int = 0
+    reason: Interned = ""
     message: str = ""
     signal: int = 0
 
@@ -117,9 +119,9 @@ class PodCompletion:
 class Trigger:
     """The Task that completed the attempt of its Framework, by a completion policy."""
 
-    message: str
-    task_role_name: str
-    task_index: int
+    message: str = ""
+    task_role_name: str = ""
+    task_index: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +133,10 @@ class CompletionStatus:
     """
 
     code: int
-    phrase: str
-    type_name: str
-    attributes: tuple[str, ...] | None
-    diagnostics: str
+    phrase: str = ""
+    type_name: str = ""
+    attributes: tuple[str, ...] | None = None
+    diagnostics: str = ""
     trigger: Trigger | None = None
     pod: PodCompletion | None = None
 

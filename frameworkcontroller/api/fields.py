@@ -1,132 +1,35 @@
-"""Read the fields of foreign JSON objects; errors name the path and the value.
+"""Decodes foreign JSON objects; errors name the path and the value.
 
 Absent and null both mean that there is no value.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import StrEnum
-from typing import Any, TypeVar
+from types import NoneType
+from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 from frameworkcontroller.api.timestamps import parse_time
 
-_MAX_QUOTED = 80
+_MAX_QUOTED: Final = 80
 
 T = TypeVar("T")
-E = TypeVar("E", bound=StrEnum)
+D = TypeVar("D")
+
+Decode = Callable[[Any], Any]
+"""Decodes a JSON value that is not null. Raises FieldError."""
 
 
 class FieldError(ValueError):
-    """A field is invalid. ``path``: its path in the object, as in ``roles[0].name``."""
+    """A value is invalid. ``path``: its path in the decoded value, as in ``.roles[0].name``; "" for itself."""
 
     def __init__(self, path: str, fault: str) -> None:
-        super().__init__(f"{path}: {fault}")
+        super().__init__(f"{path.removeprefix('.')}: {fault}")
         self.path = path
         self.fault = fault
-
-
-def whole(value: Any) -> Any:
-    """300 for 300.0, which is a whole number in YAML and JSON; any other value unchanged."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def text(body: Mapping[str, Any], key: str) -> str:
-    """A text; default ""."""
-    return maybe_text(body, key) or ""
-
-
-def maybe_text(body: Mapping[str, Any], key: str) -> str | None:
-    """An optional text."""
-    value = body.get(key)
-    if value is None or isinstance(value, str):
-        return value
-    raise FieldError(key, f"{quoted(value)} is not text")
-
-
-def needed_text(body: Mapping[str, Any], key: str) -> str:
-    """A required text."""
-    needed(body, key)
-    return text(body, key)
-
-
-def number(body: Mapping[str, Any], key: str) -> int:
-    """A whole number; default 0."""
-    return maybe_number(body, key) or 0
-
-
-def maybe_number(body: Mapping[str, Any], key: str) -> int | None:
-    """An optional whole number."""
-    value = body.get(key)
-    if value is None or type(value) is int:
-        return value
-    raise FieldError(key, f"{quoted(value)} is not a whole number")
-
-
-def needed_number(body: Mapping[str, Any], key: str) -> int:
-    """A required whole number."""
-    needed(body, key)
-    return number(body, key)
-
-
-def flag(body: Mapping[str, Any], key: str) -> bool:
-    """A boolean; default False."""
-    value = body.get(key)
-    if value is None or isinstance(value, bool):
-        return bool(value)
-    raise FieldError(key, f"{quoted(value)} is neither true nor false")
-
-
-def maybe_time(body: Mapping[str, Any], key: str) -> int | None:
-    """An optional time, in seconds since the epoch."""
-    return None if body.get(key) is None else needed_time(body, key)
-
-
-def needed_time(body: Mapping[str, Any], key: str) -> int:
-    """A required time, in seconds since the epoch."""
-    value = needed(body, key)
-    try:
-        return parse_time(value)
-    except (TypeError, ValueError):
-        raise FieldError(key, f"{quoted(value)} is not a time of RFC 3339 from year 1 to 9999") from None
-
-
-def needed_choice(body: Mapping[str, Any], key: str, choices: type[E]) -> E:
-    """A required member of ``choices``."""
-    value = needed(body, key)
-    try:
-        return choices(value)
-    except ValueError:
-        raise FieldError(key, f"{quoted(value)} is not one of {', '.join(choices)}") from None
-
-
-def maybe_part(body: Mapping[str, Any], key: str, read: Callable[[Mapping[str, Any]], T]) -> T | None:
-    """An optional object, decoded by ``read``."""
-    value = body.get(key)
-    return None if value is None else _read(value, key, read)
-
-
-def needed_part(body: Mapping[str, Any], key: str, read: Callable[[Mapping[str, Any]], T]) -> T:
-    """A required object, decoded by ``read``."""
-    return _read(needed(body, key), key, read)
-
-
-def each(body: Mapping[str, Any], key: str, read: Callable[[Mapping[str, Any]], T]) -> list[T]:
-    """A list of objects, decoded by ``read``; default empty."""
-    value = body.get(key)
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise FieldError(key, f"{quoted(value)} is not a list")
-    return [_read(item, f"{key}[{index}]", read) for index, item in enumerate(value)]
-
-
-def needed(body: Mapping[str, Any], key: str) -> Any:
-    """The value of a required key."""
-    value = body.get(key)
-    if value is None:
-        raise FieldError(key, "is missing")
-    return value
 
 
 def quoted(value: Any) -> str:
@@ -135,10 +38,160 @@ def quoted(value: Any) -> str:
     return shown if len(shown) <= _MAX_QUOTED else shown[: _MAX_QUOTED - 3] + "..."
 
 
-def _read(value: Any, path: str, read: Callable[[Mapping[str, Any]], T]) -> T:
-    if not isinstance(value, dict):
-        raise FieldError(path, f"{quoted(value)} is not an object")
+# --- values ---
+
+
+def _exactly(kind: type[T], fault: str) -> Callable[[Any], T]:
+    def decode(value: Any) -> T:
+        if type(value) is not kind:
+            raise FieldError("", f"{quoted(value)} is {fault}")
+        return value
+
+    return decode
+
+
+_text = _exactly(str, "not text")
+_number = _exactly(int, "not a whole number")
+_flag = _exactly(bool, "neither true nor false")
+_object = _exactly(dict, "not an object")
+_list = _exactly(list, "not a list")
+
+
+def _time(value: Any) -> int:
     try:
-        return read(value)
-    except FieldError as error:
-        raise FieldError(f"{path}.{error.path}", error.fault) from None
+        return parse_time(value)
+    except (TypeError, ValueError):
+        raise FieldError("", f"{quoted(value)} is not a time of RFC 3339 from year 1 to 9999") from None
+
+
+def _choice(choices: type[StrEnum]) -> Decode:
+    def decode(value: Any) -> StrEnum:
+        try:
+            return choices(value)
+        except ValueError:
+            raise FieldError("", f"{quoted(value)} is not one of {', '.join(choices)}") from None
+
+    return decode
+
+
+def _each(decode: Decode, sequence: Callable[[list[Any]], Any]) -> Decode:
+    def decode_all(value: Any) -> Any:
+        values, items = _list(value), []
+        try:
+            for item in values:
+                items.append(decode(item))  # noqa: PERF401 - an error needs the position
+        except FieldError as error:
+            raise FieldError(f"[{len(items)}]{error.path}", error.fault) from None
+        return sequence(items)
+
+    return decode_all
+
+
+Time = Annotated[int, _time]
+"""Seconds since the epoch, in JSON a text."""
+
+Interned = Annotated[str, lambda value: sys.intern(_text(value))]
+"""A text that many objects share."""
+
+
+# --- single fields ---
+
+
+def _optional(decode: Callable[[Any], T], default: D) -> Callable[[Mapping[str, Any], str], T | D]:
+    def read(body: Mapping[str, Any], key: str) -> T | D:
+        value = body.get(key)
+        if value is None:
+            return default
+        try:
+            return decode(value)
+        except FieldError as error:
+            raise FieldError(f".{key}{error.path}", error.fault) from None
+
+    return read
+
+
+text = _optional(_text, "")
+number = _optional(_number, 0)
+maybe_number = _optional(_number, None)
+maybe_time = _optional(_time, None)
+maybe_object = _optional(_object, None)
+
+
+# --- dataclasses ---
+
+_OWN: Final = object()
+"""For the default of a field: that of its dataclass."""
+
+_PLAIN: Final[dict[Any, Decode]] = {str: _text, int: _number, bool: _flag}
+
+
+class Schema:
+    """Decodes JSON objects into dataclasses, by their annotations; ``Annotated[T, decode]`` by ``decode``."""
+
+    def __init__(
+        self,
+        *,
+        keys: Mapping[str, str],
+        absent: Mapping[str, Any],
+        prepare: Mapping[type, Callable[[dict[str, Any]], dict[str, Any]]],
+    ) -> None:
+        """Describe what does not follow from the dataclasses.
+
+        Args:
+            keys: the keys of fields whose key is not their name in camelCase.
+            absent: the values of absent fields that are not their defaults; MISSING: the field is required.
+            prepare: by dataclass, a function that adapts its JSON object.
+        """
+        self._keys = keys
+        self._absent = absent
+        self._prepare = prepare
+
+    def of(self, kind: type[T]) -> Callable[[Any], T]:
+        """Return the decoder into the dataclass ``kind``."""
+        prepare = self._prepare.get(kind)
+        hints = get_type_hints(kind, include_extras=True)
+        steps = [
+            (field.name, self._key(field.name), self._decode(hints[field.name]), self._default(field))
+            for field in fields(kind)  # type: ignore[arg-type]
+            if field.init
+        ]
+
+        def decode(value: Any) -> T:
+            body = _object(value) if prepare is None else prepare(_object(value))
+            decoded = {}
+            key = ""
+            try:
+                for name, key, decode_field, default in steps:
+                    item = body.get(key)
+                    if item is not None:
+                        decoded[name] = decode_field(item)
+                    elif default is MISSING:
+                        raise FieldError("", "is missing")
+                    elif default is not _OWN:
+                        decoded[name] = default
+            except FieldError as error:
+                raise FieldError(f".{key}{error.path}", error.fault) from None
+            return kind(**decoded)
+
+        return decode
+
+    def _key(self, name: str) -> str:
+        head, *rest = name.split("_")
+        return self._keys.get(name) or head + "".join(map(str.capitalize, rest))
+
+    def _default(self, field: Field[Any]) -> Any:
+        has_own = field.default is not MISSING or field.default_factory is not MISSING
+        return self._absent.get(field.name, _OWN if has_own else MISSING)
+
+    def _decode(self, hint: Any) -> Decode:
+        origin, args = get_origin(hint), get_args(hint)
+        if origin is Annotated:
+            decode: Decode = args[1]
+            return decode
+        if NoneType in args:
+            return self._decode(next(arg for arg in args if arg is not NoneType))
+        if origin in {list, tuple}:
+            return _each(self._decode(args[0]), origin)
+        if is_dataclass(hint):
+            return self.of(hint)  # type: ignore[arg-type]
+        return _PLAIN.get(hint) or _choice(hint)

@@ -7,10 +7,13 @@ from typing import Any, ClassVar, Final
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
 
-from frameworkcontroller.api.fields import whole
-
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
+
+
+def whole(value: Any) -> Any:
+    """300 for 300.0, which is a whole number in YAML and JSON; any other value unchanged."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class InputModel(BaseModel):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from frameworkcontroller.api.completion import CompletionStatus
+from frameworkcontroller.api.fields import Time
 
 
 class State(StrEnum):
@@ -44,9 +45,9 @@ class TaskAttemptStatus:
     """An attempt of a Task: a Pod. ``pod_node_name`` and the IPs become "" once the Pod was seen without one."""
 
     id: int
-    start_time: int
-    run_time: int | None = None
-    completion_time: int | None = None
+    start_time: Time
+    run_time: Time | None = None
+    completion_time: Time | None = None
     pod_uid: str | None = None
     pod_node_name: str | None = None
     pod_ip: str | None = None
@@ -61,15 +62,15 @@ class TaskStatus:
 
     index: int
     instance_uid: str
-    start_time: int
-    transition_time: int
+    start_time: Time
+    transition_time: Time
     attempt: TaskAttemptStatus
     state: State = State.CREATION_PENDING
-    run_time: int | None = None
-    completion_time: int | None = None
+    run_time: Time | None = None
+    completion_time: Time | None = None
     deletion_pending: bool = False
     retry: RetryPolicyStatus = field(default_factory=RetryPolicyStatus)
-    encoded: bytes | None = field(default=None, repr=False)
+    encoded: bytes | None = field(default=None, init=False, repr=False)
     role: str = ""
 
     @property
@@ -96,9 +97,9 @@ class FrameworkAttemptStatus:
     """An attempt of the Framework: a ConfigMap that owns its Pods. ``id`` is the total retried count."""
 
     id: int
-    start_time: int
-    run_time: int | None = None
-    completion_time: int | None = None
+    start_time: Time
+    run_time: Time | None = None
+    completion_time: Time | None = None
     configmap_uid: str | None = None
     completion_status: CompletionStatus | None = None
     roles: list[TaskRoleStatus] = field(default_factory=list)
@@ -124,22 +125,23 @@ class Condition:
 
     type: str
     status: str
-    reason: str
-    message: str
-    last_transition_time: int
-    observed_generation: int
+    reason: str = ""
+    message: str = ""
+    last_transition_time: Time = 0
+    """0: none. The CRD does not require one, and other tools may write none."""
+    observed_generation: int = 0
 
 
 @dataclass(slots=True)
 class FrameworkStatus:
     """The whole status. ``task_counts`` is None if another controller wrote it."""
 
-    start_time: int
-    transition_time: int
+    start_time: Time
+    transition_time: Time
     attempt: FrameworkAttemptStatus
     state: State = State.CREATION_PENDING
-    run_time: int | None = None
-    completion_time: int | None = None
+    run_time: Time | None = None
+    completion_time: Time | None = None
     retry: RetryPolicyStatus = field(default_factory=RetryPolicyStatus)
     observed_generation: int | None = None
     task_counts: TaskCounts | None = None

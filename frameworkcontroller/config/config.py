@@ -16,8 +16,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
 from frameworkcontroller.api.completion import CONFLICT, PERMANENT, TRANSIENT
-from frameworkcontroller.api.fields import whole
-from frameworkcontroller.api.inputmodel import INT32_MAX, INT64_MAX
+from frameworkcontroller.api.inputmodel import INT32_MAX, INT64_MAX, whole
 from frameworkcontroller.api.problems import KeyPath, Problem, problem_of, suggestion
 from frameworkcontroller.config.bindaddress import BindAddress, parse_bind_address
 from frameworkcontroller.config.configfile import (

@@ -11,7 +11,7 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel, ValidationError
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.fields import whole
+from frameworkcontroller.api.inputmodel import whole
 from frameworkcontroller.api.problems import KeyPath, problem_of, shown, suggestion
 from frameworkcontroller.api.spec import RETRY_ALWAYS, RETRY_ON_FAILURE, FrameworkSpec, RetryPolicy, TaskRoleSpec
 from frameworkcontroller.commands.lint.findings import Finding, error, warning

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Final
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.fields import whole
+from frameworkcontroller.api.inputmodel import whole
 from frameworkcontroller.api.problems import KeyPath, suggestion
 from frameworkcontroller.commands.lint.findings import Finding, error, warning
 

@@ -75,7 +75,6 @@ class Big:
                 instance_uid=f"task-{index}",
                 attempt=replace(example.attempt, pod_uid=f"running-{index}"),
                 retry=replace(example.retry),
-                encoded=None,
             )
             for index in range(MANY)
         )
