@@ -48,9 +48,6 @@ async def _run_controller(config: Config) -> int:
     except KubeError as error:
         _log.error("Cannot continue with %s (%s): %s", connection.server, connection.origin, error)
         return program.EXIT_FAILED
-    except Exception:  # noqa: BLE001 - the log has it in one line
-        _log.exception("Cannot continue")
-        return program.EXIT_FAILED
     finally:
         tuning.cancel()
     return program.EXIT_OK

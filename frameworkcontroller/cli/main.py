@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from frameworkcontroller import __version__
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.completion import complete, complete_for_kubectl
+from frameworkcontroller.commands.completion import complete_for_kubectl
 from frameworkcontroller.commands.parsers import SUPPRESSED, Parser, add_commands, build_plugin_parser, seconds
 from frameworkcontroller.logs import FORMATS, LEVELS, configure_logging
 
@@ -46,19 +46,19 @@ def kubectl_complete_main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(parser: Parser, arguments: Sequence[str] | None) -> int:
     if "_ARGCOMPLETE" in os.environ:
-        complete(parser)
+        import argcomplete
+
+        argcomplete.autocomplete(parser, always_complete_options=False)
     options = parser.parse_args(arguments)
     configure_logging(options.log_level or options.usual_log_level, options.log_format)
     try:
         code: int = options.command(options)
         return code
-    except program.CommandError as error:
-        return program.fail(str(error), error.code)
     except KeyboardInterrupt:
         # The command has no handler of signals, or not yet, or no longer.
         return program.EXIT_INTERRUPTED
-    except BrokenPipeError:
-        return program.discard_stdout()
+    except Exception as error:  # noqa: BLE001 - reported there
+        return program.exit_code_of(error)
 
 
 def build_parser() -> Parser:

@@ -30,13 +30,6 @@ def run(options: argparse.Namespace) -> int:
     return program.EXIT_OK
 
 
-def complete(parser: argparse.ArgumentParser) -> None:
-    """Answer the shell's request, which is in the environment, and exit."""
-    import argcomplete
-
-    argcomplete.autocomplete(parser, always_complete_options=False)
-
-
 def complete_for_kubectl(parser: argparse.ArgumentParser, words: Sequence[str]) -> int:
     """Print the completions of the last word in kubectl's format. Return the exit code."""
     import argcomplete
@@ -77,23 +70,22 @@ def complete_roles_to_scale(prefix: str, parsed_args: argparse.Namespace, **_: A
 
 
 def _ask(options: argparse.Namespace, framework: str | None) -> list[str]:
-    from frameworkcontroller.kube.errors import KubeError
-
-    logging.disable()
-    try:
-        return asyncio.run(asyncio.wait_for(_names(options, framework), _TIMEOUT_SEC))
-    except (KubeError, program.CommandError, TimeoutError, OSError):
-        return []
-
-
-async def _names(options: argparse.Namespace, framework: str | None) -> list[str]:
+    """Ask the cluster for the roles of the Framework; without one, for the names of the Frameworks."""
     from frameworkcontroller.api.resources import FRAMEWORKS
     from frameworkcontroller.commands.invocation import open_invocation
     from frameworkcontroller.commands.objects import roles_of
+    from frameworkcontroller.kube.errors import KubeError
 
-    async with open_invocation(options) as invocation:
-        if framework is not None:
-            return [role["name"] for role in roles_of(await invocation.framework(framework))]
-        found: list[str] = []
-        await invocation.each(FRAMEWORKS, lambda body: found.append(body["metadata"]["name"]), metadata_only=True)
-        return found
+    async def answer() -> list[str]:
+        async with asyncio.timeout(_TIMEOUT_SEC), open_invocation(options) as invocation:
+            if framework is not None:
+                return [role["name"] for role in roles_of(await invocation.framework(framework))]
+            found: list[str] = []
+            await invocation.each(FRAMEWORKS, lambda body: found.append(body["metadata"]["name"]), metadata_only=True)
+            return found
+
+    logging.disable()
+    try:
+        return asyncio.run(answer())
+    except (KubeError, program.CommandError, TimeoutError, OSError):
+        return []

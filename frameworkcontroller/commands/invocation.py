@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeVar
 
 import orjson
 from rich.console import Console
@@ -20,14 +20,16 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.objects import Json
 from frameworkcontroller.commands.output import console, encode, print_table
-from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.kube.connection import connect
-from frameworkcontroller.kube.errors import Gone, NotFound
+from frameworkcontroller.kube.errors import Conflict, Gone, Invalid, NotFound
 from frameworkcontroller.kube.resources import Resource
 
-FIELD_MANAGER: Final = "kubectl-framework"
+T = TypeVar("T")
 
+_FIELD_MANAGER: Final = "kubectl-framework"
 _PAGE_ITEMS: Final = 100
+_TRIES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,27 +119,68 @@ class Invocation:
             if not token or (most is not None and read >= most):
                 return
 
+    async def patch_spec(self, name: str, change: Callable[[Json], tuple[list[Json], T]]) -> T:
+        """Send JSON patch operations to a Framework, unless there are none.
+
+        The patch tests the UID and the generation, which changes with the spec.
+
+        Args:
+            change: returns the operations and the result for a Framework. It is called again after a concurrent change.
+
+        Returns:
+            the result of the last ``change``.
+
+        Raises:
+            CommandError: there is no such Framework, or the API server refuses the patch.
+        """
+        for _ in range(_TRIES):
+            framework = await self.framework(name)
+            operations, result = change(framework)
+            if not operations:
+                return result
+            metadata = framework["metadata"]
+            tests = [
+                {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
+                {"op": "test", "path": "/metadata/generation", "value": metadata["generation"]},
+            ]
+            try:
+                await self.client.patch(
+                    FRAMEWORKS,
+                    name,
+                    orjson.dumps([*tests, *operations]),
+                    self.namespace,
+                    content_type=JSON_PATCH,
+                    field_manager=_FIELD_MANAGER,
+                    metadata_only=True,
+                )
+            except Conflict:
+                pass
+            except Invalid as error:
+                # A failed test looks the same as a refused spec.
+                now = (await self.framework(name))["metadata"]
+                if (now["uid"], now["generation"]) == (metadata["uid"], metadata["generation"]):
+                    raise program.CommandError(f"{name}: {error}") from None
+            else:
+                return result
+        raise program.CommandError(f"{name}: not changed: other clients changed it {_TRIES} times meanwhile")
+
     def _missing(self, name: str, error: NotFound) -> str:
         if (error.details or {}).get("name") == name and name:
             return f'there is no Framework "{name}" in namespace "{self.namespace}"'
         return f"this cluster knows no Frameworks: is the controller installed? ({error})"
 
 
-Work: TypeAlias = Callable[[Invocation, argparse.Namespace], Awaitable[int]]
-"""The function of a command. It returns the exit code."""
+def run(work: Callable[[Invocation, argparse.Namespace], Awaitable[int]], options: argparse.Namespace) -> int:
+    """Run the function of a command on the cluster that the options name. Return the exit code."""
 
+    async def work_on_cluster() -> int:
+        async with open_invocation(options) as invocation:
+            code = await work(invocation, options)
+            # A broken pipe must raise here, where it is handled.
+            sys.stdout.flush()
+            return code
 
-def run(work: Work, options: argparse.Namespace) -> int:
-    """Run a command on the cluster that the options name. Return the exit code."""
-    return program.run_command(_on_cluster(work, options), interrupted=lambda number: 128 + number)
-
-
-async def _on_cluster(work: Work, options: argparse.Namespace) -> int:
-    async with open_invocation(options) as invocation:
-        code = await work(invocation, options)
-        # A broken pipe must raise here, where it is handled.
-        sys.stdout.flush()
-        return code
+    return program.run_command(work_on_cluster(), interrupted=lambda number: 128 + number)
 
 
 @asynccontextmanager
@@ -146,7 +189,7 @@ async def open_invocation(options: argparse.Namespace) -> AsyncIterator[Invocati
     kubeconfig = options.kubeconfig
     connection = await connect(kubeconfig=None if kubeconfig is None else str(kubeconfig), context=options.context)
     namespace = options.namespace or connection.access.namespace or "default"
-    async with KubeClient(connection, user_agent=f"{FIELD_MANAGER}/{__version__}") as client:
+    async with KubeClient(connection, user_agent=f"{_FIELD_MANAGER}/{__version__}") as client:
         yield Invocation(client, namespace)
 
 

@@ -75,12 +75,6 @@ def add_commands(commands: Any) -> None:
         add(commands)
 
 
-def work_of(options: argparse.Namespace) -> Callable[..., Any]:
-    """Import the module of the command and return its function."""
-    work: Callable[..., Any] = import_module(f"frameworkcontroller.commands.{options.module}").run
-    return work
-
-
 # --- common to several commands ---
 
 
@@ -100,14 +94,17 @@ def _add(
         _add_connection(added)
     # What the client logs helps people only when something is wrong.
     added.set_defaults(
-        command=_run_offline if offline else _run_on_cluster, module=module or name, usual_log_level="warning"
+        command=(lambda options: work_of(options)(options)) if offline else _run_on_cluster,
+        module=module or name,
+        usual_log_level="warning",
     )
     return added
 
 
-def _run_offline(options: argparse.Namespace) -> int:
-    code: int = work_of(options)(options)
-    return code
+def work_of(options: argparse.Namespace) -> Callable[..., Any]:
+    """Import the module of the command and return its function."""
+    work: Callable[..., Any] = import_module(f"frameworkcontroller.commands.{options.module}").run
+    return work
 
 
 def _run_on_cluster(options: argparse.Namespace) -> int:
@@ -121,10 +118,6 @@ def _add_name(
 ) -> None:
     name = parser.add_argument(dest, metavar="NAME", type=framework, help=about, **more)
     name.completer = complete_names  # type: ignore[attr-defined] # argcomplete's
-
-
-def _add_names(parser: argparse.ArgumentParser) -> None:
-    _add_name(parser, "names", "name of a Framework", nargs="+")
 
 
 def _add_all_namespaces(parser: argparse.ArgumentParser) -> None:
@@ -166,7 +159,7 @@ def _add_wait(commands: Any) -> None:
         "Wait for Frameworks, then print their states. Exit code 0: all met the condition; 1: one of them can no "
         "longer meet it (because it failed or was deleted, for example), or the timeout has expired.",
     )
-    _add_names(parser)
+    _add_name(parser, "names", "name of a Framework", nargs="+")
     parser.add_argument(
         "--for",
         dest="wanted",
@@ -188,7 +181,7 @@ def _add_start_and_stop(commands: Any) -> None:
         ("stop", "stop Frameworks permanently", stopped),
     ):
         parser = _add(commands, name, summary, description, module="startstop")
-        _add_names(parser)
+        _add_name(parser, "names", "name of a Framework", nargs="+")
         parser.set_defaults(wanted=name.capitalize())
 
 

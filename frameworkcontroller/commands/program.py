@@ -117,48 +117,44 @@ async def background(*coroutines: Coroutine[Any, Any, Any]) -> AsyncIterator[lis
 
 
 def run_command(command: Coroutine[Any, Any, int], *, interrupted: Callable[[signal.Signals], int]) -> int:
-    """Run a command until it ends or a signal cancels it; print its error on stderr. Return the exit code.
+    """Run a command until it ends or a signal cancels it. Return the exit code.
 
     ``interrupted`` is called after the cancellation and returns the exit code of that.
     """
-    try:
-        return run(_cancelled_by_signal(command, interrupted))
-    except CommandError as error:
+
+    async def cancelled_by_signal() -> int:
+        received: list[signal.Signals] = []
+        task = asyncio.create_task(command, name="command")
+
+        def stop(number: signal.Signals) -> None:
+            received.append(number)
+            task.cancel()
+
+        stop_on_signals(stop)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if not received:
+                raise
+            return interrupted(received[0])
+
+    return run(cancelled_by_signal())
+
+
+def exit_code_of(error: Exception) -> int:
+    """Report an error that ends the program. Return the exit code."""
+    if isinstance(error, CommandError):
         return fail(str(error), error.code)
-    except ConnectionConfigError as error:
-        return fail(str(error), EXIT_USAGE)
-    except KubeError as error:
-        return fail(str(error), EXIT_FAILED)
-    except BrokenPipeError:
-        return discard_stdout()
-    except Exception:  # noqa: BLE001 - the log has it in one line
-        _log.exception("Cannot continue")
-        return EXIT_FAILED
-
-
-def discard_stdout() -> int:
-    """Replace a stdout whose reader has gone: Python would report it at exit. Return the exit code."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, sys.stdout.fileno())
-    os.close(null)
-    return EXIT_SIGPIPE
-
-
-async def _cancelled_by_signal(command: Coroutine[Any, Any, int], interrupted: Callable[[signal.Signals], int]) -> int:
-    received: list[signal.Signals] = []
-    task = asyncio.create_task(command, name="command")
-
-    def stop(number: signal.Signals) -> None:
-        received.append(number)
-        task.cancel()
-
-    stop_on_signals(stop)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        if not received:
-            raise
-        return interrupted(received[0])
+    if isinstance(error, KubeError):
+        return fail(str(error), EXIT_USAGE if isinstance(error, ConnectionConfigError) else EXIT_FAILED)
+    if isinstance(error, BrokenPipeError):
+        # Replace a stdout whose reader has gone: Python would report it at exit.
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+        return EXIT_SIGPIPE
+    _log.error("Cannot continue", exc_info=error)
+    return EXIT_FAILED
 
 
 def stop_on_signals(stop: Callable[[signal.Signals], None]) -> None:

@@ -11,7 +11,6 @@ from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.objects import Json, roles_of, state_of, task_number
 from frameworkcontroller.commands.output import counted
-from frameworkcontroller.commands.patch import patch_spec
 
 _POLICY: Final = "frameworkAttemptCompletionPolicy"
 _MINIMA: Final = ("minFailedTaskCount", "minSucceededTaskCount")
@@ -25,17 +24,13 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     for role, number in options.roles:
         if wanted.setdefault(role, number) != number:
             raise program.UsageError(f"{role} is given twice, with different numbers")
-    results: list[str] = []
-    warnings: list[str] = []
 
-    def change(framework: Json) -> list[Json]:
-        results.clear()
-        warnings.clear()
+    def change(framework: Json) -> tuple[list[Json], tuple[list[str], list[str]]]:
         if state_of(framework) == State.COMPLETED:
             raise program.CommandError(f"{options.name}: has already completed")
-        return _operations(framework, wanted, adjust=options.adjust_policy, results=results, warnings=warnings)
+        return _operations(framework, wanted, adjust=options.adjust_policy)
 
-    await patch_spec(invocation, options.name, change)
+    results, warnings = await invocation.patch_spec(options.name, change)
     for text in results:
         invocation.print(f"{options.name}: {text}")
     for text in warnings:
@@ -44,9 +39,9 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
 
 
 def _operations(
-    framework: Mapping[str, Any], wanted: Mapping[str, int], *, adjust: bool, results: list[str], warnings: list[str]
-) -> list[Json]:
-    """Return the JSON patch operations that scale the roles; add descriptions to the lists.
+    framework: Mapping[str, Any], wanted: Mapping[str, int], *, adjust: bool
+) -> tuple[list[Json], tuple[list[str], list[str]]]:
+    """Return the JSON patch operations that scale the roles, and the results and warnings for the user.
 
     Raises:
         CommandError: the Framework has no such role.
@@ -54,6 +49,8 @@ def _operations(
     roles = roles_of(framework)
     places = {role["name"]: position for position, role in enumerate(roles)}
     operations: list[Json] = []
+    results: list[str] = []
+    warnings: list[str] = []
     for name, number in wanted.items():
         if name not in places:
             known = ", ".join(places) or "none"
@@ -79,7 +76,7 @@ def _operations(
                 warnings.append(f"{name}: {field} {new} can never be reached by {counted(number, 'Task')}{hint}")
         if changed:
             operations.append({"op": "add", "path": f"{path}/{_POLICY}", "value": {**policy, **changed}})
-    return operations
+    return operations, (results, warnings)
 
 
 def adjusted(minimum: int, old: int, new: int) -> int:
