@@ -165,7 +165,7 @@ class Invocation:
         raise program.CommandError(f"{name}: not changed: other clients changed it {_TRIES} times meanwhile")
 
     def _missing(self, name: str, error: NotFound) -> str:
-        if (error.details or {}).get("name") == name and name:
+        if error.details.get("name") == name and name:
             return f'there is no Framework "{name}" in namespace "{self.namespace}"'
         return f"this cluster knows no Frameworks: is the controller installed? ({error})"
 

@@ -21,7 +21,6 @@ from frameworkcontroller.kube.errors import (
     ServerError,
     TooLarge,
     TooManyRequests,
-    is_too_large,
 )
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
 from frameworkcontroller.machine.requests import (
@@ -66,7 +65,7 @@ async def send(client: KubeClient, request: Request, namespace: str, flow: str) 
             orjson.dumps(error.status),
             error.retry_after or 0.0,
             error.reason,
-            Refusal.TOO_LARGE if is_too_large(error) else kind,
+            kind,
             error.is_of_api,
         )
     except KubeError as error:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
+
+T = TypeVar("T")
 
 _MAX_QUOTED_BODY: Final = 300
 _MAX_RETRY_AFTER_SECONDS: Final = 300.0
@@ -42,7 +44,8 @@ class ApiError(KubeError):
     """An error answer; ``str()`` is the server's message.
 
     ``retry_after`` is in seconds, from the ``Retry-After`` header or ``details.retryAfterSeconds``, or None.
-    ``reason`` is that of the ``metav1.Status``; ``""`` without one (a proxy's answer).
+    ``status`` is the received ``metav1.Status``, or one that represents the answer of a proxy or gateway, which has
+    none; ``is_of_api`` is False then, and ``reason`` empty.
     """
 
     def __init__(
@@ -53,51 +56,29 @@ class ApiError(KubeError):
         reason: str = "",
         details: dict[str, Any] | None = None,
         retry_after: float | None = None,
-        status: dict[str, Any] | None = None,
+        status: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.code = code
         self.reason = reason
-        self.details = details
+        self.details = details or {}
         self.retry_after = retry_after
-        self._status = status
-
-    @property
-    def status(self) -> dict[str, Any]:
-        """The received ``metav1.Status``, or one that represents the answer."""
-        if self._status is not None:
-            return self._status
-        status: dict[str, Any] = {
+        self.is_of_api = status is not None
+        self.status = status or {
             "kind": "Status",
             "apiVersion": "v1",
             "metadata": {},
             "status": "Failure",
-            "message": self.message,
-            "reason": self.reason,
-            "code": self.code,
+            "message": message,
+            "reason": reason,
+            "code": code,
         }
-        if self.details is not None:
-            status["details"] = self.details
-        return status
-
-    @property
-    def is_of_api(self) -> bool:
-        """True if the answer was a ``metav1.Status``; otherwise it came from a proxy or gateway."""
-        return self._status is not None
 
     def has_cause(self, reason: str) -> bool:
         """Return whether ``details.causes`` has this reason."""
-        causes = self.details.get("causes") if self.details else None
+        causes = self.details.get("causes")
         return isinstance(causes, list) and any(isinstance(c, dict) and c.get("reason") == reason for c in causes)
-
-
-class BadRequest(ApiError):
-    """400: the request is malformed, or an admission plugin refused with this code."""
-
-
-class Unauthorized(ApiError):
-    """401: no or unknown credentials, also after a renewal."""
 
 
 class Forbidden(ApiError):
@@ -125,17 +106,7 @@ class Gone(ApiError):
 
 
 class TooLarge(ApiError):
-    """413: the request body is too large for the server or its storage."""
-
-
-def is_too_large(error: KubeError) -> bool:
-    """Return whether the object or request is too large for the server or its storage. Nothing was done then.
-
-    The server passes on refusals of etcd and of its client library as a 500 with their text.
-    """
-    if isinstance(error, TooLarge):
-        return True
-    return isinstance(error, ServerError) and error.code == 500 and error.message.startswith(_TOO_LARGE_FOR_STORAGE)
+    """413, or 500 of etcd or its client library: the object is too large for the server or its storage."""
 
 
 class Invalid(ApiError):
@@ -156,8 +127,6 @@ _TOO_LARGE_FOR_STORAGE: Final = (
 )
 
 _BY_CODE: Final[dict[int, type[ApiError]]] = {
-    400: BadRequest,
-    401: Unauthorized,
     403: Forbidden,
     404: NotFound,
     409: Conflict,
@@ -182,24 +151,25 @@ def error_from_status(status: Mapping[str, Any], *, code: int = 0, retry_after: 
 
     ``code``, the HTTP code, takes precedence over that of the body. An ERROR event of a watch has only the latter.
     """
-    stated = status.get("code")
-    if not code:
-        code = stated if type(stated) is int and 100 <= stated <= 999 else 500
-    reason = status.get("reason")
-    reason = reason if isinstance(reason, str) else ""
-    details = status.get("details")
-    details = details if isinstance(details, dict) else None
-    if retry_after is None and details is not None:
-        seconds = details.get("retryAfterSeconds")
-        if isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds > 0:
-            retry_after = min(float(seconds), _MAX_RETRY_AFTER_SECONDS)
-    message = status.get("message")
-    if not isinstance(message, str) or not message:
-        message = f"the server answered {code} {reason or 'without a reason'}"
-    kind = _BY_REASON.get(reason) or _BY_CODE.get(code) or (ServerError if code >= 500 else ApiError)
-    if kind is NotFound and details is not None and details.get("name"):
+
+    def field(key: str, kind: type[T]) -> T:
+        value = status.get(key)
+        return value if isinstance(value, kind) else kind()
+
+    code = code or field("code", int)
+    if not 100 <= code <= 999:
+        code = 500
+    reason, details = field("reason", str), field("details", dict)
+    seconds = details.get("retryAfterSeconds")
+    if retry_after is None and isinstance(seconds, int | float) and seconds is not True and seconds > 0:
+        retry_after = min(float(seconds), _MAX_RETRY_AFTER_SECONDS)
+    message = field("message", str) or f"the server answered {code} {reason or 'without a reason'}"
+    kind = _BY_REASON.get(reason) or _by_code(code)
+    if kind is NotFound and details.get("name"):
         kind = ObjectNotFound
-    return kind(message, code=code, reason=reason, details=details, retry_after=retry_after, status=dict(status))
+    elif code == 500 and message.startswith(_TOO_LARGE_FOR_STORAGE):
+        kind = TooLarge
+    return kind(message, code=code, reason=reason, details=details, retry_after=retry_after, status=status)
 
 
 def error_from_answer(
@@ -216,13 +186,11 @@ def error_from_answer(
     The message quotes the beginning of a body that is not a ``metav1.Status`` (of a proxy, for example), and the
     request. ``retry_after`` is the raw header, ``now`` seconds since the epoch.
     """
-    seconds = parse_retry_after(retry_after, now)
-    try:
+    seconds = _seconds(retry_after or "", now)
+    with suppress(ValueError):
         parsed = orjson.loads(body)
-    except ValueError:
-        parsed = None
-    if isinstance(parsed, dict) and parsed.get("kind") == "Status":
-        return error_from_status(parsed, code=code, retry_after=seconds)
+        if isinstance(parsed, dict) and parsed.get("kind") == "Status":
+            return error_from_status(parsed, code=code, retry_after=seconds)
     if 300 <= code < 400:
         message = (
             f"{request}: answered {code}, a redirect to {location or 'nowhere'}, which is not followed: "
@@ -235,21 +203,20 @@ def error_from_answer(
         if len(text) > _MAX_QUOTED_BODY:
             text = text[:_MAX_QUOTED_BODY] + "…"
         message = f"{request}: answered {code} with no Kubernetes status: {text or '(empty body)'}"
-    kind = _BY_CODE.get(code) or (ServerError if code >= 500 else ApiError)
-    return kind(message, code=code, retry_after=seconds)
+    return _by_code(code)(message, code=code, retry_after=seconds)
 
 
-def parse_retry_after(value: str | None, now: float) -> float | None:
+def _by_code(code: int) -> type[ApiError]:
+    return _BY_CODE.get(code) or (ServerError if code >= 500 else ApiError)
+
+
+def _seconds(retry_after: str, now: float) -> float | None:
     """Return the seconds of a ``Retry-After`` header, a number or (RFC 9110) a date; None if absent or invalid."""
-    if value is None:
-        return None
-    value = value.strip()
-    if value.isascii() and value.isdigit():
-        return min(float(value), _MAX_RETRY_AFTER_SECONDS)
+    value = retry_after.strip()
     try:
-        when = parsedate_to_datetime(value)
+        seconds = (
+            float(value) if value.isascii() and value.isdigit() else parsedate_to_datetime(value).timestamp() - now
+        )
     except (ValueError, OverflowError):
         return None
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=UTC)
-    return min(max(when.timestamp() - now, 0.0), _MAX_RETRY_AFTER_SECONDS)
+    return min(max(seconds, 0.0), _MAX_RETRY_AFTER_SECONDS)

@@ -158,6 +158,6 @@ async def _served(client: KubeClient, manifest: Manifest) -> dict[str, Resource]
 
 
 def _reasons(error: ApiError) -> list[str]:
-    causes = (error.details or {}).get("causes") or []
+    causes = error.details.get("causes") or []
     told = [f"{cause['field']}: {cause.get('message', '')}" for cause in causes if cause.get("field")]
     return told or [error.message]

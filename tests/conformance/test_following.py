@@ -13,7 +13,7 @@ from frameworkcontroller.api.objects import PodRecord, pod_record
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.crd import ensure_crd
-from frameworkcontroller.kube.errors import BadRequest
+from frameworkcontroller.kube.errors import ApiError
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.reflector import Failure
 from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, PODS
@@ -131,7 +131,7 @@ async def test_a_framework_that_is_nested_too_deeply_harms_no_other(cluster: Clu
     deep = framework("deep", b'{"a":' * 3000 + b"1" + b"}" * 3000)
     if cluster.embedded:
         # It refuses what it cannot read itself, so that there is nothing to survive.
-        with pytest.raises(BadRequest):
+        with pytest.raises(ApiError, match="nested"):
             await client.create(FRAMEWORKS, deep, cluster.namespace)
         return
     await client.create(FRAMEWORKS, deep, cluster.namespace)

@@ -11,7 +11,7 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
-from frameworkcontroller.kube.errors import Unauthorized
+from frameworkcontroller.kube.errors import ApiError
 from frameworkcontroller.kube.resources import CONFIGMAPS
 from frameworkcontroller.local.apiserver.authentication import Authenticator
 from frameworkcontroller.local.apiserver.server import ApiServer
@@ -114,9 +114,9 @@ async def test_stop_while_it_waits_for_its_api_server_is_at_once(clock: VirtualC
 
 async def test_credentials_that_are_refused_end_it(clock: VirtualClockLoop) -> None:
     async with ApiServer(wall=wall, authenticator=Authenticator(users=())) as server:
-        with pytest.raises(Unauthorized):
+        with pytest.raises(ApiError, match="Unauthorized"):
             await controller_of(server).run()
-        with pytest.raises(Unauthorized):
+        with pytest.raises(ApiError, match="Unauthorized"):
             async with controller_of(server):
                 raise AssertionError("it is not ready")
 

@@ -13,7 +13,7 @@ import pytest
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import MERGE_PATCH
-from frameworkcontroller.kube.errors import ServerError, TransportError
+from frameworkcontroller.kube.errors import TooLarge, TransportError
 from frameworkcontroller.local.apiserver.records import Origin
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
@@ -393,7 +393,7 @@ async def test_a_status_that_cannot_even_say_that_it_is_too_large_is_logged_once
     """Where the condition Stalled is too large, too, log and Event say so, once, and the write is tried seldom."""
 
     async def refuse_all(_: Send) -> bytes:
-        raise ServerError("etcdserver: request is too large", code=500)
+        raise TooLarge("etcdserver: request is too large", code=500)
 
     requests.always(is_status_write, refuse_all)
     await alone.create("f", role("a", 1))
