@@ -11,7 +11,7 @@ from typing import Final
 from frameworkcontroller.controller.eventbroadcaster import MAX_MESSAGE_BYTES, QPS
 from frameworkcontroller.controller.eventcorrelator import BURST, COMBINED, REFILL_SEC, RESERVE, SIMILAR, SIMILAR_SEC
 from frameworkcontroller.controller.taskevents import DELAY_SEC, MAX_DELAY_SEC
-from frameworkcontroller.machine.reasons import ABOUT, EventPolicy
+from frameworkcontroller.machine.reasons import EventPolicy, Reason
 
 HEAD: Final = f"""\
 # Events
@@ -49,18 +49,18 @@ def page() -> Iterator[str]:
     yield HEAD
     yield "| reason | meaning | also of `Stalled` |"
     yield "|---|---|---|"
-    for reason, about in ABOUT.items():
-        if about.event is not EventPolicy.NEVER:
-            only = "" if about.event is EventPolicy.ALWAYS else " (only for failures)"
-            yield f"| `{reason}` | {about.meaning}{only} | {'yes' if about.stall else ''} |"
+    for reason in Reason:
+        if reason.event is not EventPolicy.NEVER:
+            only = " (only for failures)" if reason.event is EventPolicy.IF_WARNING else ""
+            yield f"| `{reason}` | {reason.meaning}{only} | {'yes' if reason.event is EventPolicy.STALL else ''} |"
     yield ""
     yield "These appear only in the log:"
     yield ""
     yield "| reason | meaning |"
     yield "|---|---|"
-    for reason, about in ABOUT.items():
-        if about.event is EventPolicy.NEVER:
-            yield f"| `{reason}` | {about.meaning} |"
+    for reason in Reason:
+        if reason.event is EventPolicy.NEVER:
+            yield f"| `{reason}` | {reason.meaning} |"
 
 
 def document() -> str:

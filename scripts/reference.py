@@ -13,7 +13,7 @@ import yaml
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import COMPRESSION_THRESHOLD_BYTES
-from frameworkcontroller.machine.reasons import ABOUT
+from frameworkcontroller.machine.reasons import EventPolicy, Reason
 
 CRD: Final = Path(__file__).resolve().parents[1] / "crd" / "frameworks.yaml"
 
@@ -274,9 +274,9 @@ def page() -> Iterator[str]:
     yield ""
     yield "| reason | what it waits for |"
     yield "|---|---|"
-    for reason, about in ABOUT.items():
-        if about.stall:
-            yield f"| `{reason}` | {about.meaning} |"
+    for reason in Reason:
+        if reason.event is EventPolicy.STALL:
+            yield f"| `{reason}` | {reason.meaning} |"
     yield ""
     yield "## Columns of kubectl get"
     yield ""

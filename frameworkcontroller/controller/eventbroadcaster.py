@@ -40,7 +40,7 @@ from frameworkcontroller.kube.errors import (
 from frameworkcontroller.kube.resources import EVENTS
 from frameworkcontroller.lru import LRUCache
 from frameworkcontroller.machine.model import Record
-from frameworkcontroller.machine.reasons import ABOUT, EventPolicy, Reason
+from frameworkcontroller.machine.reasons import EventPolicy, Reason
 
 _log: Final = logging.getLogger(__name__)
 
@@ -123,7 +123,7 @@ class EventBroadcaster:
         """Post records of a Framework, in the order in which they happened."""
         involved_object = InvolvedObject(namespace, name, uid)
         for record in records:
-            policy = ABOUT[record.reason].event
+            policy = record.reason.event
             if policy is EventPolicy.NEVER or (policy is EventPolicy.IF_WARNING and not record.warning):
                 continue
             if record.role is not None:

@@ -16,7 +16,7 @@ from frameworkcontroller.controller.eventcorrelator import CACHE_CAPACITY, Event
 from frameworkcontroller.lru import LRUCache
 from frameworkcontroller.machine.context import summarize
 from frameworkcontroller.machine.model import Record
-from frameworkcontroller.machine.reasons import ABOUT, Reason
+from frameworkcontroller.machine.reasons import Reason
 
 DELAY_SEC: Final = 1.0
 MAX_DELAY_SEC: Final = 300.0
@@ -44,7 +44,7 @@ class _Group:
             return f"Task {first}{times}: {self.first.message}"
         named = ", ".join(f"{role}[{index}]" for index in sorted(index or 0 for index in islice(self.indexes, _NAMED)))
         more = f" and {tasks - _NAMED} more" if tasks > _NAMED else ""
-        what = f"{tasks} Tasks of TaskRole {role} {ABOUT[reason].many} {completion}"
+        what = f"{tasks} Tasks of TaskRole {role} {reason.many} {completion}"
         return f"{what}: {named}{more}; {first}: {self.first.message}"
 
 

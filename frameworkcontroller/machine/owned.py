@@ -39,7 +39,7 @@ from frameworkcontroller.machine.failure import (
     is_quota_refusal,
 )
 from frameworkcontroller.machine.holds import CREATIONS, Stall
-from frameworkcontroller.machine.reasons import Reason, not_answered
+from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind, Refused, Unanswered
 from frameworkcontroller.machine.states import ENDED
 
@@ -219,7 +219,7 @@ def _hold(ctx: Context, key: TaskKey | None, target: Target, result: Result, ver
     else:
         text = f"Cannot {verb} {target.kind} {target.name}: {_why(result)}"
     if _wait(ctx, key, text, _retry_after(result)) >= _FAILURES_TO_STALL:
-        ctx.tracker.holds.stalls.setdefault(key, Stall(not_answered(target.kind), text))
+        ctx.tracker.holds.stalls.setdefault(key, Stall(Reason[f"{target.kind.name}_NOT_ANSWERED"], text))
 
 
 def _retry_after(result: Result) -> float:

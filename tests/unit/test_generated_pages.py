@@ -16,7 +16,6 @@ from frameworkcontroller.api.codec import encode_task
 from frameworkcontroller.api.completion import PREDEFINED, CompletionStatus, ContainerCompletion, PodCompletion
 from frameworkcontroller.api.status import RetryPolicyStatus, TaskAttemptStatus, TaskStatus
 from frameworkcontroller.config.config import Config
-from frameworkcontroller.machine.reasons import ABOUT, Reason
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -92,10 +91,6 @@ def test_every_code_of_the_contract_is_explained() -> None:
 
 def test_every_code_of_the_configuration_has_a_remark() -> None:
     assert all(generator("failure_codes").remarks().values())
-
-
-def test_every_reason_is_explained() -> None:
-    assert list(ABOUT) == list(Reason)
 
 
 @pytest.mark.parametrize("manifest", sorted((ROOT / "examples").rglob("*.yaml")), ids=lambda path: path.name)
