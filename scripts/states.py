@@ -8,7 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from frameworkcontroller.machine.states import EDGES, MEANING
+from frameworkcontroller.api.status import State
+from frameworkcontroller.machine.states import EDGES
+
+MEANING: Final = {
+    State.CREATION_PENDING: "the object (ConfigMap or Pod) is not requested yet",
+    State.CREATION_REQUESTED: "it is created, but not yet in the cache",
+    State.PREPARING: "it exists, but was never observed running",
+    State.RUNNING: "it exists and has run",
+    State.DELETION_PENDING: "the completion of the attempt is decided and being persisted",
+    State.DELETION_REQUESTED: "its deletion was accepted",
+    State.DELETING: "it is being deleted",
+    State.ATTEMPT_COMPLETED: "it is gone; the decision on a retry follows",
+    State.COMPLETED: "final",
+}
 
 HEAD: Final = """\
 # States

@@ -412,4 +412,4 @@ def retain(ctx: Context) -> None:
 
 def _persist_first(ctx: Context) -> None:
     ctx.tracker.again = True
-    ctx.tracker.change_head(Urgency.NOW)
+    ctx.tracker.change(None, Urgency.NOW)

@@ -47,30 +47,29 @@ def rescale(ctx: Context) -> bool:
     tracker = ctx.tracker
     if not tracker.rescale_due or ctx.completing or ctx.status.state in ENDED:
         return False
-    changed = unsettled = False
-    for role in list(tracker.roles.values()):
+    before = {role: role.tasks for role in ctx.attempt.roles}
+    after = {role: list(tasks) for role, tasks in before.items()}
+    waits = False
+    for role in before:
         spec = ctx.framework.spec.role(role.name)
-        role_changed, role_unsettled = _rescale_role(ctx, role, 0 if spec is None else spec.task_number)
-        changed |= role_changed
-        unsettled |= role_unsettled
-        if spec is None and not role.tasks:
-            tracker.remove_role(role)
+        waits |= _rescale_role(ctx, role.name, after[role], 0 if spec is None else spec.task_number)
+        if spec is None and not after[role]:
+            del after[role]
             ctx.record(Reason.TASK_ROLE_DELETED, f"TaskRole {role.name} and its last Task are gone")
-            changed = True
     for spec in ctx.framework.spec.task_roles:
         if spec.name not in tracker.roles:
-            tracker.add_role(new_role(spec, ctx.env))
+            role = new_role(spec, ctx.env)
+            after[role] = role.tasks
             ctx.record(Reason.TASK_ROLE_SCALED, f"TaskRole {spec.name} was added with {count_tasks(spec.task_number)}")
-            changed = True
-    if changed:
-        tracker.index()
-    if changed or unsettled:
-        # Tasks must be persisted before they are replaced or removed: plan again then.
-        tracker.again = True
-        tracker.change_head(Urgency.NOW)
-        return True
-    tracker.rescale_due = False
-    return False
+    if after != before:
+        tracker.rescale(after)
+    elif not waits:
+        tracker.rescale_due = False
+        return False
+    # Tasks must be persisted before they are replaced or removed: plan again then.
+    tracker.again = True
+    tracker.change(ctx.status, Urgency.NOW)
+    return True
 
 
 def copy_deletion_timeouts(ctx: Context) -> bool:
@@ -89,52 +88,39 @@ def copy_deletion_timeouts(ctx: Context) -> bool:
     return changed
 
 
-def _rescale_role(ctx: Context, role: TaskRoleStatus, wanted: int) -> tuple[bool, bool]:
-    """Return whether anything changed, and whether unpersisted Tasks prevented a change."""
-    tracker = ctx.tracker
-    tasks = role.tasks
-    changed = unsettled = False
+def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], wanted: int) -> bool:
+    """Adapt the Tasks of a role. Return whether marked or unpersisted ones must be persisted first."""
+    waits = False
     while len(tasks) > wanted and _has_left(tasks[-1]):
-        if not tracker.is_settled(tasks[-1]):
-            unsettled = True
+        if not ctx.tracker.is_settled(tasks[-1]):
+            waits = True
             break
-        task = tasks[-1]
-        tracker.remove_last_task(role)
-        text = f"Task instance {task.instance_uid} is gone by ScaleDown"
+        task = tasks.pop()
         ctx.keep_task(Trigger.TASK_DELETION, task)
-        ctx.record(Reason.TASK_DELETED, text, task)
-        changed = True
+        ctx.record(Reason.TASK_DELETED, f"Task instance {task.instance_uid} is gone by ScaleDown", task)
     for position, task in enumerate(tasks[:wanted]):
         if not _has_left(task):
             continue
-        if not tracker.is_settled(task):
-            unsettled = True
+        if not ctx.tracker.is_settled(task):
+            waits = True
             continue
         ctx.keep_task(Trigger.TASK_DELETION, task)
-        replacement = new_task(role.name, position, ctx.env)
-        tracker.replace_task(role, replacement)
-        ctx.record(
-            Reason.TASK_REPLACED,
-            f"Task instance {task.instance_uid}, gone by ScaleDown, is replaced by {replacement.instance_uid}",
-            replacement,
-        )
-        changed = True
+        tasks[position] = new_task(role, position, ctx.env)
+        text = f"gone by ScaleDown, is replaced by {tasks[position].instance_uid}"
+        ctx.record(Reason.TASK_REPLACED, f"Task instance {task.instance_uid}, {text}", task)
     leaving = [task for task in reversed(tasks[wanted:]) if not task.deletion_pending]
     for task in leaving:
-        tracker.mark_leaving(task, SCALED_DOWN)
-        tracker.agenda.add(task.key)
+        ctx.tracker.mark_leaving(task, SCALED_DOWN)
+        ctx.tracker.agenda.add(task.key)
         ctx.record(Reason.TASK_DELETION_PENDING, SCALED_DOWN.diagnostics, task)
     if leaving:
-        text = f"TaskRole {role.name} is scaled down by {len(leaving)} to {count_tasks(wanted)}"
+        text = f"TaskRole {role} is scaled down by {len(leaving)} to {count_tasks(wanted)}"
         ctx.record(Reason.TASK_ROLE_SCALED, text)
-        changed = True
-    if len(tasks) < wanted:
-        added = [new_task(role.name, index, ctx.env) for index in range(len(tasks), wanted)]
-        tracker.add_tasks(role, added)
-        text = f"TaskRole {role.name} is scaled up by {len(added)} to {count_tasks(wanted)}"
+    if (added := wanted - len(tasks)) > 0:
+        tasks += [new_task(role, index, ctx.env) for index in range(len(tasks), wanted)]
+        text = f"TaskRole {role} is scaled up by {added} to {count_tasks(wanted)}"
         ctx.record(Reason.TASK_ROLE_SCALED, text)
-        changed = True
-    return changed, unsettled
+    return waits or bool(leaving)
 
 
 def _has_left(task: TaskStatus) -> bool:

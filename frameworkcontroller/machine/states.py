@@ -1,7 +1,7 @@
 """Tables of the state machine: legal transitions, and how soon a new state is written.
 
 Frameworks and Tasks share states and edges: the object of a Framework attempt is its ConfigMap, of a Task attempt its
-Pod. States that were never observed are skipped. docs/states.md is generated from this module.
+Pod. States that were never observed are skipped. scripts/states.py makes docs/states.md from this module.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.model import InvariantError, Level, Urgency
+from frameworkcontroller.machine.model import InvariantError, Urgency
 
 EDGES: Mapping[State, frozenset[State]] = {
     State.CREATION_PENDING: frozenset({State.CREATION_REQUESTED, State.ATTEMPT_COMPLETED}),
@@ -23,42 +23,21 @@ EDGES: Mapping[State, frozenset[State]] = {
     State.COMPLETED: frozenset(),
 }
 
-MEANING: Mapping[State, str] = {
-    State.CREATION_PENDING: "the object (ConfigMap or Pod) is not requested yet",
-    State.CREATION_REQUESTED: "it is created, but not yet in the cache",
-    State.PREPARING: "it exists, but was never observed running",
-    State.RUNNING: "it exists and has run",
-    State.DELETION_PENDING: "the completion of the attempt is decided and being persisted",
-    State.DELETION_REQUESTED: "its deletion was accepted",
-    State.DELETING: "it is being deleted",
-    State.ATTEMPT_COMPLETED: "it is gone; the decision on a retry follows",
-    State.COMPLETED: "final",
-}
-
 ENDED = frozenset({State.ATTEMPT_COMPLETED, State.COMPLETED})
 """States in which the attempt's object is permanently gone: nothing of it may run (C2, C4)."""
 
-URGENCY: Mapping[tuple[Level, State], Urgency] = {
-    (Level.FRAMEWORK, State.CREATION_PENDING): Urgency.NOW,
-    (Level.FRAMEWORK, State.CREATION_REQUESTED): Urgency.LATER,
-    (Level.FRAMEWORK, State.PREPARING): Urgency.LATER,
-    (Level.FRAMEWORK, State.RUNNING): Urgency.SOON,
-    (Level.FRAMEWORK, State.DELETION_PENDING): Urgency.NOW,
-    (Level.FRAMEWORK, State.DELETION_REQUESTED): Urgency.LATER,
-    (Level.FRAMEWORK, State.DELETING): Urgency.LATER,
-    (Level.FRAMEWORK, State.ATTEMPT_COMPLETED): Urgency.SOON,
-    (Level.FRAMEWORK, State.COMPLETED): Urgency.NOW,
-    (Level.TASK, State.CREATION_PENDING): Urgency.SOON,
-    (Level.TASK, State.CREATION_REQUESTED): Urgency.LATER,
-    (Level.TASK, State.PREPARING): Urgency.LATER,
-    (Level.TASK, State.RUNNING): Urgency.SOON,
-    (Level.TASK, State.DELETION_PENDING): Urgency.SOON,
-    (Level.TASK, State.DELETION_REQUESTED): Urgency.LATER,
-    (Level.TASK, State.DELETING): Urgency.LATER,
-    (Level.TASK, State.ATTEMPT_COMPLETED): Urgency.SOON,
-    (Level.TASK, State.COMPLETED): Urgency.SOON,
+_FOLLOWED_AT_ONCE = {State.CREATION_REQUESTED, State.PREPARING, State.DELETION_REQUESTED, State.DELETING}
+_AWAITED_BY_ALL_TASKS = {State.CREATION_PENDING, State.DELETION_PENDING, State.COMPLETED}
+
+TASK_URGENCY: Mapping[State, Urgency] = {
+    state: Urgency.LATER if state in _FOLLOWED_AT_ONCE else Urgency.SOON for state in State
 }
-"""Urgency of the status write after a transition to the state."""
+"""Urgency of the status write after a transition of a Task to the state."""
+
+FRAMEWORK_URGENCY: Mapping[State, Urgency] = {
+    state: Urgency.NOW if state in _AWAITED_BY_ALL_TASKS else TASK_URGENCY[state] for state in State
+}
+"""Urgency of the status write after a transition of the Framework to the state."""
 
 
 def check_edge(before: State, after: State, what: str) -> None:

@@ -9,7 +9,7 @@ Framework with any (``is_clean``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
@@ -32,7 +32,7 @@ from frameworkcontroller.machine.holds import Holds
 from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import AttemptCounters, Level, Urgency, require
 from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.states import ENDED, URGENCY, check_edge
+from frameworkcontroller.machine.states import ENDED, FRAMEWORK_URGENCY, TASK_URGENCY, check_edge
 
 _WITHOUT_POD: Final = (State.CREATION_PENDING, State.ATTEMPT_COMPLETED, State.COMPLETED)
 
@@ -158,30 +158,12 @@ class Tracker:
         self.configmap_end = None
         self.agenda.end_deadlines(None)
         self._dirty.clear()
-        self.index()
+        self._index()
         self.touch_all()
         self.rescale_due = True
         if dirty:
             self._dirty.update(self.tasks())
-            self.change_head(Urgency.NOW)
-
-    def index(self) -> None:
-        """Rebuild counters and indexes after roles or Tasks were added or removed."""
-        status = require(self.status, "status")
-        self.roles = {role.name: role for role in status.attempt.roles}
-        self.role_counts = {name: TaskCounts() for name in self.roles}
-        # Part of the status, but no reason to write it: they change only together with a Task or a role.
-        self.counts = status.task_counts = TaskCounts()
-        self.task_states = dict.fromkeys(State, 0)
-        for task in self.tasks():
-            self._count(task, 1)
-            self.task_states[task.state] += 1
-        self._dirty.intersection_update(self.tasks())
-        if self._completions:
-            uids = {task.instance_uid for task in self.tasks()}
-            self._completions = {key: place for key, place in self._completions.items() if key[0] in uids}
-        self.agenda.keep(self._exists)
-        self.holds.keep(self._exists)
+            self.change(None, Urgency.NOW)
 
     def forget_tasks(self) -> None:
         """Forget everything about Tasks, as the attempt is over."""
@@ -200,11 +182,6 @@ class Tracker:
         """Have the next plan look at all Tasks, and for orphaned Pods."""
         self.again = self.scan = True
         self.agenda.update(task.key for task in self.tasks())
-
-    def change_head(self, urgency: Urgency) -> None:
-        """Note an unpersisted change, but for one of a single Task."""
-        self._head_dirty = True
-        self.urgency = max(self.urgency, urgency)
 
     def persisted(self) -> None:
         """The tracked status is stored: put the Tasks that waited for that on the agenda."""
@@ -229,17 +206,17 @@ class Tracker:
         status = require(self.status, "status")
         if status.observed_generation != generation:
             status.observed_generation = generation
-            self.change_head(Urgency.SOON)
+            self.change(None, Urgency.SOON)
 
     def set_conditions(self, conditions: list[Condition], urgency: Urgency) -> None:
         """Replace the conditions."""
         require(self.status, "status").conditions = conditions
-        self.change_head(urgency)
+        self.change(None, urgency)
 
     def record_configmap(self, uid: str) -> None:
         """Record the ConfigMap of the current attempt."""
         require(self.status, "status").attempt.configmap_uid = uid
-        self.change_head(Urgency.LATER)
+        self.change(None, Urgency.LATER)
 
     def retry_framework(
         self, attempt: FrameworkAttemptStatus, completion: CompletionStatus, *, accountable: bool, now: int
@@ -256,46 +233,28 @@ class Tracker:
 
     # --- changes of roles ---
 
-    def add_role(self, role: TaskRoleStatus) -> None:
-        """Add a role with its Tasks. ``index`` must follow."""
-        require(self.status, "status").attempt.roles.append(role)
-        self._added(role.tasks)
-
-    def remove_role(self, role: TaskRoleStatus) -> None:
-        """Remove a role without Tasks. ``index`` must follow."""
-        require(self.status, "status").attempt.roles.remove(role)
-        self.change_head(Urgency.NOW)
+    def rescale(self, tasks: Mapping[TaskRoleStatus, list[TaskStatus]]) -> None:
+        """Replace the roles and their Tasks."""
+        status, before = require(self.status, "status"), set(self.tasks())
+        status.attempt.roles = list(tasks)
+        for role in tasks:
+            role.tasks = tasks[role]
+        self._index()
+        for task in self.tasks():
+            if task not in before:
+                self.change(task, Urgency.NOW)
+                self.agenda.add(task.key)
+        self.change(status, Urgency.NOW)
 
     def set_deletion_timeout(self, role: TaskRoleStatus, seconds: int | None) -> None:
         """Copy podGracefulDeletionTimeoutSec into the role."""
         role.pod_graceful_deletion_timeout_sec = seconds
-        self.change_head(Urgency.NOW)
-
-    def add_tasks(self, role: TaskRoleStatus, tasks: list[TaskStatus]) -> None:
-        """Add Tasks at the end of the role. ``index`` must follow."""
-        role.tasks.extend(tasks)
-        self._added(tasks)
-
-    def replace_task(self, role: TaskRoleStatus, task: TaskStatus) -> None:
-        """Replace the Task of the same index. ``index`` must follow."""
-        role.tasks[task.index] = task
-        self._added([task])
-
-    def remove_last_task(self, role: TaskRoleStatus) -> None:
-        """Remove the Task of the highest index. ``index`` must follow."""
-        role.tasks.pop()
-        self.change_head(Urgency.NOW)
-
-    def _added(self, tasks: list[TaskStatus]) -> None:
-        self.change_head(Urgency.NOW)
-        for task in tasks:
-            self.change(task, Urgency.NOW)
-            self.agenda.add(task.key)
+        self.change(None, Urgency.NOW)
 
     # --- changes of one Task ---
 
-    def change(self, subject: FrameworkStatus | TaskStatus, urgency: Urgency) -> None:
-        """Note an unpersisted change of a Task, or of the Framework but for its Tasks."""
+    def change(self, subject: FrameworkStatus | TaskStatus | None, urgency: Urgency) -> None:
+        """Note an unpersisted change of a Task, or of the Framework (also None) but for its Tasks."""
         if isinstance(subject, TaskStatus):
             subject.encoded = None
             self._dirty.add(subject)
@@ -415,9 +374,10 @@ class Tracker:
         self.change(subject, Urgency.SOON)
 
     def _enter(self, subject: FrameworkStatus | TaskStatus, state: State, now: int) -> None:
-        level, name = Level.FRAMEWORK, "Framework"
         if isinstance(subject, TaskStatus):
-            level, name = Level.TASK, f"Task {subject.role}[{subject.index}]"
+            level, urgency, name = Level.TASK, TASK_URGENCY[state], f"Task {subject.role}[{subject.index}]"
+        else:
+            level, urgency, name = Level.FRAMEWORK, FRAMEWORK_URGENCY[state], "Framework"
         check_edge(subject.state, state, name)
         subject.state = state
         subject.transition_time = now
@@ -430,9 +390,27 @@ class Tracker:
                 self._counters().completed[level, subject.attempt.completion_status.code] += 1
         elif state is State.COMPLETED:
             subject.completion_time = now
-        self.change(subject, URGENCY[level, state])
+        self.change(subject, urgency)
 
     # --- helpers ---
+
+    def _index(self) -> None:
+        """Rebuild counters and indexes after roles or Tasks were added or removed."""
+        status = require(self.status, "status")
+        self.roles = {role.name: role for role in status.attempt.roles}
+        self.role_counts = {name: TaskCounts() for name in self.roles}
+        # Part of the status, but no reason to write it: they change only together with a Task or a role.
+        self.counts = status.task_counts = TaskCounts()
+        self.task_states = dict.fromkeys(State, 0)
+        for task in self.tasks():
+            self._count(task, 1)
+            self.task_states[task.state] += 1
+        self._dirty.intersection_update(self.tasks())
+        if self._completions:
+            uids = {task.instance_uid for task in self.tasks()}
+            self._completions = {key: place for key, place in self._completions.items() if key[0] in uids}
+        self.agenda.keep(self._exists)
+        self.holds.keep(self._exists)
 
     def _counters(self) -> AttemptCounters:
         if self.attempt_counters is None:

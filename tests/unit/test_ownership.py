@@ -29,7 +29,7 @@ OWNER: Final = ("machine/tracker.py", "Tracker")
 HOLDERS: Final = {"machine", "controller", "manager"}
 """Packages of the controller's process. Commands decode statuses of their own, and write none."""
 
-MARKS: Final = {"change", "change_head", "move", "move_framework"}
+MARKS: Final = {"change", "move", "move_framework"}
 """Methods of the owner that mark what changed."""
 
 UNMARKED: Final = {"encoded", "task_counts"}
@@ -232,7 +232,7 @@ def test_what_changes_no_record_is_let_pass(file: str, source: str) -> None:
     ],
 )
 def test_a_change_that_is_not_marked_is_found(body: str, *, faulty: bool) -> None:
-    source = f"class Tracker:\n    def f(self): {body}\n    def added(self, role): self.change_head()"
+    source = f"class Tracker:\n    def f(self): {body}\n    def added(self, role): self.change()"
     (owner,) = ast.parse(source).body
     assert isinstance(owner, ast.ClassDef)
     assert bool(list(marking_faults(owner))) is faulty

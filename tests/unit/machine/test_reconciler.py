@@ -386,7 +386,7 @@ def test_no_more_actions_are_started_once_the_attempt_is_to_end() -> None:
     world, driver, waiting = widened(100)
     world.run("f-a-0", "Failed")
     driver.reconciler.on_pod_event("f-a-0")
-    driver.reconciler.tracker.change_head(Urgency.NOW)
+    driver.reconciler.tracker.change(None, Urgency.NOW)
     world.clock += 1
     driver.next()
     assert [driver.begin(act) for act in waiting] == [None] * len(waiting)
