@@ -37,7 +37,7 @@ from frameworkcontroller.config.config import shipped_config
 from frameworkcontroller.controller.driver import BY_FRAMEWORK
 from frameworkcontroller.controller.eventhandlers import framework_key
 from frameworkcontroller.kube.indexer import Indexer
-from frameworkcontroller.kube.managedfields import loads_without_managed_fields
+from frameworkcontroller.kube.parsing import loads_without_managed_fields
 from frameworkcontroller.kube.workqueue import QueueCore
 from frameworkcontroller.logs import configure_logging
 from frameworkcontroller.machine.framework import new_status

@@ -11,12 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.deepjson import NestedTooDeeply, was_cut, without_depths
 from frameworkcontroller.kube.deltaprocessor import DeltaProcessor, Identity, identify
 from frameworkcontroller.kube.errors import ApiError, KubeError, error_from_status
-from frameworkcontroller.kube.gcpause import gc_paused
 from frameworkcontroller.kube.indexer import Indexer, Item, Lister
-from frameworkcontroller.kube.managedfields import loads_without_managed_fields
+from frameworkcontroller.kube.parsing import NestedTooDeeply, gc_paused, parse, was_cut
 from frameworkcontroller.kube.reflector import Failure, Listing, Reflector, Waiting, Watching, classify
 from frameworkcontroller.kube.resources import Resource
 
@@ -218,7 +216,7 @@ class Informer(Generic[T]):
 
     async def _apply_page(self, body: bytes) -> None:
         try:
-            page, whole = _parse(body)
+            page, whole = parse(body)
             version, token = page["metadata"]["resourceVersion"], page["metadata"].get("continue")
             if not (isinstance(version, str) and version):
                 raise ValueError("the list has no resourceVersion")
@@ -291,7 +289,7 @@ class Informer(Generic[T]):
     def _apply_line(self, line: bytes) -> tuple[Failure, Exception | None] | None:
         """Apply an event. Return why the watch cannot continue after it, None if it can."""
         try:
-            event, whole = _parse(line)
+            event, whole = parse(line)
             kind, obj = event["type"], event["object"]
             if kind == "ERROR":
                 error = error_from_status(obj)
@@ -368,14 +366,3 @@ class Informer(Generic[T]):
     def _log_undecodable(self, key: str, error: Exception, _: object) -> None:
         name = self.resource.qualified
         _log.warning("Cannot decode an object of %s: %s: %s: %s", name, key, type(error).__name__, error)
-
-
-def _parse(data: bytes) -> tuple[Any, bool]:
-    """Return the parsed JSON and whether it is whole; see `deepjson`. Raises ValueError if it is not JSON."""
-    try:
-        return loads_without_managed_fields(data), True
-    except ValueError:
-        shallow = without_depths(data)
-        if shallow is data:
-            raise
-    return loads_without_managed_fields(shallow), False

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frameworkcontroller.kube.managedfields import cut, loads_without_managed_fields
+from frameworkcontroller.kube.parsing import loads_without_managed_fields, without_managed_fields
 
 FIELDS = [
     {
@@ -43,13 +43,13 @@ def test_gone_from_a_go_servers_order_and_from_sorted_keys() -> None:
     only: dict[str, Any] = {"metadata": {"managedFields": [{}]}}
     for value in (last, middle, only):
         text = orjson.dumps(value)
-        assert b"managedFields" not in cut(text)
+        assert b"managedFields" not in without_managed_fields(text)
         assert loads_without_managed_fields(text) == stripped(value)
 
 
 def test_gone_from_every_item_of_a_list() -> None:
     page = {"items": [pod(str(i), managedFields=[{"manager": "m", "fieldsV1": {"f:x": {}}}]) for i in range(20)]}
-    assert b"managedFields" not in cut(orjson.dumps(page))
+    assert b"managedFields" not in without_managed_fields(orjson.dumps(page))
     assert loads_without_managed_fields(orjson.dumps(page)) == stripped(page)
 
 
@@ -75,7 +75,7 @@ def test_what_only_looks_like_them_stays(value: Any) -> None:
 
 def test_without_any_nothing_is_copied() -> None:
     text = orjson.dumps(pod("a"))
-    assert cut(text) is text
+    assert without_managed_fields(text) is text
 
 
 def test_what_is_not_json_is_refused() -> None:
