@@ -67,6 +67,8 @@ class WebServer:
         """``debug``: also serve the paths below ``/debug``."""
         self._controller = controller
         self._address = address
+        self.port = address.port
+        """The port; once it listens, the one that it listens on."""
         self._loop = asyncio.get_running_loop()
         self._health = Health(
             controller.informers,
@@ -91,21 +93,9 @@ class WebServer:
             max_field_size=_MAX_LINE_BYTES,
             shutdown_timeout=1.0,
         )
-        self._server: asyncio.Server | None = None
-        self._sampling: asyncio.Task[None] | None = None
+        self._server: asyncio.Server
+        self._sampling: asyncio.Task[None]
         self._connections: OrderedDict[web.RequestHandler, asyncio.TimerHandle] = OrderedDict()
-
-    @property
-    def port(self) -> int:
-        """The port that it listens on.
-
-        Raises:
-            RuntimeError: it does not listen.
-        """
-        if self._server is None:
-            raise RuntimeError("the web server does not run")
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
 
     @property
     def url(self) -> str:
@@ -126,16 +116,15 @@ class WebServer:
         except OSError as error:
             await self._runner.cleanup()
             raise WebError(f"{self._address}: {_reason(error)}") from None
+        self.port = self._server.sockets[0].getsockname()[1]
         self._sampling = asyncio.create_task(self._sample_lag(), name="event loop lag")
         _log.info("Serving metrics and health on %s", BindAddress(self._address.host or "*", self.port))
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         """Stop serving. Requests in progress have one more second."""
-        if self._sampling is not None:
-            self._sampling.cancel()
-        if self._server is not None:
-            self._server.close()
+        self._sampling.cancel()
+        self._server.close()
         await self._runner.cleanup()
         for handler in list(self._connections):
             self._abort(handler)
