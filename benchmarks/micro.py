@@ -34,7 +34,6 @@ from frameworkcontroller.api.objects import Framework, PodRecord, configmap_reco
 from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State
 from frameworkcontroller.config.config import shipped_config
-from frameworkcontroller.controller.driver import BY_FRAMEWORK
 from frameworkcontroller.controller.eventhandlers import framework_key
 from frameworkcontroller.kube.indexer import Indexer
 from frameworkcontroller.kube.parsing import loads_without_managed_fields
@@ -154,7 +153,7 @@ def _queueing() -> Callable[[], object]:
 
 
 def _storing() -> Callable[[], object]:
-    store: Indexer[PodRecord] = Indexer({BY_FRAMEWORK: lambda pod: (framework_key(pod),)})
+    store: Indexer[PodRecord] = Indexer(framework_key)
     job = _Job(100)
     records = [pod_record(orjson.loads(job.pod(index))) for index in range(100)]
 
@@ -212,7 +211,7 @@ def memory(number: int = 2000) -> dict[str, float]:
     status = encode_status("f", job.status)
     gc.collect()
     tracemalloc.start()
-    store: Indexer[PodRecord] = Indexer({BY_FRAMEWORK: lambda pod: (framework_key(pod),)})
+    store: Indexer[PodRecord] = Indexer(framework_key)
     before = tracemalloc.get_traced_memory()[0]
     for body in bodies:
         store.put(pod_record(loads_without_managed_fields(body)))

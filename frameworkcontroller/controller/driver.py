@@ -43,9 +43,6 @@ from frameworkcontroller.machine.requests import Answer, Kind, PatchStatus, Refu
 
 _log: Final = logging.getLogger(__name__)
 
-BY_FRAMEWORK: Final = "framework"
-"""Index of the cached Pods by the key of their Framework, from their names."""
-
 MAX_IN_FLIGHT: Final = 50
 """Requests in flight over all Frameworks: more did not raise the rate (docs/performance.md). Slow ones do not count
 (see ``FairSemaphore``)."""
@@ -63,7 +60,7 @@ class Driver:
     frameworks: Lister[FrameworkRecord]
     configmaps: Lister[ConfigMapRecord]
     pods: Lister[PodRecord]
-    """Has the index ``BY_FRAMEWORK``."""
+    """Its index is the key of the Framework."""
     limits: Limits
     wall: Callable[[], float]
     """Seconds since the epoch."""
@@ -290,7 +287,7 @@ class _View:
         return Observed(
             driver.configmaps.get(f"{self._namespace}/{names.configmap_name(self._name)}"),
             _Pods(driver.pods, self._namespace),
-            lambda: driver.pods.by_index(BY_FRAMEWORK, self._key).values(),
+            lambda: driver.pods.by_index(self._key).values(),
             configmaps_listed=driver.listed(Kind.CONFIGMAP),
             pods_listed=driver.listed(Kind.POD),
             creating=creating,

@@ -15,10 +15,6 @@ Ts = TypeVarTuple("Ts")
 _log: Final = logging.getLogger(__name__)
 
 
-class MalformedObject(ValueError):
-    """A supposed Kubernetes object has no name or no resourceVersion: not an answer of an API server."""
-
-
 class Identity(NamedTuple):
     """One state of one object. ``key`` is ``namespace/name``, or ``name`` if cluster-scoped."""
 
@@ -28,7 +24,7 @@ class Identity(NamedTuple):
 
 
 def identify(obj: Any) -> Identity:
-    """Return the identity of a parsed object. Raises MalformedObject."""
+    """Return the identity of a parsed object. Raises ValueError if it is not a Kubernetes object."""
     try:
         metadata = obj["metadata"]
         name = metadata["name"]
@@ -36,9 +32,9 @@ def identify(obj: Any) -> Identity:
         namespace = metadata.get("namespace")
         uid = metadata.get("uid", "")
     except (TypeError, KeyError, AttributeError):
-        raise MalformedObject("not an object with metadata.name and metadata.resourceVersion") from None
+        raise ValueError("not an object with metadata.name and metadata.resourceVersion") from None
     if not (isinstance(name, str) and name and isinstance(version, str) and version and isinstance(uid, str)):
-        raise MalformedObject("metadata.name, metadata.resourceVersion or metadata.uid is not text")
+        raise ValueError("metadata.name, metadata.resourceVersion or metadata.uid is not text")
     return Identity(f"{namespace}/{name}" if namespace else name, uid, version)
 
 
@@ -57,29 +53,28 @@ class DeltaProcessor(Generic[T]):
         decode: Callable[[dict[str, Any]], T],
         indexer: Indexer[T],
         on_undecodable: Callable[[str, Exception, dict[str, Any]], None],
+        on_deleted_object: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
+        """``on_deleted_object`` gets the final state of each deleted object, before the handlers."""
         self.indexer = indexer
         self.on_add: list[Callable[[T], None]] = []
         self.on_update: list[Callable[[T, T], None]] = []
         self.on_delete: list[Callable[[T, T | None], None]] = []
         self._decode = decode
         self._on_undecodable = on_undecodable
-        self._undecodable: dict[str, Identity] = {}
-
-    @property
-    def undecodable(self) -> Collection[str]:
-        """The keys of the objects whose current state cannot be decoded."""
-        return self._undecodable.keys()
+        self._on_deleted_object = on_deleted_object
+        self.undecodable: dict[str, Identity] = {}
+        """The objects whose current state cannot be decoded, by key."""
 
     def upsert(self, identity: Identity, obj: dict[str, Any]) -> None:
         """Add or update the object."""
         key, uid, version = identity
         known = self.indexer.get(key)
-        if self._undecodable and self._undecodable.get(key) == identity:
+        if self.undecodable and self.undecodable.get(key) == identity:
             return
         if known is not None and known.resource_version == version and known.uid == uid:
             # Undecodable in between, and now in this state again: the server was restored from a backup.
-            self._undecodable.pop(key, None)
+            self.undecodable.pop(key, None)
             return
         known = self._same(key, uid)
         try:
@@ -88,9 +83,9 @@ class DeltaProcessor(Generic[T]):
                 raise ValueError(f"decoded to another key: {item.key!r}")
             self.indexer.put(item)
         except Exception as error:  # noqa: BLE001 - must not affect other objects
-            self._reject(identity, error, obj)
+            self.reject(identity, error, obj)
             return
-        self._undecodable.pop(key, None)
+        self.undecodable.pop(key, None)
         if known is None:
             for added in self.on_add:
                 self._call(added, item)
@@ -100,12 +95,15 @@ class DeltaProcessor(Generic[T]):
 
     def reject(self, identity: Identity, error: Exception, obj: dict[str, Any]) -> None:
         """Record that the object exists in this state, which cannot be decoded."""
-        if self._undecodable.get(identity.key) != identity:
+        if self.undecodable.get(identity.key) != identity:
             self._same(identity.key, identity.uid)
-            self._reject(identity, error, obj)
+            self.undecodable[identity.key] = identity
+            self._call(self._on_undecodable, identity.key, error, obj)
 
     def delete(self, identity: Identity, obj: dict[str, Any]) -> None:
         """Delete the object; ``obj`` is its final state."""
+        if self._on_deleted_object is not None:
+            self._call(self._on_deleted_object, obj)
         key, uid, _ = identity
         known = self.indexer.get(key)
         final: T | None = None
@@ -114,19 +112,19 @@ class DeltaProcessor(Generic[T]):
             with suppress(Exception):
                 final = self._decode(obj)
         self._drop(key, final)
-        self._undecodable.pop(key, None)
+        self.undecodable.pop(key, None)
 
     def delete_except(self, keys: Collection[str]) -> None:
         """Delete all objects but these, whose keys a complete list has. Their final state is unknown."""
         for key in [key for key in self.indexer if key not in keys]:
             self._drop(key, None)
-        for key in [key for key in self._undecodable if key not in keys]:
-            self._undecodable.pop(key, None)
+        for key in [key for key in self.undecodable if key not in keys]:
+            self.undecodable.pop(key, None)
 
     def clear(self) -> None:
         """Remove all objects without calling handlers."""
         self.indexer.clear()
-        self._undecodable.clear()
+        self.undecodable.clear()
 
     def _same(self, key: str, uid: str) -> T | None:
         """Return the known state of this object. A known object of the same name with another UID is deleted."""
@@ -135,10 +133,6 @@ class DeltaProcessor(Generic[T]):
             self._drop(key, None)
             return None
         return known
-
-    def _reject(self, identity: Identity, error: Exception, obj: dict[str, Any]) -> None:
-        self._undecodable[identity.key] = identity
-        self._call(self._on_undecodable, identity.key, error, obj)
 
     def _drop(self, key: str, final: T | None) -> None:
         known = self.indexer.remove(key)

@@ -6,8 +6,9 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from frameworkcontroller.kube.client import KubeClient
@@ -76,29 +77,27 @@ class Informer(Generic[T]):
         label_selector: str | None = None,
         field_selector: str | None = None,
         page_size: int = 500,
-        indexers: Mapping[str, Callable[[T], Iterable[Hashable]]] | None = None,
+        index: Callable[[T], Hashable] | None = None,
         rng: random.Random | None = None,
         on_undecodable: Callable[[str, Exception, dict[str, Any]], None] | None = None,
         relist_seconds: Callable[[int], float] | None = None,
         on_deleted_object: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
-        """``page_size`` is the maximum number of objects per page. ``relist_seconds`` returns, for a number of objects,
-        the interval of full lists, a guard against servers whose watches lose events (None: no such lists).
-        ``on_deleted_object`` gets the final state of each object whose deletion the watch reports, before the handlers.
+        """``index`` is that of the lister. ``page_size`` is the maximum number of objects per page. ``relist_seconds``
+        returns, for a number of objects, the interval of full lists, a guard against servers whose watches lose events
+        (None: no such lists). ``on_deleted_object`` gets the final state of each object whose deletion the watch
+        reports, before the handlers.
         """
         self.resource = resource
         self._on_undecodable = on_undecodable or self._log_undecodable
-        self._on_deleted_object = on_deleted_object
         self.counters = InformerCounters()
-        self._client = client
-        self._namespace = namespace
-        self._label_selector = label_selector
-        self._field_selector = field_selector
+        selectors: dict[str, Any] = {"label_selector": label_selector, "field_selector": field_selector}
+        self._list = partial(client.list, resource, namespace, **selectors)
+        self._open_watch = partial(client.watch, resource, namespace, **selectors)
         self._page_size = page_size
         self._rng = rng if rng is not None else random.Random()
         self._relist_seconds = relist_seconds
-        indexer: Indexer[T] = Indexer(indexers)
-        self._processor = DeltaProcessor(decode, indexer, self._count_undecodable)
+        self._processor = DeltaProcessor(decode, Indexer(index), self._count_undecodable, on_deleted_object)
         self._reflector = Reflector(self._rng)
         self._synced = asyncio.Event()
         self._page_items = min(_FIRST_PAGE_ITEMS, page_size)
@@ -199,14 +198,7 @@ class Informer(Generic[T]):
             self._relist_wanted = False
             self._listing_since = asyncio.get_running_loop().time()
         try:
-            body = await self._client.list(
-                self.resource,
-                self._namespace,
-                label_selector=self._label_selector,
-                field_selector=self._field_selector,
-                limit=self._page_items if paged else None,
-                continue_token=token,
-            )
+            body = await self._list(limit=self._page_items if paged else None, continue_token=token)
         except KubeError as error:
             self._failed(classify(error), error)
             return
@@ -260,12 +252,8 @@ class Informer(Generic[T]):
         cause: Exception | None = None
         try:
             async with asyncio.timeout_at(self._relist_at) as self._watching:
-                async with self._client.watch(
-                    self.resource,
-                    self._namespace,
+                async with self._open_watch(
                     resource_version=version,
-                    label_selector=self._label_selector,
-                    field_selector=self._field_selector,
                     timeout_seconds=seconds,
                     silence=_SILENCE_SECONDS if self._heartbeats else seconds + _LATE_SECONDS,
                 ) as lines:
@@ -312,11 +300,6 @@ class Informer(Generic[T]):
         if not self._reflector.on_event(identity.resource_version):
             return Failure.REPLAYED, None
         if kind == "DELETED":
-            if self._on_deleted_object is not None:
-                try:
-                    self._on_deleted_object(obj)
-                except Exception:  # noqa: BLE001 - must not stop the informer
-                    _log.exception("Handler failed")
             self._processor.delete(identity, obj)
         else:
             self._upsert(identity, obj, whole=whole)

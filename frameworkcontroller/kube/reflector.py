@@ -36,7 +36,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from frameworkcontroller.backoff import Backoff
-from frameworkcontroller.kube.errors import ApiError, Gone, KubeError, SilenceError, TransportError
+from frameworkcontroller.kube.errors import ApiError, Gone, KubeError, SilenceError
 
 BACKOFF: Final = Backoff(base=0.5, maximum=5.0)
 # A watch that lasted this long ends a sequence of failures. A successful list does not: otherwise a server that closes
@@ -97,23 +97,20 @@ class Failure(Enum):
     RELIST = "relist"  # not a failure: a fresh list was requested
 
 
+_BY_CODE: Final = {401: Failure.DENIED, 403: Failure.DENIED, 404: Failure.ABSENT, 429: Failure.THROTTLED}
+
+
 def classify(error: KubeError) -> Failure:
     """Return the kind of failure that an error of the client is."""
     if isinstance(error, SilenceError):
         return Failure.SILENT
-    if isinstance(error, TransportError) or not isinstance(error, ApiError):
+    if not isinstance(error, ApiError):
         return Failure.BROKEN
     if isinstance(error, Gone):
         return Failure.EXPIRED
     if error.has_cause("ResourceVersionTooLarge"):
         return Failure.AHEAD
-    if error.code in (401, 403):
-        return Failure.DENIED
-    if error.code == 404:
-        return Failure.ABSENT
-    if error.code == 429:
-        return Failure.THROTTLED
-    return Failure.REJECTED if 400 <= error.code < 500 else Failure.FAILED
+    return _BY_CODE.get(error.code) or (Failure.REJECTED if 400 <= error.code < 500 else Failure.FAILED)
 
 
 class PageVerdict(NamedTuple):
@@ -124,25 +121,14 @@ class PageVerdict(NamedTuple):
     """
 
     accept: bool
-    complete: Collection[str] | None
+    complete: Collection[str] | None = None
 
 
-_DISCARD: Final = PageVerdict(accept=False, complete=None)
-_ACCEPT: Final = PageVerdict(accept=True, complete=None)
 # Ordinary ends. Each is retried without a wait once in a sequence of failures.
 _ORDINARY: Final = frozenset({Failure.CLOSED, Failure.SILENT, Failure.EXPIRED, Failure.RELIST})
-# After these, a watch from the same version would fail again, or would not bring the missed events.
-_NEEDS_LIST: Final = frozenset(
-    {
-        Failure.EXPIRED,
-        Failure.AHEAD,
-        Failure.REPLAYED,
-        Failure.MALFORMED,
-        Failure.REJECTED,
-        Failure.ABSENT,
-        Failure.UNTOLD,
-        Failure.RELIST,
-    }
+# After these, the same watch can be opened again. After others it would fail again, or not bring the missed events.
+_KEEPS_VERSION: Final = frozenset(
+    {Failure.CLOSED, Failure.SILENT, Failure.DENIED, Failure.THROTTLED, Failure.FAILED, Failure.BROKEN}
 )
 # After these, a request with the same token would fail again.
 _NEEDS_FIRST_PAGE: Final = frozenset({Failure.AHEAD, Failure.REJECTED, Failure.RELIST})
@@ -157,11 +143,11 @@ class Reflector:
         """The resourceVersion up to which all changes are known, or were known before the current list."""
         self._seen: set[str] = set()
         self._stale_lists = 0
+        # Failures in the current sequence: those retried at once, and the number of the others.
         self._excused: set[Failure] = set()
+        self._failures = 0
         self._brought_news = False
         self.state: State = Listing()
-        self.failures = 0
-        """Consecutive failures that were not excused."""
         self.last_failure: Failure | None = None
 
     def on_wait_over(self) -> None:
@@ -180,15 +166,15 @@ class Reflector:
                 self._stale_lists += 1
                 if self._stale_lists < STALE_LISTS_BELIEVED:
                     self._fail(Failure.STALE, Listing())
-                    return _DISCARD
+                    return PageVerdict(accept=False)
             self._seen = set()
         elif resource_version != state.resource_version:
             self._fail(Failure.INCONSISTENT, Listing(paged=False))
-            return _DISCARD
+            return PageVerdict(accept=False)
         self._seen.update(keys)
         if token:
             self.state = Listing(token, resource_version, state.paged)
-            return _ACCEPT
+            return PageVerdict(accept=True)
         seen, self._seen = self._seen, set()
         self._stale_lists = 0
         self.last_version = resource_version
@@ -218,7 +204,7 @@ class Reflector:
         if isinstance(state, Waiting):
             raise AssertionError(f"unexpected {failure} in {state}")
         if lived >= STEADY_SECONDS:
-            self.failures = 0
+            self._failures = 0
             self._excused.clear()
         brought_news, self._brought_news = self._brought_news, False
         if failure is Failure.CLOSED and brought_news:
@@ -226,7 +212,7 @@ class Reflector:
             return
         then: Listing | Watching
         if isinstance(state, Watching):
-            then = Listing() if failure in _NEEDS_LIST else state
+            then = state if failure in _KEEPS_VERSION else Listing()
         elif failure is Failure.EXPIRED:
             # A list in one page cannot expire, however short the server's history is.
             then = Listing(paged=False)
@@ -244,8 +230,8 @@ class Reflector:
             self._excused.add(failure)
             seconds = retry_after or 0.0
         else:
-            self.failures += 1
-            seconds = max(BACKOFF.delay(self.failures, self._rng), retry_after or 0.0)
+            self._failures += 1
+            seconds = max(BACKOFF.delay(self._failures, self._rng), retry_after or 0.0)
         self.state = Waiting(seconds, then) if seconds > 0 else then
 
 

@@ -17,7 +17,6 @@ from frameworkcontroller.api.objects import (
     pod_record,
 )
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.controller.driver import BY_FRAMEWORK
 from frameworkcontroller.controller.eventhandlers import EventHandlers, framework_key
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.informer import Informer
@@ -73,7 +72,7 @@ class Informers:
             PODS,
             pod_record,
             label_selector=names.FRAMEWORK_NAME,
-            indexers={BY_FRAMEWORK: lambda pod: (framework_key(pod),)},
+            index=framework_key,
             on_deleted_object=when_acting(handlers.pod_object_deleted),
         )
         self.frameworks.add_handler(

@@ -79,15 +79,15 @@ class Following:
     @property
     def is_right(self) -> bool:
         expected = {f"ns/{name}": obj["metadata"]["resourceVersion"] for name, obj in self.server.objects.items()}
-        copy = {key: thing.resource_version for key, thing in self.informer.lister.items()}
-        return copy == expected and self.mirror == dict(self.informer.lister.items())
+        copy = {thing.key: thing.resource_version for thing in self.informer.lister.values()}
+        return copy == expected and self.mirror == {thing.key: thing for thing in self.informer.lister.values()}
 
     async def until_right(self, within: float) -> None:
         """Wait until copy and original are the same; fail if that takes longer than so many seconds."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + within
         while not (self.is_right and self.informer.synced):
-            assert loop.time() < deadline, f"{dict(self.informer.lister.items())} is not {self.server.objects}"
+            assert loop.time() < deadline, f"{list(self.informer.lister.values())} is not {self.server.objects}"
             await asyncio.sleep(min(0.05 * within, 0.5))
 
 
