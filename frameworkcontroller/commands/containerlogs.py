@@ -6,9 +6,11 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from frameworkcontroller.api import names
+from frameworkcontroller.commands.output import clean_line
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import KubeError, TransportError
 
@@ -16,7 +18,7 @@ DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 
 _RETRY_SEC: Final = 1.0
 _STAMP: Final = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
-_MAX_ERROR_BYTES: Final = 2000
+_MAX_ANSWER_BYTES: Final = 2000
 
 
 class NotALog(KubeError):
@@ -71,29 +73,17 @@ def default_container(pod: Mapping[str, Any]) -> str | None:
 def sources_of(pod: Mapping[str, Any], container: str | None, *, every: bool = False) -> list[Source]:
     """Return the containers of the Pod that have begun to run: the named or default one, or ``every`` one."""
     metadata, status = pod["metadata"], pod.get("status") or {}
-    annotations = metadata.get("annotations") or {}
     place = names.split_pod_name(metadata["name"])
     if place is None:
         return []
     wanted = container or default_container(pod)
-    attempt = annotations.get(names.TASK_ATTEMPT_ID, "0")
+    attempt = (metadata.get("annotations") or {}).get(names.TASK_ATTEMPT_ID, "0")
+    of_attempt = partial(Source, *place[1:], int(attempt) if attempt.isdigit() else 0)
     found = []
     for one in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
-        state = one.get("state") or {}
-        begun = "running" in state or "terminated" in state or one.get("restartCount")
-        if begun and (every or one["name"] == wanted):
-            found.append(
-                Source(
-                    place[1],
-                    place[2],
-                    int(attempt) if attempt.isdigit() else 0,
-                    metadata["namespace"],
-                    metadata["name"],
-                    metadata["uid"],
-                    one["name"],
-                    one.get("restartCount") or 0,
-                )
-            )
+        state, restarts = one.get("state") or {}, one.get("restartCount") or 0
+        if (restarts or "running" in state or "terminated" in state) and (every or one["name"] == wanted):
+            found.append(of_attempt(metadata["namespace"], metadata["name"], metadata["uid"], one["name"], restarts))
     return found
 
 
@@ -103,25 +93,18 @@ async def read_lines(client: KubeClient, source: Source, *, follow: bool, **opti
     Raises:
         KubeError: the log does not exist or cannot be read.
     """
+    query: dict[str, str | int] = {"timestamps": "true", **options, **({"follow": "true"} if follow else {})}
     # The stamp of the last line, and the number of lines with it: the clocks of some container runtimes are coarse.
     last, of_last = "", 0
     while True:
-        asked: dict[str, str | int] = {"timestamps": "true", **options}
-        if follow:
-            asked["follow"] = "true"
-        if last:
-            asked.pop("tailLines", None)
-            asked.pop("sinceSeconds", None)
-            # The API takes whole seconds: the lines of that second that were printed are skipped below.
-            asked["sinceTime"] = f"{last[:19]}Z"
         resumed, seen_before = last, of_last
         try:
-            async with client.log(source.pod, source.namespace, source.container, **asked) as chunks:
+            async with client.log(source.pod, source.namespace, source.container, **query) as chunks:
                 lines = _lines(chunks)
                 async for raw in lines:
                     stamp, _, text = raw.partition(b" ")
                     if not _STAMP.fullmatch(stamp):
-                        raise NotALog(await _whole(raw, lines))
+                        raise NotALog(f"its node answers: {clean_line(await _whole(raw, lines))}")
                     line = Line(source, stamp.decode("ascii", "replace"), text)
                     if line.stamp < resumed:
                         continue
@@ -135,13 +118,16 @@ async def read_lines(client: KubeClient, source: Source, *, follow: bool, **opti
         except TransportError:
             if not follow:
                 raise
+        if last:
+            # The API takes whole seconds: the lines of that second that were printed are skipped above.
+            query = {"timestamps": "true", "follow": "true", "sinceTime": f"{last[:19]}Z"}
         await asyncio.sleep(_RETRY_SEC)
 
 
 async def _whole(first: bytes, rest: AsyncIterator[bytes]) -> str:
     text = first
     async for line in rest:
-        if len(text) < _MAX_ERROR_BYTES:
+        if len(text) < _MAX_ANSWER_BYTES:
             text += b"\n" + line
     return text.decode("utf-8", "replace")
 

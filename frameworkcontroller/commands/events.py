@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from rich.text import Text
@@ -37,6 +39,21 @@ class Event:
         times = f" ({self.count} times)" if self.count > 1 else ""
         return f"{clean_line(self.message)}{times}"
 
+    @property
+    def color(self) -> str:
+        """The color of a Warning; that of other Events is the terminal's."""
+        return "yellow" if self.warning else ""
+
+    def concerns(self, framework: str | None) -> bool:
+        """Return whether it is about the Framework, its attempt's ConfigMap or one of its Pods; True for None."""
+        if framework is None:
+            return True
+        kind, _, name = self.about.partition("/")
+        if kind == "Pod":
+            parts = names.split_pod_name(name)
+            return parts is not None and parts[0] == framework
+        return (kind, name) in ((names.KIND, framework), ("ConfigMap", names.configmap_name(framework)))
+
 
 async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     """Show them. Return the exit code; with ``--watch`` only a signal ends it."""
@@ -49,7 +66,7 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
 
     def take(body: Json) -> None:
         event = read_event(body)
-        if _concerns(name, event):
+        if event.concerns(name):
             found.append(event)
 
     await invocation.each(EVENTS, take, all_namespaces=everywhere, field_selector=field_selector)
@@ -58,15 +75,14 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
         invocation.note(f"there are no Events of {whose} (clusters delete Events after an hour or so)")
         return program.EXIT_OK
     rows = table(*["NAMESPACE"] * everywhere, "SEEN", "TYPE", "REASON", "ABOUT", "MESSAGE")
-    for event in sorted(found, key=lambda event: event.seen):
-        color = "yellow" if event.warning else ""
+    for event in sorted(found, key=attrgetter("seen")):
         rows.add_row(
             *[event.namespace] * everywhere,
             f"{duration(invocation.wall() - event.seen)} ago",
-            Text("Warning" if event.warning else "Normal", color),
+            Text("Warning" if event.warning else "Normal", event.color),
             clean_line(event.reason),
             clean_line(event.about),
-            Text(event.text, color),
+            Text(event.text, event.color),
         )
     invocation.print_table(rows)
     return program.EXIT_OK
@@ -83,49 +99,31 @@ async def _watch(invocation: Invocation, name: str | None, namespace: str | None
     listed: list[Event] = []
 
     def take(event: Event) -> None:
-        if _concerns(name, event):
-            if informer.synced:
-                show(event)
-            else:
-                listed.append(event)
-
-    def show(event: Event) -> None:
-        line = f"{event.about}: {clean_line(event.reason)}: {event.text}"
-        invocation.out.print(line, style="yellow" if event.warning else "", soft_wrap=True)
+        if not informer.synced:
+            listed.append(event)
+        elif event.concerns(name):
+            line = f"{event.about}: {clean_line(event.reason)}: {event.text}"
+            invocation.out.print(line, style=event.color, soft_wrap=True)
 
     informer.add_handler(on_add=lambda new: take(new.value), on_update=lambda _old, new: take(new.value))
-    async with program.background(informer.run()) as (watching,):
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(informer.run())
         await informer.wait_synced()
-        for event in sorted(listed, key=lambda event: event.seen):
-            show(event)
-        await watching
-    raise AssertionError("an informer runs until it is cancelled")
+        for event in sorted(listed, key=attrgetter("seen")):
+            take(event)
 
 
 def read_event(body: Mapping[str, Any]) -> Event:
     """Read an Event of the core API, written in the old or the new form."""
     metadata, series = body["metadata"], body.get("series") or {}
-    times = (series.get("lastObservedTime"), body.get("lastTimestamp"), body.get("eventTime"))
-    seen = next((time for time in times if time), metadata["creationTimestamp"])
     involved = body.get("involvedObject") or {}
+    seen = series.get("lastObservedTime") or body.get("lastTimestamp") or body.get("eventTime")
     return Event(
         metadata["namespace"],
         body.get("type") == "Warning",
-        parse_time(seen),
+        parse_time(seen or metadata["creationTimestamp"]),
         series.get("count") or body.get("count") or 1,
         body.get("reason") or "",
         f"{involved.get('kind', '')}/{involved.get('name', '')}",
         body.get("message") or "",
     )
-
-
-def _concerns(framework: str | None, event: Event) -> bool:
-    """Return whether the Event is about the Framework, its attempt's ConfigMap or one of its Pods."""
-    if framework is None or event.about in (
-        f"{names.KIND}/{framework}",
-        f"ConfigMap/{names.configmap_name(framework)}",
-    ):
-        return True
-    kind, _, name = event.about.partition("/")
-    parts = names.split_pod_name(name) if kind == "Pod" else None
-    return parts is not None and parts[0] == framework

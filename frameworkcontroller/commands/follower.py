@@ -8,7 +8,6 @@ from typing import Any
 
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
-from frameworkcontroller.commands import program
 from frameworkcontroller.commands.objects import Record, key_of, state_of
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.informer import Informer
@@ -48,25 +47,22 @@ class Follower:
         self._informer.add_handler(
             on_add=self._on_change,
             on_update=lambda _old, new: self._on_change(new),
-            on_delete=lambda old, _final: self._on_deleted(old),
+            on_delete=lambda old, _final: self._on_deleted(old.key, old.uid),
         )
         self.last: dict[str, Mapping[str, Any] | None] = {key: {} for key in self._uids}
         """The last object of each Framework; None after a deletion before its completion."""
 
     async def run(self) -> None:
         """Watch until all have ended."""
-        async with program.background(self._informer.run(), self._wait_for_all()) as (watching, ended):
-            await asyncio.wait([watching, ended], return_when=asyncio.FIRST_COMPLETED)
-            if watching.done():
-                watching.result()
-
-    async def _wait_for_all(self) -> None:
-        await self._informer.wait_synced()
-        for key, uid in self._uids.items():
-            record = self._informer.lister.get(key)
-            if record is None or record.uid != uid:
-                self._end(key, deleted=True)
-        await self._all_ended.wait()
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(self._informer.run())
+            await self._informer.wait_synced()
+            for key, uid in self._uids.items():
+                record = self._informer.lister.get(key)
+                if record is None or record.uid != uid:
+                    self._on_deleted(key, uid)
+            await self._all_ended.wait()
+            watching.cancel()
 
     def _on_change(self, record: Record[Mapping[str, Any]]) -> None:
         key, body = record.key, record.value
@@ -76,13 +72,12 @@ class Follower:
             if state_of(body) == State.COMPLETED or self._until(body):
                 self._end(key)
 
-    def _on_deleted(self, record: Record[Mapping[str, Any]]) -> None:
-        if self._uids.get(record.key) == record.uid:
-            self._end(record.key, deleted=True)
-
-    def _end(self, key: str, *, deleted: bool = False) -> None:
-        if deleted and key in self._unfinished:
+    def _on_deleted(self, key: str, uid: str) -> None:
+        if key in self._unfinished and self._uids[key] == uid:
             self.last[key] = None
+            self._end(key)
+
+    def _end(self, key: str) -> None:
         self._unfinished.discard(key)
         if not self._unfinished:
             self._all_ended.set()

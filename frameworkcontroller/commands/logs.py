@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import chain
+from operator import attrgetter
 from typing import Final, TypeAlias
 
 from rich.console import Console
@@ -16,7 +17,7 @@ from frameworkcontroller.commands.containerlogs import Line, NotALog, Source, re
 from frameworkcontroller.commands.follower import Follower
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.objects import Json, Record, roles_of, state_of
-from frameworkcontroller.commands.output import LinePrefixes, clean_line, counted
+from frameworkcontroller.commands.output import LinePrefixes, counted
 from frameworkcontroller.kube.errors import ApiError
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import PODS
@@ -37,14 +38,16 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     if options.follow:
         if options.previous:
             raise program.UsageError("--previous: cannot be followed: it has ended")
-        await _Following(invocation, options, framework, printer).run()
+        await _follow(invocation, options, framework, printer)
         return program.EXIT_OK
     pods: list[Json] = []
     await invocation.each(PODS, pods.append, label_selector=selector(options.name, role, index))
     sources = [source for pod in pods for source in sources_of(pod, options.container, every=options.all_containers)]
     if not sources:
         raise program.CommandError(_no_sources(options, framework, len(pods)))
-    printer.reserve(sources)
+    for source in sources:
+        # The prefixes become as wide as the widest one.
+        printer.prefix(source)
     query = _query(options, many=len(sources) > 1)
     if options.previous:
         query["previous"] = "true"
@@ -57,7 +60,7 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
                 async for line in read_lines(invocation.client, source, follow=False, **query):
                     take(line)
             except (ApiError, NotALog) as error:
-                problems.append(_problem(source, error))
+                problems.append(f"{source.label}: {error}")
 
     if len(sources) == 1:
         # Without a buffer: the log may be long.
@@ -65,7 +68,7 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     else:
         logs: list[list[Line]] = [[] for _ in sources]
         await asyncio.gather(*(read(source, log.append) for source, log in zip(sources, logs, strict=True)))
-        for line in sorted(chain.from_iterable(logs), key=lambda line: line.stamp):
+        for line in sorted(chain.from_iterable(logs), key=attrgetter("stamp")):
             printer.print(line)
     for problem in problems[:_MAX_PROBLEMS]:
         invocation.error(problem)
@@ -74,56 +77,46 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     return program.EXIT_FAILED if len(problems) == len(sources) else program.EXIT_OK
 
 
-class _Following:
-    """Follows the log of each container that runs, until the Framework has completed."""
+async def _follow(invocation: Invocation, options: argparse.Namespace, framework: Json, printer: _Printer) -> None:
+    """Follow the log of each container that runs, until the Framework has completed."""
+    readers: dict[Source, asyncio.Task[None]] = {}
 
-    def __init__(self, invocation: Invocation, options: argparse.Namespace, framework: Json, printer: _Printer) -> None:
-        self._invocation = invocation
-        self._options = options
-        self._printer = printer
-        self._framework = Follower(invocation.client, [framework])
-        self._pods: Informer[Record[list[Source]]] = Informer(
-            invocation.client,
-            PODS,
-            lambda body: Record.of(body, sources_of(body, options.container, every=options.all_containers)),
-            namespace=invocation.namespace,
-            label_selector=selector(options.name, *options.target),
-        )
-        self._pods.add_handler(
-            on_add=lambda new: self._read_new(new.value), on_update=lambda _old, new: self._read_new(new.value)
-        )
-        self._readers: dict[Source, asyncio.Task[None]] = {}
-
-    async def run(self) -> None:
-        async with program.background(self._pods.run()) as tasks:
-            try:
-                # Pods first: a Framework that has completed may still have some.
-                await self._pods.wait_synced()
-                await self._framework.run()
-                if self._readers:
-                    # They end with their Pods, which are gone.
-                    await asyncio.wait(self._readers.values(), timeout=_LAST_LINES_SEC)
-            finally:
-                tasks.extend(self._readers.values())
-
-    def _read_new(self, sources: list[Source]) -> None:
-        many = self._options.target[1] is None
-        for source in sources:
-            if source not in self._readers:
+    def read_new(record: Record[list[Source]]) -> None:
+        for source in record.value:
+            if source not in readers:
                 # A container that starts after the first list is read from its start.
-                query = {} if self._pods.synced else _query(self._options, many=many)
-                before = [task for other, task in self._readers.items() if other.is_same_place(source)]
-                self._readers[source] = asyncio.create_task(self._read(source, query, before))
+                query = {} if pods.synced else _query(options, many=options.target[1] is None)
+                before = [task for other, task in readers.items() if other.is_same_place(source)]
+                readers[source] = asyncio.create_task(read(source, query, before))
 
-    async def _read(self, source: Source, query: _Query, before: list[asyncio.Task[None]]) -> None:
+    async def read(source: Source, query: _Query, before: list[asyncio.Task[None]]) -> None:
         if before:
             # The lines of an attempt come before those of the next one.
             await asyncio.wait(before, timeout=_LAST_LINES_SEC)
         try:
-            async for line in read_lines(self._invocation.client, source, follow=True, **query):
-                self._printer.print(line)
+            async for line in read_lines(invocation.client, source, follow=True, **query):
+                printer.print(line)
         except (ApiError, NotALog) as error:
-            self._invocation.error(_problem(source, error))
+            invocation.error(f"{source.label}: {error}")
+
+    pods: Informer[Record[list[Source]]] = Informer(
+        invocation.client,
+        PODS,
+        lambda body: Record.of(body, sources_of(body, options.container, every=options.all_containers)),
+        namespace=invocation.namespace,
+        label_selector=selector(options.name, *options.target),
+    )
+    pods.add_handler(on_add=read_new, on_update=lambda _old, new: read_new(new))
+    async with program.background(pods.run()) as tasks:
+        try:
+            # Pods first: a Framework that has completed may still have some.
+            await pods.wait_synced()
+            await Follower(invocation.client, [framework]).run()
+            if readers:
+                # They end with their Pods, which are gone.
+                await asyncio.wait(readers.values(), timeout=_LAST_LINES_SEC)
+        finally:
+            tasks.extend(readers.values())
 
 
 class _Printer:
@@ -136,22 +129,16 @@ class _Printer:
         self._labels = LinePrefixes()
         self._prefixes: dict[str, str] = {}
 
-    def reserve(self, sources: Iterable[Source]) -> None:
-        """Make the prefixes as wide as these sources need."""
-        for source in sources:
-            self._prefix(source)
-
     def print(self, line: Line) -> None:
         """Print the line as the container wrote it, with its colors."""
-        prefix = self._prefix(line.source) if self._label or self._container else ""
+        prefix = self.prefix(line.source) if self._label or self._container else ""
         text = line.text.rstrip(b"\r").decode("utf-8", "replace")
         self._console.file.write(f"{prefix}{text}\n")
         self._console.file.flush()
 
-    def _prefix(self, source: Source) -> str:
-        label = source.label if self._label else ""
-        if self._container:
-            label += f"/{source.container}" if label else source.container
+    def prefix(self, source: Source) -> str:
+        """Return the prefix of a source, as wide as the widest one so far."""
+        label = "/".join([source.label] * self._label + [source.container] * self._container)
         # All attempts of a Task have the same color.
         made = self._labels.make(label, f"{source.role}/{source.index}")
         if made.plain not in self._prefixes:
@@ -159,11 +146,6 @@ class _Printer:
                 self._console.print(made, end="", soft_wrap=True)
             self._prefixes[made.plain] = captured.get()
         return self._prefixes[made.plain]
-
-
-def _problem(source: Source, error: ApiError | NotALog) -> str:
-    text = f"its node answers: {clean_line(str(error))}" if isinstance(error, NotALog) else str(error)
-    return f"{source.label}: {text}"
 
 
 def _query(options: argparse.Namespace, *, many: bool) -> _Query:

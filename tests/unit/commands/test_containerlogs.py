@@ -96,14 +96,14 @@ STAMP = b"2026-01-02T03:04:05.123456789Z"
         (
             [b"unable to retrieve container logs for containerd://b91c"],
             [],
-            "unable to retrieve container logs for containerd://b91c",
+            "its node answers: unable to retrieve container logs for containerd://b91c",
         ),
         (
             [STAMP + b' a\nfailed to try resolving symlinks in path "/x": lstat /x: no such file\nor'],
             [b"a"],
-            'failed to try resolving symlinks in path "/x": lstat /x: no such file\nor',
+            'its node answers: failed to try resolving symlinks in path "/x": lstat /x: no such file or',
         ),
-        ([b"x\n", b"y\n" * 5000], [], "x" + "\ny" * 1000),
+        ([b"x\n", b"y\n" * 5000], [], "its node answers: x" + " y" * 149 + "…"),
     ],
 )
 async def test_what_a_kubelet_says_in_place_of_a_log_is_no_log(
