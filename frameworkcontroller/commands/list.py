@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 from rich.table import Table
 from rich.text import Text
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.completion import SUCCEEDED
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.decompress import decompressed
-from frameworkcontroller.commands.diagnosis import code_and_phrase
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.objects import Json
 from frameworkcontroller.commands.output import duration, table
@@ -35,13 +36,11 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     )
     if as_objects:
         _print_objects(invocation, objects, options.output)
-        return program.EXIT_OK
-    if not found:
+    elif found:
+        invocation.print_table(_table(found, invocation.wall(), everywhere=everywhere, wide=options.output == "wide"))
+    else:
         where = "" if everywhere else f' in namespace "{invocation.namespace}"'
         invocation.note(f"there are no Frameworks{where}")
-        return program.EXIT_OK
-    wide = options.output == "wide"
-    invocation.print_table(_table(found, invocation.wall(), namespaces=everywhere, wide=wide))
     return program.EXIT_OK
 
 
@@ -58,31 +57,28 @@ def _print_objects(invocation: Invocation, objects: list[Json], output: str) -> 
     invocation.print_object({"apiVersion": "v1", "kind": "List", "items": objects}, output)
 
 
-def _table(found: list[Summary], now: float, *, namespaces: bool, wide: bool) -> Table:
-    titles = ["NAMESPACE"] * namespaces + ["NAME", "STATE", "RUNNING", "RETRIES", "RESULT", "AGE"]
+def _table(found: list[Summary], now: float, *, everywhere: bool, wide: bool) -> Table:
+    columns: dict[str, Callable[[Summary], str | Text]] = {
+        **({"NAMESPACE": lambda one: one.namespace} if everywhere else {}),
+        "NAME": lambda one: one.name,
+        "STATE": _state,
+        "RUNNING": lambda one: f"{one.tasks[State.RUNNING]}/{one.total}",
+        "RETRIES": lambda one: str(one.retries),
+        "RESULT": _result,
+        "AGE": lambda one: duration(now - one.created),
+    }
     if wide:
-        titles += ["EXECUTION", "DONE", "TASK RETRIES", "RAN", "ROLES", "STALLED"]
-    rows = table(*titles)
+        columns |= {
+            "EXECUTION": lambda one: one.execution,
+            "DONE": lambda one: f"{one.done}/{one.total}",
+            "TASK RETRIES": lambda one: str(one.task_retries),
+            "RAN": lambda one: _NONE if one.run_time is None else duration((one.completion_time or now) - one.run_time),
+            "ROLES": lambda one: ",".join(f"{name}={number}" for name, number in one.wanted.items()) or _NONE,
+            "STALLED": lambda one: one.stalled or _NONE,
+        }
+    rows = table(*columns)
     for one in found:
-        row: list[str | Text] = [one.namespace] * namespaces
-        row += [
-            one.name,
-            _state(one),
-            f"{one.tasks[State.RUNNING]}/{one.total}",
-            str(one.retries),
-            _result(one),
-            duration(now - one.created),
-        ]
-        if wide:
-            row += [
-                one.execution,
-                f"{sum(one.task_ends.values())}/{one.total}",
-                str(one.task_retries),
-                _NONE if one.run_time is None else duration((one.completion_time or now) - one.run_time),
-                ",".join(f"{name}={number}" for name, number in one.wanted.items()) or _NONE,
-                one.stalled or _NONE,
-            ]
-        rows.add_row(*row)
+        rows.add_row(*(cell(one) for cell in columns.values()))
     return rows
 
 
@@ -97,8 +93,6 @@ def _state(one: Summary) -> Text:
 
 
 def _result(one: Summary) -> Text:
-    if one.code is None:
-        return Text(_NONE)
-    if one.result == "Succeeded":
-        return Text("Succeeded", "green")
-    return Text(code_and_phrase(one.code, one.phrase), "red")
+    if one.result == SUCCEEDED:
+        return Text(SUCCEEDED, "green")
+    return Text(one.end, "red") if one.end else Text(_NONE)

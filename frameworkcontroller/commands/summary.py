@@ -10,32 +10,32 @@ from typing import Any
 from frameworkcontroller.api.codec import StatusError, decompress_roles
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import parse_time
+from frameworkcontroller.commands.diagnosis import code_and_phrase
 from frameworkcontroller.commands.objects import roles_of, task_number
 
 
 @dataclass(slots=True)
 class Summary:
-    """``tasks`` counts Tasks by state, ``task_ends`` completed Tasks by completion type."""
+    """``tasks`` counts Tasks by state; ``done``: completed ones that stay; ``wanted``: Tasks in the spec, by role."""
 
     namespace: str
     name: str
     created: int
     execution: str
     wanted: dict[str, int]
-    """Tasks in the spec, by role."""
     state: str = ""
-    attempt: int = 0
     retries: int = 0
     run_time: int | None = None
     completion_time: int | None = None
-    code: int | None = None
-    phrase: str = ""
     result: str = ""
+    """The type of the completion."""
+    end: str = ""
+    """The code and phrase of the completion."""
     stalled: str = ""
     tasks: Counter[str] = field(default_factory=Counter)
-    task_ends: Counter[str] = field(default_factory=Counter)
+    done: int = 0
     task_retries: int = 0
-    unreadable: str = ""
+    unreadable: bool = False
 
     @property
     def total(self) -> int:
@@ -58,38 +58,30 @@ def summarize(framework: Mapping[str, Any]) -> Summary:
         execution=(framework.get("spec") or {}).get("executionType") or "Start",
         wanted={role["name"]: task_number(role) for role in roles_of(framework)},
     )
-    status = framework.get("status")
-    if not status:
-        return summary
     try:
-        _read_status(summary, status)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        summary.unreadable = str(error) or type(error).__name__
+        if framework.get("status"):
+            _add_status(summary, framework["status"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        summary.unreadable = True
     return summary
 
 
-def _read_status(summary: Summary, status: Mapping[str, Any]) -> None:
+def _add_status(summary: Summary, status: Mapping[str, Any]) -> None:
     summary.state = State(status["state"])
-    attempt = status["attemptStatus"]
-    summary.attempt = attempt["id"]
     summary.retries = (status.get("retryPolicyStatus") or {}).get("totalRetriedCount") or 0
     summary.run_time = maybe_time(status.get("runTime"))
     summary.completion_time = maybe_time(status.get("completionTime"))
-    completion = attempt.get("completionStatus")
+    completion = status["attemptStatus"].get("completionStatus")
     if completion:
-        summary.code = completion["code"]
-        summary.phrase = completion.get("phrase") or ""
         summary.result = (completion.get("type") or {}).get("name") or ""
+        summary.end = code_and_phrase(completion["code"], completion.get("phrase") or "")
     for condition in status.get("conditions") or ():
         if condition["type"] == "Stalled" and condition["status"] == "True":
             summary.stalled = condition.get("reason") or "Stalled"
-    for _, task in tasks_of(attempt):
-        state = task["state"]
-        summary.tasks[state] += 1
+    for _, task in tasks_of(status["attemptStatus"]):
+        summary.tasks[task["state"]] += 1
         summary.task_retries += (task.get("retryPolicyStatus") or {}).get("totalRetriedCount") or 0
-        if state == State.COMPLETED and not task.get("deletionPending"):
-            end = task["attemptStatus"].get("completionStatus") or {}
-            summary.task_ends[(end.get("type") or {}).get("name") or ""] += 1
+        summary.done += task["state"] == State.COMPLETED and not task.get("deletionPending")
 
 
 def tasks_of(attempt: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

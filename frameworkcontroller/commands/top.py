@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import heapq
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from heapq import nlargest
+from itertools import chain
+from typing import Any, Final, NamedTuple
 
+import orjson
 from rich.text import Text
 
 from frameworkcontroller.api import names
@@ -18,26 +21,40 @@ from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.objects import Json
 from frameworkcontroller.commands.output import counted, duration, table
 from frameworkcontroller.commands.phases import BEFORE_RUNNING
-from frameworkcontroller.commands.podmetrics import NoMetrics, read_usage
 from frameworkcontroller.commands.summary import Summary, summarize, tasks_of
+from frameworkcontroller.kube.errors import ApiError, Forbidden, NotFound, ServerError
+from frameworkcontroller.kube.resources import Resource
+
+_POD_METRICS: Final = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
+
+_QUANTITY: Final = re.compile(r"([0-9.]+(?:[eE][0-9]+)?)([a-zA-Z]*)")
+_SCALE: Final = {
+    "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
+    "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40,
+}  # fmt: skip
 
 _HOUR: Final = 3600.0
+
+
+class _Start(NamedTuple):
+    """The time that the current attempt of a Task waited to run, in seconds."""
+
+    waited: int
+    namespace: str
+    name: str
+    task: str
+    still_waits: bool
 
 
 async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     """Show it. Return the exit code."""
     found: list[Summary] = []
-    starts: list[tuple[int, str, str, str, bool]] = []
+    slowest: list[_Start] = []
     now = invocation.wall()
 
     def take(body: Json) -> None:
-        summary = summarize(body)
-        found.append(summary)
-        for start in _starts(body, summary, now):
-            if len(starts) < options.most:
-                heapq.heappush(starts, start)
-            elif options.most:
-                heapq.heappushpop(starts, start)
+        found.append(summarize(body))
+        slowest[:] = nlargest(options.most, chain(slowest, _starts(body, found[-1], now)))
 
     await invocation.each(FRAMEWORKS, take, all_namespaces=options.all_namespaces)
     if not found:
@@ -45,13 +62,20 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
         return program.EXIT_OK
     _print_totals(invocation, found)
     _print_most_retried(invocation, found, now, options.most)
-    _print_slowest(invocation, sorted(starts, reverse=True))
+    if slowest:
+        rows = table("SLOWEST TO START", "TASK", "WAITED")
+        for start in slowest:
+            waited = duration(start.waited)
+            text = Text(f"{waited}, and still waits", "yellow") if start.still_waits else Text(waited)
+            rows.add_row(f"{start.namespace}/{start.name}", start.task, text)
+        invocation.print()
+        invocation.print_table(rows)
+    invocation.print()
     await _print_usage(invocation, options)
     return program.EXIT_OK
 
 
-def _starts(body: Mapping[str, Any], summary: Summary, now: float) -> Iterator[tuple[int, str, str, str, bool]]:
-    """Yield the time that the current attempt of each Task waited to run; with True: still waits."""
+def _starts(body: Mapping[str, Any], summary: Summary, now: float) -> Iterator[_Start]:
     if summary.unreadable or not summary.state:
         return
     for role, task in tasks_of(body["status"]["attemptStatus"]):
@@ -60,12 +84,10 @@ def _starts(body: Mapping[str, Any], summary: Summary, now: float) -> Iterator[t
             run = attempt.get("runTime")
             if run is None and (task["state"] not in BEFORE_RUNNING or summary.execution == "Create"):
                 continue
-            until = now if run is None else parse_time(run)
-            waited = int(until - parse_time(attempt["startTime"]))
-            name = f"{role}[{task['index']}]"
+            waited = int((now if run is None else parse_time(run)) - parse_time(attempt["startTime"]))
+            yield _Start(waited, summary.namespace, summary.name, f"{role}[{task['index']}]", run is None)
         except (KeyError, TypeError, ValueError, AttributeError):
             continue  # another controller wrote it
-        yield waited, summary.namespace, summary.name, name, run is None
 
 
 def _print_totals(invocation: Invocation, found: Sequence[Summary]) -> None:
@@ -75,69 +97,72 @@ def _print_totals(invocation: Invocation, found: Sequence[Summary]) -> None:
     tasks: Counter[str] = Counter()
     for one in found:
         tasks.update(one.tasks)
+    retries = sum(one.retries for one in found)
+    task_retries = sum(one.task_retries for one in found)
     invocation.print(f"{counted(len(found), 'Framework')}: {_counts(states)}")
     if results:
         invocation.print(f"  of those completed: {_counts(results)}")
     if stalled:
         invocation.print(f"  stalled: {stalled}")
     invocation.print(f"{counted(tasks.total(), 'Task')}: {_counts(tasks) or 'none yet'}")
-    retries = sum(one.retries for one in found)
-    task_retries = sum(one.task_retries for one in found)
     invocation.print(
         f"{counted(retries, 'retry', 'retries')} of Frameworks, {task_retries:,} of Tasks in their last attempts"
     )
+
+
+def _counts(counts: Counter[str]) -> str:
+    return ", ".join(f"{number:,} {name}" for name, number in counts.most_common())
 
 
 def _print_most_retried(invocation: Invocation, found: Sequence[Summary], now: float, most: int) -> None:
     def retries(one: Summary) -> int:
         return one.retries + one.task_retries
 
-    retried = heapq.nlargest(most, (one for one in found if retries(one)), key=retries)
-    if not retried:
-        return
     rows = table("RETRIED MOST", "RETRIES", "TASK RETRIES", "AN HOUR", "STATE")
-    for one in retried:
+    for one in nlargest(most, filter(retries, found), key=retries):
         hours = max(60.0, (one.completion_time or now) - one.created) / _HOUR
-        rows.add_row(
-            f"{one.namespace}/{one.name}",
-            str(one.retries),
-            str(one.task_retries),
-            f"{retries(one) / hours:.1f}",
-            one.state,
-        )
-    invocation.print()
-    invocation.print_table(rows)
-
-
-def _print_slowest(invocation: Invocation, starts: Sequence[tuple[int, str, str, str, bool]]) -> None:
-    if not starts:
-        return
-    rows = table("SLOWEST TO START", "TASK", "WAITED")
-    for waited, namespace, name, task, still in starts:
-        text = Text(f"{duration(waited)}, and still waits", "yellow") if still else Text(duration(waited))
-        rows.add_row(f"{namespace}/{name}", task, text)
-    invocation.print()
-    invocation.print_table(rows)
+        an_hour = f"{retries(one) / hours:.1f}"
+        rows.add_row(f"{one.namespace}/{one.name}", str(one.retries), str(one.task_retries), an_hour, one.state)
+    if rows.rows:
+        invocation.print()
+        invocation.print_table(rows)
 
 
 async def _print_usage(invocation: Invocation, options: argparse.Namespace) -> None:
+    """Print the CPU and memory of Pods, from the metrics API (metrics-server) of clusters that have it."""
     namespace = None if options.all_namespaces else invocation.namespace
-    invocation.print()
     try:
-        usage = await read_usage(invocation.client, namespace, names.FRAMEWORK_NAME)
-    except NoMetrics as error:
-        invocation.print(f"CPU and memory: unknown: {error}")
+        listed = orjson.loads(
+            await invocation.client.list(_POD_METRICS, namespace, label_selector=names.FRAMEWORK_NAME)
+        )
+    except ApiError as error:
+        problem = str(error)
+        if isinstance(error, NotFound):
+            problem = "this cluster has no metrics API (metrics-server)"
+        elif isinstance(error, Forbidden | ServerError):
+            problem = f"the metrics API does not answer: {error}"
+        invocation.print(f"CPU and memory: unknown: {problem}")
         return
-    if not usage:
+    pods: Counter[str] = Counter()
+    cpu: defaultdict[str, float] = defaultdict(float)
+    memory: defaultdict[str, float] = defaultdict(float)
+    for pod in listed.get("items") or ():
+        metadata = pod["metadata"]
+        name = f"{metadata['namespace']}/{(metadata.get('labels') or {}).get(names.FRAMEWORK_NAME, '')}"
+        pods[name] += 1
+        for container in pod.get("containers") or ():
+            cpu[name] += _quantity(container["usage"].get("cpu", "0"))
+            memory[name] += _quantity(container["usage"].get("memory", "0"))
+    if not pods:
         invocation.print("CPU and memory: the metrics API has no Pods of Frameworks (yet)")
         return
     rows = table("USES MOST", "PODS", "CPU", "MEMORY")
-    for (where, name), used in heapq.nlargest(
-        options.most, usage.items(), key=lambda item: (item[1].cpu, item[1].memory)
-    ):
-        rows.add_row(f"{where}/{name}", str(used.pods), f"{used.cpu:.2f}", f"{used.memory / 2**20:,.0f} MiB")
+    for name in nlargest(options.most, pods, key=lambda name: (cpu[name], memory[name])):
+        rows.add_row(name, str(pods[name]), f"{cpu[name]:.2f}", f"{memory[name] / 2**20:,.0f} MiB")
     invocation.print_table(rows)
 
 
-def _counts(counts: Counter[str]) -> str:
-    return ", ".join(f"{number:,} {name}" for name, number in counts.most_common())
+def _quantity(text: str) -> float:
+    """Parse a quantity such as ``250m`` or ``1Gi``, in cores or bytes; return 0 for an invalid one."""
+    found = _QUANTITY.fullmatch(text)
+    return float(found[1]) * _SCALE[found[2]] if found and found[2] in _SCALE else 0.0
