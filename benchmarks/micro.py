@@ -27,7 +27,7 @@ import orjson
 
 from benchmarks.jobs import framework
 from benchmarks.node import pod_status
-from frameworkcontroller.api.codec import decode_status, encode_status, encode_task
+from frameworkcontroller.api.codec import EncodedStatus, decode_status, encode_status, encode_task
 from frameworkcontroller.api.completion import POD_SUCCEEDED, CompletionStatus
 from frameworkcontroller.api.names import pod_name
 from frameworkcontroller.api.objects import Framework, PodRecord, configmap_record, pod_record
@@ -134,7 +134,7 @@ def _encoding(tasks: int, *, changed: int) -> Callable[[], object]:
     def run() -> bytes:
         for task in job.status.attempt.roles[0].tasks[:changed]:
             task.encoded = None
-        return encode_status("f", job.status, compress=True)
+        return EncodedStatus("f", job.status, compress=True).body
 
     return run
 

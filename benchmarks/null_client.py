@@ -21,7 +21,7 @@ import uvloop
 from benchmarks.rpc import serve
 from benchmarks.wire import Pool
 from frameworkcontroller.api import names
-from frameworkcontroller.api.codec import encode_status
+from frameworkcontroller.api.codec import EncodedStatus
 from frameworkcontroller.api.completion import POD_SUCCEEDED, CompletionStatus
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.spec import parse_spec
@@ -208,7 +208,7 @@ class NullClient:
         await self._write(job)
 
     async def _write(self, job: _Job) -> None:
-        status = encode_status(job.framework.name, job.status, compress=True)
+        status = EncodedStatus(job.framework.name, job.status, compress=True).body
         body = orjson.dumps([{"op": "add", "path": "/status", "value": orjson.Fragment(status)}])
         request = self._pool.request("PATCH", job.path, body, JSON_PATCH)
         answer = await self._pool.send(request, what="patch frameworks/status")

@@ -13,7 +13,7 @@ import io
 import json
 import re
 import zlib
-from dataclasses import MISSING, asdict
+from dataclasses import asdict
 from functools import cached_property
 from typing import Any, Final
 
@@ -57,9 +57,9 @@ class StatusError(ValueError):
 # --- encoding ---------------------------------------------------------------------------------------------------
 
 
-def encode_status(framework: str, status: FrameworkStatus, *, compress: bool = False) -> bytes:
-    """JSON of the ``status`` of the Framework with the name ``framework``. ``compress``: see ``EncodedStatus``."""
-    return EncodedStatus(framework, status, compress=compress).body
+def encode_status(framework: str, status: FrameworkStatus) -> bytes:
+    """JSON of the ``status`` of the Framework with the name ``framework``."""
+    return EncodedStatus(framework, status).body
 
 
 class EncodedStatus:
@@ -320,6 +320,11 @@ def _with_plain_roles(attempt: dict[str, Any]) -> dict[str, Any]:
     return attempt
 
 
+def _with_instance_uid(body: dict[str, Any]) -> dict[str, Any]:
+    # The oldest statuses of the original have none, and neither do their Pods.
+    return {**body, "instanceUID": ""} if body.get("instanceUID") is None else body
+
+
 def _with_plain_type(completion: dict[str, Any]) -> dict[str, Any]:
     kind = fields.maybe_object(completion, "type") or {}
     return {**completion, "type.name": kind.get("name"), "type.attributes": kind.get("attributes")}
@@ -339,7 +344,11 @@ _decode: Final = fields.Schema(
         "tasks": "taskStatuses",
         "type_name": "type.name",
     },
-    # The oldest statuses of the original have no UIDs, and neither do the Pods of the role.
-    absent={"state": MISSING, "instance_uid": ""},
-    prepare={FrameworkAttemptStatus: _with_plain_roles, CompletionStatus: _with_plain_type},
-).of(FrameworkStatus)
+    needed={"state"},
+    prepare={
+        FrameworkAttemptStatus: _with_plain_roles,
+        TaskRoleStatus: _with_instance_uid,
+        TaskStatus: _with_instance_uid,
+        CompletionStatus: _with_plain_type,
+    },
+).decoder(FrameworkStatus)

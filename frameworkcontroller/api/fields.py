@@ -6,8 +6,8 @@ Absent and null both mean that there is no value.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
 from types import NoneType
 from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
@@ -119,56 +119,42 @@ maybe_object = _optional(_object, None)
 
 # --- dataclasses ---
 
-_OWN: Final = object()
-"""For the default of a field: that of its dataclass."""
-
 _PLAIN: Final[dict[Any, Decode]] = {str: _text, int: _number, bool: _flag}
 
 
+@dataclass(frozen=True)
 class Schema:
     """Decodes JSON objects into dataclasses, by their annotations; ``Annotated[T, decode]`` by ``decode``."""
 
-    def __init__(
-        self,
-        *,
-        keys: Mapping[str, str],
-        absent: Mapping[str, Any],
-        prepare: Mapping[type, Callable[[dict[str, Any]], dict[str, Any]]],
-    ) -> None:
-        """Describe what does not follow from the dataclasses.
+    keys: Mapping[str, str]
+    """The keys of fields, where they are not the name in camelCase."""
+    needed: Collection[str]
+    """Fields that have a default in the dataclass, but not in JSON."""
+    prepare: Mapping[type, Callable[[dict[str, Any]], dict[str, Any]]]
+    """By dataclass, a function that adapts its JSON object."""
 
-        Args:
-            keys: the keys of fields whose key is not their name in camelCase.
-            absent: the values of absent fields that are not their defaults; MISSING: the field is required.
-            prepare: by dataclass, a function that adapts its JSON object.
-        """
-        self._keys = keys
-        self._absent = absent
-        self._prepare = prepare
-
-    def of(self, kind: type[T]) -> Callable[[Any], T]:
+    def decoder(self, kind: type[T]) -> Callable[[Any], T]:
         """Return the decoder into the dataclass ``kind``."""
-        prepare = self._prepare.get(kind)
+        prepare: Callable[[Any], Any] = self.prepare.get(kind, _object)
         hints = get_type_hints(kind, include_extras=True)
-        steps = [
-            (field.name, self._key(field.name), self._decode(hints[field.name]), self._default(field))
-            for field in fields(kind)  # type: ignore[arg-type]
-            if field.init
-        ]
+        steps = []
+        for field in fields(kind):  # type: ignore[arg-type]
+            if field.init:
+                has_default = field.default is not MISSING or field.default_factory is not MISSING
+                needed = field.name in self.needed or not has_default
+                steps.append((field.name, self._key(field.name), self._decode(hints[field.name]), needed))
 
         def decode(value: Any) -> T:
-            body = _object(value) if prepare is None else prepare(_object(value))
+            body = prepare(_object(value))
             decoded = {}
             key = ""
             try:
-                for name, key, decode_field, default in steps:
+                for name, key, decode_field, needed in steps:
                     item = body.get(key)
                     if item is not None:
                         decoded[name] = decode_field(item)
-                    elif default is MISSING:
+                    elif needed:
                         raise FieldError("", "is missing")
-                    elif default is not _OWN:
-                        decoded[name] = default
             except FieldError as error:
                 raise FieldError(f".{key}{error.path}", error.fault) from None
             return kind(**decoded)
@@ -177,11 +163,7 @@ class Schema:
 
     def _key(self, name: str) -> str:
         head, *rest = name.split("_")
-        return self._keys.get(name) or head + "".join(map(str.capitalize, rest))
-
-    def _default(self, field: Field[Any]) -> Any:
-        has_own = field.default is not MISSING or field.default_factory is not MISSING
-        return self._absent.get(field.name, _OWN if has_own else MISSING)
+        return self.keys.get(name) or head + "".join(map(str.capitalize, rest))
 
     def _decode(self, hint: Any) -> Decode:
         origin, args = get_origin(hint), get_args(hint)
@@ -193,5 +175,5 @@ class Schema:
         if origin in {list, tuple}:
             return _each(self._decode(args[0]), origin)
         if is_dataclass(hint):
-            return self.of(hint)  # type: ignore[arg-type]
+            return self.decoder(hint)  # type: ignore[arg-type]
         return _PLAIN.get(hint) or _choice(hint)

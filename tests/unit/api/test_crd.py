@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.codec import encode_status
+from frameworkcontroller.api.codec import EncodedStatus, encode_status
 from frameworkcontroller.api.completion import CompletionStatus, ContainerCompletion, PodCompletion, Trigger
 from frameworkcontroller.api.spec import (
     CompletionPolicy,
@@ -126,7 +126,7 @@ def whole_status(*, compress: bool = False) -> Json:
         task_counts=TaskCounts(1, 2, 3, 4),
         conditions=[Condition("Running", "True", "reason", "message", 1, 1)],
     )
-    body: Json = orjson.loads(encode_status("f", status, compress=compress))
+    body: Json = orjson.loads(EncodedStatus("f", status, compress=compress).body)
     return body
 
 
