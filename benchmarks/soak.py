@@ -28,6 +28,8 @@ import yaml
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.cli.controller import tune_garbage_collector
 from frameworkcontroller.config.config import Config
+from frameworkcontroller.controller.eventcorrelator import CACHE_CAPACITY
+from frameworkcontroller.controller.recorder import EventRecorder
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.errors import KubeError, NotFound
@@ -72,6 +74,12 @@ class Sample:
 # --- the controller's process -----------------------------------------------------------------------------------
 
 
+def _remembers_all(recorder: EventRecorder) -> bool:
+    correlator = recorder._correlator
+    caches = (correlator._events, correlator._similar, correlator._buckets)
+    return all(len(cache) == CACHE_CAPACITY for cache in caches)
+
+
 async def _control(url: str, every: float) -> None:
     """Run a controller, and write a sample to standard output every so many seconds, until that is closed."""
     configure_logging()
@@ -92,7 +100,7 @@ async def _control(url: str, every: float) -> None:
                 configmaps=len(controller.informers.configmaps.lister),
                 pods=len(controller.informers.pods.lister),
                 garbage=sum(generation["collected"] for generation in gc.get_stats()),
-                full=controller.events.is_full,
+                full=_remembers_all(controller.recorder),
             )
             try:
                 sys.stdout.buffer.write(orjson.dumps(asdict(sample)) + b"\n")

@@ -22,11 +22,6 @@ class LRUCache(Generic[K, V]):
     def __len__(self) -> int:
         return len(self._items)
 
-    @property
-    def is_full(self) -> bool:
-        """True once a new item evicts another one."""
-        return len(self._items) >= self._capacity
-
     def items(self) -> list[tuple[K, V]]:
         """A copy of all items, the least recently used first."""
         return list(self._items.items())

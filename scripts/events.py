@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from frameworkcontroller.controller.eventbroadcaster import MAX_MESSAGE_BYTES, QPS
 from frameworkcontroller.controller.eventcorrelator import BURST, COMBINED, REFILL_SEC, RESERVE, SIMILAR, SIMILAR_SEC
+from frameworkcontroller.controller.recorder import MAX_MESSAGE_BYTES, QPS
 from frameworkcontroller.controller.taskevents import DELAY_SEC, MAX_DELAY_SEC
 from frameworkcontroller.machine.reasons import EventPolicy, Reason
 

@@ -88,11 +88,6 @@ class EventCorrelator:
         self._similar: LRUCache[_Kind, _Similar] = LRUCache(capacity)
         self._buckets: LRUCache[InvolvedObject, _TokenBucket] = LRUCache(capacity)
 
-    @property
-    def is_full(self) -> bool:
-        """True once all caches are full."""
-        return all(cache.is_full for cache in (self._events, self._similar, self._buckets))
-
     def correlate(self, event: Event, now: float, priority: Priority = Priority.FRAMEWORK) -> Event | None:
         """Return the Event to create or, with a ``count`` above 1, to update; None if the spam filter drops it.
 

@@ -19,9 +19,8 @@ import yaml
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random
 
 from frameworkcontroller.config.config import Config
-from frameworkcontroller.controller import eventbroadcaster
+from frameworkcontroller.controller import recorder
 from frameworkcontroller.controller.driver import Driver
-from frameworkcontroller.controller.eventbroadcaster import EventBroadcaster
 from frameworkcontroller.controller.eventhandlers import EventHandlers
 from frameworkcontroller.controller.reconcilers import Reconcilers
 from frameworkcontroller.controller.recorder import EventRecorder
@@ -131,7 +130,7 @@ class Controller:
             namespace=config.namespace,
             rng=rng,
             acting=lambda: self._acting,
-            on_undecodable=lambda *found: self._recorder.record_unreadable(*found),  # noqa: PLW0108 - created below
+            on_undecodable=lambda *found: self.recorder.record_unreadable(*found),  # noqa: PLW0108 - created below
         )
         self.crd_guard = CrdGuard(
             self._reading_client,
@@ -143,13 +142,13 @@ class Controller:
         )
 
         # From keys to requests.
-        self.events = EventBroadcaster(
-            client(limiter=RateLimiter(eventbroadcaster.QPS, eventbroadcaster.BURST), max_connections=2),
+        self.recorder = EventRecorder(
+            client(limiter=RateLimiter(recorder.QPS, recorder.BURST), max_connections=2),
             wall=wall,
             rng=rng,
             instance=socket.gethostname(),
+            sends=config.record_events,
         )
-        self._recorder = EventRecorder(self.events if config.record_events else None)
         self._driver = Driver(
             client=acting_client,
             reconcilers=self.reconcilers,
@@ -160,7 +159,7 @@ class Controller:
             wall=wall,
             clock=loop.time,
             rng=rng,
-            recorder=self._recorder,
+            recorder=self.recorder,
             snapshots=snapshot_logger,
             relist=lambda kind: self.informers.of(kind).relist(),
             listed=lambda kind: self.informers.of(kind).listed_since,
@@ -184,7 +183,7 @@ class Controller:
                 informers=self.informers,
                 state_counts=self.state_counts,
                 reconcilers=self.reconcilers,
-                events=self.events.counters,
+                events=self.recorder.counters,
                 limiter=limiter,
                 leading=lambda: self.leading,
                 status_lost=lambda: self.crd_guard.problem is not None,
@@ -256,7 +255,7 @@ class Controller:
             if not working.done():
                 self._driver.stop()
                 await self.workers.stop(self._drain_sec)
-                await self.events.drain(EVENTS_DRAIN_SEC)
+                await self.recorder.drain(EVENTS_DRAIN_SEC)
         finally:
             self._ready.clear()
             stopping.cancel()
@@ -278,7 +277,7 @@ class Controller:
             async with asyncio.TaskGroup() as group:
                 for informer in (self.informers.configmaps, self.informers.pods):
                     group.create_task(informer.run(), name=f"informer of {informer.resource.qualified}")
-                group.create_task(self.events.run(), name="events")
+                group.create_task(self.recorder.run(), name="events")
                 group.create_task(self.crd_guard.run(), name="guard of the CRD")
                 if self.election is None:
                     await self._act()
@@ -355,7 +354,7 @@ class Controller:
         for key in keys:
             record = self.informers.frameworks.lister.get(key)
             if record is not None:
-                self._recorder.record(key, record.uid, [status_not_served(problem)])
+                self.recorder.record(key, record.uid, [status_not_served(problem)])
 
     def _status_restored(self, keys: Set[str]) -> None:
         for key in keys:

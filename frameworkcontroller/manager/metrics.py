@@ -20,8 +20,8 @@ from prometheus_client.registry import Collector
 
 from frameworkcontroller import __version__
 from frameworkcontroller.api.completion import CATEGORIES, DISRUPTIONS, PREDEFINED
-from frameworkcontroller.controller.eventbroadcaster import EventCounters
 from frameworkcontroller.controller.reconcilers import Reconcilers
+from frameworkcontroller.controller.recorder import EventCounters
 from frameworkcontroller.controller.statecounts import StateCounts
 from frameworkcontroller.controller.workers import SyncResult, Workers
 from frameworkcontroller.kube.informer import Informer

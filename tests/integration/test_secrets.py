@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.controller.eventbroadcaster import EventBroadcaster
+from frameworkcontroller.controller.recorder import EventRecorder
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection, connect
 from frameworkcontroller.kube.errors import KubeError
@@ -75,9 +75,9 @@ async def test_a_token_is_in_no_error_and_no_line(
                 except KubeError as error:
                     logging.getLogger("frameworkcontroller").exception("Trouble: %r", error)
                     said += [str(error), repr(error)]
-            broadcaster = EventBroadcaster(client, wall=wall, rng=random.Random(1))
-            running = asyncio.create_task(broadcaster.run())
-            broadcaster.broadcast("ns", "f", "u", [Record(Reason.FRAMEWORK_FAILED, "it failed", warning=True)])
+            recorder = EventRecorder(client, wall=wall, rng=random.Random(1))
+            running = asyncio.create_task(recorder.run())
+            recorder.record("ns/f", "u", [Record(Reason.FRAMEWORK_FAILED, "it failed", warning=True)])
             await asyncio.sleep(600)
             running.cancel()
         # It was sent, so that it could have appeared.
