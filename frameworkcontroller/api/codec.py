@@ -13,7 +13,6 @@ import io
 import json
 import re
 import zlib
-from dataclasses import asdict
 from functools import cached_property
 from typing import Any, Final
 
@@ -131,7 +130,7 @@ def _encode_head(framework: str, status: FrameworkStatus) -> bytes:
     if status.observed_generation is not None:
         body["observedGeneration"] = status.observed_generation
     if status.task_counts is not None:
-        body["taskCounts"] = asdict(status.task_counts)
+        body["taskCounts"] = status.task_counts
     if status.conditions:
         body["conditions"] = [encode_condition(condition) for condition in status.conditions]
     return orjson.dumps(body)

@@ -87,11 +87,6 @@ class Driver:
         self._quarantine_causes: LRUCache[str, str] = LRUCache(_MAX_CAUSES)
         """The last logged cause of quarantine, by the UID of the Framework."""
 
-    @property
-    def env(self) -> Env:
-        """The current times, and the limits."""
-        return Env(self.wall(), self.clock(), self.rng, self.limits)
-
     def stop(self) -> None:
         """Start no more actions: for thousands of Tasks they would take longer than a stop may."""
         self._stopping = True
@@ -127,7 +122,8 @@ class Driver:
             return await run.until_done()
 
     def _quarantine(self, record: FrameworkRecord, error: Exception) -> Quarantine:
-        machine = Quarantine(record, error, self.env, told=self._quarantine_causes.get(record.uid))
+        env = Env(self.wall(), self.clock(), self.rng, self.limits)
+        machine = Quarantine(record, error, env, told=self._quarantine_causes.get(record.uid))
         self._quarantine_causes.put(record.uid, machine.cause)
         self.reconcilers.put(record, machine)
         return machine
@@ -162,7 +158,8 @@ class _Run:
         self._view = _View(driver, machine)
         self._namespace = machine.key.partition("/")[0]
         self._tasks: set[asyncio.Task[None]] = set()
-        self._answered = asyncio.Event()
+        self._answered: asyncio.Event | None = None
+        """Of the current wait for answers."""
         self._is_timed = False
         """Whether the wait for answers ends by itself."""
         self._done: Done | None = None
@@ -225,17 +222,21 @@ class _Run:
             if isinstance(instruction, Done):
                 self._done = instruction
             elif instruction.seconds is not None and not self._is_timed:
-                self._answered.set()
+                self._end_wait()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and self._error is None:
             self._error = task.exception()
         if self._error is not None or not self._tasks:
+            self._end_wait()
+
+    def _end_wait(self) -> None:
+        if self._answered is not None:
             self._answered.set()
 
     async def _wait(self, seconds: float | None) -> None:
-        self._answered.clear()
+        self._answered = asyncio.Event()
         self._is_timed = seconds is not None
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -280,7 +281,8 @@ class _View:
 
     @property
     def env(self) -> Env:
-        return self._driver.env
+        driver = self._driver
+        return Env(driver.wall(), driver.clock(), driver.rng, driver.limits)
 
     def observe(self, *, creating: bool) -> Observed:
         driver = self._driver

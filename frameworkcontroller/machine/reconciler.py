@@ -291,12 +291,11 @@ class Reconciler:
             InvariantError: the status violates an invariant.
             StatusError: a live read returned an invalid status.
         """
-        current = self._pass
+        current, clock = self._pass, view.env.clock
         if current is None:
             record = view.record
             if record is None or record.uid != self.uid:
                 return Done()
-            clock = view.env.clock
             if self._resync:
                 # Believe the cache, even at an older generation: a backup of the API server may have been restored.
                 # If only the cache is old, the preconditions of the write fail.
@@ -307,7 +306,6 @@ class Reconciler:
             batch.stopped = True
         if (action := batch.start()) is not None:
             return Act(action)
-        clock = view.env.clock
         # Most passes have one action, and nothing to do before its end.
         tick_at = math.inf if batch.is_single else current.tick_at
         if current.lane is None and not (batch.in_flight and clock < tick_at):
@@ -575,8 +573,9 @@ class Reconciler:
             case str(version):
                 self._count(encoded, "accepted")
                 self._accept(version, encoded.digest)
-                self._pacing.wrote(began, view.env.clock)
-                current.show_at = view.env.clock + SHOW_SEC
+                clock = view.env.clock
+                self._pacing.wrote(began, clock)
+                current.show_at = clock + SHOW_SEC
             case Refused(kind=Refusal.NOT_FOUND | Refusal.OBJECT_NOT_FOUND) as failed:
                 self._count(encoded, "not_found")
                 raise transient(_NOT_FOUND, failed)
