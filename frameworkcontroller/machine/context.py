@@ -13,7 +13,7 @@ from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStat
 from frameworkcontroller.machine.actions import Action, Create, Delete, Refresh, Target
 from frameworkcontroller.machine.agenda import TaskKey
 from frameworkcontroller.machine.holds import CREATIONS
-from frameworkcontroller.machine.manifests import PodTemplate, task_annotations
+from frameworkcontroller.machine.manifests import PodTemplate, pod_annotations
 from frameworkcontroller.machine.model import Env, Observed, Plan, Record, Snapshot, Trigger, require
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind
@@ -71,7 +71,8 @@ class Context:
     def keep_task(self, trigger: Trigger, task: TaskStatus) -> None:
         """Add the Task, which must be persisted, to the history."""
         body = encode_task(self.framework.name, task.role, task)
-        annotations = task_annotations(self.framework, self.attempt, self.tracker.roles[task.role], task.index)
+        role_uid = self.tracker.roles[task.role].instance_uid
+        annotations = pod_annotations(self.framework, self.attempt, task.role, role_uid, index=str(task.index))
         deleted_at = self.env.second if trigger is Trigger.TASK_DELETION else None
         self.plan.snapshots.append(Snapshot(trigger, body, *task.key, annotations, deleted_at))
 

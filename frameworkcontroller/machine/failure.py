@@ -5,6 +5,7 @@ Source: docs/failure-codes.md (classification, diagnostics) and docs/lifecycle.m
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -38,20 +39,6 @@ class Regex(Protocol):
 
     def search(self, text: str, /) -> Any:
         """The first match anywhere in ``text``, or None."""
-
-
-class _Whole:
-    """Matches any text as a whole, to quote the field in the diagnostics."""
-
-    class _Match:
-        def __init__(self, text: str) -> None:
-            self._text = text
-
-        def group(self) -> str:
-            return self._text
-
-    def search(self, text: str, /) -> Any:
-        return self._Match(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +81,12 @@ class FailureClass:
     patterns: tuple[PodPattern, ...]
 
 
+_WHOLE = re.compile(".*", re.DOTALL)
+"""Quotes the field in the diagnostics."""
+
+
 def _exit_code(code: Code) -> FailureClass:
-    whole = _Whole()
-    container = ContainerPattern(name=whole, message=whole, code=Range(code.code, code.code))
+    container = ContainerPattern(name=_WHOLE, message=_WHOLE, code=Range(code.code, code.code))
     return FailureClass(code, (PodPattern(containers=(container,)),))
 
 

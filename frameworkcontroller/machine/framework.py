@@ -234,16 +234,6 @@ def _without_configmap(ctx: Context) -> None:
     ctx.act(Confirm(target, uid))
 
 
-def configmap_confirmed_gone(ctx: Context) -> None:
-    """Handle a live read that has not found the recorded ConfigMap."""
-    uid = require(ctx.attempt.configmap_uid, "configMapUID")
-    if ctx.status.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
-        configmap_never_seen(ctx)
-    else:
-        ctx.tracker.expectations.see(uid)
-        ctx.tracker.again = True
-
-
 def configmap_never_seen(ctx: Context) -> None:
     """Handle a created ConfigMap that the cache has never shown and that is gone."""
     timeout = ctx.env.limits.object_local_cache_creation_timeout_sec

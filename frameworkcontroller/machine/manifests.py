@@ -14,7 +14,7 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.spec import TaskRoleSpec
-from frameworkcontroller.api.status import FrameworkAttemptStatus, TaskRoleStatus, TaskStatus
+from frameworkcontroller.api.status import FrameworkAttemptStatus, TaskStatus
 from frameworkcontroller.machine.actions import filled
 from frameworkcontroller.machine.model import require
 
@@ -55,13 +55,16 @@ def pod_annotations(
     role_uid: str,
     *,
     index: str,
-    pod_name: str,
-    task_uid: str,
-    task_attempt_id: str,
+    pod_name: str | None = None,
+    task_uid: str | None = None,
+    task_attempt_id: str | None = None,
 ) -> dict[str, str]:
-    """The FC_ annotations of a Task's Pod, in the order of the environment variables of its containers."""
+    """The FC_ annotations of a Task's Pod, in the order of the environment variables of its containers.
+
+    Without those of one instance or attempt that are None.
+    """
     configmap_uid = require(attempt.configmap_uid, "configMapUID")
-    return {
+    annotations = {
         names.FRAMEWORK_NAMESPACE: framework.namespace,
         names.FRAMEWORK_NAME: framework.name,
         names.TASKROLE_NAME: role,
@@ -76,30 +79,14 @@ def pod_annotations(
         names.TASK_UID: task_uid,
         names.TASK_ATTEMPT_ID: task_attempt_id,
     }
-
-
-_OF_ONE_ATTEMPT = frozenset({names.POD_NAME, names.TASK_UID, names.TASK_ATTEMPT_ID})
-
-
-def task_annotations(
-    framework: Framework, attempt: FrameworkAttemptStatus, role: TaskRoleStatus, index: int
-) -> dict[str, str]:
-    """The FC_ annotations that all Pods of a Task have, for the history."""
-    every = pod_annotations(
-        framework,
-        attempt,
-        role.name,
-        role.instance_uid,
-        index=str(index),
-        pod_name="",
-        task_uid="",
-        task_attempt_id="",
-    )
-    return {key: value for key, value in every.items() if key not in _OF_ONE_ATTEMPT}
+    return {name: value for name, value in annotations.items() if value is not None}
 
 
 POD_LABELS = (names.FRAMEWORK_NAME, names.TASKROLE_NAME, names.TASK_INDEX)
 """The annotations that are labels, too."""
+
+_PLACEHOLDERS = (names.FRAMEWORK_NAMESPACE, names.CONFIGMAP_NAME, names.POD_NAME, *POD_LABELS)
+"""The annotations that a template may quote."""
 
 
 class PodTemplate:
@@ -110,7 +97,6 @@ class PodTemplate:
     def __init__(
         self, framework: Framework, attempt: FrameworkAttemptStatus, role: TaskRoleSpec, role_uid: str
     ) -> None:
-        configmap_uid = require(attempt.configmap_uid, "configMapUID")
         template = orjson.dumps(role.task.pod)
         # A marker that the user's template does not contain.
         salt = 0
@@ -119,34 +105,11 @@ class PodTemplate:
         self._marker = marker
         self._framework = framework.name
         self._role = role.name
-        for placeholder, value in (
-            (names.FRAMEWORK_NAMESPACE, framework.namespace),
-            (names.FRAMEWORK_NAME, framework.name),
-            (names.TASKROLE_NAME, role.name),
-            (names.CONFIGMAP_NAME, names.configmap_name(framework.name)),
-        ):
-            template = template.replace(b"{{%s}}" % placeholder.encode(), value.encode())
-        per_task = {field: marker.decode() + field for field in ("index", "pod", "task", "attempt")}
-        annotations = pod_annotations(
-            framework,
-            attempt,
-            role.name,
-            role_uid,
-            index=per_task["index"],
-            pod_name=per_task["pod"],
-            task_uid=per_task["task"],
-            task_attempt_id=per_task["attempt"],
-        )
-        self.raw = orjson.dumps(
-            _pod(
-                orjson.loads(template),
-                framework.namespace,
-                per_task["pod"],
-                annotations,
-                _controller_reference("v1", "ConfigMap", names.configmap_name(framework.name), configmap_uid),
-                f"{per_task['attempt']}_$({names.POD_UID})",
-            )
-        )
+        per_task = {field: marker.decode() + field for field in ("index", "pod_name", "task_uid", "task_attempt_id")}
+        annotations = pod_annotations(framework, attempt, role.name, role_uid, **per_task)
+        for name in _PLACEHOLDERS:
+            template = template.replace(b"{{%s}}" % name.encode(), annotations[name].encode())
+        self.raw = orjson.dumps(_pod(orjson.loads(template), annotations))
 
     def render(self, task: TaskStatus) -> bytes:
         """The body of the Pod of the Task's current attempt."""
@@ -154,15 +117,11 @@ class PodTemplate:
 
     def words(self, task: TaskStatus) -> tuple[tuple[bytes, bytes], ...]:
         """The replacements in ``raw``, in order, that make this body."""
-        pod_name = names.pod_name(self._framework, self._role, task.index).encode()
-        index = b"%d" % task.index
         return (
-            (b"{{FC_TASK_INDEX}}", index),
-            (b"{{FC_POD_NAME}}", pod_name),
-            (self._marker + b"index", index),
-            (self._marker + b"pod", pod_name),
-            (self._marker + b"task", task.instance_uid.encode()),
-            (self._marker + b"attempt", b"%d" % task.attempt.id),
+            (self._marker + b"index", b"%d" % task.index),
+            (self._marker + b"pod_name", names.pod_name(self._framework, self._role, task.index).encode()),
+            (self._marker + b"task_uid", task.instance_uid.encode()),
+            (self._marker + b"task_attempt_id", b"%d" % task.attempt.id),
         )
 
 
@@ -180,29 +139,23 @@ def _controller_reference(api_version: str, kind: str, name: str, uid: str) -> d
 # Fields of a wrong type in the user's template are passed on: the API server refuses them, which completes the Task.
 
 
-def _pod(
-    template: Mapping[str, Any],
-    namespace: str,
-    name: str,
-    annotations: dict[str, str],
-    owner: dict[str, Any],
-    instance_uid: str,
-) -> dict[str, Any]:
+def _pod(template: Mapping[str, Any], annotations: dict[str, str]) -> dict[str, Any]:
     metadata = template.get("metadata")
     if metadata is None or isinstance(metadata, dict):
         metadata = dict(metadata or {})
-        metadata["name"] = name
-        metadata["namespace"] = namespace
-        labels = {key: annotations[key] for key in POD_LABELS}
-        metadata["labels"] = _with(metadata.get("labels"), labels)
+        metadata["name"] = annotations[names.POD_NAME]
+        metadata["namespace"] = annotations[names.FRAMEWORK_NAMESPACE]
+        metadata["labels"] = _with(metadata.get("labels"), {name: annotations[name] for name in POD_LABELS})
         metadata["annotations"] = _with(metadata.get("annotations"), annotations)
         owners = metadata.get("ownerReferences")
         if owners is None or isinstance(owners, list):
-            metadata["ownerReferences"] = [*(owners or []), owner]
+            configmap = annotations[names.CONFIGMAP_NAME], annotations[names.CONFIGMAP_UID]
+            metadata["ownerReferences"] = [*(owners or []), _controller_reference("v1", "ConfigMap", *configmap)]
     spec = template.get("spec")
     if isinstance(spec, dict):
         env: list[dict[str, Any]] = [{"name": key, "value": value} for key, value in annotations.items()]
         env.append({"name": names.POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}})
+        instance_uid = f"{annotations[names.TASK_ATTEMPT_ID]}_$({names.POD_UID})"
         env.append({"name": names.TASK_ATTEMPT_INSTANCE_UID, "value": instance_uid})
         spec = dict(spec)
         for listed in ("initContainers", "containers"):

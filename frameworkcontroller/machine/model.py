@@ -18,6 +18,7 @@ from typing import Protocol, TypeVar
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import ConfigMapRecord, PodRecord
 from frameworkcontroller.machine.actions import Action
+from frameworkcontroller.machine.failure import Classifier
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind
 
@@ -40,13 +41,6 @@ def require(value: _T | None, what: str) -> _T:
     return value
 
 
-class PodClassifier(Protocol):
-    """Classifies failed Pods (``machine.failure.Classifier``, made from the configuration)."""
-
-    def classify(self, pod: PodRecord) -> CompletionStatus:
-        """The completion status of ``pod``, which is in phase Failed."""
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Configured limits (docs/configuration.md)."""
@@ -55,7 +49,7 @@ class Limits:
     framework_completed_retain_sec: int
     framework_min_retry_delay_sec_for_transient_conflict_failed: int
     framework_max_retry_delay_sec_for_transient_conflict_failed: int
-    classifier: PodClassifier
+    classifier: Classifier
     pod_stuck_deleting_sec: int = 120
     """Time after a Pod's grace period until it stalls the Framework."""
     task_min_retry_delay_sec: int = 10

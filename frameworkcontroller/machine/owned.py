@@ -111,7 +111,11 @@ def _take(owned: _Owned, outcome: Outcome) -> None:
                 _not_in_cache(ctx, key, action, result)
             elif action.uid == owned.uid and owned.state not in ENDED:
                 ctx.tracker.holds.release(key)
-                owned.confirmed_gone(action.uid)
+                if owned.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(action.uid):
+                    owned.never_seen()
+                else:
+                    ctx.tracker.expectations.see(action.uid)
+                    owned.look_again()
         case Refresh():
             _leave_newer(ctx, key, target)
         case other:
@@ -333,7 +337,7 @@ class _Pod:
             self.look_again()
         elif isinstance(result, Gone) and action.confirm:
             if task.state is State.CREATION_REQUESTED:
-                task_machine.pod_never_seen(ctx, task)
+                self.never_seen()
             elif task.state is State.DELETING:
                 task_machine.attempt_is_over(ctx, task, None)
         return True
@@ -344,8 +348,8 @@ class _Pod:
             self.ctx.tracker.holds.release(self.key)
             task_machine.attempt_is_over(self.ctx, self.task, None)
 
-    def confirmed_gone(self, uid: str) -> None:
-        task_machine.pod_confirmed_gone(self.ctx, self.task, uid)
+    def never_seen(self) -> None:
+        task_machine.pod_never_seen(self.ctx, self.task)
 
 
 class _ConfigMap:
@@ -394,7 +398,7 @@ class _ConfigMap:
             tracker.move_framework(State.DELETION_REQUESTED, self.ctx.env.second)
         elif self.state is State.CREATION_REQUESTED and action.confirm and isinstance(result, Gone):
             tracker.holds.release(None)
-            framework_machine.configmap_never_seen(self.ctx)
+            self.never_seen()
         else:
             return False
         return True
@@ -404,8 +408,8 @@ class _ConfigMap:
         self.ctx.tracker.holds.release(None)
         framework_machine.attempt_is_over(self.ctx, framework_machine.STOPPED)
 
-    def confirmed_gone(self, uid: str) -> None:  # noqa: ARG002 - as of Pods
-        framework_machine.configmap_confirmed_gone(self.ctx)
+    def never_seen(self) -> None:
+        framework_machine.configmap_never_seen(self.ctx)
 
     def end(self, found: Identity) -> None:
         """Do nothing: only Pods are deleted by force."""

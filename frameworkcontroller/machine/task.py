@@ -223,15 +223,6 @@ def _without_pod(ctx: Context, task: TaskStatus) -> None:
     ctx.act(Confirm(ctx.pod_target(task), uid))
 
 
-def pod_confirmed_gone(ctx: Context, task: TaskStatus, uid: str) -> None:
-    """Handle a live read that has not found the recorded Pod."""
-    if task.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
-        pod_never_seen(ctx, task)
-    else:
-        ctx.tracker.expectations.see(uid)
-        ctx.tracker.agenda.add(task.key)
-
-
 def pod_never_seen(ctx: Context, task: TaskStatus) -> None:
     """Handle a created Pod that the cache has never shown and that is gone."""
     timeout = ctx.env.limits.object_local_cache_creation_timeout_sec

@@ -13,7 +13,7 @@ import yaml
 from frameworkcontroller.api.completion import DISRUPTIONS, RESERVED, Code, CompletionStatus
 from frameworkcontroller.api.objects import pod_record
 from frameworkcontroller.config.config import SHIPPED_CONFIG_FILE, Config, shipped_config
-from frameworkcontroller.machine.model import PodClassifier
+from frameworkcontroller.machine.failure import Classifier
 
 Json = dict[str, Any]
 
@@ -281,7 +281,7 @@ CASES = [
 
 
 @cache
-def classifier() -> PodClassifier:
+def classifier() -> Classifier:
     return shipped_config().plan_limits().classifier
 
 
