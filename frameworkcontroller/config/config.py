@@ -8,12 +8,12 @@ image contains a file too, and clients know its completion codes.
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
-from pydantic.alias_generators import to_camel
+from pydantic.alias_generators import to_camel, to_pascal
 
 from frameworkcontroller.api.completion import CONFLICT, PERMANENT, TRANSIENT
 from frameworkcontroller.api.inputmodel import INT32_MAX, INT64_MAX, whole
@@ -22,7 +22,6 @@ from frameworkcontroller.config.bindaddress import BindAddress, parse_bind_addre
 from frameworkcontroller.config.configfile import (
     ConfigError,
     ConfigFile,
-    ConfigMissing,
     Section,
     not_below,
     read_config_file,
@@ -139,7 +138,7 @@ class Config(Section):
     kube_config_file_path: str | None = None
     namespace: Namespace | None = None
     leader_election: LeaderElection = LeaderElection()
-    kube_client_qps: Annotated[float, Field(gt=0, le=10000, allow_inf_nan=False, strict=False)] = DEFAULT_QPS
+    kube_client_qps: Annotated[float, Field(gt=0, le=10000, allow_inf_nan=False)] = DEFAULT_QPS
     kube_client_burst: Annotated[int, Field(ge=0, le=10000)] = DEFAULT_BURST
     worker_number: Annotated[int, Field(gt=0, le=INT32_MAX)] = 200
     large_framework_compression: bool = False
@@ -162,14 +161,6 @@ class Config(Section):
     log_object_snapshot: LogObjectSnapshot = LogObjectSnapshot()
     record_events: bool = True
     pod_failure_spec: list[FailureConfig] = Field(default_factory=list)
-
-    @field_validator("kube_client_qps", mode="before")
-    @classmethod
-    def _is_a_number(cls, value: Any) -> Any:
-        # Not strict, to accept 80 for 80.0, which would also accept text and booleans.
-        if isinstance(value, bool | str):
-            raise ValueError("must be a number")
-        return value
 
     @field_validator("kube_api_server_address")
     @classmethod
@@ -218,30 +209,15 @@ class Config(Section):
     def snapshot_triggers(self) -> frozenset[Trigger]:
         """The events at which a snapshot is logged."""
         log = self.log_object_snapshot
-        switches = {
-            Trigger.FRAMEWORK_RETRY: log.framework.on_framework_retry,
-            Trigger.FRAMEWORK_DELETION: log.framework.on_framework_deletion,
-            Trigger.TASK_RETRY: log.task.on_task_retry,
-            Trigger.TASK_DELETION: log.task.on_task_deletion,
-            Trigger.POD_DELETION: log.pod.on_pod_deletion,
-        }
-        return frozenset(trigger for trigger, on in switches.items() if on)
+        # The keys are the names of the events, in camelCase.
+        switches = [switch for section in (log.framework, log.task, log.pod) for switch in section]
+        return frozenset(Trigger(to_pascal(name)) for name, on in switches if on)
 
     def plan_limits(self) -> Limits:
         """The limits that the machine decides by."""
-        return Limits(
-            object_local_cache_creation_timeout_sec=self.object_local_cache_creation_timeout_sec,
-            framework_completed_retain_sec=self.framework_completed_retain_sec,
-            framework_min_retry_delay_sec_for_transient_conflict_failed=(
-                self.framework_min_retry_delay_sec_for_transient_conflict_failed
-            ),
-            framework_max_retry_delay_sec_for_transient_conflict_failed=(
-                self.framework_max_retry_delay_sec_for_transient_conflict_failed
-            ),
-            task_min_retry_delay_sec=self.task_min_retry_delay_sec,
-            task_max_retry_delay_sec=self.task_max_retry_delay_sec,
-            classifier=Classifier([failure.compiled() for failure in self.pod_failure_spec]),
-        )
+        classifier = Classifier([failure.compiled() for failure in self.pod_failure_spec])
+        configured = {field.name for field in fields(Limits)} & type(self).model_fields.keys()
+        return Limits(classifier=classifier, **{name: getattr(self, name) for name in configured})
 
 
 def shipped_config() -> Config:
@@ -257,9 +233,9 @@ def load_config(path: Path, *, required: bool) -> Config:
     """
     try:
         file = read_config_file(path)
-    except ConfigMissing:
+    except FileNotFoundError:
         if required:
-            raise
+            raise ConfigError(f"{path}: no such file") from None
         return shipped_config()
     problems = list(_duplicate_codes(file.content))
     try:

@@ -20,10 +20,6 @@ class ConfigError(Exception):
     """The configuration is invalid. The text has one line for each error."""
 
 
-class ConfigMissing(ConfigError):
-    """The file does not exist."""
-
-
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
     """The content of a file, with the lines of its keys."""
@@ -63,7 +59,7 @@ def read_config_file(path: Path) -> ConfigFile:
     """Read the file.
 
     Raises:
-        ConfigMissing: the file does not exist.
+        FileNotFoundError: the file does not exist.
         ConfigError: the file cannot be read, or is not a YAML mapping.
     """
     try:
@@ -73,7 +69,7 @@ def read_config_file(path: Path) -> ConfigFile:
             return ConfigFile(path, {})
         repeated = list(repeated_keys(root))
     except FileNotFoundError:
-        raise ConfigMissing(f"{path}: no such file") from None
+        raise
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except ERRORS as error:

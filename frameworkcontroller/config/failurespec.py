@@ -19,18 +19,14 @@ from frameworkcontroller.machine.failure import ContainerPattern, FailureClass, 
 Int32 = Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX)]
 
 
-def _compilable(pattern: str) -> str:
-    if pattern:
-        compile_regex(pattern)
-    return pattern
-
-
-def compile_regex(pattern: str) -> Regex:
-    """Compile a pattern of RE2.
+def compile_regex(pattern: str) -> Regex | None:
+    """Compile a pattern of RE2; None for the empty one.
 
     Raises:
         ValueError: the syntax is not RE2's, which has no look-around and no back-references.
     """
+    if not pattern:
+        return None
     options = re2.Options()
     # Otherwise the library writes to stderr, past the log format.
     options.log_errors = False
@@ -41,6 +37,11 @@ def compile_regex(pattern: str) -> Regex:
         text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
         raise ValueError(f"is not a valid RE2 expression: {text}") from None
     return compiled
+
+
+def _compilable(pattern: str) -> str:
+    compile_regex(pattern)
+    return pattern
 
 
 RegexText = Annotated[str, AfterValidator(_compilable)]
@@ -57,42 +58,34 @@ class IntRange(Section):
         return None if self.min is None and self.max is None else Range(self.min, self.max)
 
 
-class ContainerPatternConfig(Section):
-    """Pattern of one of the Pod's containers."""
-
+class _TextPatterns(Section):
     name_regex: RegexText = ""
     reason_regex: RegexText = ""
     message_regex: RegexText = ""
+
+    def _texts(self) -> tuple[Regex | None, Regex | None, Regex | None]:
+        return compile_regex(self.name_regex), compile_regex(self.reason_regex), compile_regex(self.message_regex)
+
+
+class ContainerPatternConfig(_TextPatterns):
+    """Pattern of one of the Pod's containers."""
+
     signal_range: IntRange = IntRange()
     code_range: IntRange = IntRange()
 
     def compiled(self) -> ContainerPattern:
         """The pattern for the machine."""
-        return ContainerPattern(
-            name=_regex(self.name_regex),
-            reason=_regex(self.reason_regex),
-            message=_regex(self.message_regex),
-            signal=self.signal_range.compiled(),
-            code=self.code_range.compiled(),
-        )
+        return ContainerPattern(*self._texts(), signal=self.signal_range.compiled(), code=self.code_range.compiled())
 
 
-class PodPatternConfig(Section):
+class PodPatternConfig(_TextPatterns):
     """Pattern of a failed Pod."""
 
-    name_regex: RegexText = ""
-    reason_regex: RegexText = ""
-    message_regex: RegexText = ""
     containers: list[ContainerPatternConfig] = Field(default_factory=list)
 
     def compiled(self) -> PodPattern:
         """The pattern for the machine."""
-        return PodPattern(
-            name=_regex(self.name_regex),
-            reason=_regex(self.reason_regex),
-            message=_regex(self.message_regex),
-            containers=tuple(container.compiled() for container in self.containers),
-        )
+        return PodPattern(*self._texts(), containers=tuple(container.compiled() for container in self.containers))
 
 
 class FailureTypeConfig(Section):
@@ -131,7 +124,3 @@ class FailureConfig(Section):
         attributes = self.type.attributes
         code = Code(self.code, self.phrase, self.type.name, None if attributes is None else tuple(attributes))
         return FailureClass(code, tuple(pattern.compiled() for pattern in self.pod_patterns))
-
-
-def _regex(text: str) -> Regex | None:
-    return compile_regex(text) if text else None

@@ -315,6 +315,9 @@ def test_a_pattern_is_compiled_or_refused_and_is_quick_either_way(pattern: str, 
         regex = compile_regex(pattern)
     except ValueError:
         return
+    if regex is None:
+        assert pattern == ""
+        return
     found = regex.search(text)
     assert found is None or found.group() in text
 
@@ -322,7 +325,9 @@ def test_a_pattern_is_compiled_or_refused_and_is_quick_either_way(pattern: str, 
 @pytest.mark.parametrize("pattern", ["(a*)*b", "(a|aa)+$", "(a|a?)+b", "(.*)*" * 20 + "x", "((a{1,100}){1,10})"])
 def test_no_pattern_is_slow(pattern: str) -> None:
     began = time.process_time()
-    compile_regex(pattern).search("a" * 100_000 + "!")
+    regex = compile_regex(pattern)
+    assert regex is not None
+    regex.search("a" * 100_000 + "!")
     assert time.process_time() - began < 5
 
 

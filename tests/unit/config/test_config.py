@@ -10,6 +10,7 @@ from frameworkcontroller.api.completion import ContainerCompletion
 from frameworkcontroller.api.objects import ContainerRecord, Identity, PodRecord
 from frameworkcontroller.config.config import Config, ConfigError, LeaderElection, load_config, shipped_config
 from frameworkcontroller.machine.failure import Range
+from frameworkcontroller.machine.model import Trigger
 
 
 def load(tmp_path: Path, text: str) -> Config:
@@ -146,6 +147,8 @@ def test_every_key(tmp_path: Path) -> None:
         "record_events": False,
         "pod_failure_spec": [],
     }
+    assert config.snapshot_triggers() == set()
+    assert Config().snapshot_triggers() == set(Trigger)
     limits = config.plan_limits()
     assert limits.object_local_cache_creation_timeout_sec == 60
     assert limits.framework_completed_retain_sec == 2147483600
