@@ -99,20 +99,12 @@ class KlogFormatter(logging.Formatter):
             self._second = (second, time.strftime("%m%d %H:%M:%S", time.localtime(second)))
         micros = int((record.created - second) * 1_000_000)
         message = _message(record)
-        if record.exc_info or record.stack_info:
-            message = f"{message}: {self._trace(record)}"
+        if record.exc_info:
+            message = f"{message}: {_unforged(self.formatException(record.exc_info))}"
         return (
             f"{_LETTERS.get(record.levelno, 'I')}{self._second[1]}.{micros:06d} {self._pid} "
             f"{record.filename}:{record.lineno}] {one_line(message)}"
         )
-
-    def _trace(self, record: logging.LogRecord) -> str:
-        parts = []
-        if record.exc_info:
-            parts.append(self.formatException(record.exc_info))
-        if record.stack_info:
-            parts.append(record.stack_info)
-        return _unforged("\n".join(parts))
 
 
 class JsonFormatter(logging.Formatter):
@@ -164,8 +156,6 @@ def _message(record: logging.LogRecord) -> str:
         text = record.getMessage()
     except Exception:  # noqa: BLE001 - an argument may raise anything, and the rest of the line is useful
         text = f"{record.msg} (invalid log arguments)"
-    if SNAPSHOT_MARK not in text:
-        return text
     if not getattr(record, "snapshot", False):
         return _unforged(text)
     head, mark, snapshot = text.rpartition(SNAPSHOT_MARK)

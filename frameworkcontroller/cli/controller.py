@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gc
 import logging
 from collections.abc import AsyncIterator
@@ -25,31 +24,25 @@ def run(options: argparse.Namespace) -> int:
     """Run the controller until a signal. Return the exit code."""
     try:
         config = load_config(options.config or Path(DEFAULT_CONFIG_FILE), required=options.config is not None)
-    except ConfigError as error:
+        return program.run(_run_controller(config))
+    except (ConfigError, ConnectionConfigError) as error:
         return program.fail(str(error), program.EXIT_USAGE)
-    return program.run(_run_controller(config))
 
 
 async def _run_controller(config: Config) -> int:
-    try:
-        connection = await connect(
-            address=config.kube_api_server_address, kubeconfig=config.kube_config_file_path, absent_kubeconfig_ok=True
-        )
-        controller = Controller(config, connection)
-    except (ConnectionConfigError, ConfigError) as error:
-        return program.fail(str(error), program.EXIT_USAGE)
-    tuning = asyncio.create_task(_tune_when_ready(controller), name="garbage collector")
+    connection = await connect(
+        address=config.kube_api_server_address, kubeconfig=config.kube_config_file_path, absent_kubeconfig_ok=True
+    )
+    controller = Controller(config, connection)
     program.stop_on_signals(lambda _number: controller.stop())
     try:
-        async with web_of(controller, config):
+        async with program.background(_tune_when_ready(controller)), web_of(controller, config):
             await controller.run()
     except WebError as error:
         return program.fail(f"webAddress: {error}", program.EXIT_USAGE)
     except KubeError as error:
         _log.error("Cannot continue with %s (%s): %s", connection.server, connection.origin, error)
         return program.EXIT_FAILED
-    finally:
-        tuning.cancel()
     return program.EXIT_OK
 
 

@@ -157,9 +157,9 @@ async def _run(options: argparse.Namespace) -> int:
     for manifest in manifests:
         if _is_framework(manifest):
             _lint(str(manifest), manifest.body)
-    output = _Output() if options.logs else None
+    output = _Output()
     async with (
-        _cluster(options, None, 0, output) as (cluster, _),
+        _cluster(options, printed=output if options.logs else None) as (cluster, _),
         Controller(config, cluster.connect()) as controller,
         KubeClient(cluster.connect()) as client,
     ):
@@ -191,7 +191,7 @@ async def _follow(
     manifests: Sequence[Manifest],
     timeout: float | None,
     cluster: LocalCluster,
-    output: _Output | None,
+    output: _Output,
 ) -> int:
     try:
         created = await create_all(client, manifests)
@@ -202,8 +202,7 @@ async def _follow(
     late = False
     with progress_on(console, time.time) as progress:
         follower = Follower(client, frameworks, progress.show)
-        if output is not None:
-            output.progress = progress
+        output.progress = progress
         try:
             async with program.background(keep_drawing(progress)):
                 async with asyncio.timeout(timeout):
@@ -212,8 +211,7 @@ async def _follow(
         except TimeoutError:
             late = True
         finally:
-            if output is not None:
-                output.progress = None
+            output.progress = None
     endings = [ending(key, last) for key, last in follower.last.items()]
     _say()
     for end in endings:
@@ -263,7 +261,7 @@ def _config(options: argparse.Namespace) -> Config:
 
 @asynccontextmanager
 async def _cluster(
-    options: argparse.Namespace, data: Path | None, port: int, printed: Printed | None = None
+    options: argparse.Namespace, data: Path | None = None, port: int = 0, printed: Printed | None = None
 ) -> AsyncIterator[tuple[LocalCluster, Path]]:
     """Run a cluster, with its files in ``data`` or in a directory that is removed at the end."""
     async with AsyncExitStack() as stack:

@@ -70,19 +70,10 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--version", action="version", version=f"{program.PROGRAM} {__version__}", help="show the version and exit"
     )
-    parser.set_defaults(
-        command=_run_controller, config=None, log_level=None, usual_log_level="info", log_format=FORMATS[0]
-    )
-    parser.set_defaults(kubeconfig=None, context=None, namespace=None)
+    parser.set_defaults(command=_run_controller, config=None, kubeconfig=None, context=None, namespace=None)
+    parser.set_defaults(log_level=None, usual_log_level="info", log_format=FORMATS[0])
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    local = commands.add_parser(
-        "local",
-        help="run a cluster in this process, to try Frameworks",
-        description="Run a Kubernetes API server, a Pod runtime and the controller in this process, on loopback.",
-    )
-    local_commands = local.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="local_command")
-    _add_up(local_commands)
-    _add_run(local_commands)
+    _add_local(commands)
     add_commands(commands)
     return parser
 
@@ -98,14 +89,34 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_up(commands: Any) -> None:
+def _add_local(commands: Any) -> None:
+    local = commands.add_parser(
+        "local",
+        help="run a cluster in this process, to try Frameworks",
+        description="Run a Kubernetes API server, a Pod runtime and the controller in this process, on loopback.",
+    )
+    commands = local.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="local_command")
     up = commands.add_parser(
         "up",
         help="run a cluster for kubectl",
         description="Run a cluster with the controller until Ctrl-C, and print how to use it with kubectl.",
     )
-    _add_common(up)
-    _add_runtime(up)
+    run = commands.add_parser(
+        "run",
+        help="run the Frameworks of files and show their progress",
+        description=(
+            "Start a cluster, create the objects in the files, show the progress and results of the Frameworks, and "
+            "remove the cluster. Exit code 0: all Frameworks succeeded."
+        ),
+    )
+    for parser in (up, run):
+        _add_common(parser)
+        parser.add_argument(
+            "--runtime",
+            choices=("process", "simulated"),
+            default="process",
+            help="run containers as processes of this machine, without isolation (the default), or simulate them",
+        )
     up.add_argument("--port", type=_port, default=0, help="port of the API server on 127.0.0.1 (default: a free one)")
     up.add_argument(
         "--kubeconfig",
@@ -120,35 +131,13 @@ def _add_up(commands: Any) -> None:
         help="directory for volumes and logs of Pods (default: a temporary one, removed at the end)",
     )
     up.set_defaults(command=_run_local, usual_log_level="info")
-
-
-def _add_run(commands: Any) -> None:
-    run = commands.add_parser(
-        "run",
-        help="run the Frameworks of files and show their progress",
-        description=(
-            "Start a cluster, create the objects in the files, show the progress and results of the Frameworks, and "
-            "remove the cluster. Exit code 0: all Frameworks succeeded."
-        ),
-    )
     run.add_argument("files", metavar="FILE", type=Path, nargs="+", help="manifests, YAML or JSON; - is standard input")
-    _add_common(run)
-    _add_runtime(run)
     run.add_argument("--timeout", metavar="SECONDS", type=seconds, help="give up after this time (default: never)")
     run.add_argument(
         "--logs", action="store_true", help="print the output of containers, each line with its Pod (and #attempt)"
     )
     # The progress shows what the log would.
     run.set_defaults(command=_run_local, usual_log_level="error")
-
-
-def _add_runtime(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--runtime",
-        choices=("process", "simulated"),
-        default="process",
-        help="run containers as processes of this machine, without isolation (the default), or simulate them",
-    )
 
 
 def _port(text: str) -> int:
