@@ -13,7 +13,7 @@ from typing import Final
 from frameworkcontroller.commands import program
 from frameworkcontroller.config.config import DEFAULT_CONFIG_FILE, Config, ConfigError, load_config
 from frameworkcontroller.kube.connection import connect
-from frameworkcontroller.kube.errors import ConnectionConfigError, KubeError
+from frameworkcontroller.kube.errors import KubeError
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.web import WebError, WebServer
 
@@ -25,8 +25,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         config = load_config(options.config or Path(DEFAULT_CONFIG_FILE), required=options.config is not None)
         return program.run(_run_controller(config))
-    except (ConfigError, ConnectionConfigError) as error:
-        return program.fail(str(error), program.EXIT_USAGE)
+    except ConfigError as error:
+        raise program.UsageError(str(error)) from None
 
 
 async def _run_controller(config: Config) -> int:
@@ -39,7 +39,7 @@ async def _run_controller(config: Config) -> int:
         async with program.background(_tune_when_ready(controller)), web_of(controller, config):
             await controller.run()
     except WebError as error:
-        return program.fail(f"webAddress: {error}", program.EXIT_USAGE)
+        raise program.UsageError(f"webAddress: {error}") from None
     except KubeError as error:
         _log.error("Cannot continue with %s (%s): %s", connection.server, connection.origin, error)
         return program.EXIT_FAILED
