@@ -19,6 +19,7 @@ from frameworkcontroller.kube.errors import (
     Forbidden,
     KubeError,
     NotFound,
+    ServerError,
     SilenceError,
     TransportError,
     may_pass,
@@ -55,70 +56,61 @@ async def ensure_crd(
     Raises CrdError: it is not established in time; its names are those of another CRD; it does not exist and may not be
     created; the server refuses the manifest. Raises the last KubeError after a timeout.
     """
-    task = _Installation(client, manifest, namespace)
+    installation = _Installation(client, manifest, namespace)
+    named = f"CustomResourceDefinition {installation.name}"
+    last: KubeError = SilenceError(f"{named}: no answer came within {timeout:g} s")
+    checks = 0
+    failing = False
     try:
         async with asyncio.timeout(timeout):
-            return await task.run(check_interval)
+            while True:
+                checks += 1
+                wait = exponential(_FIRST_CHECK_SECONDS, check_interval, checks)
+                try:
+                    return await installation.step()
+                except _NotYet as state:
+                    last = CrdError(f"{named} was not established within {timeout:g} s: {state}")
+                    failing = False
+                except KubeError as error:
+                    if not may_pass(error):
+                        raise
+                    if not failing:
+                        _log.warning("Cannot install %s; retrying: %s", named, error)
+                    last = error
+                    failing = True
+                    if isinstance(error, ApiError):
+                        wait = max(wait, error.retry_after or 0.0)
+                await asyncio.sleep(wait)
     except TimeoutError:
-        if task.error is not None:
-            raise task.error from None
-        if task.state is None:
-            raise SilenceError(f"CustomResourceDefinition {task.name}: no answer came within {timeout:g} s") from None
-        raise CrdError(
-            f"CustomResourceDefinition {task.name} was not established within {timeout:g} s: {task.state}"
-        ) from None
+        raise last from None
+
+
+class _NotYet(Exception):
+    """The CRD is not established; the text describes its state."""
 
 
 class _Installation:
     def __init__(self, client: KubeClient, manifest: Mapping[str, Any], namespace: str | None) -> None:
         self.name: str = manifest["metadata"]["name"]
-        self.state: str | None = None
-        """The last observed state, for messages; None before the first answer."""
-        self.error: KubeError | None = None
-        """The error of the last request."""
         self._client = client
         self._manifest = manifest
         self._namespace = namespace
         # At most one write: a server that drops unknown fields would always differ.
         self._may_update = True
 
-    async def run(self, check_interval: float) -> dict[str, Any]:
-        checks = 0
-        while True:
-            checks += 1
-            wait = exponential(_FIRST_CHECK_SECONDS, check_interval, checks)
-            try:
-                served = await self._step()
-                self.error = None
-            except Transient as transient:
-                error = transient.error
-                if self.error is None:
-                    _log.warning("Cannot install CustomResourceDefinition %s; retrying: %s", self.name, error)
-                self.error = error
-                wait = max(wait, (error.retry_after or 0.0) if isinstance(error, ApiError) else 0.0)
-            else:
-                if served is not None:
-                    return served
-            await asyncio.sleep(wait)
-
-    async def _step(self) -> dict[str, Any] | None:
-        """Send the next request. Return the CRD if it is installed."""
+    async def step(self) -> dict[str, Any]:
+        """Send the next requests. Return the CRD if it is established, else raise _NotYet."""
         try:
-            crd: dict[str, Any] | None = await answered(self._client.get(CRDS, self.name))
+            crd = await answered(self._client.get(CRDS, self.name))
         except NotFound:
             crd = await self._create()
         except Forbidden as refused:
             return await self._accept_unread(refused)
-        if crd is None:
-            return None
         if crd["metadata"].get("deletionTimestamp"):
-            self.state = "it is being deleted, and cannot be created before that is over"
-            return None
+            raise _NotYet("it is being deleted, and cannot be created before that is over")
         wanted = updated(crd, self._manifest)
         if wanted is not None and self._may_update:
             crd = await self._update(crd, wanted)
-            if crd is None:
-                return None
         conditions = {condition.get("type"): condition for condition in crd.get("status", {}).get("conditions") or ()}
         if conditions.get("Established", {}).get("status") == "True":
             return crd
@@ -128,45 +120,42 @@ class _Installation:
                 f"CustomResourceDefinition {self.name}: its names are not accepted: {names.get('message')} "
                 "(another CustomResourceDefinition has them; remove one of the two)"
             )
-        self.state = (
-            "; ".join(
-                f"{kind} is {condition.get('status')}: {condition.get('message')}"
-                for kind, condition in conditions.items()
-            )
-            or "the server has not processed it yet"
-        )
-        return None
+        states = [f"{kind} is {state.get('status')}: {state.get('message')}" for kind, state in conditions.items()]
+        raise _NotYet("; ".join(states) or "the server has not processed it yet")
 
-    async def _create(self) -> dict[str, Any] | None:
+    async def _create(self) -> dict[str, Any]:
         try:
             crd = await answered(self._client.create(CRDS, orjson.dumps(self._manifest)))
-        except AlreadyExists:
-            return None
+        except AlreadyExists as exists:
+            raise _NotYet("it has just been created by another client") from exists
         except Forbidden as refused:
             raise CrdError(
                 f"CustomResourceDefinition {self.name} is not installed and may not be created from here, so install "
                 f"it, for example with kubectl apply: {refused}"
             ) from refused
         except ApiError as refused:
+            if may_pass(refused):
+                raise
             raise CrdError(f"CustomResourceDefinition {self.name} was refused: {refused}") from refused
         self._may_update = False
         _log.info("Created CustomResourceDefinition %s", self.name)
         return crd
 
-    async def _update(self, crd: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any] | None:
+    async def _update(self, crd: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
         try:
             after = await answered(self._client.replace(CRDS, self.name, orjson.dumps(wanted)))
-        except (Conflict, NotFound):
-            return None
+        except (Conflict, NotFound) as changed:
+            raise _NotYet("it was changed by another client during its update") from changed
         except Forbidden as refused:
-            self._may_update = False
             _log.warning(
                 "CustomResourceDefinition %s differs from this release's and may not be updated from here: %s",
                 self.name,
                 refused,
             )
-            return crd
+            after = crd
         except ApiError as refused:
+            if may_pass(refused):
+                raise
             raise CrdError(f"CustomResourceDefinition {self.name} could not be updated: {refused}") from refused
         self._may_update = False
         # The update of a server that drops unknown fields may change nothing.
@@ -174,7 +163,7 @@ class _Installation:
             _log.info("Updated CustomResourceDefinition %s", self.name)
         return after
 
-    async def _accept_unread(self, refused: Forbidden) -> dict[str, Any] | None:
+    async def _accept_unread(self, refused: Forbidden) -> dict[str, Any]:
         """Check by discovery, which nearly every user may do, that the resource type is served."""
         spec = self._manifest["spec"]
         for version in spec["versions"]:
@@ -203,40 +192,30 @@ class _Installation:
             raise CrdError(f"{self.name} cannot be listed: install its CRD, and permit its use: {refused}") from refused
 
 
-class Transient(Exception):
-    """A transient error: neither an answer nor a refusal."""
-
-    def __init__(self, error: KubeError) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
 async def answered(asked: Awaitable[bytes], *, of_served: bool = True) -> dict[str, Any]:
-    """Return the object in an answer. Raises ApiError, and Transient also for any answer of a gateway.
+    """Return the object in an answer. Raises ApiError, which is a ServerError for any answer of a gateway.
 
     ``of_served``: the resource type is known to be served. (Of others, an API server answers 404 in plain text.)
+
+    Raises TransportError if the answer is no object, as the page of a proxy.
     """
     try:
-        return _object(await asked)
-    except KubeError as error:
-        if may_pass(error) and (of_served or not isinstance(error, NotFound)):
-            raise Transient(error) from error
-        raise
+        answer = await asked
+    except ApiError as error:
+        if error.is_of_api or (isinstance(error, NotFound) and not of_served):
+            raise
+        raise ServerError(error.message, code=error.code, retry_after=error.retry_after) from error
+    with suppress(ValueError):
+        body = orjson.loads(answer)
+        if isinstance(body, dict) and (isinstance(body.get("metadata"), dict) or "resources" in body):
+            return body
+    raise TransportError(f"the API server's answer is not an object: {answer[:100]!r}")
 
 
 async def discovered(client: KubeClient, group: str, version: str) -> set[str]:
     """Return the names of the served resources and subresources. Raises the errors of `answered`."""
     listing = await answered(client.raw("GET", f"/apis/{group}/{version}"), of_served=False)
     return {resource.get("name") for resource in listing.get("resources") or ()}
-
-
-def _object(answer: bytes) -> dict[str, Any]:
-    """Return the object in an answer. Raises TransportError if it has none, as the page of a proxy."""
-    with suppress(ValueError):
-        body = orjson.loads(answer)
-        if isinstance(body, dict) and (isinstance(body.get("metadata"), dict) or "resources" in body):
-            return body
-    raise TransportError(f"the API server's answer is not an object: {answer[:100]!r}")
 
 
 def updated(existing: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -16,8 +16,8 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.crd import Transient, answered, discovered, updated
-from frameworkcontroller.kube.errors import ApiError, Conflict, Forbidden, KubeError, NotFound
+from frameworkcontroller.kube.crd import answered, discovered, updated
+from frameworkcontroller.kube.errors import ApiError, Conflict, Forbidden, KubeError, NotFound, may_pass
 from frameworkcontroller.kube.resources import CRDS
 
 _log: Final = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ class CrdGuard:
             return False
         try:
             problem, repaired = await self._inspect()
-        except (KubeError, Transient) as error:
+        except KubeError as error:
             _log.info("Cannot check CustomResourceDefinition %s: %s", self._name, error)
             return was_refused
         self._refused.clear()
@@ -132,7 +132,7 @@ class CrdGuard:
         self._reported |= keys
 
     async def _inspect(self) -> tuple[str | None, bool]:
-        """Return the remaining problem, and whether one was repaired. Raises KubeError, Transient."""
+        """Return the remaining problem, and whether one was repaired. Raises KubeError."""
         try:
             crd = await answered(self._client.get(CRDS, self._name))
         except NotFound:
@@ -145,9 +145,9 @@ class CrdGuard:
             return None, False
         try:
             await answered(self._client.replace(CRDS, self._name, orjson.dumps(wanted)))
-        except (Conflict, NotFound) as changed:
-            raise Transient(changed) from changed
         except ApiError as refused:
+            if may_pass(refused) or isinstance(refused, Conflict | NotFound):
+                raise
             return f"another manifest was applied over it, and it could not be put back: {refused}", False
         _log.warning(
             "Restored the status subresource of CustomResourceDefinition %s: another manifest was applied, "
@@ -160,10 +160,8 @@ class CrdGuard:
         spec = self._manifest["spec"]
         plural = spec["names"]["plural"]
         for version in spec["versions"]:
-            try:
+            with suppress(Forbidden, NotFound):
                 served = await discovered(self._client, spec["group"], version["name"])
-            except (Forbidden, NotFound):
-                continue
-            if plural in served and f"{plural}/status" not in served:
-                return True
+                if plural in served and f"{plural}/status" not in served:
+                    return True
         return False
