@@ -9,6 +9,7 @@ import pytest
 
 from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import State
+from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.actions import Create
 from frameworkcontroller.machine.model import Urgency
 from frameworkcontroller.machine.protocol import (
@@ -18,6 +19,7 @@ from frameworkcontroller.machine.protocol import (
     LogSnapshots,
     Persisted,
     ReadLive,
+    Relist,
     StatusWritten,
     Transient,
     Wait,
@@ -83,6 +85,26 @@ def widened(number: int) -> tuple[OneFramework, Driver, list[Act]]:
     return world, driver, list(acts(driver))
 
 
+def ended(number: int, **task: Any) -> tuple[OneFramework, Driver, list[Act]]:
+    """A Framework the first two Tasks of which have ended: actions that delete their Pods, and wait for their turns."""
+    world, driver = running(number, **task)
+    for name in ("f-a-0", "f-a-1"):
+        runs(world, driver, name, "Succeeded")
+    driver.finish()
+    return world, driver, list(acts(driver))
+
+
+def overtake(world: OneFramework, driver: Driver) -> None:
+    """The next call is a write, and another controller writes the status before."""
+    write = driver.call()
+    request = driver.begin(write)
+    assert isinstance(request, PatchStatus)
+    other = copy(world.status)
+    other["observedGeneration"] = 0
+    world.store(other)
+    driver.serve(write, request)
+
+
 def tasks(status: Any) -> list[Any]:
     """The Tasks of the first role of a status."""
     found: list[Any] = status["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"]
@@ -115,9 +137,9 @@ def reasons(driver: Driver) -> list[Reason]:
     return [record.reason for record in driver.records()]
 
 
-def runs(world: OneFramework, driver: Driver, name: str) -> None:
-    """An event tells that the Pod runs."""
-    world.run(name)
+def runs(world: OneFramework, driver: Driver, name: str, phase: str = "Running") -> None:
+    """An event tells that the Pod is in that phase."""
+    world.run(name, phase)
     driver.reconciler.on_pod_event(name)
 
 
@@ -242,6 +264,20 @@ def test_a_write_takes_what_came_while_it_waited_for_its_turn() -> None:
     driver.serve(write, request)
     # What was asked for then is the next pass's.
     assert driver.next() == Done(0.0)
+
+
+def test_an_action_that_a_write_gives_cause_to_follows_it() -> None:
+    world, driver = running(2)
+    goes(world, driver, "f-a-0")
+    write = driver.call()
+    del world.objects["f-a-1"]
+    driver.reconciler.on_pod_dropped(world.pods.pop("f-a-1"), removed=False)
+    driver.reconciler.on_pod_event("f-a-1")
+    driver.do(write)
+    assert driver.next() == Done(0.0)
+    request = driver.begin(driver.call())
+    assert isinstance(request, Get)
+    assert request.name == "f-a-1"
 
 
 def test_a_write_that_others_wait_for_takes_nothing_more() -> None:
@@ -431,6 +467,65 @@ def test_a_single_action_is_waited_for_without_looking(number: int) -> None:
     assert driver.next() == Wait(None if number == 1 else 1.0)
 
 
+def test_an_action_is_asked_for_once() -> None:
+    _, driver, waiting = widened(100)
+    queued = "f-a-99"
+    assert waiting[0].action.target.name == "f-a-1"
+    assert queued not in [act.action.target.name for act in waiting]
+    for name in ("f-a-1", queued):
+        driver.reconciler.on_pod_event(name)
+    driver.world.clock += 1
+    assert isinstance(driver.next(), Wait)
+    driver.sent()
+    for act in waiting:
+        driver.do(act)
+    driver.finish()
+    assert [sent for sent in driver.sent() if sent.startswith("Post")] == [
+        f"Post f-a-{index}" for index in range(1, 100)
+    ]
+
+
+def test_creations_in_flight_are_not_planned_again() -> None:
+    _, driver, _ = widened(3)
+    driver.reconciler.on_pod_event("f-a-1")
+    driver.world.clock += 1
+    assert isinstance(driver.next(), Wait)
+    assert not driver.reconciler.tracker.is_busy
+
+
+def test_a_deletion_by_force_that_is_due_while_another_one_is_in_flight_follows() -> None:
+    world, driver, deletions = ended(3, podGracefulDeletionTimeoutSec=10)
+    requests = [driver.begin(act) for act in deletions]
+    assert [type(request) for request in requests] == [Remove, Remove]
+    # The first one is accepted, and its answer is slow.
+    world.objects["f-a-0"]["metadata"] |= {
+        "deletionTimestamp": format_time(int(world.env.now) + 30),
+        "deletionGracePeriodSeconds": 30,
+    }
+    runs(world, driver, "f-a-0")
+    world.clock += 1
+    assert isinstance(driver.next(), Wait)
+    world.clock += SHOW_SEC
+    driver.do(driver.call())
+    world.clock += 10
+    assert isinstance(driver.next(), Wait)
+    for act in deletions:
+        driver.on_answer(act, Answered(b'{"metadata": {}}'))
+    assert driver.next() == Done(0.0)
+    request = driver.begin(driver.call())
+    assert isinstance(request, Remove)
+    assert (request.name, request.force) == ("f-a-0", True)
+
+
+def test_actions_of_a_status_that_was_given_up_are_not_begun() -> None:
+    world, driver, (first, second) = ended(3)
+    assert driver.begin(first) is not None
+    runs(world, driver, "f-a-2", "Failed")
+    world.clock += SHOW_SEC
+    overtake(world, driver)
+    assert driver.begin(second) is None
+
+
 # --- preconditions of the write --------------------------------------------------------------------------------------
 
 
@@ -603,15 +698,21 @@ def test_what_is_stored_is_not_learnt_again() -> None:
 def test_after_a_take_over_all_is_decided_anew() -> None:
     world, driver = running(2)
     goes(world, driver, "f-a-0")
-    write = driver.call()
-    request = driver.begin(write)
-    other = copy(world.status)
-    other["observedGeneration"] = 0
-    world.store(other)
-    driver.serve(write, request)
+    overtake(world, driver)
     assert driver.next() == Done(0.0)
     # Nothing was learnt that is to be stored first.
     assert isinstance(driver.call(), Act)
+
+
+def test_the_order_in_which_tasks_completed_outlives_a_take_over() -> None:
+    world, driver = running(2)
+    goes(world, driver, "f-a-1")
+    goes(world, driver, "f-a-0")
+    overtake(world, driver)
+    world.objects.clear()
+    driver.settle()
+    trigger = world.status["attemptStatus"]["completionStatus"]["trigger"]
+    assert trigger["taskIndex"] == 0
 
 
 def test_a_resync_believes_the_cache_even_at_an_older_generation() -> None:
@@ -753,6 +854,20 @@ def test_another_spec_ends_the_wait_of_a_status_that_was_too_large() -> None:
     assert [task["deletionPending"] for task in tasks(world.status)] == [False, True, True]
 
 
+def test_only_the_status_that_was_too_large_waits() -> None:
+    world, driver = running(3)
+    goes(world, driver, "f-a-0")
+    driver.serve(*too_large(world, driver))
+    driver.finish()
+    world.edit(description="Another one.")
+    world.show()
+    overtake(world, driver)
+    write, _ = driver.until(PatchStatus)
+    driver.on_answer(write, LOST)
+    assert isinstance(driver.next(), Done)
+    assert isinstance(driver.call(), WriteStatus)
+
+
 def test_a_status_that_is_too_large_and_in_conflict_is_in_conflict() -> None:
     world, driver = running(2)
     goes(world, driver, "f-a-0")
@@ -791,6 +906,19 @@ def test_a_condition_that_does_not_fit_is_told_once() -> None:
         world.clock += TOO_LARGE_RETRY_SEC
         told.append(reasons(driver))
     assert told == [[Reason.STATUS_TOO_LARGE], [], [Reason.STATUS_TOO_LARGE]]
+
+
+def test_a_condition_that_does_not_fit_is_told_again_after_a_status_that_did() -> None:
+    world, driver = running(3)
+    for name in ("f-a-0", "f-a-1"):
+        goes(world, driver, name)
+        write, _ = too_large(world, driver)
+        driver.on_answer(write, FULL)
+        driver.finish()
+        assert reasons(driver) == [Reason.STATUS_TOO_LARGE]
+        world.clock += TOO_LARGE_RETRY_SEC
+        driver.settle()
+        driver.effects.clear()
 
 
 @pytest.mark.parametrize("valid", [False, True])
@@ -860,6 +988,17 @@ def test_the_status_is_read_live_before_the_first_action() -> None:
     assert "Get f" not in driver.sent()
 
 
+def test_the_status_is_read_live_once() -> None:
+    _, driver = taken_up()
+    driver.do(driver.call())
+    post = driver.call()
+    driver.begin(post)
+    driver.on_answer(post, LOST)
+    driver.next()
+    driver.world.clock += 20
+    assert isinstance(driver.begin(driver.call()), Post)
+
+
 @pytest.mark.parametrize("answer", [LOST, refused(Refusal.OBJECT_NOT_FOUND), refused(Refusal.TOO_MANY_REQUESTS)])
 def test_actions_are_left_for_later_while_the_status_cannot_be_read(answer: Answer) -> None:
     _, driver = taken_up()
@@ -910,6 +1049,17 @@ def test_the_status_is_read_live_before_an_object_is_deleted_that_it_does_not_re
     assert (request.name, request.uid) == ("f-a-5", "orphan")
 
 
+def test_a_cache_that_lacks_an_object_is_compared_with_a_list_once() -> None:
+    world, _ = running()
+    world.show()
+    world.pods.clear()
+    driver = Driver(world)
+    for relists in ([Relist(Kind.POD)], []):
+        driver.serve(*driver.until(Get, "f-a-0"))
+        driver.finish()
+        assert driver.take(Relist) == relists
+
+
 # --- when a status is written ----------------------------------------------------------------------------------------
 
 
@@ -934,7 +1084,7 @@ class Due:
         Due(Urgency.NOW, 0.0, unwritten_since=99, next_write=105, write_sec=5),
         # After a quiet at once, and then gathered for as long as a write takes.
         Due(Urgency.SOON, 100.0),
-        Due(Urgency.SOON, 100.0, next_write=99),
+        Due(Urgency.SOON, 100.0, next_write=99, write_sec=5.0),
         Due(Urgency.SOON, 100.3, next_write=99.1, write_sec=0.3),
         Due(Urgency.SOON, 102.0, next_write=99.1, write_sec=5.0),
         Due(Urgency.SOON, 99.8, next_write=99.1, write_sec=0.3, unwritten_since=99.5),
@@ -1032,3 +1182,36 @@ def test_what_is_persisted_is_counted_once() -> None:
     (counted,) = driver.take(Persisted)
     assert sum(counted.attempt_counters.completed.values()) == 1
     assert driver.reconciler.tracker.attempt_counters is None
+
+
+def test_a_first_failure_is_recorded_though_no_status_shows_it() -> None:
+    _, driver, deletions = ended(2)
+    driver.effects.clear()
+    for act in deletions:
+        driver.begin(act)
+        driver.on_answer(act, LOST)
+    assert isinstance(driver.next(), Done)
+    assert reasons(driver) == [Reason.WAITING, Reason.WAITING]
+
+
+def test_what_a_status_is_to_show_is_recorded_once_it_does() -> None:
+    world, driver = begun(1)
+    world.shows = False
+    driver.do(driver.call())
+    driver.finish()
+    assert driver.finish() == Done(1.0)
+    assert reasons(driver) == []
+    world.clock += 1.0
+    driver.finish()
+    assert reasons(driver) == [Reason.FRAMEWORK_ATTEMPT_STARTED, Reason.POD_CREATED]
+
+
+@pytest.mark.parametrize(("retry_after_sec", "due"), [(0.0, pytest.approx(0.5, rel=0.3)), (1.5, 1.0), (60.0, 1.0)])
+def test_a_pass_is_due_for_its_write_or_a_back_off_whichever_is_first(retry_after_sec: float, due: float) -> None:
+    world, driver, (first, second) = widened(3)
+    world.shows = False
+    driver.do(first)
+    driver.begin(second)
+    driver.on_answer(second, refused(Refusal.TOO_MANY_REQUESTS, retry_after_sec=retry_after_sec))
+    driver.finish()
+    assert driver.finish() == Done(due)
