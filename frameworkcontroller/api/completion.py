@@ -32,21 +32,30 @@ class Code:
     attributes: tuple[str, ...] | None = ()
 
 
-POD_SUCCEEDED = Code(0, "Succeeded", SUCCEEDED)
-CONTAINER_TRANSIENT_FAILED = Code(200, "ContainerTransientFailed", FAILED, (TRANSIENT,))
-CONTAINER_TRANSIENT_CONFLICT_FAILED = Code(201, "ContainerTransientConflictFailed", FAILED, (TRANSIENT, CONFLICT))
-CONTAINER_PERMANENT_FAILED = Code(210, "ContainerPermanentFailed", FAILED, (PERMANENT,))
-CONFIGMAP_EXTERNAL_DELETED = Code(-100, "ConfigMapExternalDeleted", FAILED, (TRANSIENT,))
-POD_EXTERNAL_DELETED = Code(-101, "PodExternalDeleted", FAILED, (TRANSIENT,))
-CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT = Code(-110, "ConfigMapLocalCacheCreationTimeout", FAILED, (TRANSIENT,))
-POD_LOCAL_CACHE_CREATION_TIMEOUT = Code(-111, "PodLocalCacheCreationTimeout", FAILED, (TRANSIENT,))
-POD_CREATION_TRANSIENT_ERROR = Code(-120, "PodCreationTransientError", FAILED, (TRANSIENT,))
-POD_CREATION_PERMANENT_ERROR = Code(-200, "PodCreationPermanentError", FAILED, (PERMANENT,))
-STOP_FRAMEWORK_REQUESTED = Code(-210, "StopFrameworkRequested", FAILED, (PERMANENT,))
-FRAMEWORK_ATTEMPT_COMPLETION = Code(-220, "FrameworkAttemptCompletion", FAILED, (PERMANENT,))
-DELETE_TASK_REQUESTED = Code(-230, "DeleteTaskRequested", FAILED, (PERMANENT,))
-POD_FAILED_WITHOUT_FAILED_CONTAINER = Code(-300, "PodFailedWithoutFailedContainer")
-POD_CREATION_UNKNOWN_ERROR = Code(-310, "PodCreationUnknownError")
+PREDEFINED: Final[dict[int, Code]] = {}
+"""Codes of the contract by number."""
+
+
+def _predefined(code: int, phrase: str, type_name: str, *attributes: str) -> Code:
+    made = PREDEFINED[code] = Code(code, phrase, type_name, attributes)
+    return made
+
+
+POD_SUCCEEDED = _predefined(0, "Succeeded", SUCCEEDED)
+CONTAINER_TRANSIENT_FAILED = _predefined(200, "ContainerTransientFailed", FAILED, TRANSIENT)
+CONTAINER_TRANSIENT_CONFLICT_FAILED = _predefined(201, "ContainerTransientConflictFailed", FAILED, TRANSIENT, CONFLICT)
+CONTAINER_PERMANENT_FAILED = _predefined(210, "ContainerPermanentFailed", FAILED, PERMANENT)
+CONFIGMAP_EXTERNAL_DELETED = _predefined(-100, "ConfigMapExternalDeleted", FAILED, TRANSIENT)
+POD_EXTERNAL_DELETED = _predefined(-101, "PodExternalDeleted", FAILED, TRANSIENT)
+CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT = _predefined(-110, "ConfigMapLocalCacheCreationTimeout", FAILED, TRANSIENT)
+POD_LOCAL_CACHE_CREATION_TIMEOUT = _predefined(-111, "PodLocalCacheCreationTimeout", FAILED, TRANSIENT)
+POD_CREATION_TRANSIENT_ERROR = _predefined(-120, "PodCreationTransientError", FAILED, TRANSIENT)
+POD_CREATION_PERMANENT_ERROR = _predefined(-200, "PodCreationPermanentError", FAILED, PERMANENT)
+STOP_FRAMEWORK_REQUESTED = _predefined(-210, "StopFrameworkRequested", FAILED, PERMANENT)
+FRAMEWORK_ATTEMPT_COMPLETION = _predefined(-220, "FrameworkAttemptCompletion", FAILED, PERMANENT)
+DELETE_TASK_REQUESTED = _predefined(-230, "DeleteTaskRequested", FAILED, PERMANENT)
+POD_FAILED_WITHOUT_FAILED_CONTAINER = _predefined(-300, "PodFailedWithoutFailedContainer", FAILED)
+POD_CREATION_UNKNOWN_ERROR = _predefined(-310, "PodCreationUnknownError", FAILED)
 
 _PREEMPTED = Code(-1008, "PodPreemptedByScheduler", FAILED, (TRANSIENT,))
 
@@ -64,27 +73,6 @@ The shipped podFailureSpec has the same codes, and no configuration changes thes
 """
 
 CONTAINER_UNRECOGNIZED_FAILED_PHRASE: Final = "ContainerUnrecognizedFailed"
-
-PREDEFINED: Final[dict[int, Code]] = {
-    code.code: code
-    for code in (
-        POD_SUCCEEDED,
-        CONTAINER_TRANSIENT_FAILED,
-        CONTAINER_TRANSIENT_CONFLICT_FAILED,
-        CONTAINER_PERMANENT_FAILED,
-        CONFIGMAP_EXTERNAL_DELETED,
-        POD_EXTERNAL_DELETED,
-        CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT,
-        POD_LOCAL_CACHE_CREATION_TIMEOUT,
-        POD_CREATION_TRANSIENT_ERROR,
-        POD_CREATION_PERMANENT_ERROR,
-        STOP_FRAMEWORK_REQUESTED,
-        FRAMEWORK_ATTEMPT_COMPLETION,
-        DELETE_TASK_REQUESTED,
-        POD_FAILED_WITHOUT_FAILED_CONTAINER,
-        POD_CREATION_UNKNOWN_ERROR,
-    )
-}
 
 RESERVED: Final = (range(-999, 1), range(200, 220))
 """Codes that podFailureSpec may not define: they belong to the contract with containers and clients."""
