@@ -10,9 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Final, TypeVar
-
-import orjson
+from typing import Any, Final, ParamSpec, TypeVar
 
 from frameworkcontroller.api import fields, names
 from frameworkcontroller.api.codec import dumps_to_keep
@@ -23,6 +21,9 @@ ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
 """Phases of Pods that have ended. Since kubelet 1.22.9 their containers have ended too."""
 
 _DEFAULT_GRACE_SEC: Final = 30
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class ObjectError(ValueError):
@@ -107,22 +108,12 @@ class PodRecord(_OwnedRecord):
     running_grace_sec: int | None = None
 
     @property
-    def deletion_time(self) -> int | None:
-        """The end of its grace period, if it is being deleted."""
-        return self.identity.deletion_time
-
-    @property
-    def deletion_grace_sec(self) -> int:
-        """The grace period within ``deletion_time``."""
-        return self.identity.deletion_grace_sec
-
-    @property
     def is_removed(self) -> bool:
         """Whether the API server removes a Pod in this state.
 
         The DELETED event of a removed Pod shows this state; that of a Pod that lost its label does not.
         """
-        return self.identity.deleting and self.deletion_grace_sec == 0 and not self.finalizers
+        return self.identity.deleting and self.identity.deletion_grace_sec == 0 and not self.finalizers
 
     @property
     def completion(self) -> PodCompletion:
@@ -166,17 +157,14 @@ class Framework:
         return f"{self.namespace}/{self.name}"
 
 
-_R = TypeVar("_R")
-
-
-def _decoder_of(kind: str) -> Callable[[Callable[[Mapping[str, Any]], _R]], Callable[[Mapping[str, Any]], _R]]:
+def _decoder_of(kind: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Raise ``ObjectError`` for all errors of a decoder."""
 
-    def wrap(decode: Callable[[Mapping[str, Any]], _R]) -> Callable[[Mapping[str, Any]], _R]:
+    def wrap(decode: Callable[P, R]) -> Callable[P, R]:
         @wraps(decode)
-        def decoded(body: Mapping[str, Any]) -> _R:
+        def decoded(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
-                return decode(body)
+                return decode(*args, **kwargs)
             except KeyError as error:
                 raise ObjectError(f"{kind}: field {error.args[0]!r} is missing") from None
             except (TypeError, ValueError, AttributeError, LookupError, OverflowError) as error:
@@ -185,19 +173,6 @@ def _decoder_of(kind: str) -> Callable[[Callable[[Mapping[str, Any]], _R]], Call
         return decoded
 
     return wrap
-
-
-def decode_framework(raw: bytes) -> FrameworkRecord:
-    """Decode the JSON of a Framework, but not its spec and status.
-
-    Raises:
-        ObjectError: the Framework is invalid.
-    """
-    try:
-        body = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise ObjectError(f"Framework: {error}") from None
-    return framework_record(body)
 
 
 @_decoder_of("Pod")
@@ -239,7 +214,7 @@ def configmap_record(body: Mapping[str, Any]) -> ConfigMapRecord:
 
 @_decoder_of("Framework")
 def framework_record(body: Mapping[str, Any]) -> FrameworkRecord:
-    """The record of a Framework. Raises ObjectError if it is invalid."""
+    """The record of a Framework, whose spec and status are not decoded. Raises ObjectError if it is invalid."""
     metadata = body["metadata"]
     return FrameworkRecord(
         key=f"{metadata['namespace']}/{metadata['name']}",
@@ -255,23 +230,19 @@ def framework_record(body: Mapping[str, Any]) -> FrameworkRecord:
     )
 
 
+@_decoder_of("metadata")
 def identity_of(metadata: Mapping[str, Any], wanted: tuple[str, ...]) -> Identity:
     """The identity in the metadata of an object. Raises ObjectError if they are invalid.
 
     ``wanted``: names of the identity annotations.
     """
-    return _decoder_of("metadata")(lambda body: _identity(body, wanted))(metadata)
-
-
-def _identity(metadata: Mapping[str, Any], wanted: tuple[str, ...]) -> Identity:
-    annotations = metadata.get("annotations") or {}
+    annotations: Any = metadata.get("annotations") or {}
+    values = [annotations.get(name) for name in wanted]
     owner = next((ref.get("uid") for ref in metadata.get("ownerReferences") or () if ref.get("controller")), None)
     return Identity(
         uid=metadata["uid"],
         controller_uid=owner,
-        annotations=tuple(annotations[name] for name in wanted)
-        if all(name in annotations for name in wanted)
-        else None,
+        annotations=None if None in values else tuple(values),
         deleting=metadata.get("deletionTimestamp") is not None,
         deletion_time=fields.maybe_time(metadata, "deletionTimestamp"),
         deletion_grace_sec=fields.number(metadata, "deletionGracePeriodSeconds"),
@@ -289,7 +260,7 @@ def is_pod_of_framework(metadata: Mapping[str, Any]) -> bool:
 
 def _owned(metadata: Mapping[str, Any], wanted: tuple[str, ...]) -> tuple[str, str, str, str, Identity]:
     namespace, name = sys.intern(metadata["namespace"]), metadata["name"]
-    return f"{namespace}/{name}", namespace, name, metadata["resourceVersion"], _identity(metadata, wanted)
+    return f"{namespace}/{name}", namespace, name, metadata["resourceVersion"], identity_of(metadata, wanted)
 
 
 def _disruption(status: Mapping[str, Any]) -> Disruption | None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from frameworkcontroller.api.objects import FrameworkRecord, ObjectError, decode_framework
+import orjson
+
+from frameworkcontroller.api.objects import FrameworkRecord, ObjectError, framework_record
 from frameworkcontroller.machine.actions import Action
 from frameworkcontroller.machine.model import AttemptCounters, Env, Observed, Record, Snapshot
 from frameworkcontroller.machine.requests import Answer, Answered, Kind, Refusal, Refused
@@ -155,8 +157,8 @@ def read_live(answer: Answer) -> FrameworkRecord | None:
     match answer:
         case Answered(body=body):
             try:
-                return decode_framework(body)
-            except ObjectError as error:
+                return framework_record(orjson.loads(body))
+            except (orjson.JSONDecodeError, ObjectError) as error:
                 raise TransientError(f"cannot read the Framework: {error}") from error
         case Refused(kind=Refusal.NOT_FOUND | Refusal.OBJECT_NOT_FOUND):
             return None

@@ -262,8 +262,9 @@ def _watch_end(ctx: Context, pod: PodRecord, *, orphan: bool = False) -> None:
     if parts is None:
         return
     key = parts[1:]
-    deletion_time = require(pod.deletion_time, "deletionTimestamp")
-    began, grace = deletion_time - pod.deletion_grace_sec, pod.deletion_grace_sec
+    deletion_time = require(pod.identity.deletion_time, "deletionTimestamp")
+    grace = pod.identity.deletion_grace_sec
+    began = deletion_time - grace
     if ctx.is_over(key, began, grace + ctx.env.limits.pod_stuck_deleting_sec):
         tracker.holds.stalls[key] = Stall(
             Reason.POD_NOT_GONE,

@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from frameworkcontroller.api.codec import (
@@ -28,7 +28,6 @@ from frameworkcontroller.api.objects import (
     Framework,
     ObjectError,
     configmap_record,
-    decode_framework,
     framework_record,
     pod_record,
 )
@@ -44,6 +43,8 @@ from frameworkcontroller.machine.failure import Classifier
 from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import Env, InvariantError, Observed
 from frameworkcontroller.machine.plan import plan, reject
+from frameworkcontroller.machine.protocol import TransientError, read_live
+from frameworkcontroller.machine.requests import Answered
 from frameworkcontroller.machine.tracker import Tracker
 from tests.support.bench import NOW, Bench, limits, role
 from tests.support.mangled import VALUES, mangled
@@ -143,10 +144,11 @@ def test_an_object_can_be_read_or_is_said_to_be_none(decode: Any, proper: Any, d
             deleted_framework_tail(record)
 
 
+@example(raw=b"<html>")
 @given(raw=st.binary() | VALUES.map(orjson.dumps))
-def test_bytes_are_an_object_or_said_to_be_none(raw: bytes) -> None:
-    with suppress(ObjectError):
-        decode_framework(raw)
+def test_an_answer_is_a_framework_or_an_error_to_retry(raw: bytes) -> None:
+    with suppress(TransientError):
+        read_live(Answered(raw))
 
 
 @settings(max_examples=300)

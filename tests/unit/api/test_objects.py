@@ -11,7 +11,6 @@ from frameworkcontroller.api.names import POD_IDENTITY
 from frameworkcontroller.api.objects import (
     ObjectError,
     configmap_record,
-    decode_framework,
     framework_record,
     identity_of,
     pod_record,
@@ -43,7 +42,7 @@ def test_a_pod_that_was_just_created() -> None:
         "7",
     )
     assert (record.phase, record.node_name, record.pod_ip, record.host_ip) == ("Pending", "", "", "")
-    assert (record.deletion_time, record.deletion_grace_sec, record.containers) == (None, 0, ())
+    assert (record.identity.deletion_time, record.identity.deletion_grace_sec, record.containers) == (None, 0, ())
 
 
 def test_a_pod_that_runs() -> None:
@@ -59,7 +58,7 @@ def test_a_pod_that_runs() -> None:
 def test_a_pod_that_is_being_deleted() -> None:
     record = pod_record(pod(metadata=DELETION))
     assert record.identity.deleting
-    assert (record.deletion_time, record.deletion_grace_sec) == (NOW + 30, 30)
+    assert (record.identity.deletion_time, record.identity.deletion_grace_sec) == (NOW + 30, 30)
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
@@ -133,7 +132,7 @@ def test_marks_count_only_if_all_are_there() -> None:
 
 
 def test_a_framework() -> None:
-    raw = orjson.dumps(
+    record = framework_record(
         {
             "metadata": {
                 "name": "f",
@@ -147,7 +146,6 @@ def test_a_framework() -> None:
             "status": {"state": "Completed"},
         }
     )
-    record = decode_framework(raw)
     assert (record.key, record.uid, record.generation, record.deletion_time) == ("ns/f", "u", 3, None)
     assert orjson.loads(record.spec_json) == {"taskRoles": [{"name": "a"}]}
     assert orjson.loads(record.metadata_json)["annotations"] == {"requestGeneration": "1"}
@@ -189,8 +187,3 @@ def test_what_is_not_an_object(decode: Any, body: Any) -> None:
 def test_a_pod_that_cannot_be_used(body: Body) -> None:
     with pytest.raises(ObjectError):
         pod_record(body)
-
-
-def test_what_is_not_json() -> None:
-    with pytest.raises(ObjectError):
-        decode_framework(b"<html>")
