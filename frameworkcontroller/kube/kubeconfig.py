@@ -10,9 +10,8 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
@@ -78,10 +77,6 @@ async def _with_plugin(access: Access, config: Kubeconfig) -> Access:
     from kubernetes_asyncio.client import Configuration
     from kubernetes_asyncio.config import ConfigException, kube_config
 
-    # The library reuses its temporary files, which systems clean away after some days.
-    written = kube_config._temp_files
-    for content in [content for content, file in written.items() if not Path(file).is_file()]:
-        del written[content]
     user = {key: config.user[key] for key in ("exec", "auth-provider") if key in config.user}
     entries = {
         "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
@@ -106,10 +101,17 @@ async def _with_plugin(access: Access, config: Kubeconfig) -> Access:
     except (TypeError, KeyError, AttributeError, AssertionError, IndexError) as error:
         # The library checks no types: a list in place of a mapping ends in one of these.
         raise ConnectionConfigError(f"not of the form of a kubeconfig ({type(error).__name__}: {error})") from error
-    authorization = _header(configuration.api_key.get("BearerToken"))
+    finally:
+        # Certificates and keys; the library would use them again, after systems have cleaned them away.
+        kube_config._cleanup_temp_files()
+    # Tokens may end in a newline, which no header may contain.
+    bearer = str(configuration.api_key.get("BearerToken") or "").strip()
+    authorization = None if bearer in ("", "Bearer") else bearer
     if "exec" in user and authorization is None and certificate is None:
         raise ConnectionConfigError("its exec plugin gave neither a token nor a certificate")
-    renew_after = _TOKEN_FILE_SECONDS if "auth-provider" in user else _renewal(loader)
+    renew_after = _TOKEN_FILE_SECONDS if "auth-provider" in user else None
+    if expiry := getattr(loader, "exec_plugin_expiry", None):
+        renew_after = max(_LEAST_RENEWAL_SECONDS, _RENEWAL_AT * (expiry.timestamp() - time.time()))
     tls = access.tls if certificate is None else replace(access.tls, certificate=certificate, key=key)
     return replace(access, authorization=authorization, tls=tls, renew_after=renew_after)
 
@@ -129,7 +131,7 @@ def _write_back(config: Kubeconfig) -> None:
 
 
 def _pem(file: str | None) -> Pem | None:
-    return None if file is None else Pem(Path(file).read_bytes(), file)
+    return None if file is None else Pem(Path(file).read_bytes())
 
 
 async def read_service_account(environ: Mapping[str, str], directory: str | None = None) -> Access:
@@ -138,18 +140,3 @@ async def read_service_account(environ: Mapping[str, str], directory: str | None
         return _access(Kubeconfig.of_service_account(environ, Path(directory or SERVICE_ACCOUNT)))
     except KubeconfigError as error:
         raise ConnectionConfigError(f"in-cluster configuration: {error}") from error
-
-
-def _header(token: Any) -> str | None:
-    # Token files mostly end in a newline, which no header may contain.
-    text = str(token).strip() if token else ""
-    return None if text in ("", "Bearer") else text
-
-
-def _renewal(loader: Any) -> float | None:
-    expiry = getattr(loader, "exec_plugin_expiry", None)
-    if not isinstance(expiry, datetime):
-        return None
-    if expiry.tzinfo is None:
-        expiry = expiry.replace(tzinfo=UTC)
-    return max(_LEAST_RENEWAL_SECONDS, _RENEWAL_AT * (expiry.timestamp() - time.time()))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
 
@@ -21,47 +22,27 @@ def proxy_from_environment(server: str, environ: Mapping[str, str]) -> str | Non
     if not proxy or host is None:
         return None
     port = url.port or (443 if url.scheme == "https" else 80)
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        address = None
+    address = None
+    with suppress(ValueError):
+        address = ip_address(host)
     if host == "localhost" or host.endswith(".localhost") or (address is not None and address.is_loopback):
         return None
     exceptions = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
-    if any(_covers(entry.strip().lower(), host, address, port) for entry in exceptions.split(",")):
+    if any(_covers(entry.strip(), host, address, port) for entry in exceptions.split(",")):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
-def _covers(entry: str, host: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address | None, port: int) -> bool:
-    if not entry:
-        return False
+def _covers(entry: str, host: str, address: IPv4Address | IPv6Address | None, port: int) -> bool:
     if entry == "*":
         return True
-    if "/" in entry:
-        try:
-            network = ipaddress.ip_network(entry, strict=False)
-        except ValueError:
-            return False
+    with suppress(ValueError):
+        network = ip_network(entry, strict=False)
         return address is not None and address in network
-    name, only_port = _split_port(entry)
-    if only_port is not None and only_port != port:
-        return False
-    if address is not None:
-        try:
-            return ipaddress.ip_address(name) == address
-        except ValueError:
+    with suppress(ValueError):
+        exception = urlsplit(f"//{entry}")
+        name = (exception.hostname or "").removeprefix("*").removeprefix(".")
+        if not name or exception.path or exception.port not in (None, port):
             return False
-    name = name.removeprefix("*").removeprefix(".")
-    return bool(name) and (host == name or host.endswith("." + name))
-
-
-def _split_port(entry: str) -> tuple[str, int | None]:
-    if entry.startswith("["):
-        name, _, rest = entry[1:].partition("]")
-        port = rest.removeprefix(":")
-    elif entry.count(":") == 1:
-        name, _, port = entry.partition(":")
-    else:
-        return entry, None
-    return name, int(port) if port.isdecimal() else None
+        return ip_address(name) == address if address is not None else f".{host}".endswith(f".{name}")
+    return False

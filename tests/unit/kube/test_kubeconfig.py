@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -188,7 +189,9 @@ async def test_refreshed_tokens_are_written_back(tmp_path: Path, monkeypatch: py
     assert {**after, "users": None} == {**before, "users": None}
 
 
-async def test_certificates_of_a_plugin(tmp_path: Path) -> None:
+async def test_certificates_of_a_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     status = {"clientCertificateData": "certificate", "clientKeyData": "key"}
     version = "client.authentication.k8s.io/v1"
     credential = json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status})
@@ -203,9 +206,7 @@ async def test_certificates_of_a_plugin(tmp_path: Path) -> None:
         assert tls.certificate is not None
         assert tls.certificate.content == b"certificate"
         assert tls.ca == base64.b64decode(DATA)
-        # Systems clean /tmp after some days, and a controller runs for longer.
-        assert tls.certificate.file is not None
-        Path(tls.certificate.file).unlink()
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_reading_imports_no_library_and_leaves_no_file(tmp_path: Path) -> None:
