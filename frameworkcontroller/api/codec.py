@@ -329,7 +329,7 @@ def _with_plain_type(completion: dict[str, Any]) -> dict[str, Any]:
     return {**completion, "type.name": kind.get("name"), "type.attributes": kind.get("attributes")}
 
 
-_decode: Final = fields.Schema(
+_schema: Final = fields.Schema(
     keys={
         "attempt": "attemptStatus",
         "attributes": "type.attributes",
@@ -350,4 +350,8 @@ _decode: Final = fields.Schema(
         TaskStatus: _with_instance_uid,
         CompletionStatus: _with_plain_type,
     },
-).decoder(FrameworkStatus)
+)
+_decode: Final = _schema.decoder(FrameworkStatus)
+
+decode_task: Final = _schema.decoder(TaskStatus)
+"""The status of a Task, without its role. Raises FieldError."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from frameworkcontroller.api.codec import StatusError
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import Invocation
+from frameworkcontroller.commands.objects import key_of
 from frameworkcontroller.commands.timeline.attempts import AttemptHistory
 from frameworkcontroller.commands.timeline.svg import draw, draw_page
 
@@ -20,8 +21,7 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     if output != _STDOUT and output.suffix not in (".svg", ".html"):
         raise program.UsageError(f"-o {output}: must end in .svg or .html, or be - for stdout")
     framework = await invocation.framework(options.name)
-    metadata = framework["metadata"]
-    history = AttemptHistory(metadata["namespace"], metadata["name"], metadata["uid"])
+    history = AttemptHistory(framework["metadata"]["uid"])
     try:
         # First: its roles are in the order of the spec.
         history.add_framework(framework)
@@ -31,8 +31,7 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
         raise program.CommandError(f"{options.name}: {error}") from None
     if not history.rows:
         raise program.CommandError(f"{options.name}: has no attempts yet: no controller has seen it")
-    title = f"{history.namespace}/{history.name}"
-    made = (draw_page if output.suffix == ".html" else draw)(title, history.rows, invocation.wall())
+    made = (draw_page if output.suffix == ".html" else draw)(key_of(framework), history.rows, invocation.wall())
     if output == _STDOUT:
         invocation.out.file.write(made)
         return program.EXIT_OK

@@ -9,9 +9,12 @@ from html import escape
 from itertools import accumulate
 from typing import Final
 
+from frameworkcontroller.api.completion import CompletionStatus
+from frameworkcontroller.api.status import TaskAttemptStatus
 from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.commands.diagnosis import code_and_phrase
 from frameworkcontroller.commands.output import clean_line, counted, duration
-from frameworkcontroller.commands.timeline.attempts import Row, Span
+from frameworkcontroller.commands.timeline.attempts import Row
 
 MAX_ROWS: Final = 400
 
@@ -64,8 +67,9 @@ def draw(title: str, rows: Sequence[Row], now: float) -> str:
     """Return the picture as SVG. Of more than `MAX_ROWS` rows it shows those with the most retries and failures."""
     shown = _chosen(rows)
     begin = min((row.since for row in shown), default=int(now))
-    open_end = any(span.end is None for row in shown for span in row.spans.values())
-    end = max([span.end or span.start for row in shown for span in row.spans.values()], default=begin)
+    attempts = [attempt for row in shown for attempt in row.attempts.values()]
+    open_end = any(attempt.completion_time is None for attempt in attempts)
+    end = max([attempt.completion_time or attempt.start_time for attempt in attempts], default=begin)
     end = max(int(now) if open_end else end, begin + 1)
     task_high = _ROW if len(shown) <= _LABELLED_ROWS else _THIN_ROW
     heights = [task_high if row.role else _ROW for row in shown]
@@ -96,19 +100,21 @@ def draw(title: str, rows: Sequence[Row], now: float) -> str:
             label_y = y
             parts.append(f'<text x="{_LEFT - 8}" y="{y + _ROW - 5}" text-anchor="end">{escape(_label(row))}</text>')
         gap = 2 if high == _ROW else 0.5
-        for kind, since, until, text, span in _pieces(row, end):
+        for kind, since, until, text, completion in _pieces(row, end):
             wide = max(_LEAST_WIDTH, x(until) - x(since))
             parts.append(
                 f'<rect x="{x(since):.1f}" y="{y + gap}" width="{wide:.1f}" height="{high - 2 * gap}" '
                 f'fill="{_KINDS[kind][0]}"><title>{escape(text)}</title></rect>'
             )
-            if high == _ROW and span is not None and span.outcome == "failed":
-                parts += _result(clean_line(span.text), x(since), wide, y + high - 5, last=span is row.ordered[-1])
+            if high == _ROW and completion is not None and completion.unexpected:
+                last = completion is row.ordered[-1].completion_status
+                parts += _result(completion, x(since), wide, y + high - 5, last=last)
     return "\n".join([*parts, "</svg>\n"])
 
 
-def _result(text: str, x: float, wide: float, y: int, *, last: bool) -> Iterator[str]:
+def _result(completion: CompletionStatus, x: float, wide: float, y: int, *, last: bool) -> Iterator[str]:
     """Write the result of a failed attempt: in its bar if it fits, or else beside the last bar."""
+    text = code_and_phrase(completion.code, completion.phrase)
     if wide > _NARROWEST_TEXT * len(text):
         yield f'<text class="small in" x="{x + 4:.1f}" y="{y}">{escape(text)}</text>'
     elif last and x + wide + _NARROWEST_TEXT * len(text) < _WIDTH:
@@ -118,31 +124,39 @@ def _result(text: str, x: float, wide: float, y: int, *, last: bool) -> Iterator
 def _chosen(rows: Sequence[Row]) -> list[Row]:
     def interest(place: int) -> tuple[bool, int, int]:
         row = rows[place]
-        spans = row.spans.values()
-        waited = max((span.run or span.end or span.start) - span.start for span in spans)
-        return not row.role, row.retried + sum(span.outcome == "failed" for span in spans), waited
+        attempts = row.attempts.values()
+        waited = max((each.run_time or each.completion_time or each.start_time) - each.start_time for each in attempts)
+        return not row.role, row.retried + sum(_kind(each.completion_status) == "failed" for each in attempts), waited
 
     chosen = heapq.nlargest(MAX_ROWS, range(len(rows)), key=interest)
     return [rows[place] for place in sorted(chosen)]
 
 
-def _pieces(row: Row, end: int) -> Iterator[tuple[str, int, int, str, Span | None]]:
-    """Yield the bars of a row: kind, start, end, text, and attempt."""
-    spans = row.ordered
-    first = spans[0]
-    missing = row.retried + 1 - len(spans)
-    if missing > 0 and first.start > row.since:
-        yield "earlier", row.since, first.start, counted(missing, "earlier attempt"), None
-    for span in spans:
-        until = span.end if span.end is not None else end
-        run = until if span.run is None else span.run
-        who = f"{_label(row)} attempt {span.attempt}"
-        where = f" on {clean_line(span.node)}" if span.node else ""
-        if run > span.start or span.run is None:
-            yield "waiting", span.start, run, f"{who}: waited for {duration(run - span.start)}", span
-        if span.run is not None:
-            how = f", then {span.text}" if span.text else ", and still runs"
-            yield span.outcome or "running", run, until, f"{who}: ran for {duration(until - run)}{where}{how}", span
+def _pieces(row: Row, end: int) -> Iterator[tuple[str, int, int, str, CompletionStatus | None]]:
+    """Yield the bars of a row: kind, start, end, text, and the completion of the attempt."""
+    attempts = row.ordered
+    begin = attempts[0].start_time
+    missing = row.retried + 1 - len(attempts)
+    if missing > 0 and begin > row.since:
+        yield "earlier", row.since, begin, counted(missing, "earlier attempt"), None
+    for attempt in attempts:
+        start = attempt.start_time
+        until = end if attempt.completion_time is None else attempt.completion_time
+        run = until if attempt.run_time is None else attempt.run_time
+        who, completion = f"{_label(row)} attempt {attempt.id}", attempt.completion_status
+        if run > start or attempt.run_time is None:
+            yield "waiting", start, run, f"{who}: waited for {duration(run - start)}", completion
+        if attempt.run_time is not None:
+            node = attempt.pod_node_name if isinstance(attempt, TaskAttemptStatus) else None
+            ran = f"{who}: ran for {duration(until - run)}{f' on {clean_line(node)}' if node else ''}"
+            how = f"then {code_and_phrase(completion.code, completion.phrase)}" if completion else "and still runs"
+            yield _kind(completion), run, until, f"{ran}, {how}", completion
+
+
+def _kind(completion: CompletionStatus | None) -> str:
+    if completion is None:
+        return "running"
+    return "failed" if completion.unexpected else "succeeded" if completion.succeeded else "stopped"
 
 
 def _legend() -> Iterator[str]:

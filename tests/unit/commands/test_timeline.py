@@ -7,6 +7,7 @@ import orjson
 import pytest
 
 from frameworkcontroller.api.codec import StatusError
+from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.commands.timeline.attempts import AttemptHistory
 from frameworkcontroller.commands.timeline.svg import MAX_ROWS, draw, draw_page
@@ -33,6 +34,8 @@ def task(index: int, last: dict[str, Any], since: int = 0, uid: str = "t") -> di
         "index": index,
         "instanceUID": f"{uid}{index}",
         "startTime": format_time(since),
+        "transitionTime": format_time(since),
+        "state": "AttemptRunning",
         "retryPolicyStatus": {"totalRetriedCount": last["id"]},
         "attemptStatus": last,
     }
@@ -41,7 +44,13 @@ def task(index: int, last: dict[str, Any], since: int = 0, uid: str = "t") -> di
 def framework(number: int, *roles: tuple[str, list[dict[str, Any]]], end: int | None = None) -> dict[str, Any]:
     last = attempt(number, 100 * number, 100 * number + 5, end, None if end is None else 1)
     last["taskRoleStatuses"] = [{"name": name, "taskStatuses": tasks} for name, tasks in roles]
-    status = {"startTime": format_time(0), "retryPolicyStatus": {"totalRetriedCount": number}, "attemptStatus": last}
+    status = {
+        "startTime": format_time(0),
+        "transitionTime": format_time(0),
+        "state": "AttemptRunning",
+        "retryPolicyStatus": {"totalRetriedCount": number},
+        "attemptStatus": last,
+    }
     return {"kind": "Framework", "metadata": {"name": "f", "namespace": "d", "uid": "F"}, "status": status}
 
 
@@ -54,18 +63,24 @@ def task_snapshot(role: str, body: dict[str, Any]) -> str:
     return snapshot({"kind": "Task", "metadata": {"annotations": annotations}, "status": body})
 
 
+def outcome(completion: CompletionStatus | None) -> str:
+    if completion is None:
+        return ""
+    return "succeeded" if completion.succeeded else "failed" if completion.unexpected else "stopped"
+
+
 def told(svg: str) -> list[str]:
     return [title.text or "" for title in ET.fromstring(svg).iter(f"{SVG}title")]
 
 
 def test_a_status_knows_the_last_attempts() -> None:
-    chronicle = AttemptHistory("d", "f", "F")
+    chronicle = AttemptHistory("F")
     chronicle.add_framework(
         framework(0, ("a", [task(0, attempt(0, 0, 10, 60, 0)), task(1, attempt(2, 50, None, None))]))
     )
     assert told(draw("d/f", chronicle.rows, 90)) == [
         "Framework attempt 0: waited for 5s",
-        "Framework attempt 0: ran for 1m25s on n1, and still runs",
+        "Framework attempt 0: ran for 1m25s, and still runs",
         "a[0] attempt 0: waited for 10s",
         "a[0] attempt 0: ran for 50s on n1, then 0 P<&>",
         "2 earlier attempts",
@@ -74,7 +89,7 @@ def test_a_status_knows_the_last_attempts() -> None:
 
 
 def test_a_log_knows_those_before() -> None:
-    chronicle = AttemptHistory("d", "f", "F")
+    chronicle = AttemptHistory("F")
     first = task(0, attempt(0, 0, 10, 30, 7), uid="old")
     chronicle.add_framework(framework(1, ("b", []), ("a", [task(0, attempt(1, 130, 140, 150, 0), since=100)])))
     taken = chronicle.add_log(
@@ -90,7 +105,7 @@ def test_a_log_knows_those_before() -> None:
     )
     assert taken == 4
     rows = [
-        (row.role, row.index, [(span.attempt, span.start, span.outcome) for span in row.ordered])
+        (row.role, row.index, [(each.id, each.start_time, outcome(each.completion_status)) for each in row.ordered])
         for row in chronicle.rows
     ]
     assert rows == [
@@ -101,21 +116,21 @@ def test_a_log_knows_those_before() -> None:
 
 
 def test_what_is_known_of_the_end_is_not_forgotten() -> None:
-    chronicle = AttemptHistory("d", "f", "F")
+    chronicle = AttemptHistory("F")
     chronicle.add_log([task_snapshot("a", task(0, attempt(0, 0, 1, 2, 0)))])
     chronicle.add_log([task_snapshot("a", task(0, attempt(0, 0, 1, None)))])
-    assert chronicle.rows[0].ordered[0].end == 2
+    assert chronicle.rows[0].ordered[0].completion_time == 2
 
 
 def test_a_status_that_is_none() -> None:
     body = framework(0)
     del body["status"]["attemptStatus"]
     with pytest.raises(StatusError):
-        AttemptHistory("d", "f", "F").add_framework(body)
+        AttemptHistory("F").add_framework(body)
 
 
 def test_bars_are_where_their_times_are() -> None:
-    chronicle = AttemptHistory("d", "f", "F")
+    chronicle = AttemptHistory("F")
     chronicle.add_framework(framework(0, ("a", [task(0, attempt(0, 0, 50, 100, 0))]), end=100))
     bars = [
         one
@@ -129,7 +144,7 @@ def test_bars_are_where_their_times_are() -> None:
 
 
 def test_of_many_tasks_the_most_eventful_are_drawn() -> None:
-    chronicle = AttemptHistory("d", "f", "F")
+    chronicle = AttemptHistory("F")
     tasks = [task(index, attempt(5 if index == 4321 else 0, 0, 1, 2, 0)) for index in range(5000)]
     chronicle.add_framework(framework(0, ("a", tasks), end=100))
     svg = draw("t", chronicle.rows, 200)
@@ -139,7 +154,7 @@ def test_of_many_tasks_the_most_eventful_are_drawn() -> None:
 
 
 def test_page() -> None:
-    chronicle = AttemptHistory("d", "f", "F")
+    chronicle = AttemptHistory("F")
     chronicle.add_framework(framework(0))
     page = draw_page("<d>/f", chronicle.rows, 10)
     assert "<title>&lt;d&gt;/f</title>" in page
