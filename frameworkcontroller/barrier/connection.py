@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from frameworkcontroller.barrier.errors import BarrierError, CheckFailed, reason
@@ -25,7 +25,7 @@ class Server:
     token.
     """
 
-    def __init__(self, address: str, config: Kubeconfig = _ANONYMOUS, wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, address: str, config: Kubeconfig = _ANONYMOUS) -> None:
         """``config``: its cluster and user. Raises KubeconfigError, TlsError."""
         url = split_address(address, "server")
         if config.proxy():
@@ -46,7 +46,6 @@ class Server:
         self._plugin_token = ""
         self._plugin_tls: ssl.SSLContext | None = None
         self._plugin_due = 0.0
-        self._wall = wall
 
     def get(self, path: str, accept: str, timeout: float) -> tuple[int, Mapping[str, str], bytes]:
         """Send a GET; return status, headers (in lower case) and body. ``timeout``: seconds. Raises CheckFailed."""
@@ -87,7 +86,7 @@ class Server:
             if self._plugin is None:
                 # Reads the token's file each time: the kubelet replaces it while the Pod runs.
                 return self._config.authorization()
-            if self._wall() >= self._plugin_due:
+            if time.time() >= self._plugin_due:
                 token, tls, expires = self._plugin.run()
                 try:
                     self._plugin_tls = None if tls is None else tls.context()

@@ -78,13 +78,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if list(arguments) in (["-h"], ["--help"]):
         sys.stdout.write(__doc__ or "")
         return EXIT_PASSED
-    handler = logging.StreamHandler()
-    formatter = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
-    formatter.converter = time.gmtime
-    handler.setFormatter(formatter)
-    _log.addHandler(handler)
-    _log.setLevel(logging.INFO)
-    _log.propagate = False
+    logging.Formatter.converter = time.gmtime
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%SZ"
+    )
     for number in (signal.SIGTERM, signal.SIGINT):
         # The first process of a container ignores signals without a handler.
         signal.signal(number, lambda number, _frame: sys.exit(128 + number))

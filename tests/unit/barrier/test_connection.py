@@ -7,6 +7,7 @@ import shutil
 import ssl
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -455,11 +456,11 @@ class TestPlugins:
         }
 
     def test_it_runs_again_when_its_credentials_expire(
-        self, plain: StubApi, tmp_path: Path, plugin: PluginFile
+        self, plain: StubApi, tmp_path: Path, plugin: PluginFile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         now = [1_800_000_000.0]
-        environ = stored(tmp_path, kubeconfig({"server": plain.address}, plugin.user()))
-        server = Server(plain.address, Kubeconfig.read(environ["KUBECONFIG"]), lambda: now[0])
+        monkeypatch.setattr(time, "time", lambda: now[0])
+        server = connect(stored(tmp_path, kubeconfig({"server": plain.address}, plugin.user())))
         plugin.prints({"token": "a", "expirationTimestamp": "2027-01-15T09:00:10.5+01:00"})
         ask(server)
         now[0] += 9
