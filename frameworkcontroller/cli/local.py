@@ -47,8 +47,6 @@ _HINT_AFTER_SEC: Final = 3.0
 
 _PORT_ERRORS: Final = frozenset({errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL})
 
-_ANY_PORT: Final = BindAddress("127.0.0.1", 0)
-
 _HOW_TO_USE: Final = """\
 A cluster runs at {url}: an API server, one node, and the controller.
 {runtime}
@@ -98,7 +96,7 @@ async def _web(controller: Controller, config: Config) -> AsyncIterator[WebServe
     """Serve metrics and health at the configured address, or else on a free port of 127.0.0.1."""
     address = config.web if "web_address" in config.model_fields_set else None
     try:
-        async with WebServer(controller, address or _ANY_PORT, debug=config.web_debug) as web:
+        async with WebServer(controller, address or BindAddress("127.0.0.1", 0), debug=config.web_debug) as web:
             yield web
     except WebError as error:
         raise UsageError(f"webAddress: {error}") from None
@@ -108,9 +106,7 @@ async def _web(controller: Controller, config: Config) -> AsyncIterator[WebServe
 def _kubeconfig(cluster: LocalCluster, path: Path) -> Iterator[Path]:
     """Write the kubeconfig, and remove it at the end. Replace only a kubeconfig of a local cluster."""
     try:
-        former = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        former = None
+        former = path.read_text(encoding="utf-8") if path.exists() else None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--kubeconfig {path}: cannot be read: {error}") from None
     ours = cluster.server.kubeconfig()
@@ -150,13 +146,13 @@ async def _run(options: argparse.Namespace) -> int:
         manifests = read_manifests(options.files)
     except ManifestError as error:
         raise UsageError(str(error)) from None
-    if not any(_is_framework(manifest) for manifest in manifests):
+    frameworks = [manifest for manifest in manifests if _is_framework(manifest)]
+    if not frameworks:
         raise UsageError("the files contain no Framework")
     if options.logs and options.runtime != "process":
         raise UsageError(f"--logs: containers of --runtime {options.runtime} write nothing")
-    for manifest in manifests:
-        if _is_framework(manifest):
-            _lint(str(manifest), manifest.body)
+    for manifest in frameworks:
+        _lint(str(manifest), manifest.body)
     output = _Output()
     async with (
         _cluster(options, printed=output if options.logs else None) as (cluster, _),

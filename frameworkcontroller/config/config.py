@@ -44,18 +44,6 @@ DEFAULT_CONFIG_FILE: Final = "frameworkcontroller.yaml"
 
 SHIPPED_CONFIG_FILE: Final = Path(__file__).with_name("default-config.yaml")
 
-SHIPPED: Final = "shipped"
-"""Value of ``podFailureSpec`` for that of the shipped configuration, which may change with the version."""
-
-DEFAULT_QPS: Final = 1000.0
-DEFAULT_BURST: Final = 1000
-"""About the capacity of an API server on two cores (docs/performance.md). A slower one is protected by the bound on
-requests in flight, by its own priority and fairness, and by its 429s. With the original's defaults, 80 and 120, 1,000
-Pods take 11 s."""
-
-DEFAULT_WEB_ADDRESS: Final = ":10280"
-"""All addresses, because Prometheus and the kubelet connect from other Pods and hosts."""
-
 _KNOWN_ATTRIBUTES: Final = frozenset({TRANSIENT, CONFLICT, PERMANENT})
 
 _DNS_LABEL: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
@@ -138,11 +126,15 @@ class Config(Section):
     kube_config_file_path: str | None = None
     namespace: Namespace | None = None
     leader_election: LeaderElection = LeaderElection()
-    kube_client_qps: Annotated[float, Field(gt=0, le=10000, allow_inf_nan=False)] = DEFAULT_QPS
-    kube_client_burst: Annotated[int, Field(ge=0, le=10000)] = DEFAULT_BURST
+    kube_client_qps: Annotated[float, Field(gt=0, le=10000, allow_inf_nan=False)] = 1000.0
+    kube_client_burst: Annotated[int, Field(ge=0, le=10000)] = 1000
+    """About the capacity of an API server on two cores (docs/performance.md). A slower one is protected by the bound on
+    requests in flight, by its own priority and fairness, and by its 429s. With the original's defaults, 80 and 120,
+    1,000 Pods take 11 s."""
     worker_number: Annotated[int, Field(gt=0, le=INT32_MAX)] = 200
     large_framework_compression: bool = False
-    web_address: str = DEFAULT_WEB_ADDRESS
+    web_address: str = ":10280"
+    """All addresses, because Prometheus and the kubelet connect from other Pods and hosts."""
     web_debug: bool = False
     crd_established_check_interval_sec: Annotated[int, Field(ge=1, le=INT64_MAX)] = 1
     crd_established_check_timeout_sec: Annotated[int, Field(ge=10, le=INT64_MAX)] = 60
@@ -185,7 +177,8 @@ class Config(Section):
     @field_validator("pod_failure_spec", mode="before")
     @classmethod
     def _is_the_shipped_one(cls, value: Any) -> Any:
-        return read_config_file(SHIPPED_CONFIG_FILE).content["podFailureSpec"] if value == SHIPPED else value
+        # It may change with the version.
+        return read_config_file(SHIPPED_CONFIG_FILE).content["podFailureSpec"] if value == "shipped" else value
 
     @property
     def web(self) -> BindAddress | None:
@@ -237,7 +230,7 @@ def load_config(path: Path, *, required: bool) -> Config:
         if required:
             raise ConfigError(f"{path}: no such file") from None
         return shipped_config()
-    problems = list(_duplicate_codes(file.content))
+    problems = _duplicate_codes(file.content)
     try:
         config = Config.model_validate(file.content, by_name=False, by_alias=True)
     except ValidationError as error:
@@ -271,14 +264,11 @@ def _warn(file: ConfigFile, config: Config) -> None:
                 _log.warning("%s", file.describe([problem]))
 
 
-_PATTERN_RULE: Final = "must be a DNS name: lower-case letters, digits and '-'"
-
-
 def _problem(detail: ErrorDetails) -> Problem:
     path: KeyPath = detail["loc"]
     if detail["type"] in ("extra_forbidden", "invalid_key"):
         return Problem(path, f"unknown key{suggestion(str(path[-1]), _keys_at(path[:-1]))}")
-    problem = problem_of(detail, pattern=_PATTERN_RULE)
+    problem = problem_of(detail, pattern="must be a DNS name: lower-case letters, digits and '-'")
     if detail["type"] == "value_error":
         # For a default, pydantic gives the name of the field in Python.
         path = tuple(to_camel(part) if isinstance(part, str) and "_" in part else part for part in path)
