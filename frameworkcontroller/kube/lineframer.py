@@ -15,35 +15,24 @@ class LineTooLong(ValueError):
 class LineFramer:
     """Collects chunks and returns complete lines. The cost is linear in the length of a line."""
 
-    __slots__ = ("_limit", "_parts", "_pending")
-
     def __init__(self, limit: int = MAX_LINE_BYTES) -> None:
         self._limit = limit
         self._parts: list[bytes] = []
-        self._pending = 0
-
-    @property
-    def pending(self) -> int:
+        self.pending = 0
         """The length of the incomplete line so far. It is 0 at the end of a complete stream."""
-        return self._pending
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the lines that end in this chunk, without newlines and empty lines. Raises LineTooLong."""
-        head, newline, _ = chunk.partition(b"\n")
-        if self._pending + len(head) > self._limit:
+        *lines, rest = chunk.split(b"\n")
+        head = lines[0] if lines else rest
+        if self.pending + len(head) > self._limit:
             raise LineTooLong(f"a line exceeds {self._limit} bytes")
-        if not newline:
-            if chunk:
-                self._parts.append(chunk)
-                self._pending += len(chunk)
-            return []
-        lines = chunk.split(b"\n")
-        if self._parts:
-            self._parts.append(lines[0])
-            lines[0] = b"".join(self._parts)
-            self._parts.clear()
-        rest = lines.pop()
+        if lines:
+            if self._parts:
+                lines[0] = b"".join((*self._parts, head))
+                self._parts.clear()
+            self.pending = 0
         if rest:
             self._parts.append(rest)
-        self._pending = len(rest)
+            self.pending += len(rest)
         return [line for line in lines if line]
