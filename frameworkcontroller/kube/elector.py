@@ -48,17 +48,12 @@ class Instant(NamedTuple):
     @classmethod
     def now(cls) -> Instant:
         """The present. Not an event loop's time, which may be as old as the current iteration of the loop."""
-        monotonic = time.monotonic()
-        return cls(monotonic, _boottime(monotonic), time.time())
+        boottime = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+        return cls(time.monotonic(), time.clock_gettime(boottime), time.time())
 
     def since(self, earlier: Instant) -> float:
         """Seconds since ``earlier`` by the clock that advanced most."""
         return max(self.monotonic - earlier.monotonic, self.boottime - earlier.boottime, self.wall - earlier.wall)
-
-
-def _boottime(otherwise: float) -> float:
-    clock = getattr(time, "CLOCK_BOOTTIME", None)
-    return otherwise if clock is None else time.clock_gettime(clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +81,6 @@ class LeaderElectionRecord:
     lease_duration: float
     leader_transitions: int
     acquire_time: str | None
-    renew_time: str | None
     lease: Mapping[str, Any] = field(compare=False, repr=False)
 
     @classmethod
@@ -110,7 +104,6 @@ class LeaderElectionRecord:
             duration if isinstance(duration, int) and duration > 0 else otherwise.duration,
             transitions if isinstance(transitions, int) else 0,
             spec.get("acquireTime"),
-            spec.get("renewTime"),
             lease,
         )
 
@@ -147,16 +140,12 @@ class Elector:
         self._rng = rng
         self._observed: LeaderElectionRecord | None = None
         self._observed_at = 0.0
-        self._term: int | None = None
+        self.term: int | None = None
+        """The transition number of this leadership; None for a follower."""
         self._renewed_at = Instant(0.0, 0.0, 0.0)
         self._conflicts = 0
         self._next: Get | Wait | None = Get()
         """None: acquire or renew what was observed."""
-
-    @property
-    def term(self) -> int | None:
-        """The transition number of this leadership; None for a follower."""
-        return self._term
 
     @property
     def holder(self) -> str:
@@ -165,20 +154,20 @@ class Elector:
 
     def is_leader(self, now: Instant) -> bool:
         """True while no other process can lead."""
-        return self._term is not None and now.since(self._renewed_at) < self._timing.renew_deadline
+        return self.term is not None and now.since(self._renewed_at) < self._timing.renew_deadline
 
     def instruction(self, wall: float) -> Get | AcquireOrRenew | Wait:
         """The next thing to do."""
-        return self._acquire_or_renew(wall) if self._next is None else self._next
+        return self._write(self.identity, self._timing.duration, wall) if self._next is None else self._next
 
     def on_wait_over(self) -> None:
         """The wait is over."""
-        self._next = Get() if self._term is None else None
+        self._next = Get() if self.term is None else None
 
     def on_get(self, found: LeaderElectionRecord | None, now: Instant) -> None:
         """The Lease was read, at ``now``; None: it does not exist."""
-        if found is None or not self._is_mine(found) or found.leader_transitions != self._term:
-            self._term = None
+        if found is None or not self._is_mine(found) or found.leader_transitions != self.term:
+            self.term = None
         if found is not None and found != self._observed:
             self._observed, self._observed_at = found, now.monotonic
         left = self._time_left(now)
@@ -193,7 +182,7 @@ class Elector:
     def on_written(self, record: LeaderElectionRecord, sent: Instant) -> None:
         """The write was accepted, and resulted in ``record``. ``sent``: a time before it was sent."""
         self._observed = record
-        self._term = record.leader_transitions
+        self.term = record.leader_transitions
         self._renewed_at = sent
         self._conflicts = 0
         self._next = Wait(self._timing.retry_period)
@@ -215,19 +204,12 @@ class Elector:
 
     def release(self, wall: float) -> AcquireOrRenew | None:
         """Return the write that releases the lease, which spares others its expiry; None for a follower."""
-        if self._term is None or self._observed is None:
+        if self.term is None:
             return None
-        self._term = None
-        spec = {
-            "holderIdentity": NOBODY,
-            "leaseDurationSeconds": _RELEASED_SEC,
-            "acquireTime": self._observed.acquire_time,
-            "renewTime": _micro_time(wall),
-            "leaseTransitions": self._observed.leader_transitions,
-        }
-        return AcquireOrRenew(spec, self._observed.lease)
+        self.term = None
+        return self._write(NOBODY, _RELEASED_SEC, wall)
 
-    def _acquire_or_renew(self, wall: float) -> AcquireOrRenew:
+    def _write(self, holder: str, duration: int, wall: float) -> AcquireOrRenew:
         observed = self._observed
         renewed = _micro_time(wall)
         acquired, transitions = renewed, 0
@@ -238,8 +220,8 @@ class Elector:
             else:
                 transitions += 1
         spec = {
-            "holderIdentity": self.identity,
-            "leaseDurationSeconds": self._timing.duration,
+            "holderIdentity": holder,
+            "leaseDurationSeconds": duration,
             "acquireTime": acquired,
             "renewTime": renewed,
             "leaseTransitions": transitions,

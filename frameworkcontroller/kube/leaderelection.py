@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
@@ -55,15 +54,13 @@ class Election:
         timing: Timing,
         rng: random.Random | None = None,
         instant: Callable[[], Instant] = Instant.now,
-        wall: Callable[[], float] = time.time,
     ) -> None:
-        """``wall`` gives seconds since the epoch."""
-        self.namespace = namespace
-        self.name = name
+        self._namespace = namespace
+        self._name = name
+        self._lease = f"{namespace}/{name}"
         self._client = client
         self._timing = timing
         self._instant = instant
-        self._wall = wall
         self._elector = Elector(identity, timing, random.Random() if rng is None else rng)
         self._renewed = asyncio.Event()
         self._failing = False
@@ -100,17 +97,12 @@ class Election:
         try:
             while True:
                 if leading is not None and self._elector.term is None:
-                    _log.warning("Lost the lease %s/%s: now a standby", self.namespace, self.name)
+                    _log.warning("Lost the lease %s: now a standby", self._lease)
                     await _end(leading)
                     leading = None
                 elif leading is None and self._elector.term is not None:
-                    _log.info(
-                        "Acquired the lease %s/%s as %s (transition %d): leading",
-                        self.namespace,
-                        self.name,
-                        self.identity,
-                        self._elector.term,
-                    )
+                    text = "Acquired the lease %s as %s (transition %d): leading"
+                    _log.info(text, self._lease, self.identity, self._elector.term)
                     leading = asyncio.create_task(lead(), name="leading")
                 await self._step(leading)
                 if leading is not None and leading.done():
@@ -124,7 +116,7 @@ class Election:
                 await self._release()
 
     async def _step(self, leading: asyncio.Task[None] | None) -> None:
-        match self._elector.instruction(self._wall()):
+        match self._elector.instruction(self._instant().wall):
             case Wait(seconds=seconds):
                 if leading is None:
                     await asyncio.sleep(seconds)
@@ -139,8 +131,7 @@ class Election:
     async def _get(self) -> None:
         found: LeaderElectionRecord | None = None
         try:
-            async with asyncio.timeout(self._timing.renew_deadline / 2):
-                found = self._record(await self._client.get(LEASES, self.name, self.namespace))
+            found = await self._record(self._client.get(LEASES, self._name, self._namespace))
         except ObjectNotFound:
             pass
         except (KubeError, TimeoutError) as error:
@@ -150,31 +141,24 @@ class Election:
         self._elector.on_get(found, self._instant())
         if self._elector.term is None and self._elector.holder not in (self._logged_holder, NOBODY, self.identity):
             self._logged_holder = self._elector.holder
-            _log.info("The lease %s/%s is held by %s: standing by", self.namespace, self.name, self._elector.holder)
+            _log.info("The lease %s is held by %s: standing by", self._lease, self._elector.holder)
 
     async def _acquire_or_renew(self, update: AcquireOrRenew) -> None:
         # Others may observe the write from now on, and count the duration of the lease.
         sent = self._instant()
         try:
-            async with asyncio.timeout(self._timing.renew_deadline / 2):
-                record = self._record(await self._write(update))
-        except Conflict:
-            self._elector.on_conflict()
-        except ObjectNotFound as error:
-            if update.lease is None:
-                # The namespace does not exist.
-                self._failed(error)
-            else:
-                self._elector.on_conflict()
+            record = await self._record(self._write(update))
         except (KubeError, TimeoutError) as error:
-            self._failed(error)
+            # The object that is not found is the Lease, which was deleted, or the namespace of a new one.
+            if isinstance(error, Conflict) or (isinstance(error, ObjectNotFound) and update.lease is not None):
+                self._elector.on_conflict()
+            else:
+                self._failed(error)
         else:
             self._failing = False
             if self._logged_halt:
                 self._logged_halt = False
-                _log.info(
-                    "Renewed the lease %s/%s, which had no other holder: requests continue", self.namespace, self.name
-                )
+                _log.info("Renewed the lease %s, which had no other holder: requests continue", self._lease)
             self._elector.on_written(record, sent)
             self._renewed.set()
             self._renewed = asyncio.Event()
@@ -184,15 +168,17 @@ class Election:
             body: dict[str, Any] = {
                 "apiVersion": LEASES.api_version,
                 "kind": LEASES.kind,
-                "metadata": {"name": self.name, "namespace": self.namespace},
+                "metadata": {"name": self._name, "namespace": self._namespace},
                 "spec": update.spec,
             }
-            return await self._client.create(LEASES, orjson.dumps(body), self.namespace)
+            return await self._client.create(LEASES, orjson.dumps(body), self._namespace)
         # Other fields are kept: labels, and fields of newer API servers.
         body = {**update.lease, "spec": {**(update.lease.get("spec") or {}), **update.spec}}
-        return await self._client.replace(LEASES, self.name, orjson.dumps(body), self.namespace)
+        return await self._client.replace(LEASES, self._name, orjson.dumps(body), self._namespace)
 
-    def _record(self, answer: bytes) -> LeaderElectionRecord:
+    async def _record(self, request: Awaitable[bytes]) -> LeaderElectionRecord:
+        async with asyncio.timeout(self._timing.renew_deadline / 2):
+            answer = await request
         try:
             return LeaderElectionRecord.of(orjson.loads(answer), self._timing)
         except (ValueError, AttributeError) as error:
@@ -202,25 +188,21 @@ class Election:
         self._elector.on_failure((error.retry_after or 0.0) if isinstance(error, ApiError) else 0.0)
         text = str(error) or f"no answer within {self._timing.renew_deadline / 2:g} s"
         if not self._failing:
-            _log.warning("Cannot read or write the lease %s/%s; retrying: %s", self.namespace, self.name, text)
+            _log.warning("Cannot read or write the lease %s; retrying: %s", self._lease, text)
         self._failing = True
         if self._elector.term is not None and not self.leading and not self._logged_halt:
             self._logged_halt = True
-            _log.warning(
-                "The lease %s/%s was not renewed for %g s: no requests until it is",
-                self.namespace,
-                self.name,
-                self._timing.renew_deadline,
-            )
+            deadline = self._timing.renew_deadline
+            _log.warning("The lease %s was not renewed for %g s: no requests until it is", self._lease, deadline)
 
     async def _release(self) -> None:
-        update = self._elector.release(self._wall())
+        update = self._elector.release(self._instant().wall)
         if update is None:
             return
         with suppress(TimeoutError, KubeError):
             async with asyncio.timeout(_RELEASE_SECONDS):
                 await self._write(update)
-                _log.info("Released the lease %s/%s", self.namespace, self.name)
+                _log.info("Released the lease %s", self._lease)
 
 
 async def _end(task: asyncio.Task[None]) -> None:

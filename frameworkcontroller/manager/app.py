@@ -113,7 +113,6 @@ class Controller:
                 timing=config.leader_election.timing(),
                 rng=rng,
                 instant=instant,
-                wall=wall,
             )
         self._acting = self.election is None
         self._reading_client = client(limiter=limiter)

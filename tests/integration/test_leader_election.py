@@ -151,7 +151,6 @@ async def test_a_leadership_that_ends_by_an_error_releases_its_lease(cluster: Cl
         name=LEASE,
         identity="the-one-that-fails",
         timing=config(cluster).leader_election.timing(),
-        wall=cluster.wall,
     )
 
     async def lead() -> None:
