@@ -82,19 +82,22 @@ class Context:
         if self.plan.requeue_after is None or delay < self.plan.requeue_after:
             self.plan.requeue_after = delay
 
+    def plan_again(self, key: TaskKey | None, when: float) -> None:
+        """Plan a Task or (None) the Framework again at ``when`` (monotonic seconds) at the latest."""
+        if key is None:
+            self.requeue_at(when)
+        else:
+            self.tracker.agenda.set_alarm(key, when)
+
     def is_over(self, key: TaskKey | None, since: float, seconds: float) -> bool:
         """Whether ``seconds`` have passed since ``since`` (seconds since the epoch) for a Task or (None) the Framework.
 
         If not, plan again when they have. See ``Agenda.deadline`` for changes of the wall clock.
         """
         when = self.tracker.agenda.deadline(key, since, seconds, self.env)
-        if when <= self.env.clock:
-            return True
-        if key is None:
-            self.requeue_at(when)
-        else:
-            self.tracker.agenda.set_alarm(key, when)
-        return False
+        if when > self.env.clock:
+            self.plan_again(key, when)
+        return when <= self.env.clock
 
     def act(self, action: Action) -> None:
         """Add the action to the plan, or plan again after its back-off."""
@@ -103,10 +106,8 @@ class Context:
         until = self.tracker.holds.until(key)
         if until <= self.env.clock:
             self.plan.actions.append(action)
-        elif key is None:
-            self.requeue_at(until)
         else:
-            self.tracker.agenda.set_alarm(key, until)
+            self.plan_again(key, until)
 
     def create_pod(self, target: Target, template: PodTemplate, task: TaskStatus, controller_uid: str) -> None:
         """Create the Task's Pod, as ``act`` does."""

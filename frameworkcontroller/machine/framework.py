@@ -55,15 +55,16 @@ def step(ctx: Context) -> None:
     elif state is State.COMPLETED:
         retain(ctx)
     configmap = ctx.observed.configmap
+    ours = configmap if configmap is not None and configmap.identity.controller_uid == ctx.framework.uid else None
     if ctx.status.state in ENDED:
         ctx.tracker.agenda.clear()
-        _watch_orphan(ctx, configmap)
-        if not _delete_orphan(ctx, configmap):
+        _watch_orphan(ctx, ours)
+        if not _delete_orphan(ctx, ours):
             ctx.tracker.holds.end_stall(None, Reason.STATUS_OUTDATED)
             ctx.tracker.holds.end_stall(None, Reason.CONFIGMAP_NOT_GONE)
         return
-    if ctx.status.state is State.CREATION_PENDING and not _adopt(ctx, configmap):
-        _create(ctx, configmap)
+    if ctx.status.state is State.CREATION_PENDING and not _adopt(ctx, ours):
+        _create(ctx, ours)
         return
     if configmap is None or configmap.uid != ctx.attempt.configmap_uid:
         _without_configmap(ctx)
@@ -87,11 +88,8 @@ def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
     _stop_tasks(ctx)
     ctx.tracker.move_framework(State.DELETION_PENDING, ctx.env.second)
     final = require(ctx.attempt.completion_status, "completionStatus of the attempt")
-    ctx.record(
-        Reason.FRAMEWORK_ATTEMPT_COMPLETING,
-        f"FrameworkAttempt {ctx.attempt.id} is completing with {describe(final)}",
-        completion=final,
-    )
+    text = f"FrameworkAttempt {ctx.attempt.id} is completing with {describe(final)}"
+    ctx.record(Reason.FRAMEWORK_ATTEMPT_COMPLETING, text, completion=final)
 
 
 def _stop_tasks(ctx: Context) -> None:
@@ -113,11 +111,8 @@ def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
     tracker.forget_tasks()
     tracker.move_framework(State.ATTEMPT_COMPLETED, now)
     final = require(ctx.attempt.completion_status, "completionStatus of the attempt")
-    ctx.record(
-        Reason.FRAMEWORK_ATTEMPT_COMPLETED,
-        f"FrameworkAttempt {ctx.attempt.id} completed with {describe(final)}",
-        completion=final,
-    )
+    text = f"FrameworkAttempt {ctx.attempt.id} completed with {describe(final)}"
+    ctx.record(Reason.FRAMEWORK_ATTEMPT_COMPLETED, text, completion=final)
 
 
 def created(ctx: Context, uid: str) -> None:
@@ -125,23 +120,17 @@ def created(ctx: Context, uid: str) -> None:
     ctx.tracker.record_configmap(uid)
     ctx.tracker.holds.release(None)
     ctx.tracker.move_framework(State.CREATION_REQUESTED, ctx.env.second)
-    count = sum(len(role.tasks) for role in ctx.attempt.roles)
-    ctx.record(
-        Reason.FRAMEWORK_ATTEMPT_STARTED,
-        f"FrameworkAttempt {ctx.attempt.id} started with {count_tasks(count)}: ConfigMap {uid} was created",
-    )
+    tasks = count_tasks(sum(len(role.tasks) for role in ctx.attempt.roles))
+    text = f"FrameworkAttempt {ctx.attempt.id} started with {tasks}: ConfigMap {uid} was created"
+    ctx.record(Reason.FRAMEWORK_ATTEMPT_STARTED, text)
 
 
 # --- no ConfigMap is recorded -----------------------------------------------------------------------------------
 
 
-def _is_ours(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
-    return configmap is not None and configmap.identity.controller_uid == ctx.framework.uid
-
-
 def _adopt(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
     """Adopt a ConfigMap that was created for this attempt, but not recorded. Return whether there is one."""
-    if configmap is None or not _is_ours(ctx, configmap) or configmap.identity.deleting:
+    if configmap is None or configmap.identity.deleting:
         return False
     # Attempt ids are not random: the ConfigMap was created for a persisted one.
     if not ctx.tracker.is_clean:
@@ -171,17 +160,15 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
 
 def _delete_orphan(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
     """Delete an orphaned ConfigMap of the attempt's name. Return whether there is one."""
-    if configmap is None or not _is_ours(ctx, configmap):
-        return False
-    if not configmap.identity.deleting:
+    if configmap is not None and not configmap.identity.deleting:
         ctx.act(replace_orphan(ctx.configmap_target(), configmap.identity, ctx.configmap_identity()))
-    return True
+    return configmap is not None
 
 
 def _watch_orphan(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     """Watch the end of an orphaned ConfigMap of the attempt's name."""
     ctx.tracker.holds.end_stalls_of_pods()
-    if configmap is not None and _is_ours(ctx, configmap) and configmap.identity.deleting:
+    if configmap is not None and configmap.identity.deleting:
         task_machine.watch_orphans(ctx, configmap.uid)
         _watch_end(ctx, configmap)
     else:
@@ -351,11 +338,9 @@ def _decide_retry(ctx: Context) -> None:
     decision = decide_retry(policy, completion, status.retry.accountable_retried_count, conflict_delay)
     if status.retry.retry_delay_sec is None and not decision.retry:
         ctx.tracker.move_framework(State.COMPLETED, ctx.env.second)
-        ctx.record(
-            Reason.FRAMEWORK_SUCCEEDED if completion.succeeded else Reason.FRAMEWORK_FAILED,
-            f"Framework completed, not retried as {decision.reason}, with {describe(completion)}",
-            completion=completion,
-        )
+        reason = Reason.FRAMEWORK_SUCCEEDED if completion.succeeded else Reason.FRAMEWORK_FAILED
+        text = f"Framework completed, not retried as {decision.reason}, with {describe(completion)}"
+        ctx.record(reason, text, completion=completion)
         return
     if not ctx.tracker.is_clean:
         # Clients must see the end of this attempt before the next one starts.
@@ -365,13 +350,9 @@ def _decide_retry(ctx: Context) -> None:
         ctx.tracker.schedule_retry(status, decision.delay_sec)
         due = status.transition_time + decision.delay_sec
         when = f"in {decision.delay_sec}s, at {format_time(min(due, LAST_TIME))}" if decision.delay_sec else "at once"
-        ctx.record(
-            Reason.FRAMEWORK_RETRY_SCHEDULED,
-            f"FrameworkAttempt {status.attempt.id + 1} starts {when}, as {decision.reason}, "
-            f"after {summarize(completion)}",
-            completion=completion,
-            warning=False,
-        )
+        last = summarize(completion)
+        text = f"FrameworkAttempt {status.attempt.id + 1} starts {when}, as {decision.reason}, after {last}"
+        ctx.record(Reason.FRAMEWORK_RETRY_SCHEDULED, text, completion=completion, warning=False)
     delay = require(status.retry.retry_delay_sec, "retryDelaySec")
     stop = ctx.framework.spec.execution_type is ExecutionType.STOP
     if not stop and not ctx.is_over(None, status.transition_time, delay):

@@ -242,11 +242,7 @@ def _wait(ctx: Context, key: TaskKey | None, text: str, at_least_sec: float = 0.
 def _look_later(ctx: Context, key: TaskKey | None, at_least_sec: float = 0.0) -> int:
     """Back off, and plan again afterwards. Return the number of failures in a row."""
     failures = ctx.tracker.holds.hold(key, ctx.env, at_least_sec)
-    until = ctx.tracker.holds.until(key)
-    if key is None:
-        ctx.requeue_at(until)
-    else:
-        ctx.tracker.agenda.set_alarm(key, until)
+    ctx.plan_again(key, ctx.tracker.holds.until(key))
     return failures
 
 
@@ -325,9 +321,9 @@ class _Pod:
         return replace_orphan(self.target, found, self.ctx.pod_identity(self.task))
 
     def end(self, found: Identity) -> None:
-        force = task_machine.force_unseen(self.ctx, self.task, found)
-        if force is not None:
-            self.ctx.tracker.follow_ups.append(force)
+        deletion = task_machine.forced_deletion(self.ctx, self.key, found, orphan=True)
+        if deletion is not None:
+            self.ctx.tracker.follow_ups.append(deletion)
 
     def deleted(self, action: Delete, result: Result) -> bool:
         ctx, task = self.ctx, self.task

@@ -86,12 +86,8 @@ def attempt_is_over(
     tracker.move(task, State.ATTEMPT_COMPLETED, ctx.env.second)
     tracker.agenda.add(key)
     final = _completion_of(task)
-    ctx.record(
-        Reason.TASK_ATTEMPT_COMPLETED,
-        f"TaskAttempt {task.attempt.id} completed with {summarize(final)}",
-        task,
-        completion=final,
-    )
+    text = f"TaskAttempt {task.attempt.id} completed with {summarize(final)}"
+    ctx.record(Reason.TASK_ATTEMPT_COMPLETED, text, task, completion=final)
 
 
 # --- no Pod is recorded -----------------------------------------------------------------------------------------
@@ -177,13 +173,13 @@ def delete_taskless(ctx: Context, key: TaskKey) -> None:
     elif _waits_for_containers(ctx, key, pod):
         return
     elif ctx.tracker.is_head_settled:
-        ctx.act(Delete(_taskless_target(pod, key), pod.uid, orphan=True))
+        ctx.act(Delete(_taskless_target(ctx, key), pod.uid, orphan=True))
     else:
         ctx.tracker.block(key)
 
 
-def _taskless_target(pod: PodRecord, key: TaskKey) -> Target:
-    return Target(Kind.POD, pod.name, role=key[0], index=key[1])
+def _taskless_target(ctx: Context, key: TaskKey) -> Target:
+    return Target(Kind.POD, pod_name(ctx.framework.name, *key), role=key[0], index=key[1])
 
 
 def is_known_to_be_gone(ctx: Context, pod: PodRecord) -> bool:
@@ -257,43 +253,37 @@ def watch_orphans(ctx: Context, configmap_uid: str) -> None:
 
 def _watch_end(ctx: Context, pod: PodRecord, *, orphan: bool = False) -> None:
     """Stall the Framework if a terminating Pod stays, and delete it by force after its role's timeout."""
-    tracker = ctx.tracker
     parts = split_pod_name(pod.name)
     if parts is None:
         return
     key = parts[1:]
     deletion_time = require(pod.identity.deletion_time, "deletionTimestamp")
     grace = pod.identity.deletion_grace_sec
-    began = deletion_time - grace
-    if ctx.is_over(key, began, grace + ctx.env.limits.pod_stuck_deleting_sec):
-        tracker.holds.stalls[key] = Stall(
+    if ctx.is_over(key, deletion_time - grace, grace + ctx.env.limits.pod_stuck_deleting_sec):
+        ctx.tracker.holds.stalls[key] = Stall(
             Reason.POD_NOT_GONE,
             f"Pod {pod.name} was to be deleted by {format_time(deletion_time)} and still exists "
             f"(node {pod.node_name or 'none'})",
         )
-    role = tracker.roles.get(key[0])
+    deletion = forced_deletion(ctx, key, pod.identity, orphan=orphan)
+    if deletion is not None:
+        ctx.act(deletion)
+
+
+def forced_deletion(ctx: Context, key: TaskKey, found: Identity, *, orphan: bool) -> Delete | None:
+    """The deletion by force of a terminating Pod, once the timeout of its role is over."""
+    tracker = ctx.tracker
+    role, task = tracker.roles.get(key[0]), tracker.task(key)
     timeout = None if role is None else role.pod_graceful_deletion_timeout_sec
-    if timeout is None or not ctx.is_over(key, began, timeout):
-        return
-    task = tracker.task(key)
-    if tracker.is_head_settled and (task is None or tracker.is_settled(task)):
-        target = _taskless_target(pod, key) if task is None else ctx.pod_target(task)
-        ctx.act(Delete(target, pod.uid, force=True, confirm=True, orphan=orphan))
-    else:
-        tracker.block(key)
-
-
-def force_unseen(ctx: Context, task: TaskStatus, found: Identity) -> Delete | None:
-    """The deletion by force, once due, of an orphaned, terminating Pod that the cache does not show."""
-    timeout = ctx.tracker.roles[task.role].pod_graceful_deletion_timeout_sec
     if timeout is None or found.deletion_time is None:
         return None
-    began = found.deletion_time - found.deletion_grace_sec
-    if not ctx.is_over(task.key, began, timeout):
+    if not ctx.is_over(key, found.deletion_time - found.deletion_grace_sec, timeout):
         return None
-    if not (ctx.tracker.is_head_settled and ctx.tracker.is_settled(task)):
-        return None
-    return Delete(ctx.pod_target(task), found.uid, force=True, confirm=True, orphan=True)
+    if tracker.is_head_settled and (task is None or tracker.is_settled(task)):
+        target = _taskless_target(ctx, key) if task is None else ctx.pod_target(task)
+        return Delete(target, found.uid, force=True, confirm=True, orphan=orphan)
+    tracker.block(key)
+    return None
 
 
 def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
@@ -446,12 +436,8 @@ def _complete(ctx: Context, task: TaskStatus, why: str) -> None:
     if task.deletion_pending:
         # The rescale step removes or replaces it, once that is persisted.
         ctx.tracker.again = True
-    ctx.record(
-        Reason.TASK_COMPLETED,
-        f"Task completed, not retried as {why}, with {summarize(completion)}",
-        task,
-        completion=completion,
-    )
+    text = f"Task completed, not retried as {why}, with {summarize(completion)}"
+    ctx.record(Reason.TASK_COMPLETED, text, task, completion=completion)
 
 
 def _decide(ctx: Context, task: TaskStatus, completion: CompletionStatus | None) -> bool:
