@@ -48,9 +48,7 @@ class KubeClient(Transport):
         flow: str = "",
     ) -> bytes:
         """Return the current object (a consistent read)."""
-        return await self.exchange(
-            _request("get", resource, namespace, name, metadata_only=metadata_only, flow=flow),
-        )
+        return await self.exchange(_request("get", resource, namespace, name, metadata_only=metadata_only, flow=flow))
 
     async def list(
         self,

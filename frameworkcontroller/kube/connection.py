@@ -80,10 +80,8 @@ class Connection:
 
         A failed renewal is logged and retried after 30 s; the old credentials may still be valid.
         """
-        if self._renew is None or self._renew_at is None:
-            return self._headers
-        if self._renewal is None and _now() >= self._renew_at:
-            await self._renewed(self._renew)
+        if self._renew_at is not None and self._renewal is None and _now() >= self._renew_at:
+            await self._renewed()
         return self._headers
 
     async def renew_after_refusal(self, refused: Headers) -> bool:
@@ -91,8 +89,6 @@ class Connection:
 
         Concurrent calls share one renewal.
         """
-        if self._renew is None:
-            return False
         if refused is not self._headers:
             return True
         if self._renewal is None:
@@ -100,20 +96,22 @@ class Connection:
                 # Refused right after a renewal: another one would not help, and exec plugins are expensive.
                 return False
             self._forced_at = _now()
-        return await self._renewed(self._renew)
+        return await self._renewed()
 
-    async def _renewed(self, renew: Callable[[], Awaitable[Access]]) -> bool:
+    async def _renewed(self) -> bool:
         """Wait for the current renewal, or start one. Return whether it succeeded.
 
         It continues if the caller is cancelled: a renewal of the lease has a shorter timeout than a slow exec plugin.
         """
         if self._renewal is None:
-            self._renewal = asyncio.create_task(self._renew_once(renew), name="renewal of credentials")
+            self._renewal = asyncio.create_task(self._renew_once(), name="renewal of credentials")
         return await asyncio.shield(self._renewal)
 
-    async def _renew_once(self, renew: Callable[[], Awaitable[Access]]) -> bool:
+    async def _renew_once(self) -> bool:
         try:
-            access = await renew()
+            if self._renew is None:
+                return False
+            access = await self._renew()
             if access.server != self.access.server:
                 raise ConnectionConfigError(
                     f"{self.origin} now names another server, {access.server}; restart to use it"

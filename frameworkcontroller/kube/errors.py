@@ -172,28 +172,20 @@ def error_from_status(status: Mapping[str, Any], *, code: int = 0, retry_after: 
     return kind(message, code=code, reason=reason, details=details, retry_after=retry_after, status=status)
 
 
-def error_from_answer(
-    code: int,
-    body: bytes,
-    *,
-    request: str,
-    now: float,
-    retry_after: str | None = None,
-    location: str | None = None,
-) -> ApiError:
+def error_from_answer(code: int, body: bytes, headers: Mapping[str, str], *, request: str, now: float) -> ApiError:
     """Return the error for an HTTP answer other than 2xx.
 
     The message quotes the beginning of a body that is not a ``metav1.Status`` (of a proxy, for example), and the
-    request. ``retry_after`` is the raw header, ``now`` seconds since the epoch.
+    request. ``now``: seconds since the epoch.
     """
-    seconds = _seconds(retry_after or "", now)
+    seconds = _seconds(headers.get("Retry-After", ""), now)
     with suppress(ValueError):
         parsed = orjson.loads(body)
         if isinstance(parsed, dict) and parsed.get("kind") == "Status":
             return error_from_status(parsed, code=code, retry_after=seconds)
     if 300 <= code < 400:
         message = (
-            f"{request}: answered {code}, a redirect to {location or 'nowhere'}, which is not followed: "
+            f"{request}: answered {code}, a redirect to {headers.get('Location', 'nowhere')}, which is not followed: "
             "is this the address of an API server?"
         )
         # A header may have characters that cannot be encoded, and hence not be logged.

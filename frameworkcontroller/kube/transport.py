@@ -245,14 +245,8 @@ class Transport:
             raise self._failure(request, error) from error
 
     def _refusal(self, request: Request, response: aiohttp.ClientResponse, body: bytes) -> ApiError:
-        return error_from_answer(
-            response.status,
-            body,
-            request=f"{request.method} {self._connection.server}{request.path}",
-            now=self._wall(),
-            retry_after=response.headers.get("Retry-After"),
-            location=response.headers.get("Location"),
-        )
+        named = f"{request.method} {self._connection.server}{request.path}"
+        return error_from_answer(response.status, body, response.headers, request=named, now=self._wall())
 
     def _failure(self, request: Request, error: Exception) -> TransportError:
         server = f"{self._connection.server} ({self._connection.origin})"

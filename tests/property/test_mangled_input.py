@@ -341,7 +341,7 @@ def test_a_pattern_that_would_take_all_memory_is_refused(pattern: str) -> None:
 
 @given(body=VALUES.map(orjson.dumps) | st.binary(), code=st.integers(300, 599))
 def test_any_answer_of_a_server_is_an_error_with_one_line(body: bytes, code: int) -> None:
-    error = error_from_answer(code, body, request="GET x", now=0.0)
+    error = error_from_answer(code, body, {}, request="GET x", now=0.0)
     assert isinstance(error, ApiError)
     assert error.code == code
     assert isinstance(error.message, str)
