@@ -13,6 +13,7 @@ import io
 import json
 import re
 import zlib
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final
 
@@ -312,11 +313,17 @@ def _marks(raw: bytes) -> int:
     return sum(raw.count(mark) for mark in (b",", b":", b"[", b"{"))
 
 
-def _with_plain_roles(attempt: dict[str, Any]) -> dict[str, Any]:
-    packed = fields.text(attempt, "taskRoleStatusesCompressed")
-    if packed and attempt.get("taskRoleStatuses") is None:
-        return {**attempt, "taskRoleStatuses": decompress_roles(packed)}
-    return attempt
+def with_plain_roles(attempt: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON of an ``attemptStatus`` with the roles decompressed.
+
+    Raises:
+        StatusError: they cannot be decompressed.
+    """
+    plain = dict(attempt)
+    packed = plain.pop("taskRoleStatusesCompressed", None)
+    if packed and plain.get("taskRoleStatuses") is None:
+        plain["taskRoleStatuses"] = decompress_roles(packed)
+    return plain
 
 
 def _with_instance_uid(body: dict[str, Any]) -> dict[str, Any]:
@@ -345,7 +352,7 @@ _schema: Final = fields.Schema(
     },
     needed={"state"},
     prepare={
-        FrameworkAttemptStatus: _with_plain_roles,
+        FrameworkAttemptStatus: with_plain_roles,
         TaskRoleStatus: _with_instance_uid,
         TaskStatus: _with_instance_uid,
         CompletionStatus: _with_plain_type,

@@ -109,15 +109,8 @@ def path_text(path: KeyPath) -> str:
 def shown(value: Any) -> str:
     """Return the value in YAML, shortened; of a list or mapping, its kind."""
     if isinstance(value, dict | list):
-        return kind_of(value)
+        return "a mapping" if isinstance(value, dict) else "a list"
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= _MAX_VALUE_CHARS else f"{text[: _MAX_VALUE_CHARS - 1]}…"
-
-
-def kind_of(value: Any) -> str:
-    """Return ``a list``, ``a mapping``, or the value."""
-    if isinstance(value, list):
-        return "a list"
-    return "a mapping" if isinstance(value, dict) else shown(value)

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import yaml
 
-from frameworkcontroller.api.codec import StatusError, decompress_roles
+from frameworkcontroller.api.codec import with_plain_roles
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.objects import Json
@@ -50,14 +50,10 @@ def decompressed(framework: Json) -> Json:
 
 def _decompress(body: Any) -> None:
     try:
-        attempt = (body.get("status") or {}).get("attemptStatus") or {}
-        compressed = attempt.get("taskRoleStatusesCompressed")
-        if not compressed:
-            return
-        if attempt.get("taskRoleStatuses") is None:
-            attempt["taskRoleStatuses"] = decompress_roles(compressed)
-        del attempt["taskRoleStatusesCompressed"]
-    except (StatusError, AttributeError) as error:
+        status = body.get("status") or {}
+        if attempt := status.get("attemptStatus"):
+            status["attemptStatus"] = with_plain_roles(attempt)
+    except (AttributeError, TypeError, ValueError) as error:
         raise program.CommandError(str(error)) from None
 
 

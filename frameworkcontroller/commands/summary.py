@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from frameworkcontroller.api.codec import StatusError, decompress_roles
+from frameworkcontroller.api.codec import StatusError, with_plain_roles
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands.diagnosis import code_and_phrase
@@ -90,9 +90,7 @@ def tasks_of(attempt: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any
     Raises:
         StatusError: they are no list, or cannot be decompressed.
     """
-    roles = attempt.get("taskRoleStatuses")
-    if roles is None and attempt.get("taskRoleStatusesCompressed"):
-        roles = decompress_roles(attempt["taskRoleStatusesCompressed"])
+    roles = with_plain_roles(attempt).get("taskRoleStatuses")
     if not isinstance(roles or [], list):
         raise StatusError("status.attemptStatus.taskRoleStatuses: is not a list")
     for role in roles or ():

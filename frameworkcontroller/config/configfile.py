@@ -12,7 +12,7 @@ from pydantic import AfterValidator, ConfigDict, ValidationInfo
 from pydantic.alias_generators import to_camel
 
 from frameworkcontroller.api.inputmodel import InputModel
-from frameworkcontroller.api.problems import Problem, kind_of
+from frameworkcontroller.api.problems import Problem, shown
 from frameworkcontroller.api.yamldocuments import ERRORS, Loader, error_text, line_of, place, repeated_keys
 
 
@@ -76,5 +76,5 @@ def read_config_file(path: Path) -> ConfigFile:
         line, text = error_text(error)
         raise ConfigError(f"{place(path, line)}: {text}") from None
     if not isinstance(content, dict):
-        raise ConfigError(f"{path}:{root.start_mark.line + 1}: must be a mapping, not {kind_of(content)}")
+        raise ConfigError(f"{path}:{root.start_mark.line + 1}: must be a mapping, not {shown(content)}")
     return ConfigFile(path, content, repeated, root)

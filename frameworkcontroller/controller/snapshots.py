@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.codec import StatusError, decompress_roles
+from frameworkcontroller.api.codec import with_plain_roles
 from frameworkcontroller.api.objects import FrameworkRecord
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.manifests import POD_LABELS
@@ -119,14 +119,8 @@ def _task(framework: FrameworkRecord, resource_version: str, role: str, snapshot
 
 
 def _with_plain_roles(status: Any) -> Any:
-    """Decompress the roles of a status, which collectors cannot."""
-    if not isinstance(status, dict) or not isinstance(status.get("attemptStatus"), dict):
+    """Decompress the roles of a status, which collectors cannot. What cannot be decompressed stays as it is."""
+    try:
+        return {**status, "attemptStatus": with_plain_roles(status["attemptStatus"])}
+    except (KeyError, TypeError, ValueError):
         return status
-    attempt = dict(status["attemptStatus"])
-    compressed = attempt.pop("taskRoleStatusesCompressed", None)
-    if attempt.get("taskRoleStatuses") is None and isinstance(compressed, str):
-        try:
-            attempt["taskRoleStatuses"] = decompress_roles(compressed)
-        except StatusError:
-            attempt["taskRoleStatusesCompressed"] = compressed
-    return {**status, "attemptStatus": attempt}
