@@ -143,14 +143,12 @@ async def connect(
     kubeconfig: str | None = None,
     context: str | None = None,
     environ: Mapping[str, str] = os.environ,
-    service_account: str | None = None,
     absent_kubeconfig_ok: bool = False,
 ) -> Connection:
     """Return the connection for these settings, completed from the environment by the rules of the module.
 
     ``kubeconfig`` is a path, or several separated by ``:``. None stands for ``$KUBE_APISERVER_ADDRESS``, and for
-    ``$KUBECONFIG`` or ``~/.kube/config``; empty for no setting at all. Sends no request. ``service_account`` is the
-    directory of the Pod's token, if not the usual one.
+    ``$KUBECONFIG`` or ``~/.kube/config``; empty for no setting at all. Sends no request.
 
     ``absent_kubeconfig_ok``: ignore a ``$KUBECONFIG`` that names no existing file, as the original does. Not for
     commands, which would reach another cluster than the intended one.
@@ -182,7 +180,7 @@ async def connect(
     elif server:
         return Connection(Access(server=server), origin=named, proxy=proxy_from_environment(server, environ))
     else:
-        renew = partial(read_service_account, environ, service_account)
+        renew = partial(read_service_account, environ)
         try:
             access = await renew()
         except ConnectionConfigError as error:

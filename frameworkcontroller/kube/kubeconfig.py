@@ -134,9 +134,9 @@ def _pem(file: str | None) -> Pem | None:
     return None if file is None else Pem(Path(file).read_bytes())
 
 
-async def read_service_account(environ: Mapping[str, str], directory: str | None = None) -> Access:
+async def read_service_account(environ: Mapping[str, str]) -> Access:
     """The access by a Pod's service account. Raises ConnectionConfigError, naming the missing variable or file."""
     try:
-        return _access(Kubeconfig.of_service_account(environ, Path(directory or SERVICE_ACCOUNT)))
+        return _access(Kubeconfig.of_service_account(environ, Path(SERVICE_ACCOUNT)))
     except KubeconfigError as error:
         raise ConnectionConfigError(f"in-cluster configuration: {error}") from error

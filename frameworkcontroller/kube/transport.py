@@ -295,7 +295,7 @@ class _Connector(aiohttp.TCPConnector):
 def _timeout(silence: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(
         total=None,
-        # Also bounds what sock_connect does not: the answer of a proxy to CONNECT.
+        # Also bounds what sock_connect does not: the answer of a proxy to CONNECT, the wait for a free connection.
         connect=_READ_TIMEOUT_SECONDS,
         sock_connect=_CONNECT_TIMEOUT_SECONDS,
         sock_read=silence,

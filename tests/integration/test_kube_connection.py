@@ -65,11 +65,10 @@ def kubeconfig(
     return str(path)
 
 
-def service_account(directory: Path, token: str, ca: bytes = b"no certificate") -> str:
+def service_account(directory: Path, token: str, ca: bytes) -> None:
     directory.mkdir(exist_ok=True)
     (directory / "token").write_text(token)
     (directory / "ca.crt").write_bytes(ca)
-    return str(directory)
 
 
 async def ask(connection: Connection) -> bytes:
@@ -343,17 +342,18 @@ async def test_a_rotated_client_certificate_is_used_for_new_connections(
 
 @pytest.mark.virtual_clock
 async def test_a_service_accounts_token_is_read_again_every_minute(
-    certificates: Certificates, tmp_path: Path, clock: VirtualClockLoop
+    certificates: Certificates, tmp_path: Path, clock: VirtualClockLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with faulty_server(ssl_context=certificates.server_context()) as server:
         server.otherwise = answer()
-        account = service_account(tmp_path / "sa", "first\n", certificates.ca.read_bytes())
+        monkeypatch.setattr("frameworkcontroller.kube.kubeconfig.SERVICE_ACCOUNT", str(tmp_path / "sa"))
+        service_account(tmp_path / "sa", "first\n", certificates.ca.read_bytes())
         environ = {
             "KUBERNETES_SERVICE_HOST": "127.0.0.1",
             "KUBERNETES_SERVICE_PORT": server.url.rpartition(":")[2],
             "HTTPS_PROXY": "http://127.0.0.1:1",
         }
-        connection = await connect(environ=environ, service_account=account)
+        connection = await connect(environ=environ)
         assert (connection.origin, connection.proxy) == ("in-cluster configuration", None)
         async with KubeClient(connection) as client:
             await client.get(PODS, "a", "ns")

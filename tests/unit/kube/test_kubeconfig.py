@@ -225,22 +225,24 @@ def test_reading_imports_no_library_and_leaves_no_file(tmp_path: Path) -> None:
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def service_account(directory: Path) -> Path:
+@pytest.fixture
+def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("frameworkcontroller.kube.kubeconfig.SERVICE_ACCOUNT", str(tmp_path))
     for name, content in (("token", "secret\n"), ("ca.crt", "PEM"), ("namespace", "here\n")):
-        (directory / name).write_text(content)
-    return directory
+        (tmp_path / name).write_text(content)
+    return tmp_path
 
 
 @pytest.mark.parametrize(
     ("host", "server"), [("10.0.0.1", "https://10.0.0.1:443"), ("fd00::1", "https://[fd00::1]:443")]
 )
-async def test_a_service_account(tmp_path: Path, host: str, server: str) -> None:
+async def test_a_service_account(account: Path, host: str, server: str) -> None:
     environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"}
-    access = await read_service_account(environ, str(service_account(tmp_path)))
+    access = await read_service_account(environ)
     assert access == Access(server=server, authorization="Bearer secret", tls=Tls(b"PEM"))
     assert (access.namespace, access.renew_after) == ("here", 60)
-    (tmp_path / "namespace").unlink()
-    assert (await read_service_account(environ, str(tmp_path))).namespace is None
+    (account / "namespace").unlink()
+    assert (await read_service_account(environ)).namespace is None
 
 
 @pytest.mark.parametrize(
@@ -251,10 +253,9 @@ async def test_a_service_account(tmp_path: Path, host: str, server: str) -> None
         ("KUBERNETES_SERVICE_PORT", r"\$KUBERNETES_SERVICE_PORT are not set"),
     ],
 )
-async def test_what_a_service_account_lacks_is_named(tmp_path: Path, missing: str, said: str) -> None:
+async def test_what_a_service_account_lacks_is_named(account: Path, missing: str, said: str) -> None:
     environ = {"KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "443"}
-    service_account(tmp_path)
     if environ.pop(missing, None) is None:
-        (tmp_path / missing).unlink()
+        (account / missing).unlink()
     with pytest.raises(ConnectionConfigError, match=f"^in-cluster configuration: .*{said}"):
-        await read_service_account(environ, str(tmp_path))
+        await read_service_account(environ)
