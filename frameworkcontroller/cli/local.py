@@ -240,7 +240,7 @@ def _lint(place: str, framework: Mapping[str, Any]) -> None:
 
     for finding in check_framework(framework):
         if finding.severity == "warning":
-            text = program.note_line(f"{place}: {finding}")
+            text = program.line("note", f"{place}: {finding}")
             print(text, file=sys.stderr, flush=True)  # noqa: T201 - a command line speaks to its user
 
 

@@ -56,11 +56,11 @@ class Invocation:
 
     def note(self, text: str) -> None:
         """Print on stderr what is not the result."""
-        self.err.print(program.note_line(text), soft_wrap=True)
+        self.err.print(program.line("note", text), soft_wrap=True)
 
     def error(self, text: str) -> None:
         """Print on stderr an error that does not end the command."""
-        self.err.print(program.error_line(text), soft_wrap=True)
+        self.err.print(program.line("error", text), soft_wrap=True)
 
     async def framework(self, name: str) -> Json:
         """Return the Framework of that name.

@@ -91,7 +91,7 @@ def _as_json(value: Any) -> str:
     except orjson.JSONEncodeError:
         # orjson reads deeper nesting than it writes.
         text = json.dumps(value, indent=2, ensure_ascii=False)
-    if not _is_printable(text):
+    if printable(text) != text:
         # All such characters are inside strings.
         text = "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
     return text + "\n"
@@ -102,11 +102,7 @@ def _as_yaml(value: Any) -> str:
 
     dump = partial(yaml.dump, value, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False, width=120)
     text: str = dump(allow_unicode=True)  # type: ignore[assignment] # without a stream it is text
-    return text if _is_printable(text) else str(dump(allow_unicode=False))
-
-
-def _is_printable(text: str) -> bool:
-    return printable(text) == text
+    return text if printable(text) == text else str(dump(allow_unicode=False))
 
 
 def duration(seconds: float) -> str:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from frameworkcontroller.kube.errors import ConnectionConfigError, KubeError
 from frameworkcontroller.logs import one_line
@@ -38,7 +38,7 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 _prefixes: Final = {"error": f"{PROGRAM}: ", "note": f"{PROGRAM}: "}
-"""Of lines on stderr."""
+"""Of lines on stderr. A note is neither a result nor an error."""
 
 
 class CommandError(Exception):
@@ -58,25 +58,19 @@ class UsageError(CommandError):
 
 def set_prefixes(*, as_plugin: bool) -> None:
     """Begin lines on stderr with the name of the program, or as kubectl, whose plugin it is."""
-    error, note = ("error: ", "") if as_plugin else (f"{PROGRAM}: ", f"{PROGRAM}: ")
-    _prefixes.update(error=error, note=note)
+    _prefixes["error"], _prefixes["note"] = ("error: ", "") if as_plugin else (f"{PROGRAM}: ", f"{PROGRAM}: ")
 
 
 def fail(text: str, code: int = EXIT_FAILED) -> int:
     """Print an error on stderr. Return the exit code."""
-    for line in text.splitlines():
-        print(error_line(line), file=sys.stderr)  # noqa: T201 - a command line speaks to its user
+    for each in text.splitlines():
+        print(line("error", each), file=sys.stderr)  # noqa: T201 - a command line speaks to its user
     return code
 
 
-def error_line(text: str) -> str:
-    """Return an error as a line for stderr."""
-    return f"{_prefixes['error']}{one_line(text)}"
-
-
-def note_line(text: str) -> str:
-    """Return a note, neither a result nor an error, as a line for stderr."""
-    return f"{_prefixes['note']}{one_line(text)}"
+def line(kind: Literal["error", "note"], text: str) -> str:
+    """Return an error or a note as a line for stderr."""
+    return f"{_prefixes[kind]}{one_line(text)}"
 
 
 def input_name(path: Path) -> str:

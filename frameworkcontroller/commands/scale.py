@@ -24,13 +24,9 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     for role, number in options.roles:
         if wanted.setdefault(role, number) != number:
             raise program.UsageError(f"{role} is given twice, with different numbers")
-
-    def change(framework: Json) -> tuple[list[Json], tuple[list[str], list[str]]]:
-        if state_of(framework) == State.COMPLETED:
-            raise program.CommandError(f"{options.name}: has already completed")
-        return _operations(framework, wanted, adjust=options.adjust_policy)
-
-    results, warnings = await invocation.patch_spec(options.name, change)
+    results, warnings = await invocation.patch_spec(
+        options.name, lambda framework: _change(framework, wanted, adjust=options.adjust_policy)
+    )
     for text in results:
         invocation.print(f"{options.name}: {text}")
     for text in warnings:
@@ -38,14 +34,17 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     return program.EXIT_OK
 
 
-def _operations(
+def _change(
     framework: Mapping[str, Any], wanted: Mapping[str, int], *, adjust: bool
 ) -> tuple[list[Json], tuple[list[str], list[str]]]:
     """Return the JSON patch operations that scale the roles, and the results and warnings for the user.
 
     Raises:
-        CommandError: the Framework has no such role.
+        CommandError: the Framework has completed, or has no such role.
     """
+    framework_name = framework["metadata"]["name"]
+    if state_of(framework) == State.COMPLETED:
+        raise program.CommandError(f"{framework_name}: has already completed")
     roles = roles_of(framework)
     places = {role["name"]: position for position, role in enumerate(roles)}
     operations: list[Json] = []
@@ -54,7 +53,7 @@ def _operations(
     for name, number in wanted.items():
         if name not in places:
             known = ", ".join(places) or "none"
-            raise program.UsageError(f"{framework['metadata']['name']}: has no role {name!r}, only {known}")
+            raise program.UsageError(f"{framework_name}: has no role {name!r}, only {known}")
         role, path = roles[places[name]], f"/spec/taskRoles/{places[name]}"
         old = task_number(role)
         if old == number:
