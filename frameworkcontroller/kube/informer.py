@@ -97,7 +97,10 @@ class Informer(Generic[T]):
         self._page_size = page_size
         self._rng = rng if rng is not None else random.Random()
         self._relist_seconds = relist_seconds
-        self._processor = DeltaProcessor(decode, Indexer(index), self._count_undecodable, on_deleted_object)
+        indexer = Indexer(index)
+        self.lister: Lister[T] = indexer
+        """The read-only cache."""
+        self._processor = DeltaProcessor(decode, indexer, self._count_undecodable, on_deleted_object)
         self._reflector = Reflector(self._rng)
         self._synced = asyncio.Event()
         self._page_items = min(_FIRST_PAGE_ITEMS, page_size)
@@ -113,11 +116,6 @@ class Informer(Generic[T]):
         """True while `run` runs."""
         self.listed_since = -math.inf
         """The loop's time at which the last complete list was requested: the cache is at least that new."""
-
-    @property
-    def lister(self) -> Lister[T]:
-        """The read-only cache."""
-        return self._processor.indexer
 
     @property
     def synced(self) -> bool:

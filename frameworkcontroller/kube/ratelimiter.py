@@ -18,11 +18,7 @@ class RateLimiter:
     """
 
     def __init__(self, qps: float, burst: int) -> None:
-        """Raise ValueError unless ``qps`` > 0 and ``burst`` ≥ 0. A burst of 0 works as 1."""
-        if not qps > 0:
-            raise ValueError(f"qps must be above 0: {qps}")
-        if burst < 0:
-            raise ValueError(f"burst must not be negative: {burst}")
+        """``qps`` is above 0. A burst of 0 works as 1."""
         self._qps = qps
         self._capacity = float(max(burst, 1))
         self._tokens = self._capacity

@@ -94,5 +94,4 @@ class Informers:
 
     def of(self, kind: Kind) -> Informer[Any]:
         """The informer of the owned objects of that kind."""
-        informers: dict[Kind, Informer[Any]] = {Kind.CONFIGMAP: self.configmaps, Kind.POD: self.pods}
-        return informers[kind]
+        return self.configmaps if kind is Kind.CONFIGMAP else self.pods

@@ -19,6 +19,7 @@ import logging
 import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final, Self
 
 import orjson
@@ -70,7 +71,7 @@ class WebServer:
         self.port = address.port
         """The port; once it listens, the one that it listens on."""
         self._loop = asyncio.get_running_loop()
-        self._health = Health(
+        health = Health(
             controller.informers,
             controller.queue,
             clock=self._loop.time,
@@ -79,8 +80,8 @@ class WebServer:
         )
         app = web.Application(client_max_size=_MAX_LINE_BYTES, middlewares=[_plain_responses])
         app.router.add_get("/metrics", self._metrics)
-        app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/healthz", partial(_verdict, health.live))
+        app.router.add_get("/readyz", partial(_verdict, health.ready))
         if debug:
             app.router.add_get("/debug/tasks", self._tasks)
             app.router.add_get("/debug/queue", self._queue)
@@ -160,12 +161,6 @@ class WebServer:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encode(self._controller.metrics.registry), headers={"Content-Type": content_type})
 
-    async def _healthz(self, _request: web.Request) -> web.Response:
-        return _verdict(self._health.live())
-
-    async def _readyz(self, _request: web.Request) -> web.Response:
-        return _verdict(self._health.ready())
-
     async def _tasks(self, _request: web.Request) -> web.Response:
         text = io.StringIO()
         for task in sorted(asyncio.all_tasks(self._loop), key=lambda task: task.get_name()):
@@ -206,8 +201,9 @@ def _debug_view(machine: Machine, now: float) -> dict[str, Any]:
     }
 
 
-def _verdict(checks: Sequence[Check]) -> web.Response:
+async def _verdict(run_checks: Callable[[], Sequence[Check]], _request: web.Request) -> web.Response:
     """The format is that of Kubernetes' own components."""
+    checks = run_checks()
     lines = [f"[+]{name} ok" if problem is None else f"[-]{name} {problem}" for name, problem in checks]
     failed = any(problem is not None for _, problem in checks)
     text = "\n".join([*lines, "failed" if failed else "ok", ""])
