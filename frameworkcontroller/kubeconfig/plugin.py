@@ -105,11 +105,11 @@ def _cluster_info(cluster: dict[str, Any], tls: Tls, server: str) -> dict[str, A
 
 
 def _time(stamp: str | None) -> float:
-    """Seconds since the epoch of a time of RFC 3339; infinity without one. Raises ValueError, TypeError."""
+    """Seconds since the epoch of an RFC 3339 time, infinity for None. Raises ValueError, TypeError, AttributeError."""
     if stamp is None:
         return float("inf")
-    found = re.fullmatch(r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[-+]\d\d:\d\d)", stamp)
-    if found is None:
+    # Python 3.7 knows neither Z nor fractions of any length.
+    time = datetime.fromisoformat(re.sub(r"\.\d+", "", stamp.upper().replace("Z", "+00:00")))
+    if time.tzinfo is None:
         raise ValueError
-    offset = found.group(3).upper().replace("Z", "+00:00").replace(":", "")
-    return datetime.strptime(found.group(1).upper() + offset, "%Y-%m-%dT%H:%M:%S%z").timestamp()
+    return time.timestamp()

@@ -272,14 +272,12 @@ def _document(content: bytes) -> dict[str, Any]:
             loader: Any = _Loader(content)
             loader.deep_construct = True  # refuses a value that contains itself
             document = loader.get_data() if loader.check_data() else None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
         # The error's own text quotes lines of the file, which may hold a token.
         mark = getattr(error, "problem_mark", None)
         line = f"line {mark.line + 1}: " if mark is not None else ""
         problem = getattr(error, "problem", None) or type(error).__name__
         raise KubeconfigError(f"{line}it is not YAML: {problem}") from None
-    except (ValueError, TypeError, AttributeError) as error:
-        raise KubeconfigError(f"it is not YAML: {type(error).__name__}") from None
     except RecursionError:
         raise KubeconfigError("it is nested too deeply") from None
     return mapping({} if document is None else document, "it")
