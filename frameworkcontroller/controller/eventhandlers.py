@@ -18,12 +18,7 @@ from frameworkcontroller.api.objects import (
     is_pod_of_framework,
 )
 from frameworkcontroller.controller.reconcilers import Reconcilers
-from frameworkcontroller.controller.snapshots import (
-    IS_SNAPSHOT,
-    SnapshotLogger,
-    deleted_framework_tail,
-    deleted_pod_tail,
-)
+from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.workqueue import WorkQueue
 from frameworkcontroller.machine.model import Trigger
 from frameworkcontroller.machine.reconciler import Reconciler
@@ -71,16 +66,15 @@ class EventHandlers:
             _log.info("[%s]: Framework was deleted", old.key)
             return
         if final is not None:
-            tail = deleted_framework_tail(final)
+            self._snapshots.log_deleted_framework(final)
         elif tracker is not None and tracker.status is not None:
             # The watch missed the deletion; the tracked status is the newest known.
-            tail = ", as last seen" + deleted_framework_tail(old, encode_status(old.name, tracker.status))
+            status_json = encode_status(old.name, tracker.status)
+            self._snapshots.log_deleted_framework(old, remark=", as last seen", status_json=status_json)
         elif old.status:
-            tail = ", as last seen" + deleted_framework_tail(old)
+            self._snapshots.log_deleted_framework(old, remark=", as last seen")
         else:
             _log.warning("[%s]: Framework %s", old.key, _UNWATCHED)
-            return
-        _log.info("[%s]: Framework was deleted%s", old.key, tail, extra=IS_SNAPSHOT)
 
     # --- ConfigMaps ---
 
@@ -129,8 +123,7 @@ class EventHandlers:
         deleted = ended or metadata.get("deletionTimestamp") is not None
         if deleted and is_pod_of_framework(metadata) and self._snapshots.wants(Trigger.POD_DELETION):
             key = f"{metadata['namespace']}/{framework_of(metadata['name'])}"
-            tail = deleted_pod_tail(pod)
-            _log.info("[%s]: Pod %s was deleted%s", key, metadata["name"], tail, extra=IS_SNAPSHOT)
+            self._snapshots.log_deleted_pod(key, pod)
 
     def _enqueue(self, pod: PodRecord) -> None:
         key = framework_key(pod)

@@ -51,34 +51,31 @@ class SnapshotLogger:
         """Log snapshots of a Framework. ``resource_version`` is that of the object with the status shown."""
         for snapshot in snapshots:
             if self.wants(snapshot.trigger):
-                where = "" if snapshot.role is None else f"[{snapshot.role}][{snapshot.index}]"
-                tail = snapshot_tail(framework, resource_version, snapshot)
-                _log.info("[%s]%s: %s%s", framework.key, where, _MESSAGES[snapshot.trigger], tail, extra=IS_SNAPSHOT)
+                if snapshot.role is None:
+                    where = ""
+                    body = _framework(framework, resource_version, orjson.Fragment(snapshot.status_json))
+                else:
+                    where = f"[{snapshot.role}][{snapshot.index}]"
+                    body = _task(framework, resource_version, snapshot.role, snapshot)
+                _write(f"[{framework.key}]{where}: {_MESSAGES[snapshot.trigger]}", snapshot.trigger, body)
+
+    def log_deleted_framework(
+        self, framework: FrameworkRecord, *, remark: str = "", status_json: bytes | None = None
+    ) -> None:
+        """Log a deleted Framework. ``status_json`` replaces its status."""
+        status = _with_plain_roles(framework.status) if status_json is None else orjson.Fragment(status_json)
+        body = _framework(framework, framework.resource_version, status)
+        _write(f"[{framework.key}]: Framework was deleted{remark}", Trigger.FRAMEWORK_DELETION, body)
+
+    def log_deleted_pod(self, key: str, pod: Mapping[str, Any]) -> None:
+        """Log a deleted Pod of the Framework ``key``."""
+        body = {"apiVersion": "v1", "kind": "Pod", **pod}
+        _write(f"[{key}]: Pod {pod['metadata']['name']} was deleted", Trigger.POD_DELETION, body)
 
 
-def snapshot_tail(framework: FrameworkRecord, resource_version: str, snapshot: Snapshot) -> str:
-    """Return the end of the log line for a snapshot."""
-    if snapshot.role is None:
-        body = _framework(framework, resource_version, orjson.Fragment(snapshot.status_json))
-    else:
-        body = _task(framework, resource_version, snapshot.role, snapshot)
-    return _tail(snapshot.trigger, body)
-
-
-def deleted_framework_tail(framework: FrameworkRecord, status_json: bytes | None = None) -> str:
-    """Return the end of the log line for a deleted Framework. ``status_json`` replaces its status."""
-    status = _with_plain_roles(framework.status) if status_json is None else orjson.Fragment(status_json)
-    return _tail(Trigger.FRAMEWORK_DELETION, _framework(framework, framework.resource_version, status))
-
-
-def deleted_pod_tail(pod: Mapping[str, Any]) -> str:
-    """Return the end of the log line for a deleted Pod."""
-    return _tail(Trigger.POD_DELETION, {"apiVersion": "v1", "kind": "Pod", **pod})
-
-
-def _tail(trigger: Trigger, body: Mapping[str, Any]) -> str:
+def _write(message: str, trigger: Trigger, body: Mapping[str, Any]) -> None:
     encoded = orjson.dumps(body).decode().replace(names.SNAPSHOT_MARK, _MARK_ESCAPED)
-    return f": {trigger}: {names.SNAPSHOT_MARK}{encoded}"
+    _log.info("%s: %s: %s%s", message, trigger, names.SNAPSHOT_MARK, encoded, extra=IS_SNAPSHOT)
 
 
 def _framework(framework: FrameworkRecord, resource_version: str, status: Any) -> dict[str, Any]:

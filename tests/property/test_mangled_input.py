@@ -37,7 +37,7 @@ from frameworkcontroller.barrier.files import injector
 from frameworkcontroller.barrier.framework import _decoded, _unpack, addresses
 from frameworkcontroller.config.config import SHIPPED_CONFIG_FILE, ConfigError, load_config
 from frameworkcontroller.config.failurespec import compile_regex
-from frameworkcontroller.controller.snapshots import deleted_framework_tail
+from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.errors import ApiError, error_from_answer
 from frameworkcontroller.machine.failure import Classifier
 from frameworkcontroller.machine.manifests import PodTemplate
@@ -141,7 +141,7 @@ def test_an_object_can_be_read_or_is_said_to_be_none(decode: Any, proper: Any, d
         if decode is pod_record:
             Classifier().classify(record)
         if decode is framework_record:
-            deleted_framework_tail(record)
+            SnapshotLogger().log_deleted_framework(record)
 
 
 @example(raw=b"<html>")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import orjson
@@ -9,7 +10,7 @@ import pytest
 
 from frameworkcontroller.api.names import SNAPSHOT_MARK
 from frameworkcontroller.api.objects import FrameworkRecord
-from frameworkcontroller.controller.snapshots import snapshot_tail
+from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.machine.model import Snapshot, Trigger
 
 FRAMEWORK = FrameworkRecord(
@@ -35,12 +36,16 @@ LABELS = {"FC_FRAMEWORK_NAME": "f", "FC_TASKROLE_NAME": "a", "FC_TASK_INDEX": "0
         ),
     ],
 )
-def test_a_task(trigger: Trigger, deleted_at: int | None, expected: dict[str, Any]) -> None:
+def test_a_task(
+    trigger: Trigger, deleted_at: int | None, expected: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     annotations = {**LABELS, "FC_TASKROLE_UID": "role-uid"}
     snapshot = Snapshot(trigger, orjson.dumps(STATUS), "a", 0, annotations, deleted_at)
-    tail = snapshot_tail(FRAMEWORK, "6", snapshot)
-    assert tail.startswith(f": {trigger}: {SNAPSHOT_MARK}")
-    assert orjson.loads(tail.partition(SNAPSHOT_MARK)[2]) == {
+    SnapshotLogger().log(FRAMEWORK, "6", [snapshot])
+    (line,) = caplog.messages
+    assert f": {trigger}: {SNAPSHOT_MARK}" in line
+    assert orjson.loads(line.partition(SNAPSHOT_MARK)[2]) == {
         "apiVersion": "frameworkcontroller.microsoft.com/v1",
         "kind": "Task",
         "metadata": {
