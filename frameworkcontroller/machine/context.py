@@ -155,17 +155,19 @@ _MAX_DIGITS = 18
 def replace_orphan(target: Target, found: Identity, current: tuple[str, ...]) -> Action:
     """The action on an orphaned object of the target's name that is not terminating.
 
-    ``current``: the identity of the current attempt's object, which ends with the attempt's id. An object of a later
-    attempt is never deleted: as objects are created for persisted attempts only, it proves that another controller has
-    written a newer status.
+    ``current``: the identity of the current attempt's object. An object of a later attempt is never deleted: as objects
+    are created for persisted attempts only, it proves that another controller has written a newer status.
     """
-    if found.annotations is not None and found.annotations[:-1] == current[:-1]:
-        attempt_id = found.annotations[-1]
-        # int() raises an error for more than some thousand digits.
-        is_number = attempt_id.isascii() and attempt_id.isdigit() and len(attempt_id) <= _MAX_DIGITS
-        if is_number and int(attempt_id) > int(current[-1]):
-            return Refresh(target)
-    return Delete(target, found.uid, orphan=True)
+    is_later = found.annotations is not None and is_newer(found.annotations, current)
+    return Refresh(target) if is_later else Delete(target, found.uid, orphan=True)
+
+
+def is_newer(found: tuple[str, ...], current: tuple[str, ...]) -> bool:
+    """Whether the identities, which end with the attempt's id, differ only in that, and ``found`` is of a later one."""
+    *of_found, attempt_id = found
+    # int() raises an error for more than some thousand digits.
+    is_number = attempt_id.isascii() and attempt_id.isdigit() and len(attempt_id) <= _MAX_DIGITS
+    return of_found == [*current[:-1]] and is_number and int(attempt_id) > int(current[-1])
 
 
 def count_tasks(count: int) -> str:

@@ -168,19 +168,21 @@ def disrupted(what: str, disruption: Disruption, *, pod: PodCompletion | None = 
 
 
 def _match_pod(pattern: PodPattern, pod: PodRecord, containers: Sequence[ContainerRecord]) -> dict[str, Any] | None:
-    matched = _match_texts(pattern, pod.name, pod.reason, pod.message)
+    matched = _match(
+        ("name", pattern.name, pod.name),
+        ("reason", pattern.reason, pod.reason),
+        ("message", pattern.message, pod.message),
+    )
     if matched is None:
         return None
     found_containers = []
     for wanted in pattern.containers:
-        for container in containers:
-            fields = _match_container(wanted, container)
-            if fields is not None:
-                if fields:
-                    found_containers.append(fields)
-                break
-        else:
+        matches = (_match_container(wanted, container) for container in containers)
+        fields = next((fields for fields in matches if fields is not None), None)
+        if fields is None:
             return None
+        if fields:
+            found_containers.append(fields)
     if found_containers:
         matched["containers"] = found_containers
     return matched
@@ -191,35 +193,31 @@ def _match_container(pattern: ContainerPattern, container: ContainerRecord) -> d
     of_the_end = (pattern.reason, pattern.message, pattern.signal, pattern.code)
     if not container.terminated and any(field is not None for field in of_the_end):
         return None
-    matched = _match_texts(pattern, completion.name, completion.reason, completion.message)
-    if matched is None:
-        return None
-    if pattern.signal is not None:
-        if completion.signal not in pattern.signal:
-            return None
-        if completion.signal:
-            matched["signal"] = completion.signal
-    if pattern.code is not None:
-        if completion.code not in pattern.code:
-            return None
-        matched["code"] = completion.code
-    return matched
+    return _match(
+        ("name", pattern.name, completion.name),
+        ("reason", pattern.reason, completion.reason),
+        ("message", pattern.message, completion.message),
+        ("signal", pattern.signal, completion.signal),
+        ("code", pattern.code, completion.code),
+    )
 
 
-def _match_texts(pattern: PodPattern | ContainerPattern, name: str, reason: str, message: str) -> dict[str, Any] | None:
-    matched: dict[str, Any] = {}
-    for key, regex, text in (
-        ("name", pattern.name, name),
-        ("reason", pattern.reason, reason),
-        ("message", pattern.message, message),
-    ):
-        if regex is not None:
-            found = regex.search(text)
-            if found is None:
-                return None
-            # An empty match is reported for the name only.
-            if found.group() or key == "name":
-                matched[key] = found.group()
+def _match(*fields: tuple[str, Regex | Range | None, Any]) -> dict[str, Any] | None:
+    """The matched parts of the fields; None if a field does not match its pattern."""
+    matched = {}
+    for key, pattern, value in fields:
+        if pattern is None:
+            continue
+        if isinstance(pattern, Range):
+            part = value if value in pattern else None
+        else:
+            found = pattern.search(value)
+            part = None if found is None else found.group()
+        if part is None:
+            return None
+        # An empty match or 0 is reported for the name and the exit code only.
+        if part or key in ("name", "code"):
+            matched[key] = part
     return matched
 
 

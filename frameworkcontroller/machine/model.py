@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import random
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -78,8 +79,7 @@ class Env:
 
     def new_uid(self) -> str:
         """A random UUID (version 4)."""
-        digits = f"{(self.rng.getrandbits(128) & ~(0xF << 76) & ~(0x3 << 62)) | (0x4 << 76) | (0x2 << 62):032x}"
-        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+        return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
 
 
 class PodLookup(Protocol):

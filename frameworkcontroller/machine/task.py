@@ -97,9 +97,7 @@ def _adopt(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> bool:
     """Adopt a Pod that was created for this attempt, but not recorded. Return whether there is one."""
     if pod is None or pod.identity.deleting or ctx.completing or task.deletion_pending:
         return False
-    if pod.identity.controller_uid != ctx.attempt.configmap_uid:
-        return False
-    if pod.identity.annotations != ctx.pod_identity(task):
+    if (pod.identity.controller_uid, pod.identity.annotations) != (ctx.attempt.configmap_uid, ctx.pod_identity(task)):
         return False
     created(ctx, task, pod.uid)
     return True
@@ -321,16 +319,14 @@ def _left_running_until(ctx: Context, key: TaskKey, pod: PodRecord) -> float | N
     The API server removes ended Pods at once, and the containers would run beside the next instance. Kubelets before
     1.22.9 write the phase before the grace period.
     """
-    left = ctx.tracker.left_running
     _end_left_running(ctx, key, pod)
     if pod.running_grace_sec is None:
         return None
-    uid, since = left.get(key, ("", 0.0))
-    if uid != pod.uid:
-        since = ctx.env.clock
-        left[key] = (pod.uid, since)
-    due = since + pod.running_grace_sec + ctx.env.limits.kubelet_report_sec
-    return due if ctx.env.clock < due else None
+    left, now = ctx.tracker.left_running, ctx.env.clock
+    if key not in left or left[key][0] != pod.uid:
+        left[key] = (pod.uid, now)
+    due = left[key][1] + pod.running_grace_sec + ctx.env.limits.kubelet_report_sec
+    return due if now < due else None
 
 
 def _end_left_running(ctx: Context, key: TaskKey, pod: PodRecord | None) -> None:
@@ -366,14 +362,13 @@ def containers_run_until(ctx: Context) -> float | None:
 
     Costs the number of such Pods and of Tasks on the agenda.
     """
-    latest = None
+    latest: float | None = None
     for key in (*ctx.tracker.agenda, *ctx.tracker.left_running):
         pod = ctx.observed.pods.get(pod_name(ctx.framework.name, *key))
         if pod is None or pod.identity.deleting or pod.identity.controller_uid != ctx.attempt.configmap_uid:
             continue
         due = _left_running_until(ctx, key, pod)
-        if due is not None and (latest is None or due > latest):
-            latest = due
+        latest = max((when for when in (latest, due) if when is not None), default=None)
     return latest
 
 

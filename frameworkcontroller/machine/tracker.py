@@ -170,13 +170,10 @@ class Tracker:
         self.agenda.forget_tasks()
         self.holds.forget()
         self.expectations.forget_all()
-        self.follow_ups.clear()
-        self.disruptions.clear()
-        self.left_running.clear()
-        self._blocked.clear()
         self.alone_since = None
-        self._completions.clear()
-        self.templates.clear()
+        self.follow_ups.clear()
+        for by_task in (self.disruptions, self.left_running, self._blocked, self._completions, self.templates):
+            by_task.clear()
 
     def touch_all(self) -> None:
         """Have the next plan look at all Tasks, and for orphaned Pods."""

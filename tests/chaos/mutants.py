@@ -21,7 +21,7 @@ from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.crdguard import CrdGuard
-from frameworkcontroller.machine import actions, framework, reconciler, task
+from frameworkcontroller.machine import actions, context, framework, reconciler, task
 from frameworkcontroller.machine.actions import Action, Delete
 from frameworkcontroller.machine.actions import Outcome as ActionOutcome
 from frameworkcontroller.machine.context import Context
@@ -323,9 +323,7 @@ MUTANTS: Final = {
     # The list says that the Task's first Pod is still to be created; by now its second one runs.
     "no-confirming-read": Mutant(
         "acts at once on what its first list says",
-        lambda: _all_of(
-            patch.object(Reconciler, "_propose", _propose_at_once), patch.object(task, "is_newer_pod", _no)
-        ),
+        lambda: _all_of(patch.object(Reconciler, "_propose", _propose_at_once), patch.object(context, "is_newer", _no)),
         _story(
             _fault(0.0, Faults.FAILED, "create", "pods", times=3),
             _create(_role(retry={"maxRetryCount": 1}, run_seconds="1, forever", exit_code="1")),
@@ -503,7 +501,7 @@ MUTANTS: Final = {
         "deletes what it finds in place of what it was to create",
         lambda: _all_of(
             patch.object(reconciler, "needs_live_status", _no),
-            patch.object(task, "is_newer_pod", _no),
+            patch.object(context, "is_newer", _no),
         ),
         _story(
             _fault(0.0, Faults.FAILED, "create", "pods", times=3),
@@ -534,7 +532,7 @@ MUTANTS: Final = {
         "deletes the ConfigMap that it finds in place of the one that it was to create",
         lambda: _all_of(
             patch.object(reconciler, "needs_live_status", _no),
-            patch.object(framework, "is_newer_configmap", _no),
+            patch.object(context, "is_newer", _no),
         ),
         _story(
             _fault(0.0, Faults.DELAY, "create", "configmaps", seconds=20.0),

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine import framework, reconciler, task
+from frameworkcontroller.machine import context, reconciler
 from frameworkcontroller.machine.actions import Action, Cleanup, Create
 from frameworkcontroller.machine.requests import Kind
 from tests.support.history import History
@@ -163,8 +163,7 @@ def test_a_slow_controller_deletes_nothing_of_the_other_ones(story: Callable[[Hi
 def test_a_slow_controller_that_believes_what_it_knows_is_caught(
     story: Callable[[History], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module, check in ((task, "is_newer_pod"), (framework, "is_newer_configmap")):
-        monkeypatch.setattr(module, check, lambda *_: False)
+    monkeypatch.setattr(context, "is_newer", lambda *_: False)
     monkeypatch.setattr(reconciler, "needs_live_status", lambda _: False)
     history = begin()
     story(history)
