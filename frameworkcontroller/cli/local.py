@@ -22,7 +22,7 @@ from frameworkcontroller.commands import program
 from frameworkcontroller.commands.follower import Follower
 from frameworkcontroller.commands.output import LinePrefixes
 from frameworkcontroller.commands.program import CommandError, UsageError
-from frameworkcontroller.commands.progress import Progress, ending, keep_drawing, progress_on
+from frameworkcontroller.commands.progress import Progress, ending, progress_on
 from frameworkcontroller.config.bindaddress import BindAddress
 from frameworkcontroller.config.config import Config, ConfigError, load_config, shipped_config
 from frameworkcontroller.kube.client import KubeClient
@@ -196,14 +196,13 @@ async def _follow(
     frameworks = [body for manifest, body in created if _is_framework(manifest)]
     console = Console(highlight=False)
     late = False
-    with progress_on(console, time.time) as progress:
+    async with progress_on(console, time.time) as progress:
         follower = Follower(client, frameworks, progress.show)
         output.progress = progress
         try:
-            async with program.background(keep_drawing(progress)):
-                async with asyncio.timeout(timeout):
-                    await follower.run()
-                await cluster.all_printed()
+            async with asyncio.timeout(timeout):
+                await follower.run()
+            await cluster.all_printed()
         except TimeoutError:
             late = True
         finally:

@@ -80,9 +80,7 @@ def _ask(options: argparse.Namespace, framework: str | None) -> list[str]:
         async with asyncio.timeout(_TIMEOUT_SEC), open_invocation(options) as invocation:
             if framework is not None:
                 return [role["name"] for role in roles_of(await invocation.framework(framework))]
-            found: list[str] = []
-            await invocation.each(FRAMEWORKS, lambda body: found.append(body["metadata"]["name"]), metadata_only=True)
-            return found
+            return [body["metadata"]["name"] async for body in invocation.each(FRAMEWORKS, metadata_only=True)]
 
     logging.disable()
     try:

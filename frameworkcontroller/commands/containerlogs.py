@@ -57,7 +57,7 @@ class Line:
     text: bytes
 
 
-def selector(framework: str, role: str | None, index: int | None) -> str:
+def selector(framework: str, role: str | None = None, index: int | None = None) -> str:
     """Return the label selector for the Pods of a Framework, a role or a Task."""
     labels = {names.FRAMEWORK_NAME: framework, names.TASKROLE_NAME: role, names.TASK_INDEX: index}
     return ",".join(f"{label}={value}" for label, value in labels.items() if value is not None)

@@ -15,7 +15,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import Invocation, checked_name
-from frameworkcontroller.commands.objects import Json, Record
+from frameworkcontroller.commands.objects import Record
 from frameworkcontroller.commands.output import clean_line, duration, table
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import EVENTS
@@ -62,14 +62,8 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     field_selector = "involvedObject.kind=Framework" if name is None else None
     if options.watch:
         await _watch(invocation, name, None if everywhere else invocation.namespace, field_selector)
-    found: list[Event] = []
-
-    def take(body: Json) -> None:
-        event = read_event(body)
-        if event.concerns(name):
-            found.append(event)
-
-    await invocation.each(EVENTS, take, all_namespaces=everywhere, field_selector=field_selector)
+    events = invocation.each(EVENTS, all_namespaces=everywhere, field_selector=field_selector)
+    found = [event async for body in events if (event := read_event(body)).concerns(name)]
     if not found:
         whose = "Frameworks" if name is None else f"Framework {name}"
         invocation.note(f"there are no Events of {whose} (clusters delete Events after an hour or so)")

@@ -77,15 +77,14 @@ class Invocation:
     async def each(
         self,
         resource: Resource,
-        take: Callable[[Json], None],
         *,
         all_namespaces: bool = False,
         label_selector: str | None = None,
         field_selector: str | None = None,
         most: int | None = None,
         metadata_only: bool = False,
-    ) -> None:
-        """Call ``take`` with the objects of a collection, a page at a time, to hold no more than a page in memory.
+    ) -> AsyncIterator[Json]:
+        """Yield the objects of a collection, which are read a page at a time, to hold no more than a page in memory.
 
         Stop after the page with the object number ``most``.
         """
@@ -113,7 +112,7 @@ class Invocation:
             except NotFound as error:
                 raise program.CommandError(self._missing("", error)) from None
             for item in page.get("items") or ():
-                take(item)
+                yield item
                 read += 1
             token = (page.get("metadata") or {}).get("continue")
             if not token or (most is not None and read >= most):

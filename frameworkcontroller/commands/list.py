@@ -25,18 +25,12 @@ _NONE = "-"
 async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     """List them. Return the exit code."""
     everywhere: bool = options.all_namespaces
-    objects: list[Json] = []
-    found: list[Summary] = []
-    as_objects = options.output in ("json", "yaml", "name")
-    await invocation.each(
-        FRAMEWORKS,
-        objects.append if as_objects else lambda body: found.append(summarize(body)),
-        all_namespaces=everywhere,
-        label_selector=options.selector,
-    )
-    if as_objects:
-        _print_objects(invocation, objects, options.output)
-    elif found:
+    frameworks = invocation.each(FRAMEWORKS, all_namespaces=everywhere, label_selector=options.selector)
+    if options.output in ("json", "yaml", "name"):
+        _print_objects(invocation, [body async for body in frameworks], options.output)
+        return program.EXIT_OK
+    found = [summarize(body) async for body in frameworks]
+    if found:
         invocation.print_table(_table(found, invocation.wall(), everywhere=everywhere, wide=options.output == "wide"))
     else:
         where = "" if everywhere else f' in namespace "{invocation.namespace}"'

@@ -40,8 +40,7 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
             raise program.UsageError("--previous: cannot be followed: it has ended")
         await _follow(invocation, options, framework, printer)
         return program.EXIT_OK
-    pods: list[Json] = []
-    await invocation.each(PODS, pods.append, label_selector=selector(options.name, role, index))
+    pods = [pod async for pod in invocation.each(PODS, label_selector=selector(options.name, role, index))]
     sources = [source for pod in pods for source in sources_of(pod, options.container, every=options.all_containers)]
     if not sources:
         raise program.CommandError(_no_sources(options, framework, len(pods)))

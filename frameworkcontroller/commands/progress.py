@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -16,6 +17,7 @@ from rich.tree import Tree
 
 from frameworkcontroller.api.codec import StatusError, decode_status
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
+from frameworkcontroller.commands import program
 from frameworkcontroller.commands.diagnosis import NOT_SEEN, View, cause, read_view, result, stalled, trigger
 from frameworkcontroller.commands.output import clean_line, counted
 from frameworkcontroller.commands.tree import DEFAULT_NAMESPACE, framework_tree
@@ -33,20 +35,19 @@ class Ending:
     text: str
 
 
-def progress_on(console: Console, wall: Callable[[], float]) -> Progress:
-    """Return live trees for a terminal that can show them, else lines."""
-    if console.is_terminal and not console.is_dumb_terminal:
-        return LiveProgress(console, wall)
-    return LineProgress(console, wall)
-
-
-async def keep_drawing(progress: Progress) -> None:
-    """Update the display until cancelled: often, but for a small share of the time."""
-    clock = asyncio.get_running_loop().time
-    while True:
-        began = clock()
-        progress.draw()
-        await asyncio.sleep(max(_DRAW_EVERY_SEC, _PAUSE_FACTOR * (clock() - began)))
+@asynccontextmanager
+async def progress_on(console: Console, wall: Callable[[], float]) -> AsyncIterator[Progress]:
+    """Show Frameworks while inside: in live trees on a terminal that can show them, else in lines."""
+    if not console.is_terminal or console.is_dumb_terminal:
+        yield LineProgress(console, wall)
+        return
+    progress = LiveProgress(console, wall)
+    with progress.live:
+        try:
+            async with program.background(progress.keep_drawing()):
+                yield progress
+        finally:
+            progress.draw()
 
 
 class LineProgress:
@@ -57,12 +58,6 @@ class LineProgress:
         self._clock = clock
         self._began = clock()
         self._seen: dict[str, str] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        return None
 
     def show(self, key: str, framework: Mapping[str, Any]) -> None:
         """Print the changes."""
@@ -77,9 +72,6 @@ class LineProgress:
     def print(self, line: Text) -> None:
         """Print the line."""
         self._console.print(line, soft_wrap=True)
-
-    def draw(self) -> None:
-        """Do nothing: all is printed."""
 
     def _line(self, place: str, status: FrameworkStatus | TaskStatus) -> None:
         text = _text(status)
@@ -99,15 +91,7 @@ class LiveProgress:
         self.pods: dict[str, str] = {}
         """Diagnoses of Pods, by name."""
         self._lines: list[Text] = []
-        self._live = Live(console=console, auto_refresh=False, get_renderable=self.picture)
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.draw()
-        self._live.stop()
+        self.live = Live(console=console, auto_refresh=False, get_renderable=self.picture)
 
     def show(self, key: str, framework: Mapping[str, Any]) -> None:
         """Keep the object for the next drawing."""
@@ -123,7 +107,15 @@ class LiveProgress:
         if self._lines:
             self._console.print(Text("\n").join(self._lines), soft_wrap=True)
             self._lines = []
-        self._live.refresh()
+        self.live.refresh()
+
+    async def keep_drawing(self) -> None:
+        """Draw until cancelled: often, but for a small share of the time."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            began = clock()
+            self.draw()
+            await asyncio.sleep(max(_DRAW_EVERY_SEC, _PAUSE_FACTOR * (clock() - began)))
 
     def picture(self) -> Group:
         """Return the trees."""

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from frameworkcontroller.api import names
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
+from frameworkcontroller.commands.containerlogs import selector
 from frameworkcontroller.commands.decompress import decompressed
 from frameworkcontroller.commands.diagnosis import read_view
 from frameworkcontroller.commands.events import Event, read_event
@@ -19,7 +19,7 @@ from frameworkcontroller.commands.follower import Follower
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.objects import Json, key_of, roles_of, state_of, task_number
 from frameworkcontroller.commands.poddiagnosis import diagnose_pod, precedes_scheduling
-from frameworkcontroller.commands.progress import LiveProgress, ending, keep_drawing, progress_on
+from frameworkcontroller.commands.progress import LiveProgress, ending, progress_on
 from frameworkcontroller.commands.tree import framework_tree
 from frameworkcontroller.kube.errors import Forbidden
 from frameworkcontroller.kube.resources import EVENTS, PODS
@@ -48,14 +48,12 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
 async def _watch(invocation: Invocation, framework: Json) -> int:
     """Show the Framework until its end. Return the exit code, 0 if it succeeded."""
     key = key_of(framework)
-    with progress_on(invocation.out, invocation.wall) as progress:
+    async with progress_on(invocation.out, invocation.wall) as progress, program.background() as tasks:
         progress.show(key, framework)
         follower = Follower(invocation.client, [framework], progress.show)
-        work = [keep_drawing(progress)]
         if isinstance(progress, LiveProgress):
-            work.append(_keep_diagnosing(invocation, framework, progress))
-        async with program.background(*work):
-            await follower.run()
+            tasks.append(asyncio.create_task(_keep_diagnosing(invocation, framework, progress)))
+        await follower.run()
     end = ending(key, follower.last[key])
     invocation.print()
     invocation.print(end.text)
@@ -76,25 +74,20 @@ async def _diagnose_pods(invocation: Invocation, framework: Json) -> dict[str, s
         return {}
     found: dict[str, str] = {}
     unexplained: dict[str, Json] = {}
-    now = invocation.wall()
-
-    def take(pod: Json) -> None:
-        text, needs_event = diagnose_pod(pod, now)
-        if text:
-            found[pod["metadata"]["name"]] = text
-        if needs_event:
-            unexplained[pod["metadata"]["uid"]] = pod
-
-    many = sum(map(task_number, roles_of(framework))) > _MAX_PODS
+    pods = invocation.each(
+        PODS,
+        label_selector=selector(framework["metadata"]["name"]),
+        field_selector=_PENDING if sum(map(task_number, roles_of(framework))) > _MAX_PODS else None,
+        most=_MAX_PODS,
+    )
     # A user may be allowed to read Frameworks but not Pods.
     with suppress(Forbidden):
-        await invocation.each(
-            PODS,
-            take,
-            label_selector=f"{names.FRAMEWORK_NAME}={framework['metadata']['name']}",
-            field_selector=_PENDING if many else None,
-            most=_MAX_PODS,
-        )
+        async for pod in pods:
+            text, needs_event = diagnose_pod(pod, invocation.wall())
+            if text:
+                found[pod["metadata"]["name"]] = text
+            if needs_event:
+                unexplained[pod["metadata"]["uid"]] = pod
     if unexplained:
         for name, event in (await _last_warnings(invocation, unexplained)).items():
             found[name] = "; ".join(filter(None, (found.get(name), f"{event.reason}: {event.message}")))
@@ -104,15 +97,12 @@ async def _diagnose_pods(invocation: Invocation, framework: Json) -> dict[str, s
 async def _last_warnings(invocation: Invocation, pods: Mapping[str, Json]) -> dict[str, Event]:
     """Return the last Warning Event of each Pod, by name; none if the user may not read Events. ``pods``: by UID."""
     last: dict[str, Event] = {}
-
-    def take(body: Json) -> None:
-        pod = pods.get((body.get("involvedObject") or {}).get("uid") or "")
-        if pod is None:
-            return
-        event, name = read_event(body), pod["metadata"]["name"]
-        if not precedes_scheduling(event.seen, pod) and (name not in last or event.seen >= last[name].seen):
-            last[name] = event
-
     with suppress(Forbidden):
-        await invocation.each(EVENTS, take, field_selector=_POD_WARNINGS, most=_MAX_EVENTS)
+        async for body in invocation.each(EVENTS, field_selector=_POD_WARNINGS, most=_MAX_EVENTS):
+            pod = pods.get((body.get("involvedObject") or {}).get("uid") or "")
+            if pod is None:
+                continue
+            event, name = read_event(body), pod["metadata"]["name"]
+            if not precedes_scheduling(event.seen, pod) and (name not in last or event.seen >= last[name].seen):
+                last[name] = event
     return last

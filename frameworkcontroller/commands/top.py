@@ -18,7 +18,6 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.objects import Json
 from frameworkcontroller.commands.output import counted, duration, table
 from frameworkcontroller.commands.phases import BEFORE_RUNNING
 from frameworkcontroller.commands.summary import Summary, summarize, tasks_of
@@ -51,12 +50,9 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     found: list[Summary] = []
     slowest: list[_Start] = []
     now = invocation.wall()
-
-    def take(body: Json) -> None:
+    async for body in invocation.each(FRAMEWORKS, all_namespaces=options.all_namespaces):
         found.append(summarize(body))
-        slowest[:] = nlargest(options.most, chain(slowest, _starts(body, found[-1], now)))
-
-    await invocation.each(FRAMEWORKS, take, all_namespaces=options.all_namespaces)
+        slowest = nlargest(options.most, chain(slowest, _starts(body, found[-1], now)))
     if not found:
         invocation.note("there are no Frameworks")
         return program.EXIT_OK

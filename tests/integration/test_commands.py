@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import re
 from base64 import b64encode
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -159,10 +160,11 @@ async def test_status_quotes_the_last_warning_of_a_pod_that_waits(
     if not readable:
         read = Invocation.each
 
-        async def refused(invocation: Invocation, resource: Resource, *more: Any, **options: Any) -> None:
+        async def refused(invocation: Invocation, resource: Resource, **options: Any) -> AsyncIterator[Json]:
             if resource is EVENTS:
                 raise Forbidden("events is forbidden", code=403, reason="Forbidden")
-            await read(invocation, resource, *more, **options)
+            async for body in read(invocation, resource, **options):
+                yield body
 
         monkeypatch.setattr(Invocation, "each", refused)
     lines = [line.strip(" │├└─") for line in await cli.ok("status", "f")]

@@ -15,7 +15,7 @@ from rich.text import Text
 from frameworkcontroller.api.names import API_VERSION, KIND
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands.output import console
-from frameworkcontroller.commands.progress import ending, progress_on
+from frameworkcontroller.commands.progress import LineProgress, ending
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import JSON_PATCH
 from frameworkcontroller.kube.errors import ApiError, Invalid
@@ -260,7 +260,7 @@ async def test_commands_show_what_can_be_shown(cluster: Cluster) -> None:
         assert acting(ended.out) == [], (arguments, ended.out)
     # What waits for them, or follows them, says of them.
     file = io.StringIO()
-    progress = progress_on(console(file), cluster.wall)
+    progress = LineProgress(console(file), cluster.wall)
     for name in names:
         body = await frameworks.get(name)
         progress.show(f"{cluster.namespace}/{name}", body)

@@ -54,22 +54,21 @@ def framework(state: State, *tasks: TaskStatus, completion: CompletionStatus | N
     return {"metadata": metadata, "status": orjson.loads(encode_status("f", status))}
 
 
-def lines(*steps: Mapping[str, Any], width: int = 40) -> list[str]:
+async def lines(*steps: Mapping[str, Any], width: int = 40) -> list[str]:
     """What a console that is no terminal gets, a second between the steps."""
     clock = Clock()
     console = Console(file=io.StringIO(), width=width)
-    with progress_on(console, clock) as progress:
+    async with progress_on(console, clock) as progress:
         assert isinstance(progress, LineProgress)
         for step in steps:
             progress.show("default/f", step)
-            progress.draw()
             clock.now += 1
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 
 
-def test_a_line_for_each_change() -> None:
-    assert lines(
+async def test_a_line_for_each_change() -> None:
+    assert await lines(
         {},
         framework(State.CREATION_PENDING, task(0, State.CREATION_PENDING), task(1, State.CREATION_PENDING)),
         framework(State.RUNNING, task(0, State.RUNNING, ip="127.0.0.2"), task(1, State.CREATION_PENDING)),
@@ -89,8 +88,8 @@ def test_a_line_for_each_change() -> None:
     ]
 
 
-def test_status_that_cannot_be_read_is_as_none() -> None:
-    assert lines({"status": {"state": "Odd"}}, {"status": 5}) == []
+async def test_status_that_cannot_be_read_is_as_none() -> None:
+    assert await lines({"status": {"state": "Odd"}}, {"status": 5}) == []
 
 
 def screen(console: Console, progress: LiveProgress) -> list[str]:
@@ -105,9 +104,7 @@ def live(height: int) -> tuple[Console, Clock, LiveProgress]:
     console = Console(
         file=io.StringIO(), width=120, height=height, force_terminal=True, color_system=None, legacy_windows=False
     )
-    progress = progress_on(console, clock)
-    assert isinstance(progress, LiveProgress)
-    return console, clock, progress
+    return console, clock, LiveProgress(console, clock)
 
 
 def test_trees_of_all_frameworks() -> None:
@@ -146,9 +143,10 @@ def test_the_roles_of_a_framework_share_the_lines_of_the_screen() -> None:
     ]
 
 
-def test_live_trees_are_drawn_and_left_on_the_screen() -> None:
-    console, _, progress = live(height=24)
-    with progress:
+async def test_live_trees_are_drawn_and_left_on_the_screen() -> None:
+    console, clock, _ = live(height=24)
+    async with progress_on(console, clock) as progress:
+        assert isinstance(progress, LiveProgress)
         progress.show("default/f", framework(State.RUNNING, task(0, State.RUNNING)))
         progress.draw()
         progress.show("default/f", framework(State.COMPLETED))
@@ -159,9 +157,9 @@ def test_live_trees_are_drawn_and_left_on_the_screen() -> None:
     assert written.endswith("\x1b[?25h")
 
 
-def test_lines_are_told_above_the_live_trees() -> None:
-    console, _, progress = live(30)
-    with progress:
+async def test_lines_are_told_above_the_live_trees() -> None:
+    console, clock, _ = live(30)
+    async with progress_on(console, clock) as progress:
         progress.show("default/f", framework(State.RUNNING, task(0, State.RUNNING)))
         progress.print(Text("f-worker-0 | one"))
         progress.print(Text("f-worker-0 | two"))
