@@ -1,9 +1,10 @@
-"""The reason for the state of a Framework or a Task: what it waits for, why it ended, why it is not retried."""
+"""The phase of a Task, and the reason for it or for a Framework's state: what it waits for, why it ended."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final
 
 import orjson
@@ -14,14 +15,47 @@ from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, RetryPolicy, SpecError, parse_spec
 from frameworkcontroller.api.status import Condition, FrameworkStatus, State, TaskStatus
 from frameworkcontroller.commands.output import clean_line, duration
-from frameworkcontroller.commands.phases import Phase, phase_of
 from frameworkcontroller.commands.poddiagnosis import without_name
 from frameworkcontroller.machine.policy import decide_retry
 
 NOT_SEEN: Final = "not seen by a controller yet"
 
+BEFORE_RUNNING: Final = frozenset({State.CREATION_PENDING, State.CREATION_REQUESTED, State.PREPARING})
 _DELETED_STATES: Final = frozenset({State.DELETION_REQUESTED, State.DELETING})
 _REFUSED: Final = "Failed to create Pod: "
+
+
+class Phase(Enum):
+    """A summary of a Task's state, its color, and its cell in bars; the most interesting one first."""
+
+    FAILED = ("failed", "red", "x")
+    WAITING = ("waiting", "yellow", "░")
+    ENDING = ("ending", "magenta", "▒")
+    RUNNING = ("running", "green", "▓")
+    STOPPED = ("stopped", "dim", "-")
+    SUCCEEDED = ("succeeded", "cyan", "█")
+
+    def __init__(self, label: str, color: str, cell: str) -> None:
+        self.label = label
+        self.color = color
+        self.cell = cell
+
+
+def phase_of(task: TaskStatus) -> Phase:
+    """Return the phase of a Task."""
+    if task.state is State.COMPLETED:
+        return completed_phase(task.attempt.completion_status)
+    if task.state is State.RUNNING:
+        return Phase.RUNNING
+    backs_off = task.state is State.ATTEMPT_COMPLETED and task.retry.retry_delay_sec
+    return Phase.WAITING if backs_off or task.state in BEFORE_RUNNING else Phase.ENDING
+
+
+def completed_phase(completion: CompletionStatus | None) -> Phase:
+    """Return the phase of a Task or Framework that has completed. One that was stopped has not failed."""
+    if completion is None or completion.unexpected:
+        return Phase.FAILED
+    return Phase.SUCCEEDED if completion.succeeded else Phase.STOPPED
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,7 @@ from frameworkcontroller.kube.informer import Informer
 class Follower:
     """Watches Frameworks until each has completed, meets ``until``, or is deleted.
 
-    Args:
-        frameworks: their objects.
-        changed: called with key and object at each change.
-        until: a condition on an object that ends the watch of that Framework before its completion.
+    ``changed`` is called with the key and the object at each change.
     """
 
     def __init__(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import math
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -88,21 +87,17 @@ async def _diagnose_pods(invocation: Invocation, framework: Json) -> dict[str, s
                 found[pod["metadata"]["name"]] = text
             if needs_event:
                 unexplained[pod["metadata"]["uid"]] = pod
-    if unexplained:
-        for name, event in (await _last_warnings(invocation, unexplained)).items():
-            found[name] = "; ".join(filter(None, (found.get(name), f"{event.reason}: {event.message}")))
-    return found
-
-
-async def _last_warnings(invocation: Invocation, pods: Mapping[str, Json]) -> dict[str, Event]:
-    """Return the last Warning Event of each Pod, by name; none if the user may not read Events. ``pods``: by UID."""
-    last: dict[str, Event] = {}
+    if not unexplained:
+        return found
+    last_warnings: dict[str, Event] = {}
     with suppress(Forbidden):
         async for body in invocation.each(EVENTS, field_selector=_POD_WARNINGS, most=_MAX_EVENTS):
-            pod = pods.get((body.get("involvedObject") or {}).get("uid") or "")
-            if pod is None:
-                continue
-            event, name = read_event(body), pod["metadata"]["name"]
-            if not precedes_scheduling(event.seen, pod) and (name not in last or event.seen >= last[name].seen):
-                last[name] = event
-    return last
+            uid = (body.get("involvedObject") or {}).get("uid")
+            if uid in unexplained:
+                event, pod = read_event(body), unexplained[uid]
+                last = last_warnings.get(pod["metadata"]["name"], event)
+                if event.seen >= last.seen and not precedes_scheduling(event.seen, pod):
+                    last_warnings[pod["metadata"]["name"]] = event
+    for name, event in last_warnings.items():
+        found[name] = "; ".join(filter(None, (found.get(name), f"{event.reason}: {event.message}")))
+    return found

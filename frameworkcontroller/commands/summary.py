@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from frameworkcontroller.api.codec import StatusError, with_plain_roles
+from frameworkcontroller.api import fields
+from frameworkcontroller.api.codec import with_plain_roles
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands.diagnosis import code_and_phrase
@@ -69,8 +70,8 @@ def summarize(framework: Mapping[str, Any]) -> Summary:
 def _add_status(summary: Summary, status: Mapping[str, Any]) -> None:
     summary.state = State(status["state"])
     summary.retries = (status.get("retryPolicyStatus") or {}).get("totalRetriedCount") or 0
-    summary.run_time = maybe_time(status.get("runTime"))
-    summary.completion_time = maybe_time(status.get("completionTime"))
+    summary.run_time = fields.maybe_time(status, "runTime")
+    summary.completion_time = fields.maybe_time(status, "completionTime")
     completion = status["attemptStatus"].get("completionStatus")
     if completion:
         summary.result = (completion.get("type") or {}).get("name") or ""
@@ -85,19 +86,7 @@ def _add_status(summary: Summary, status: Mapping[str, Any]) -> None:
 
 
 def tasks_of(attempt: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the role and the JSON of each Task in an ``attemptStatus``.
-
-    Raises:
-        StatusError: they are no list, or cannot be decompressed.
-    """
-    roles = with_plain_roles(attempt).get("taskRoleStatuses")
-    if not isinstance(roles or [], list):
-        raise StatusError("status.attemptStatus.taskRoleStatuses: is not a list")
-    for role in roles or ():
+    """Yield the role and the JSON of each Task in an ``attemptStatus``."""
+    for role in with_plain_roles(attempt).get("taskRoleStatuses") or ():
         for task in role.get("taskStatuses") or ():
             yield role["name"], task
-
-
-def maybe_time(text: str | None) -> int | None:
-    """Parse an optional time."""
-    return None if text is None else parse_time(text)

@@ -17,9 +17,9 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands import program
+from frameworkcontroller.commands.diagnosis import BEFORE_RUNNING
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.output import counted, duration, table
-from frameworkcontroller.commands.phases import BEFORE_RUNNING
 from frameworkcontroller.commands.summary import Summary, summarize, tasks_of
 from frameworkcontroller.kube.errors import ApiError, Forbidden, NotFound, ServerError
 from frameworkcontroller.kube.resources import Resource

@@ -13,9 +13,16 @@ from rich.text import Text
 from rich.tree import Tree
 
 from frameworkcontroller.api.status import State, TaskRoleStatus, TaskStatus
-from frameworkcontroller.commands.diagnosis import NOT_SEEN, View, diagnose_framework, diagnose_task
+from frameworkcontroller.commands.diagnosis import (
+    NOT_SEEN,
+    Phase,
+    View,
+    completed_phase,
+    diagnose_framework,
+    diagnose_task,
+    phase_of,
+)
 from frameworkcontroller.commands.output import clean_line, counted, duration
-from frameworkcontroller.commands.phases import Phase, completed_phase, phase_of
 
 DEFAULT_NAMESPACE: Final = "default"
 

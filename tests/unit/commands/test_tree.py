@@ -34,8 +34,7 @@ from frameworkcontroller.api.status import (
     TaskStatus,
 )
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.commands.diagnosis import read_view
-from frameworkcontroller.commands.phases import Phase
+from frameworkcontroller.commands.diagnosis import Phase, read_view
 from frameworkcontroller.commands.poddiagnosis import diagnose_pod, without_name
 from frameworkcontroller.commands.tree import bar, framework_tree, ranges
 
