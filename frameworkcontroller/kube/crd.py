@@ -57,8 +57,7 @@ async def ensure_crd(
     created; the server refuses the manifest. Raises the last KubeError after a timeout.
     """
     installation = _Installation(client, manifest, namespace)
-    named = f"CustomResourceDefinition {installation.name}"
-    last: KubeError = SilenceError(f"{named}: no answer came within {timeout:g} s")
+    last: KubeError = SilenceError(f"{installation.named}: no answer came within {timeout:g} s")
     checks = 0
     failing = False
     try:
@@ -69,13 +68,13 @@ async def ensure_crd(
                 try:
                     return await installation.step()
                 except _NotYet as state:
-                    last = CrdError(f"{named} was not established within {timeout:g} s: {state}")
+                    last = CrdError(f"{installation.named} was not established within {timeout:g} s: {state}")
                     failing = False
                 except KubeError as error:
                     if not may_pass(error):
                         raise
                     if not failing:
-                        _log.warning("Cannot install %s; retrying: %s", named, error)
+                        _log.warning("Cannot install %s; retrying: %s", installation.named, error)
                     last = error
                     failing = True
                     if isinstance(error, ApiError):
@@ -91,7 +90,8 @@ class _NotYet(Exception):
 
 class _Installation:
     def __init__(self, client: KubeClient, manifest: Mapping[str, Any], namespace: str | None) -> None:
-        self.name: str = manifest["metadata"]["name"]
+        self._name: str = manifest["metadata"]["name"]
+        self.named = f"CustomResourceDefinition {self._name}"
         self._client = client
         self._manifest = manifest
         self._namespace = namespace
@@ -101,7 +101,7 @@ class _Installation:
     async def step(self) -> dict[str, Any]:
         """Send the next requests. Return the CRD if it is established, else raise _NotYet."""
         try:
-            crd = await answered(self._client.get(CRDS, self.name))
+            crd = await answered(self._client.get(CRDS, self._name))
         except NotFound:
             crd = await self._create()
         except Forbidden as refused:
@@ -117,7 +117,7 @@ class _Installation:
         names = conditions.get("NamesAccepted", {})
         if names.get("status") == "False":
             raise CrdError(
-                f"CustomResourceDefinition {self.name}: its names are not accepted: {names.get('message')} "
+                f"{self.named}: its names are not accepted: {names.get('message')} "
                 "(another CustomResourceDefinition has them; remove one of the two)"
             )
         states = [f"{kind} is {state.get('status')}: {state.get('message')}" for kind, state in conditions.items()]
@@ -130,37 +130,33 @@ class _Installation:
             raise _NotYet("it has just been created by another client") from exists
         except Forbidden as refused:
             raise CrdError(
-                f"CustomResourceDefinition {self.name} is not installed and may not be created from here, so install "
+                f"{self.named} is not installed and may not be created from here, so install "
                 f"it, for example with kubectl apply: {refused}"
             ) from refused
         except ApiError as refused:
             if may_pass(refused):
                 raise
-            raise CrdError(f"CustomResourceDefinition {self.name} was refused: {refused}") from refused
+            raise CrdError(f"{self.named} was refused: {refused}") from refused
         self._may_update = False
-        _log.info("Created CustomResourceDefinition %s", self.name)
+        _log.info("Created %s", self.named)
         return crd
 
     async def _update(self, crd: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
         try:
-            after = await answered(self._client.replace(CRDS, self.name, orjson.dumps(wanted)))
+            after = await answered(self._client.replace(CRDS, self._name, orjson.dumps(wanted)))
         except (Conflict, NotFound) as changed:
             raise _NotYet("it was changed by another client during its update") from changed
         except Forbidden as refused:
-            _log.warning(
-                "CustomResourceDefinition %s differs from this release's and may not be updated from here: %s",
-                self.name,
-                refused,
-            )
+            _log.warning("%s differs from this release's and may not be updated from here: %s", self.named, refused)
             after = crd
         except ApiError as refused:
             if may_pass(refused):
                 raise
-            raise CrdError(f"CustomResourceDefinition {self.name} could not be updated: {refused}") from refused
+            raise CrdError(f"{self.named} could not be updated: {refused}") from refused
         self._may_update = False
         # The update of a server that drops unknown fields may change nothing.
         if after["metadata"].get("resourceVersion") != crd["metadata"].get("resourceVersion"):
-            _log.info("Updated CustomResourceDefinition %s", self.name)
+            _log.info("Updated %s", self.named)
         return after
 
     async def _accept_unread(self, refused: Forbidden) -> dict[str, Any]:
@@ -176,10 +172,10 @@ class _Installation:
                 await self._list(version["name"])
                 return dict(self._manifest)
             if spec["names"]["plural"] in served:
-                _log.info("CustomResourceDefinition %s is served; it may not be read from here", self.name)
+                _log.info("%s is served; it may not be read from here", self.named)
                 return dict(self._manifest)
         raise CrdError(
-            f"CustomResourceDefinition {self.name} may not be read from here, and its resource type is not served, so "
+            f"{self.named} may not be read from here, and its resource type is not served, so "
             f"install it, for example with kubectl apply: {refused}"
         ) from refused
 
@@ -189,7 +185,9 @@ class _Installation:
         try:
             await answered(self._client.list(resource, self._namespace, limit=1), of_served=False)
         except (Forbidden, NotFound) as refused:
-            raise CrdError(f"{self.name} cannot be listed: install its CRD, and permit its use: {refused}") from refused
+            raise CrdError(
+                f"{self._name} cannot be listed: install its CRD, and permit its use: {refused}"
+            ) from refused
 
 
 async def answered(asked: Awaitable[bytes], *, of_served: bool = True) -> dict[str, Any]:

@@ -65,6 +65,7 @@ class CrdGuard:
         self._client = client
         self._manifest = manifest
         self._name: str = manifest["metadata"]["name"]
+        self._named = f"CustomResourceDefinition {self._name}"
         self._exists = exists
         self._lost = lost
         self._restored = restored
@@ -107,7 +108,7 @@ class CrdGuard:
         try:
             problem, repaired = await self._inspect()
         except KubeError as error:
-            _log.info("Cannot check CustomResourceDefinition %s: %s", self._name, error)
+            _log.info("Cannot check %s: %s", self._named, error)
             return was_refused
         self._refused.clear()
         self._wanted.clear()
@@ -115,16 +116,14 @@ class CrdGuard:
             self._find(problem, keys)
         elif repaired or self.problem is not None:
             if not repaired:
-                _log.info("The status subresource of CustomResourceDefinition %s is restored", self._name)
+                _log.info("The status subresource of %s is restored", self._named)
             self.problem = None
             reported, self._reported = self._reported, set()
             self._restored(reported | keys)
         return was_refused
 
     def _find(self, problem: str, keys: Set[str] = frozenset()) -> None:
-        text = (
-            f"CustomResourceDefinition {self._name} has no status subresource, so no status can be written: {problem}"
-        )
+        text = f"{self._named} has no status subresource, so no status can be written: {problem}"
         if self.problem != text:
             self.problem = text
             _log.warning("%s", text)
@@ -150,9 +149,9 @@ class CrdGuard:
                 raise
             return f"another manifest was applied over it, and it could not be put back: {refused}", False
         _log.warning(
-            "Restored the status subresource of CustomResourceDefinition %s: another manifest was applied, "
-            "after which no status could be written",
-            self._name,
+            "Restored the status subresource of %s: "
+            "another manifest was applied, after which no status could be written",
+            self._named,
         )
         return None, True
 
