@@ -52,7 +52,8 @@ class StateCounts:
     def _add(self, part: _Part, sign: int) -> None:
         if part.state is not None:
             self.frameworks[part.state] += sign
-        for state, number in zip(State, part.tasks, strict=True):
-            self.tasks[state] += sign * number
+        for state, number in zip(self.tasks, part.tasks, strict=True):
+            if number:
+                self.tasks[state] += sign * number
         self.stalled += sign * part.stalled
         self.quarantined += sign * part.quarantined

@@ -7,7 +7,7 @@ import io
 import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol, Self
 from urllib.parse import urlencode
@@ -198,7 +198,7 @@ class Transport:
         while True:
             credentials = await self._connection.headers()
             # A stream may be silent for long, but its headers must arrive within the usual timeout.
-            async with asyncio.timeout(None if late else _READ_TIMEOUT_SECONDS):
+            async with nullcontext() if late else asyncio.timeout(_READ_TIMEOUT_SECONDS):
                 response = await self._session(stream=silence is not None).request(
                     request.method,
                     url,
