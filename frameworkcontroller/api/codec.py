@@ -21,7 +21,7 @@ import orjson
 
 from frameworkcontroller.api import fields, names
 from frameworkcontroller.api.completion import CompletionStatus, PodCompletion
-from frameworkcontroller.api.fields import FieldError
+from frameworkcontroller.api.problems import Problem, ProblemError
 from frameworkcontroller.api.status import (
     Condition,
     FrameworkAttemptStatus,
@@ -275,10 +275,10 @@ def decode_status(body: Any) -> FrameworkStatus | None:
             for position, task in enumerate(role.tasks):
                 task.role = role.name
                 if task.index != position:
-                    path = f".attemptStatus.taskRoleStatuses[{number}].taskStatuses[{position}].index"
-                    raise FieldError(path, f"{task.index} where {position} has to follow")
-    except FieldError as error:
-        raise StatusError(f"status{error.path}: {error.fault}") from None
+                    path = ("attemptStatus", "taskRoleStatuses", number, "taskStatuses", position, "index")
+                    raise ProblemError(Problem(path, f"must be {position}", task.index))
+    except ProblemError as error:
+        raise StatusError(str(error.below("status"))) from None
     return status
 
 

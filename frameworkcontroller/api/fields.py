@@ -1,4 +1,4 @@
-"""Decodes foreign JSON objects; errors name the path and the value.
+"""Decodes foreign JSON objects. The errors are ProblemErrors, with paths below the object.
 
 Absent and null both mean that there is no value.
 """
@@ -12,56 +12,40 @@ from enum import StrEnum
 from types import NoneType
 from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
+from frameworkcontroller.api.problems import Problem, ProblemError
 from frameworkcontroller.api.timestamps import parse_time
-
-_MAX_QUOTED: Final = 80
 
 T = TypeVar("T")
 D = TypeVar("D")
 
 Decode = Callable[[Any], Any]
-"""Decodes a JSON value that is not null. Raises FieldError."""
-
-
-class FieldError(ValueError):
-    """A value is invalid. ``path``: its path in the decoded value, as in ``.roles[0].name``; "" for itself."""
-
-    def __init__(self, path: str, fault: str) -> None:
-        super().__init__(f"{path.removeprefix('.')}: {fault}")
-        self.path = path
-        self.fault = fault
-
-
-def quoted(value: Any) -> str:
-    """The value for an error message, shortened."""
-    shown = repr(value)
-    return shown if len(shown) <= _MAX_QUOTED else shown[: _MAX_QUOTED - 3] + "..."
+"""Decodes a JSON value that is not null. Raises ProblemError."""
 
 
 # --- values ---
 
 
-def _exactly(kind: type[T], fault: str) -> Callable[[Any], T]:
+def _exactly(kind: type[T], rule: str) -> Callable[[Any], T]:
     def decode(value: Any) -> T:
         if type(value) is not kind:
-            raise FieldError("", f"{quoted(value)} is {fault}")
+            raise ProblemError(Problem((), rule, value))
         return value
 
     return decode
 
 
-_text = _exactly(str, "not text")
-_number = _exactly(int, "not a whole number")
-_flag = _exactly(bool, "neither true nor false")
-_object = _exactly(dict, "not an object")
-_list = _exactly(list, "not a list")
+_text = _exactly(str, "must be text")
+_number = _exactly(int, "must be a whole number")
+_flag = _exactly(bool, "must be true or false")
+_object = _exactly(dict, "must be an object")
+_list = _exactly(list, "must be a list")
 
 
 def _time(value: Any) -> int:
     try:
         return parse_time(value)
     except (TypeError, ValueError):
-        raise FieldError("", f"{quoted(value)} is not a time of RFC 3339 from year 1 to 9999") from None
+        raise ProblemError(Problem((), "must be a time of RFC 3339 from year 1 to 9999", value)) from None
 
 
 def _choice(choices: type[StrEnum]) -> Decode:
@@ -69,7 +53,7 @@ def _choice(choices: type[StrEnum]) -> Decode:
         try:
             return choices(value)
         except ValueError:
-            raise FieldError("", f"{quoted(value)} is not one of {', '.join(choices)}") from None
+            raise ProblemError(Problem((), f"must be one of {', '.join(choices)}", value)) from None
 
     return decode
 
@@ -80,8 +64,8 @@ def _each(decode: Decode, sequence: Callable[[list[Any]], Any]) -> Decode:
         try:
             for item in values:
                 items.append(decode(item))  # noqa: PERF401 - an error needs the position
-        except FieldError as error:
-            raise FieldError(f"[{len(items)}]{error.path}", error.fault) from None
+        except ProblemError as error:
+            raise error.below(len(items)) from None
         return sequence(items)
 
     return decode_all
@@ -104,8 +88,8 @@ def _optional(decode: Callable[[Any], T], default: D) -> Callable[[Mapping[str, 
             return default
         try:
             return decode(value)
-        except FieldError as error:
-            raise FieldError(f".{key}{error.path}", error.fault) from None
+        except ProblemError as error:
+            raise error.below(key) from None
 
     return read
 
@@ -154,9 +138,9 @@ class Schema:
                     if item is not None:
                         decoded[name] = decode_field(item)
                     elif needed:
-                        raise FieldError("", "is missing")
-            except FieldError as error:
-                raise FieldError(f".{key}{error.path}", error.fault) from None
+                        raise ProblemError(Problem((), "is required"))
+            except ProblemError as error:
+                raise error.below(key) from None
             return kind(**decoded)
 
         return decode

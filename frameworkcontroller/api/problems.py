@@ -58,11 +58,15 @@ class Problem:
 
 
 class ProblemError(ValueError):
-    """For validators of a whole model, whose problems have paths below the model."""
+    """A problem, with the path below the decoded object or validated model."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))
         self.problem = problem
+
+    def below(self, *path: str | int) -> ProblemError:
+        """Return the error for the object that has this one at ``path``."""
+        return ProblemError(replace(self.problem, path=(*path, *self.problem.path)))
 
 
 def problem_of(detail: ErrorDetails, *, pattern: str, below: KeyPath = ()) -> Problem:
@@ -79,8 +83,8 @@ def problem_of(detail: ErrorDetails, *, pattern: str, below: KeyPath = ()) -> Pr
         return Problem(path, pattern, detail["input"])
     context = detail.get("ctx", {})
     if isinstance(context.get("error"), ProblemError):
-        problem: Problem = context["error"].problem
-        return replace(problem, path=(*path, *problem.path))
+        error: ProblemError = context["error"]
+        return error.below(*path).problem
     if kind == "enum":
         context = {"expected": context["expected"].replace("'", "")}
     text = _TEXTS[kind].format(**context) if kind in _TEXTS else detail["msg"]

@@ -25,6 +25,7 @@ from frameworkcontroller.api.codec import (
     encode_task,
 )
 from frameworkcontroller.api.completion import CompletionStatus, ContainerCompletion, PodCompletion, Trigger
+from frameworkcontroller.api.problems import shown
 from frameworkcontroller.api.status import (
     Condition,
     FrameworkAttemptStatus,
@@ -464,36 +465,40 @@ NAMED = "attemptStatus.taskRoleStatuses[0]"
 @pytest.mark.parametrize(
     ("path", "value", "story"),
     [
-        ("state", "Nonsense", "status.state: 'Nonsense' is not one of AttemptCreationPending, "),
-        ("state", ["Completed"], "status.state: ['Completed'] is not one of "),
-        ("state", ..., "status.state: is missing"),
-        ("startTime", ..., "status.startTime: is missing"),
-        ("startTime", "yesterday", "status.startTime: 'yesterday' is not a time of RFC 3339 from year 1 to 9999"),
-        ("startTime", "9999-12-31T23:59:59-23:59", "status.startTime: '9999-12-31T23:59:59-23:59' is not a time"),
-        ("runTime", 7, "status.runTime: 7 is not a time"),
-        ("completionTime", [], "status.completionTime: [] is not a time"),
-        ("transitionTime", None, "status.transitionTime: is missing"),
-        ("attemptStatus", ..., "status.attemptStatus: is missing"),
-        ("attemptStatus", [], "status.attemptStatus: [] is not an object"),
-        ("attemptStatus.id", "0", "status.attemptStatus.id: '0' is not a whole number"),
-        ("attemptStatus.id", True, "status.attemptStatus.id: True is not a whole number"),
-        ("attemptStatus.taskRoleStatuses", 7, "status.attemptStatus.taskRoleStatuses: 7 is not a list"),
-        (ROLE, None, f"status.{NAMED}: None is not an object"),
-        (f"{ROLE}.name", ..., f"status.{NAMED}.name: is missing"),
-        (f"{ROLE}.name", 7, f"status.{NAMED}.name: 7 is not text"),
-        (f"{TASK}.index", 1, f"status.{NAMED}.taskStatuses[0].index: 1 where 0 has to follow"),
-        (f"{TASK}.index", "0", f"status.{NAMED}.taskStatuses[0].index: '0' is not a whole number"),
-        (f"{TASK}.state", "Running", f"status.{NAMED}.taskStatuses[0].state: 'Running' is not one of "),
-        (f"{TASK}.deletionPending", "false", f"{NAMED}.taskStatuses[0].deletionPending: 'false' is neither true nor"),
-        (f"{TASK}.attemptStatus", ..., f"status.{NAMED}.taskStatuses[0].attemptStatus: is missing"),
-        (f"{TASK}.attemptStatus.podIP", ["x" * 100], f"podIP: ['{'x' * 75}... is not text"),
-        (f"{TASK}.attemptStatus.completionStatus", "x", "attemptStatus.completionStatus: 'x' is not an object"),
-        (f"{TASK}.attemptStatus.completionStatus.code", ..., "attemptStatus.completionStatus.code: is missing"),
-        (f"{TASK}.attemptStatus.completionStatus.code", 1.5, "completionStatus.code: 1.5 is not a whole number"),
-        (f"{TASK}.attemptStatus.completionStatus.type.attributes", "x", "type.attributes: 'x' is not a list"),
-        (f"{TASK}.attemptStatus.completionStatus.type.attributes", [1], "type.attributes[0]: 1 is not text"),
-        ("retryPolicyStatus", "x", "status.retryPolicyStatus: 'x' is not an object"),
-        ("retryPolicyStatus.totalRetriedCount", {}, "status.retryPolicyStatus.totalRetriedCount: {} is not a whole n"),
+        ("state", "Nonsense", "status.state: 'Nonsense': must be one of AttemptCreationPending, "),
+        ("state", ["Completed"], "status.state: a list: must be one of "),
+        ("state", ..., "status.state: is required"),
+        ("startTime", ..., "status.startTime: is required"),
+        ("startTime", "yesterday", "status.startTime: 'yesterday': must be a time of RFC 3339 from year 1 to 9999"),
+        ("startTime", "9999-12-31T23:59:59-23:59", "status.startTime: '9999-12-31T23:59:59-23:59': must be a time"),
+        ("runTime", 7, "status.runTime: 7: must be a time"),
+        ("completionTime", [], "status.completionTime: a list: must be a time"),
+        ("transitionTime", None, "status.transitionTime: is required"),
+        ("attemptStatus", ..., "status.attemptStatus: is required"),
+        ("attemptStatus", [], "status.attemptStatus: a list: must be an object"),
+        ("attemptStatus.id", "0", "status.attemptStatus.id: '0': must be a whole number"),
+        ("attemptStatus.id", True, "status.attemptStatus.id: true: must be a whole number"),
+        ("attemptStatus.taskRoleStatuses", 7, "status.attemptStatus.taskRoleStatuses: 7: must be a list"),
+        (ROLE, None, f"status.{NAMED}: null: must be an object"),
+        (f"{ROLE}.name", ..., f"status.{NAMED}.name: is required"),
+        (f"{ROLE}.name", 7, f"status.{NAMED}.name: 7: must be text"),
+        (f"{TASK}.index", 1, f"status.{NAMED}.taskStatuses[0].index: 1: must be 0"),
+        (f"{TASK}.index", "0", f"status.{NAMED}.taskStatuses[0].index: '0': must be a whole number"),
+        (f"{TASK}.state", "Running", f"status.{NAMED}.taskStatuses[0].state: 'Running': must be one of "),
+        (f"{TASK}.deletionPending", "false", f"{NAMED}.taskStatuses[0].deletionPending: 'false': must be true or f"),
+        (f"{TASK}.attemptStatus", ..., f"status.{NAMED}.taskStatuses[0].attemptStatus: is required"),
+        (f"{TASK}.attemptStatus.podIP", ["x" * 100], "podIP: a list: must be text"),
+        (f"{TASK}.attemptStatus.completionStatus", "x", "attemptStatus.completionStatus: 'x': must be an object"),
+        (f"{TASK}.attemptStatus.completionStatus.code", ..., "attemptStatus.completionStatus.code: is required"),
+        (f"{TASK}.attemptStatus.completionStatus.code", 1.5, "completionStatus.code: 1.5: must be a whole number"),
+        (f"{TASK}.attemptStatus.completionStatus.type.attributes", "x", "type.attributes: 'x': must be a list"),
+        (f"{TASK}.attemptStatus.completionStatus.type.attributes", [1], "type.attributes[0]: 1: must be text"),
+        ("retryPolicyStatus", "x", "status.retryPolicyStatus: 'x': must be an object"),
+        (
+            "retryPolicyStatus.totalRetriedCount",
+            {},
+            "status.retryPolicyStatus.totalRetriedCount: a mapping: must be a",
+        ),
     ],
 )
 def test_what_is_not_a_status_is_told_with_path_and_value(path: str, value: Any, story: str) -> None:
@@ -509,5 +514,5 @@ def test_a_condition_needs_no_more_than_the_crd_asks_for() -> None:
 
 @pytest.mark.parametrize("body", [7, "text", [1]])
 def test_what_is_no_object_is_told(body: Any) -> None:
-    with pytest.raises(StatusError, match=re.escape(f"status: {body!r} is not an object")):
+    with pytest.raises(StatusError, match=re.escape(f"status: {shown(body)}: must be an object")):
         decode_status(body)
