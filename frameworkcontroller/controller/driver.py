@@ -21,7 +21,7 @@ from frameworkcontroller.controller.requests import send
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.controller.workers import RequeueError
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.fairsemaphore import FairSemaphore
+from frameworkcontroller.kube.fairness import FairSemaphore
 from frameworkcontroller.kube.indexer import Lister
 from frameworkcontroller.lru import LRUCache
 from frameworkcontroller.machine.model import AttemptCounters, Env, Limits, Observed

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Literal, Protocol
 
-from frameworkcontroller.kube.fairqueue import namespace_of
-from frameworkcontroller.kube.fairsemaphore import LATE_SEC
+from frameworkcontroller.kube.fairness import LATE_SEC, namespace_of
 from frameworkcontroller.kube.workqueue import ShutDown, WorkQueue
 
 _log: Final = logging.getLogger(__name__)

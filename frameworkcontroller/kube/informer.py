@@ -89,7 +89,7 @@ class Informer(Generic[T]):
         reports, before the handlers.
         """
         self.resource = resource
-        self._on_undecodable = on_undecodable or self._log_undecodable
+        self._on_undecodable = on_undecodable
         self.counters = InformerCounters()
         selectors: dict[str, Any] = {"label_selector": label_selector, "field_selector": field_selector}
         self._list = partial(client.list, resource, namespace, **selectors)
@@ -100,7 +100,7 @@ class Informer(Generic[T]):
         indexer = Indexer(index)
         self.lister: Lister[T] = indexer
         """The read-only cache."""
-        self._processor = DeltaProcessor(decode, indexer, self._count_undecodable, on_deleted_object)
+        self._processor = DeltaProcessor(decode, indexer, self._undecodable, on_deleted_object)
         self._reflector = Reflector(self._rng)
         self._synced = asyncio.Event()
         self._page_items = min(_FIRST_PAGE_ITEMS, page_size)
@@ -340,10 +340,10 @@ class Informer(Generic[T]):
                 asyncio.get_running_loop().time() - self._failed_since,
             )
 
-    def _count_undecodable(self, key: str, error: Exception, obj: dict[str, Any]) -> None:
+    def _undecodable(self, key: str, error: Exception, obj: dict[str, Any]) -> None:
         self.counters.undecodable += 1
-        self._on_undecodable(key, error, obj)
-
-    def _log_undecodable(self, key: str, error: Exception, _: object) -> None:
-        name = self.resource.qualified
-        _log.warning("Cannot decode an object of %s: %s: %s: %s", name, key, type(error).__name__, error)
+        if self._on_undecodable is not None:
+            self._on_undecodable(key, error, obj)
+        else:
+            name = self.resource.qualified
+            _log.warning("Cannot decode an object of %s: %s: %s: %s", name, key, type(error).__name__, error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from frameworkcontroller.kube.fairqueue import FairQueue
+from frameworkcontroller.kube.fairness import FairQueue
 
 
 class RateLimiter:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Final, get_args
 
 from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, Metric, ProcessCollector
@@ -296,15 +297,7 @@ def _described(metric: str) -> tuple[str, str, Sequence[str]]:
     return name, _TEXTS[metric], labels.split(",") if labels else ()
 
 
-def _gauge(metric: str, values: float | Mapping[Any, float]) -> Metric:
-    return _filled(GaugeMetricFamily, metric, values)
-
-
-def _counter(metric: str, values: float | Mapping[Any, float]) -> Metric:
-    return _filled(CounterMetricFamily, metric, values)
-
-
-def _filled(
+def _family(
     kind: type[GaugeMetricFamily | CounterMetricFamily], metric: str, values: float | Mapping[Any, float]
 ) -> Metric:
     """``values``: one number, or numbers by the value of the label, by a tuple if there are several labels."""
@@ -313,3 +306,7 @@ def _filled(
     for key, value in values.items() if isinstance(values, Mapping) else [((), values)]:
         family.add_metric(key if isinstance(key, tuple) else (key,), value)
     return family
+
+
+_gauge: Final = partial(_family, GaugeMetricFamily)
+_counter: Final = partial(_family, CounterMetricFamily)

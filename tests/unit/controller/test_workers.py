@@ -11,7 +11,7 @@ import pytest
 
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.controller.workers import RequeueError, Workers
-from frameworkcontroller.kube.fairsemaphore import LATE_SEC
+from frameworkcontroller.kube.fairness import LATE_SEC
 from frameworkcontroller.kube.workqueue import WorkQueue
 from tests.support.virtual_clock import VirtualClockLoop
 

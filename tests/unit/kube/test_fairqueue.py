@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from frameworkcontroller.kube.fairqueue import FairQueue, namespace_of
+from frameworkcontroller.kube.fairness import FairQueue, namespace_of
 
 pytestmark = pytest.mark.virtual_clock
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frameworkcontroller.kube.fairsemaphore import LATE_SEC, FairSemaphore
+from frameworkcontroller.kube.fairness import LATE_SEC, FairSemaphore
 
 pytestmark = pytest.mark.virtual_clock
 
