@@ -13,6 +13,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from frameworkcontroller.api import gojson
+from frameworkcontroller.api.yamldocuments import Loader
 from frameworkcontroller.local.apiserver import api_errors, depth, protobuf
 from frameworkcontroller.local.apiserver.api_errors import StatusError
 from frameworkcontroller.local.apiserver.options import Query
@@ -89,8 +90,8 @@ def parse_yaml(body: bytes) -> Any:
     return document
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML as JSON: core types, string keys, and no aliases, which could expand to gigabytes."""
+class _Loader(Loader):
+    """YAML as JSON: string keys, and no aliases, which could expand to gigabytes."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -107,12 +108,6 @@ def _key(key: Hashable) -> str:
     if isinstance(key, str):
         return key
     return orjson.dumps(key).decode()
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 class InvalidJsonError(StatusError):
