@@ -6,6 +6,7 @@ Updates that change nothing that the machine reads, such as those by our own sta
 from __future__ import annotations
 
 import logging
+from operator import attrgetter
 from typing import Any
 
 from frameworkcontroller.api.codec import encode_status
@@ -25,6 +26,9 @@ from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.machine.tracker import Tracker
 
 _log = logging.getLogger(__name__)
+
+_machine_inputs = attrgetter("identity", "phase", "node_name", "pod_ip", "host_ip", "running_grace_sec")
+"""The fields of a Pod that the machine reads."""
 
 _UNWATCHED = "was deleted while unwatched: no snapshot, as its last state is unknown"
 
@@ -96,14 +100,17 @@ class EventHandlers:
 
     # --- Pods ---
 
-    def pod_added(self, new: PodRecord) -> None:
-        """Enqueue the Framework of a new Pod."""
-        self._enqueue(new)
+    def pod_changed(self, pod: PodRecord) -> None:
+        """Enqueue the Framework of a Pod."""
+        key = framework_key(pod)
+        if (machine := self._reconcilers.get(key)) is not None:
+            machine.on_pod_event(pod.name)
+        self._queue.add(key)
 
     def pod_updated(self, old: PodRecord, new: PodRecord) -> None:
         """Enqueue the Framework of a changed Pod, unless the machine reads nothing of the change."""
-        if _inputs(new) != _inputs(old):
-            self._enqueue(new)
+        if _machine_inputs(new) != _machine_inputs(old):
+            self.pod_changed(new)
 
     def pod_deleted(self, old: PodRecord, final: PodRecord | None) -> None:
         """Enqueue the Framework of a Pod that was deleted or lost the label that selects it."""
@@ -113,7 +120,7 @@ class EventHandlers:
         is_ours = old.identity.controller_uid is not None and old.identity.annotations is not None
         if final is None and is_ours and self._snapshots.wants(Trigger.POD_DELETION):
             _log.warning("[%s]: Pod %s (%s) %s", framework_key(old), old.name, old.uid, _UNWATCHED)
-        self._enqueue(old)
+        self.pod_changed(old)
 
     def pod_object_deleted(self, pod: dict[str, Any]) -> None:
         """Log the snapshot of a deleted Pod."""
@@ -125,18 +132,7 @@ class EventHandlers:
             key = f"{metadata['namespace']}/{framework_of(metadata['name'])}"
             self._snapshots.log_deleted_pod(key, pod)
 
-    def _enqueue(self, pod: PodRecord) -> None:
-        key = framework_key(pod)
-        if (machine := self._reconcilers.get(key)) is not None:
-            machine.on_pod_event(pod.name)
-        self._queue.add(key)
-
 
 def framework_key(record: PodRecord | ConfigMapRecord) -> str:
     """Return the key of the object's Framework, from its name, which unlike its label cannot change."""
     return f"{record.namespace}/{framework_of(record.name)}"
-
-
-def _inputs(pod: PodRecord) -> tuple[object, ...]:
-    """The fields that the machine reads."""
-    return (pod.identity, pod.phase, pod.node_name, pod.pod_ip, pod.host_ip, pod.running_grace_sec)

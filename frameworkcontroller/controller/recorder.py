@@ -93,20 +93,14 @@ class EventRecorder:
         wall: Callable[[], float],
         rng: random.Random,
         instance: str = COMPONENT,
-        sends: bool = True,
+        sends_events: bool = True,
     ) -> None:
-        """Create it on its loop.
-
-        Args:
-            wall: returns seconds since the epoch.
-            instance: identifies this replica.
-            sends: whether Events are sent.
-        """
+        """``wall`` returns seconds since the epoch. ``instance`` identifies this replica. Create it on its loop."""
         self._client = client
         self._wall = wall
         self._rng = rng
         self._instance = instance
-        self._sends = sends
+        self._sends_events = sends_events
         self.counters = EventCounters()
         self._correlator = EventCorrelator(self._new_name)
         self._batcher = TaskEventBatcher(lambda event: self._post(event, Priority.TASK), wall=wall)
@@ -132,7 +126,7 @@ class EventRecorder:
             where = "" if record.role is None else f"[{record.role}][{record.index}]"
             level = logging.WARNING if record.warning else logging.INFO
             _log.log(level, "[%s]%s: %s: %s", key, where, record.reason, record.message, exc_info=trace)
-        if not self._sends:
+        if not self._sends_events:
             return
         namespace, _, name = key.partition("/")
         involved_object = InvolvedObject(namespace, name, uid)
@@ -221,13 +215,11 @@ class EventRecorder:
                 "message": _truncate(event.message),
                 "lastTimestamp": _time(event.last_timestamp),
             }
-            try:
+            # API servers keep an Event for an hour.
+            with suppress(NotFound):
                 await self._client.patch(
                     EVENTS, event.name, orjson.dumps(patch), namespace, content_type=MERGE_PATCH, metadata_only=True
                 )
-            except NotFound:
-                pass  # API servers keep an Event for an hour.
-            else:
                 self.counters.patched += 1
                 return
         # A try whose response was lost may have created it.

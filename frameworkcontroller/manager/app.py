@@ -146,7 +146,7 @@ class Controller:
             wall=wall,
             rng=rng,
             instance=socket.gethostname(),
-            sends=config.record_events,
+            sends_events=config.record_events,
         )
         self._driver = Driver(
             client=acting_client,

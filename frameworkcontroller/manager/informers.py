@@ -84,7 +84,7 @@ class Informers:
             on_delete=when_acting(handlers.configmap_deleted),
         )
         self.pods.add_handler(
-            on_add=when_acting(handlers.pod_added),
+            on_add=when_acting(handlers.pod_changed),
             on_update=when_acting(handlers.pod_updated),
             on_delete=when_acting(handlers.pod_deleted),
         )
