@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -34,7 +35,9 @@ class WriteStatus:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadLive:
-    """Read the Framework live."""
+    """Read the Framework live. ``actions``: those that wait for it."""
+
+    actions: Sequence[Action] = ()
 
 
 Call = Act | WriteStatus | ReadLive

@@ -11,7 +11,7 @@ Source: docs/lifecycle.md ("The sync") and docs/guarantees.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -33,7 +33,7 @@ from frameworkcontroller.machine.actions import (
     needs_live_status,
 )
 from frameworkcontroller.machine.batch import Batch
-from frameworkcontroller.machine.model import Env, Plan, Record, Snapshot, Urgency, require
+from frameworkcontroller.machine.model import Env, Observed, Plan, Record, Snapshot, Urgency, require
 from frameworkcontroller.machine.plan import fold, plan, reject
 from frameworkcontroller.machine.protocol import (
     Act,
@@ -47,7 +47,6 @@ from frameworkcontroller.machine.protocol import (
     ReadLive,
     Relist,
     StatusWritten,
-    Transient,
     TransientError,
     View,
     Wait,
@@ -168,7 +167,11 @@ class Pacing:
 
 @dataclass(slots=True)
 class _Pass:
-    """One pass, from the work queue's key to ``Done``. Times are monotonic seconds."""
+    """One pass, from the work queue's key to ``Done``. Times are monotonic seconds.
+
+    While ``lane`` is set, nothing is folded or planned. Once ``done`` is, the batch is stopped and no call begins, so
+    that no ``lane`` follows. Without ``done``, the pass ends when nothing is left to do.
+    """
 
     framework: Framework
     show_at: float
@@ -178,14 +181,14 @@ class _Pass:
     lane: WriteStatus | ReadLive | None = None
     planned: bool = False
     """Whether the first plans are made."""
-    unproven: list[Action] = field(default_factory=list)
-    """Actions that need a live read of the status first."""
     requeue_at: float | None = None
-    again: bool = False
-    """Whether another pass follows at once."""
-    early: float | None = None
-    """Seconds until the next status write."""
-    error: Transient | None = None
+    done: Done | None = None
+    """The end of the pass if a call decided it: by an error, or by news that another pass has to plan."""
+
+    def requeue(self, seconds: float | None, clock: float) -> None:
+        """Let the next pass begin ``seconds`` after ``clock`` at the latest."""
+        if seconds is not None and (self.requeue_at is None or clock + seconds < self.requeue_at):
+            self.requeue_at = clock + seconds
 
 
 Lane = Generator[Request, Answer, None]
@@ -302,7 +305,7 @@ class Reconciler:
                 self._resync, self._framework = False, None
             current = self._pass = _Pass(self._read(record), clock + SHOW_SEC, clock + BATCH_SEC)
         batch = current.batch
-        if current.error or current.again or self._is_interrupted(current, view):
+        if current.done or self._is_interrupted(current, view):
             batch.stopped = True
         if (action := batch.start()) is not None:
             return Act(action)
@@ -334,8 +337,8 @@ class Reconciler:
                 exchange = carry_out(action)
             case WriteStatus(catch_up=catch_up):
                 exchange = self._write(current, view, catch_up=catch_up)
-            case ReadLive():
-                exchange = self._confirm(current, view)
+            case ReadLive(actions=actions):
+                exchange = self._confirm(current, actions, view)
         self._exchanges[call] = exchange
         return self._advance(call, None)
 
@@ -352,7 +355,7 @@ class Reconciler:
             if isinstance(call, Act):
                 current.batch.end(call.action, end.value)
         except TransientError as error:
-            current.error = error.transient
+            current.done = Done(error=error.transient)
         if not isinstance(call, Act):
             current.lane = None
         del self._exchanges[call]
@@ -367,72 +370,70 @@ class Reconciler:
         """
         batch = current.batch
         self._fold(current, batch.take(), view)
-        if batch.is_open and (current.error or current.again or self._must_stop(current, view)):
-            batch.stopped = True
-            self._fold(current, batch.take(), view)
-        if current.error or current.again:
+        if current.done:
             return None
         if self._persist_first:
-            return self._persist(current, view)
+            too_early = self._not_before - view.env.clock
+            if too_early > 0 and self.tracker.generation == current.framework.generation:
+                current.requeue(too_early, view.env.clock)
+                return None
+            return WriteStatus()
+        read = None
         if not current.planned:
-            self._plan_first(current, view)
+            read = self._plan_first(current, view)
         elif batch.is_open and not batch.stopped:
-            self._plan_more(current, view)
-        if current.unproven:
-            return ReadLive()
-        return self._write_if_due(current, view)
+            read = self._plan_more(current, view)
+        return read or self._write_if_due(current, view)
 
-    def _persist(self, current: _Pass, view: View) -> WriteStatus | None:
-        too_early = self._not_before - view.env.clock
-        if too_early > 0 and self.tracker.generation == current.framework.generation:
-            current.early = too_early
-            return None
-        return WriteStatus()
-
-    def _plan_first(self, current: _Pass, view: View) -> None:
+    def _plan_first(self, current: _Pass, view: View) -> ReadLive | None:
         """Plan until there are actions, an urgent change, or no work."""
         current.planned = True
         tracker, env = self.tracker, view.env
         observed = view.observe(creating=False)
         step = Plan()
         for _ in range(PLANS_PER_PASS):
-            if self.spec_error is None:
-                step = plan(current.framework, tracker, observed, env)
-            else:
-                step = reject(current.framework, tracker, self.spec_error, env)
-            self._keep(step)
+            step = self._plan(current.framework, observed, env)
             if step.actions or self.spec_error is not None or tracker.urgency is Urgency.NOW or not tracker.is_busy:
                 break
-        self._requeue_after(current, step.requeue_after, env)
-        self._propose(current, step.actions, view)
+        current.requeue(step.requeue_after, env.clock)
+        return self._propose(current, step.actions, view)
 
-    def _plan_more(self, current: _Pass, view: View) -> None:
+    def _plan_more(self, current: _Pass, view: View) -> ReadLive | None:
         """Plan the events since the last plan while actions are in flight.
 
         After an urgent change, no more actions are started, and it is persisted when none is in flight: no Pod is
         created for an attempt that the stored status shows as over.
         """
-        env = view.env
-        step = plan(current.framework, self.tracker, view.observe(creating=current.batch.is_creating), env)
-        self._keep(step)
-        self._requeue_after(current, step.requeue_after, env)
-        known_targets = [action for action in step.actions if action.target in current.batch]
+        batch, tracker, env = current.batch, self.tracker, view.env
+        step = self._plan(current.framework, view.observe(creating=batch.is_creating), env)
+        current.requeue(step.requeue_after, env.clock)
         # A creation is awaited; other actions are planned again after their outcome.
-        self._leave(current, (action for action in known_targets if not isinstance(action, Create)), view)
-        self._propose(current, [action for action in step.actions if action.target not in current.batch], view)
-        if self._must_stop(current, view):
-            current.batch.stopped = True
+        known = [action for action in step.actions if action.target in batch and not isinstance(action, Create)]
+        self._leave(current, known, view)
+        read = self._propose(current, [action for action in step.actions if action.target not in batch], view)
+        if tracker.urgency is Urgency.NOW or tracker.is_completing or env.clock >= current.stop_at:
+            batch.stopped = True
+        return read
 
-    def _propose(self, current: _Pass, actions: list[Action], view: View) -> None:
-        """Start actions, after a live read if they rest on a status that only the cache has shown."""
+    def _plan(self, framework: Framework, observed: Observed, env: Env) -> Plan:
+        if self.spec_error is None:
+            step = plan(framework, self.tracker, observed, env)
+        else:
+            step = reject(framework, self.tracker, self.spec_error, env)
+        self._records.extend(step.records)
+        self._snapshots.extend(step.snapshots)
+        return step
+
+    def _propose(self, current: _Pass, actions: list[Action], view: View) -> ReadLive | None:
+        """Queue actions; return a live read that must come first if they rest on a status only the cache has shown."""
         if current.batch.stopped:
             self._leave(current, actions, view)
-            return
-        # An orphan may be recorded in a status that another controller has just written.
-        if self.stored.confirmed and not any(map(needs_live_status, actions)):
+        elif self.stored.confirmed and not any(map(needs_live_status, actions)):
             current.batch.add(actions)
-        else:
-            current.unproven = actions
+        elif actions:
+            # Also for an orphan, which may be recorded in a status that another controller has just written.
+            return ReadLive(actions)
+        return None
 
     def _write_if_due(self, current: _Pass, view: View) -> WriteStatus | None:
         tracker, clock = self.tracker, view.env.clock
@@ -443,7 +444,7 @@ class Reconciler:
             return WriteStatus() if not current.batch.stopped and clock >= current.show_at and early <= 0 else None
         if early > _TIMER_SLACK_SEC and not self._stopping:
             # End the pass: settled Tasks need not wait for this write.
-            current.early = early
+            current.requeue(early, clock)
             return None
         # Work that is left is for the next pass; only new events may join this write.
         return WriteStatus(catch_up=not tracker.is_busy)
@@ -451,19 +452,18 @@ class Reconciler:
     def _end(self, current: _Pass, view: View) -> Done:
         self._pass = None
         tracker = self.tracker
-        if current.error is not None:
-            return Done(error=current.error)
-        if tracker.urgency is Urgency.NONE and not current.again and not self._persist_first:
+        if tracker.urgency is Urgency.NONE:
             # No write will follow: a request failed the first time, or the Framework was deleted.
             self._emit_records()
-        if current.again or (tracker.is_busy and self.spec_error is None and not self._persist_first):
+        if current.done:
+            return current.done
+        if tracker.is_busy and self.spec_error is None and not self._persist_first:
             return Done(0.0)
-        clock = view.env.clock
-        requeue_after = None if current.requeue_at is None else max(0.0, current.requeue_at - clock)
-        if current.early is not None:
-            return Done(current.early if requeue_after is None else min(current.early, requeue_after))
-        self._shrink()
-        return Done(requeue_after)
+        if tracker.status is not None and tracker.status.state is State.COMPLETED and tracker.is_clean:
+            # Save memory: most Frameworks of a big cluster are completed.
+            self._framework = None
+            tracker.drop_encoded()
+        return Done(None if current.requeue_at is None else max(0.0, current.requeue_at - view.env.clock))
 
     def _is_interrupted(self, current: _Pass, view: View) -> bool:
         """Whether the Framework is gone or changed by its user, or the controller stops."""
@@ -474,14 +474,9 @@ class Reconciler:
             return True
         return record.generation > framework.generation or (record.deletion_time is not None) > framework.deleting
 
-    def _must_stop(self, current: _Pass, view: View) -> bool:
-        """Whether to start no more actions, and to persist the status once none is in flight."""
-        over = self.tracker.urgency is Urgency.NOW or self.tracker.is_completing
-        return over or current.again or view.env.clock >= current.stop_at or self._is_interrupted(current, view)
-
     def _is_wanted(self, current: _Pass, action: Action, view: View) -> bool:
         """Whether an action is still wanted now that it has a slot."""
-        if current.error or current.again or self._is_interrupted(current, view):
+        if current.done or self._is_interrupted(current, view):
             return False
         if not isinstance(action, Create):
             # Even if no more are started: where slots are scarce, every pass would drop it.
@@ -509,10 +504,6 @@ class Reconciler:
         self._framework = Framework(record.namespace, record.name, record.uid, generation, deleting, spec)
         return self._framework
 
-    def _keep(self, step: Plan) -> None:
-        self._records.extend(step.records)
-        self._snapshots.extend(step.snapshots)
-
     def _fold(self, current: _Pass, outcomes: list[Outcome], view: View) -> None:
         """Fold outcomes into the tracked status."""
         if not outcomes:
@@ -526,23 +517,11 @@ class Reconciler:
         folded = fold(current.framework, self.tracker, outcomes, env)
         self._records.extend(folded.records)
         self._effects.extend(map(Relist, folded.relist))
-        self._requeue_after(current, folded.requeue_after, env)
+        current.requeue(folded.requeue_after, env.clock)
 
-    def _leave(self, current: _Pass, actions: Iterable[Action], view: View) -> None:
+    def _leave(self, current: _Pass, actions: Sequence[Action], view: View) -> None:
         """Do not carry out actions now: the next plan decides on them again."""
         self._fold(current, [Outcome(action, NotAttempted()) for action in actions], view)
-
-    @staticmethod
-    def _requeue_after(current: _Pass, seconds: float | None, env: Env) -> None:
-        if seconds is not None and (current.requeue_at is None or env.clock + seconds < current.requeue_at):
-            current.requeue_at = env.clock + seconds
-
-    def _shrink(self) -> None:
-        """Save memory: most Frameworks of a big cluster are completed."""
-        status = self.tracker.status
-        if status is not None and status.state is State.COMPLETED and self.tracker.is_clean:
-            self._framework = None
-            self.tracker.drop_encoded()
 
     # --- effects ---
 
@@ -594,12 +573,10 @@ class Reconciler:
         record = view.record
         if not self.tracker.agenda or record is None or record.uid != self.uid:
             return
-        current.again = True
+        current.done = Done(0.0)
         framework = self._read(record)
         if self.spec_error is None:
-            step = plan(framework, self.tracker, view.observe(creating=False), view.env)
-            self._keep(step)
-            self._leave(current, step.actions, view)
+            self._leave(current, self._plan(framework, view.observe(creating=False), view.env).actions, view)
 
     def _patch(self, generation: int, encoded: EncodedStatus) -> PatchStatus:
         return PatchStatus(self.name, "/status", encoded, self.uid, generation, self.stored.resource_version)
@@ -615,7 +592,6 @@ class Reconciler:
         self._pacing.unwritten_since = None
         self._persist_first = False
         self._failed_preconditions = 0
-        self._not_before = 0.0
         self._too_large_logged = ""
         self._creation_outcomes.clear()
         tracker.persisted()
@@ -649,7 +625,7 @@ class Reconciler:
             self._accept(live.resource_version, digest)
             return
         self._count(encoded, "conflict")
-        current.again = True
+        current.done = Done(0.0)
         if digest in (stored.digest, stored.unsure) and live.generation == generation:
             # Only metadata changed, or the last write had been accepted.
             stored.resource_version, stored.digest = live.resource_version, digest
@@ -681,7 +657,7 @@ class Reconciler:
         )
         # Without a spec: a Framework without a status gets one without Tasks, which fits.
         step = reject(replace(framework, spec=FrameworkSpec()), tracker, text, view.env, reason=Reason.STATUS_TOO_LARGE)
-        current.again = True
+        current.done = Done(0.0)
         if tracker.urgency is not Urgency.NONE:
             said = EncodedStatus(self.name, require(tracker.status, "status"), compress=self._compress)
             answer = yield self._patch(generation, said)
@@ -704,12 +680,11 @@ class Reconciler:
 
     # --- live reads ---
 
-    def _confirm(self, current: _Pass, view: View) -> Lane:
-        """Check by a live read that the cached status is the stored one, before the first action that rests on it.
+    def _confirm(self, current: _Pass, actions: Sequence[Action], view: View) -> Lane:
+        """Check by a live read that the cached status is the stored one, before the first actions that rest on it.
 
         A restored or lagging API server, or a proxy, may answer a list with an old status, and the watch repeats it.
         """
-        actions, current.unproven = current.unproven, []
         try:
             live = yield from self._read_live()
         except TransientError:
@@ -724,7 +699,7 @@ class Reconciler:
             current.batch.add(actions)
         else:
             self._take_over(live, status, digest, view)
-            current.again = True
+            current.done = Done(0.0)
 
     def _read_live(self) -> Generator[Request, Answer, FrameworkRecord]:
         answer = yield Get(Kind.FRAMEWORK, self.name)

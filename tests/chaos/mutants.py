@@ -28,7 +28,7 @@ from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.expectations import Expectations
 from frameworkcontroller.machine.model import require
 from frameworkcontroller.machine.policy import RetryDecision, decide_retry
-from frameworkcontroller.machine.protocol import View
+from frameworkcontroller.machine.protocol import ReadLive, View
 from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.machine.requests import Kind, PatchStatus
 from frameworkcontroller.machine.tracker import Tracker
@@ -90,12 +90,14 @@ def _propose_at_once(_: Reconciler, now: Any, actions: list[Action], _view: obje
     now.batch.add(actions)
 
 
-def _stop_only_for_another_status(_: Reconciler, now: Any, __: object) -> bool:
-    return bool(now.again)
+def _plan_and_go_on(subject: Reconciler, now: Any, view: View) -> ReadLive | None:
+    read = _PLAN_MORE(subject, now, view)
+    now.batch.stopped = False
+    return read
 
 
 def _fold_unless_failed(subject: Reconciler, now: Any, outcomes: list[ActionOutcome], view: View) -> None:
-    if now.error is None:
+    if now.done is None or now.done.error is None:
         _FOLD(subject, now, outcomes, view)
 
 
@@ -125,9 +127,10 @@ def _giving_outcomes_to_the_namesake() -> AbstractContextManager[object]:
         else:
             given.setdefault(subject.key, []).extend(outcomes)
 
-    def plan_first(subject: Reconciler, now: Any, view: View) -> None:
-        _PLAN_FIRST(subject, now, view)
+    def plan_first(subject: Reconciler, now: Any, view: View) -> ReadLive | None:
+        read = _PLAN_FIRST(subject, now, view)
         _FOLD(subject, now, given.pop(subject.key, []), view)
+        return read
 
     return _all_of(patch.object(Reconciler, "_fold", fold), patch.object(Reconciler, "_plan_first", plan_first))
 
@@ -181,6 +184,7 @@ def _none(*_: object) -> None:
 _FOLD: Final = Reconciler._fold
 _PATCH: Final = Reconciler._patch
 _PLAN_FIRST: Final = Reconciler._plan_first
+_PLAN_MORE: Final = Reconciler._plan_more
 _RESOLVE: Final = Reconciler._resolve
 _ACCEPT: Final = Reconciler._accept
 _LOG_SNAPSHOTS: Final = Reconciler._log_snapshots
@@ -421,7 +425,7 @@ MUTANTS: Final = {
     # One Task fails while others are still being created.
     "no-end-of-creations": Mutant(
         "writes that an attempt is over while it still creates Pods",
-        lambda: patch.object(Reconciler, "_must_stop", _stop_only_for_another_status),
+        lambda: patch.object(Reconciler, "_plan_more", _plan_and_go_on),
         _story(
             _slow("pods", 3.0, 0.0),
             _create(_role(20, run_seconds="1", exit_code="1") | {"frameworkAttemptCompletionPolicy": policy(1)}),

@@ -11,6 +11,7 @@ from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.actions import Create
+from frameworkcontroller.machine.framework import STOPPED
 from frameworkcontroller.machine.model import Urgency
 from frameworkcontroller.machine.protocol import (
     Act,
@@ -238,6 +239,17 @@ def test_a_pass_makes_so_many_plans_and_no_more() -> None:
     assert busy.looks == PLANS_PER_PASS
 
 
+def test_a_write_takes_only_new_events_and_not_the_plans_that_are_left() -> None:
+    world, driver = running(2)
+    goes(world, driver, "f-a-0")
+    world.pods = busy = Busy(driver)
+    driver.reconciler.on_pod_event("f-a-1")
+    write = driver.call()
+    looks = busy.looks
+    driver.begin(write)
+    assert busy.looks == looks
+
+
 @pytest.mark.parametrize("uid", [None, "uid-2"])
 def test_one_that_is_gone_is_let_be(uid: str | None) -> None:
     world, driver = running()
@@ -264,6 +276,17 @@ def test_a_write_takes_what_came_while_it_waited_for_its_turn() -> None:
     driver.serve(write, request)
     # What was asked for then is the next pass's.
     assert driver.next() == Done(0.0)
+
+
+def test_a_write_takes_nothing_from_a_namesake() -> None:
+    world, driver = running(2)
+    goes(world, driver, "f-a-0")
+    write = driver.call()
+    goes(world, driver, "f-a-1")
+    world.replace()
+    world.edit(role("a", 1))
+    world.show()
+    assert [task["deletionPending"] for task in tasks(written(driver.begin(write)))] == [False, False]
 
 
 def test_an_action_that_a_write_gives_cause_to_follows_it() -> None:
@@ -418,14 +441,51 @@ def test_a_long_batch_ends_after_a_while() -> None:
     assert [driver.begin(act) for act in waiting[1:]] == [None] * (len(waiting) - 1)
 
 
-def test_no_more_actions_are_started_once_the_attempt_is_to_end() -> None:
-    world, driver, waiting = widened(100)
-    world.run("f-a-0", "Failed")
-    driver.reconciler.on_pod_event("f-a-0")
-    driver.reconciler.tracker.change(None, Urgency.NOW)
+def urgent(tracker: Tracker) -> None:
+    tracker.change(None, Urgency.NOW)
+
+
+def completing(tracker: Tracker) -> None:
+    assert tracker.status is not None
+    tracker.decide_completion(tracker.status, STOPPED)
+
+
+@pytest.mark.parametrize("happens", [urgent, completing])
+def test_the_end_of_an_attempt_is_written_once_no_action_is_in_flight(happens: Callable[[Tracker], None]) -> None:
+    world, driver, (first, *others) = widened(100)
+    request = driver.begin(first)
+    happens(driver.reconciler.tracker)
     world.clock += 1
     driver.next()
-    assert [driver.begin(act) for act in waiting] == [None] * len(waiting)
+    assert [driver.begin(act) for act in others] == [None] * len(others)
+    world.clock += SHOW_SEC
+    assert isinstance(driver.next(), Wait)
+    driver.serve(first, request)
+    assert isinstance(driver.call(), WriteStatus)
+
+
+def test_writes_while_actions_are_in_flight_are_some_seconds_apart() -> None:
+    world, driver, (first, second, third) = widened(4)
+    requests = [driver.begin(act) for act in (first, second, third)]
+    driver.serve(first, requests[0])
+    world.clock += SHOW_SEC
+    driver.do(driver.call())
+    driver.serve(second, requests[1])
+    for _ in range(4):
+        world.clock += 1
+        assert isinstance(driver.next(), Wait)
+    world.clock += 1
+    assert isinstance(driver.call(), WriteStatus)
+
+
+def test_a_batch_that_is_stopped_is_not_planned_again() -> None:
+    world, driver, (first, _) = widened(3)
+    driver.begin(first)
+    driver.reconciler.stop()
+    driver.reconciler.on_pod_event("f-a-0")
+    world.clock += 1
+    driver.next()
+    assert list(driver.reconciler.tracker.agenda) == [("a", 0)]
 
 
 def test_an_answer_that_is_no_object_is_no_acceptance() -> None:
@@ -503,9 +563,9 @@ def test_a_deletion_by_force_that_is_due_while_another_one_is_in_flight_follows(
         "deletionGracePeriodSeconds": 30,
     }
     runs(world, driver, "f-a-0")
-    world.clock += 1
-    assert isinstance(driver.next(), Wait)
     world.clock += SHOW_SEC
+    assert isinstance(driver.next(), Wait)
+    world.clock += 1
     driver.do(driver.call())
     world.clock += 10
     assert isinstance(driver.next(), Wait)
@@ -854,6 +914,15 @@ def test_another_spec_ends_the_wait_of_a_status_that_was_too_large() -> None:
     assert [task["deletionPending"] for task in tasks(world.status)] == [False, True, True]
 
 
+def test_events_do_not_end_the_wait_of_a_status_that_was_too_large() -> None:
+    world, driver = running(2)
+    goes(world, driver, "f-a-0")
+    driver.serve(*too_large(world, driver))
+    driver.finish()
+    goes(world, driver, "f-a-1")
+    assert driver.finish() == Done(TOO_LARGE_RETRY_SEC)
+
+
 def test_only_the_status_that_was_too_large_waits() -> None:
     world, driver = running(3)
     goes(world, driver, "f-a-0")
@@ -935,6 +1004,13 @@ def test_the_refused_status_of_an_invalid_spec_is_told_all_the_same(*, valid: bo
     assert isinstance(done, Done)
     assert done.error is not None
     assert "the spec is invalid" in done.error.message
+
+
+def test_events_of_a_framework_with_an_invalid_spec_wait_for_another_one() -> None:
+    driver = Driver(OneFramework(role("a", -1)))
+    driver.settle()
+    driver.reconciler.on_pod_event("f-a-0")
+    assert driver.finish() == Done()
 
 
 @pytest.mark.parametrize(
