@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -161,27 +162,22 @@ def cause(completion: CompletionStatus) -> str:
     """Return the reason of an attempt's end: from its Pod, or else from the controller."""
     pod = completion.pod
     if pod is None:
-        return clean_line(_without_json(completion.diagnostics))
+        text = completion.diagnostics
+        if text.startswith(_REFUSED):
+            # The API server's answer to a refused Pod: the message in it is for people.
+            with suppress(orjson.JSONDecodeError, KeyError, TypeError):
+                text = f"{_REFUSED}{orjson.loads(text.removeprefix(_REFUSED))['ErrStatus']['message']}"
+        return clean_line(text)
     parts = [": ".join(filter(None, (pod.reason, pod.message)))]
     for container in pod.containers:
         if container.code or container.message:
             end = f"signal {container.signal}" if container.signal else f"exit code {container.code}"
-            text = (f"container {container.name}", end, container.reason, container.message)
-            parts.append(": ".join(filter(None, text)))
+            texts = (f"container {container.name}", end, container.reason, container.message)
+            parts.append(": ".join(filter(None, texts)))
     if not any(parts):
         # A container that never ran, or ran on, has code 0 too; only one that has ended has a reason.
         parts += [f"container {one.name} did not end by itself" for one in pod.containers if not one.reason]
     return clean_line("; ".join(filter(None, parts)) or completion.diagnostics)
-
-
-def _without_json(diagnostics: str) -> str:
-    """Replace the API server's answer to a refused Pod by the message in it."""
-    if not diagnostics.startswith(_REFUSED):
-        return diagnostics
-    try:
-        return f"{_REFUSED}{orjson.loads(diagnostics.removeprefix(_REFUSED))['ErrStatus']['message']}"
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        return diagnostics
 
 
 def trigger(completion: CompletionStatus) -> str:

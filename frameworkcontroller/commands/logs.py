@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Callable
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from operator import attrgetter
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from rich.console import Console
 
+from frameworkcontroller.api import names
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.containerlogs import Line, NotALog, Source, read_lines, selector, sources_of
 from frameworkcontroller.commands.follower import Follower
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.objects import Json, Record, roles_of, state_of
-from frameworkcontroller.commands.output import LinePrefixes, counted
-from frameworkcontroller.kube.errors import ApiError
+from frameworkcontroller.commands.objects import Json, Record, default_container, pod_selector, roles_of, state_of
+from frameworkcontroller.commands.output import LinePrefixes, clean_line, counted
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.errors import ApiError, KubeError, TransportError
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import PODS
 
@@ -26,8 +30,47 @@ _DEFAULT_TAIL: Final = 100
 _MAX_IN_FLIGHT: Final = 20
 _MAX_PROBLEMS: Final = 3
 _LAST_LINES_SEC: Final = 5.0
+_RETRY_SEC: Final = 1.0
+_MAX_ANSWER_BYTES: Final = 2000
+_STAMP: Final = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 
 _Query: TypeAlias = dict[str, str | int]
+
+
+class NotALog(KubeError):
+    """A kubelet sent an error in place of the log: it answers 200 before it reads the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One run of a container of the Pod of a Task's attempt."""
+
+    role: str
+    index: int
+    attempt: int
+    namespace: str
+    pod: str
+    pod_uid: str
+    container: str
+    restarts: int
+
+    @property
+    def label(self) -> str:
+        """``worker[3]``; ``worker[3]#1`` in the Task's second attempt."""
+        return f"{self.role}[{self.index}]{f'#{self.attempt}' if self.attempt else ''}"
+
+    def is_same_place(self, other: Source) -> bool:
+        """Return whether it is the same container of the same Task, in any attempt or run."""
+        return (self.role, self.index, self.container) == (other.role, other.index, other.container)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a log. ``stamp``: its time as RFC 3339 text; the texts of one container compare as the times do."""
+
+    source: Source
+    stamp: str
+    text: bytes
 
 
 async def run(invocation: Invocation, options: argparse.Namespace) -> int:
@@ -40,7 +83,7 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
             raise program.UsageError("--previous: cannot be followed: it has ended")
         await _follow(invocation, options, framework, printer)
         return program.EXIT_OK
-    pods = [pod async for pod in invocation.each(PODS, label_selector=selector(options.name, role, index))]
+    pods = [pod async for pod in invocation.each(PODS, label_selector=pod_selector(options.name, role, index))]
     sources = [source for pod in pods for source in sources_of(pod, options.container, every=options.all_containers)]
     if not sources:
         raise program.CommandError(_no_sources(options, framework, len(pods)))
@@ -103,7 +146,7 @@ async def _follow(invocation: Invocation, options: argparse.Namespace, framework
         PODS,
         lambda body: Record.of(body, sources_of(body, options.container, every=options.all_containers)),
         namespace=invocation.namespace,
-        label_selector=selector(options.name, *options.target),
+        label_selector=pod_selector(options.name, *options.target),
     )
     pods.add_handler(on_add=read_new, on_update=lambda _old, new: read_new(new))
     async with program.background(pods.run()) as tasks:
@@ -170,3 +213,75 @@ def _no_sources(options: argparse.Namespace, framework: Json, pods: int) -> str:
     if state_of(framework) == State.COMPLETED:
         return f"{place}: has completed; its Pods are gone, and with them their logs"
     return f"{place}: there is no Pod now"
+
+
+def sources_of(pod: Mapping[str, Any], container: str | None, *, every: bool = False) -> list[Source]:
+    """Return the containers of the Pod that have begun to run: the named or default one, or ``every`` one."""
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    place = names.split_pod_name(metadata["name"])
+    if place is None:
+        return []
+    wanted = container or default_container(pod)
+    attempt = (metadata.get("annotations") or {}).get(names.TASK_ATTEMPT_ID, "0")
+    of_attempt = partial(Source, *place[1:], int(attempt) if attempt.isdigit() else 0)
+    found = []
+    for one in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
+        state, restarts = one.get("state") or {}, one.get("restartCount") or 0
+        if (restarts or "running" in state or "terminated" in state) and (every or one["name"] == wanted):
+            found.append(of_attempt(metadata["namespace"], metadata["name"], metadata["uid"], one["name"], restarts))
+    return found
+
+
+async def read_lines(client: KubeClient, source: Source, *, follow: bool, **options: str | int) -> AsyncIterator[Line]:
+    """Yield the lines. With ``follow``, continue over broken connections until the container has ended.
+
+    Raises:
+        KubeError: the log does not exist or cannot be read.
+    """
+    query: dict[str, str | int] = {"timestamps": "true", **options, **({"follow": "true"} if follow else {})}
+    # The stamp of the last line, and the number of lines with it: the clocks of some container runtimes are coarse.
+    last, of_last = "", 0
+    while True:
+        resumed, seen_before = last, of_last
+        try:
+            async with client.log(source.pod, source.namespace, source.container, **query) as chunks:
+                lines = _lines(chunks)
+                async for raw in lines:
+                    stamp, _, text = raw.partition(b" ")
+                    if not _STAMP.fullmatch(stamp):
+                        raise NotALog(f"its node answers: {clean_line(await _whole(raw, lines))}")
+                    line = Line(source, stamp.decode("ascii", "replace"), text)
+                    if line.stamp < resumed:
+                        continue
+                    if line.stamp == resumed and seen_before:
+                        seen_before -= 1
+                        continue
+                    of_last = of_last + 1 if line.stamp == last else 1
+                    last = line.stamp
+                    yield line
+            return
+        except TransportError:
+            if not follow:
+                raise
+        if last:
+            # The API takes whole seconds: the lines of that second that were printed are skipped above.
+            query = {"timestamps": "true", "follow": "true", "sinceTime": f"{last[:19]}Z"}
+        await asyncio.sleep(_RETRY_SEC)
+
+
+async def _whole(first: bytes, rest: AsyncIterator[bytes]) -> str:
+    text = first
+    async for line in rest:
+        if len(text) < _MAX_ANSWER_BYTES:
+            text += b"\n" + line
+    return text.decode("utf-8", "replace")
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    rest = b""
+    async for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            yield line
+    if rest:
+        yield rest

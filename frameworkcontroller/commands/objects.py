@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from frameworkcontroller.api import names
+
 T = TypeVar("T")
 
 Json: TypeAlias = dict[str, Any]
@@ -47,3 +49,16 @@ def task_number(role: Mapping[str, Any]) -> int:
     """Return the number of Tasks of a role in a spec."""
     number: int = role.get("taskNumber", 1)
     return number
+
+
+def pod_selector(framework: str, role: str | None = None, index: int | None = None) -> str:
+    """Return the label selector for the Pods of a Framework, a role or a Task."""
+    labels = {names.FRAMEWORK_NAME: framework, names.TASKROLE_NAME: role, names.TASK_INDEX: index}
+    return ",".join(f"{label}={value}" for label, value in labels.items() if value is not None)
+
+
+def default_container(pod: Mapping[str, Any]) -> str | None:
+    """Return the container of kubectl's annotation, or else the first one."""
+    named: str | None = (pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container")
+    listed = (pod.get("spec") or {}).get("containers")
+    return named or (listed[0]["name"] if listed else None)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from frameworkcontroller.api.timestamps import parse_time
-from frameworkcontroller.commands.containerlogs import default_container
+from frameworkcontroller.commands.objects import default_container
 from frameworkcontroller.commands.output import duration
 
 _STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})

@@ -10,13 +10,12 @@ from typing import Final
 
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.containerlogs import selector
 from frameworkcontroller.commands.decompress import decompressed
 from frameworkcontroller.commands.diagnosis import read_view
 from frameworkcontroller.commands.events import Event, read_event
 from frameworkcontroller.commands.follower import Follower
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.objects import Json, key_of, roles_of, state_of, task_number
+from frameworkcontroller.commands.objects import Json, key_of, pod_selector, roles_of, state_of, task_number
 from frameworkcontroller.commands.poddiagnosis import diagnose_pod, precedes_scheduling
 from frameworkcontroller.commands.progress import LiveProgress, ending, progress_on
 from frameworkcontroller.commands.tree import framework_tree
@@ -26,9 +25,7 @@ from frameworkcontroller.kube.resources import EVENTS, PODS
 _MAX_LINES: Final = 40
 _MAX_PODS: Final = 500
 _POD_INTERVAL_SEC: Final = 3.0
-_PENDING: Final = "status.phase=Pending"
 _MAX_EVENTS: Final = 1000
-_POD_WARNINGS: Final = "involvedObject.kind=Pod,type=Warning"
 
 
 async def run(invocation: Invocation, options: argparse.Namespace) -> int:
@@ -75,8 +72,8 @@ async def _diagnose_pods(invocation: Invocation, framework: Json) -> dict[str, s
     unexplained: dict[str, Json] = {}
     pods = invocation.each(
         PODS,
-        label_selector=selector(framework["metadata"]["name"]),
-        field_selector=_PENDING if sum(map(task_number, roles_of(framework))) > _MAX_PODS else None,
+        label_selector=pod_selector(framework["metadata"]["name"]),
+        field_selector="status.phase=Pending" if sum(map(task_number, roles_of(framework))) > _MAX_PODS else None,
         most=_MAX_PODS,
     )
     # A user may be allowed to read Frameworks but not Pods.
@@ -89,9 +86,10 @@ async def _diagnose_pods(invocation: Invocation, framework: Json) -> dict[str, s
                 unexplained[pod["metadata"]["uid"]] = pod
     if not unexplained:
         return found
+    warnings = "involvedObject.kind=Pod,type=Warning"
     last_warnings: dict[str, Event] = {}
     with suppress(Forbidden):
-        async for body in invocation.each(EVENTS, field_selector=_POD_WARNINGS, most=_MAX_EVENTS):
+        async for body in invocation.each(EVENTS, field_selector=warnings, most=_MAX_EVENTS):
             uid = (body.get("involvedObject") or {}).get("uid")
             if uid in unexplained:
                 event, pod = read_event(body), unexplained[uid]

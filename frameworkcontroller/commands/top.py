@@ -90,9 +90,7 @@ def _print_totals(invocation: Invocation, found: Sequence[Summary]) -> None:
     states = Counter(one.state or "not seen by a controller" for one in found)
     results = Counter(one.result for one in found if one.completed)
     stalled = sum(bool(one.stalled) and not one.completed for one in found)
-    tasks: Counter[str] = Counter()
-    for one in found:
-        tasks.update(one.tasks)
+    tasks = sum((one.tasks for one in found), Counter[str]())
     retries = sum(one.retries for one in found)
     task_retries = sum(one.task_retries for one in found)
     invocation.print(f"{counted(len(found), 'Framework')}: {_counts(states)}")

@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from frameworkcontroller.commands.containerlogs import NotALog, read_lines, selector, sources_of
+from frameworkcontroller.commands.logs import NotALog, read_lines, sources_of
+from frameworkcontroller.commands.objects import pod_selector
 from frameworkcontroller.kube.client import KubeClient
 
 
@@ -53,9 +54,9 @@ def test_a_restarted_container_is_another_source() -> None:
 
 
 def test_selectors() -> None:
-    assert selector("f", None, None) == "FC_FRAMEWORK_NAME=f"
-    assert selector("f", "a", None) == "FC_FRAMEWORK_NAME=f,FC_TASKROLE_NAME=a"
-    assert selector("f", "a", 0) == "FC_FRAMEWORK_NAME=f,FC_TASKROLE_NAME=a,FC_TASK_INDEX=0"
+    assert pod_selector("f", None, None) == "FC_FRAMEWORK_NAME=f"
+    assert pod_selector("f", "a", None) == "FC_FRAMEWORK_NAME=f,FC_TASKROLE_NAME=a"
+    assert pod_selector("f", "a", 0) == "FC_FRAMEWORK_NAME=f,FC_TASKROLE_NAME=a,FC_TASK_INDEX=0"
 
 
 class Kubelet:
