@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import math
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
@@ -48,7 +49,7 @@ async def _watch(invocation: Invocation, framework: Json) -> int:
         progress.show(key, framework)
         follower = Follower(invocation.client, [framework], progress.show)
         if isinstance(progress, LiveProgress):
-            tasks.append(asyncio.create_task(_keep_diagnosing(invocation, framework, progress)))
+            tasks.append(asyncio.create_task(_keep_diagnosing(invocation, framework, follower, progress)))
         await follower.run()
     end = ending(key, follower.last[key])
     invocation.print()
@@ -56,15 +57,15 @@ async def _watch(invocation: Invocation, framework: Json) -> int:
     return program.EXIT_OK if end.succeeded else program.EXIT_FAILED
 
 
-async def _keep_diagnosing(invocation: Invocation, framework: Json, progress: LiveProgress) -> None:
+async def _keep_diagnosing(invocation: Invocation, framework: Json, follower: Follower, progress: LiveProgress) -> None:
     while True:
-        pods = await _diagnose_pods(invocation, framework)
+        pods = await _diagnose_pods(invocation, follower.last[key_of(framework)] or framework)
         progress.pods.clear()
         progress.pods.update(pods)
         await asyncio.sleep(_POD_INTERVAL_SEC)
 
 
-async def _diagnose_pods(invocation: Invocation, framework: Json) -> dict[str, str]:
+async def _diagnose_pods(invocation: Invocation, framework: Mapping[str, Any]) -> dict[str, str]:
     """Return the diagnoses of the Framework's Pods that do not run or are being deleted, by name."""
     if state_of(framework) in (None, State.COMPLETED):
         return {}
