@@ -93,7 +93,7 @@ class Agenda:
 
     # --- Tasks that go ---
 
-    def keep(self, exists: Callable[[TaskKey], bool]) -> None:
+    def keep(self, exists: Callable[[TaskKey], object]) -> None:
         """Forget the deadlines of Tasks that no longer exist."""
         self._deadlines = {key: due for key, due in self._deadlines.items() if exists(key)}
 

@@ -10,7 +10,6 @@ import re
 from typing import Any
 
 from frameworkcontroller.api.codec import encode_condition
-from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.status import Condition, State
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.model import Env, Urgency
@@ -37,7 +36,9 @@ def refresh(ctx: Context) -> None:
     completion = status.attempt.completion_status
     if completed and completion is not None:
         kind = "Succeeded" if completion.succeeded else "Failed"
-        now[kind] = (True, _reason(completion), completion.diagnostics)
+        # The phrase of a podFailureSpec may be no valid reason.
+        reason = completion.phrase if _REASON.fullmatch(completion.phrase) else completion.type_name
+        now[kind] = (True, reason, completion.diagnostics)
     kept = {condition.type: condition for condition in status.conditions}
     stalled = _stalled(ctx.tracker)
     _record_stall(ctx, kept.get("Stalled"), stalled)
@@ -67,11 +68,6 @@ def with_stalled(
     if old.get("status") == "True":
         fresh["lastTransitionTime"] = old.get("lastTransitionTime", fresh["lastTransitionTime"])
     return present if old == fresh else [*(one for one in present if one.get("type") != "Stalled"), fresh]
-
-
-def _reason(completion: CompletionStatus) -> str:
-    """The phrase, or the type if the phrase (of a podFailureSpec) is no valid reason of a condition."""
-    return completion.phrase if _REASON.fullmatch(completion.phrase) else completion.type_name
 
 
 def _record_stall(ctx: Context, before: Condition | None, stalled: tuple[Reason, str] | None) -> None:

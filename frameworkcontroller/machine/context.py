@@ -121,10 +121,6 @@ class Context:
             self.pod_creations += 1
             self.plan.actions.append(Create(target, template.raw, controller_uid, template.words(task)))
 
-    def framework_target(self) -> Target:
-        """The Framework itself."""
-        return Target(Kind.FRAMEWORK, self.framework.name)
-
     def configmap_target(self) -> Target:
         """The ConfigMap of the current attempt."""
         return Target(Kind.CONFIGMAP, names.configmap_name(self.framework.name), self.attempt.id)

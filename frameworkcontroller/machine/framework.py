@@ -18,13 +18,14 @@ from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
 from frameworkcontroller.machine import task as task_machine
-from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete
+from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete, Target
 from frameworkcontroller.machine.context import Context, count_tasks, describe, replace_orphan, summarize
 from frameworkcontroller.machine.holds import Stall
 from frameworkcontroller.machine.manifests import configmap_body
 from frameworkcontroller.machine.model import Env, Trigger, Urgency, require
 from frameworkcontroller.machine.policy import decide_retry, evaluate_completion
 from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.scale import new_role
 from frameworkcontroller.machine.states import ENDED
 
@@ -375,7 +376,7 @@ def retain(ctx: Context) -> None:
         if not ctx.tracker.deletion_kept:
             ctx.tracker.deletion_kept = True
             ctx.keep_framework(Trigger.FRAMEWORK_DELETION)
-        ctx.act(Delete(ctx.framework_target(), ctx.framework.uid))
+        ctx.act(Delete(Target(Kind.FRAMEWORK, ctx.framework.name), ctx.framework.uid))
     else:
         _persist_first(ctx)
         ctx.requeue_at(ctx.env.clock)

@@ -109,7 +109,7 @@ class Holds:
         if stall is not None and stall.reason is reason:
             del self.stalls[key]
 
-    def keep(self, exists: Callable[[TaskKey], bool]) -> None:
+    def keep(self, exists: Callable[[TaskKey], object]) -> None:
         """Forget Tasks that no longer exist."""
         self._holds = {key: hold for key, hold in self._holds.items() if not isinstance(key, tuple) or exists(key)}
         self.stalls = {key: stall for key, stall in self.stalls.items() if key is None or exists(key)}

@@ -19,7 +19,14 @@ class EventPolicy(Enum):
     """All, and the reason may be that of the Stalled condition."""
 
 
-_NEVER, _ALWAYS, _IF_WARNING, _STALL = EventPolicy
+def _event(
+    name: str, meaning: str, many: str = "", event: EventPolicy = EventPolicy.ALWAYS
+) -> tuple[str, str, EventPolicy, str]:
+    return name, meaning, event, many
+
+
+def _stall(name: str, meaning: str) -> tuple[str, str, EventPolicy]:
+    return name, meaning, EventPolicy.STALL
 
 
 class Reason(StrEnum):
@@ -32,7 +39,7 @@ class Reason(StrEnum):
     event: EventPolicy
     many: str
 
-    def __new__(cls, name: str, meaning: str, event: EventPolicy = _NEVER, many: str = "") -> Self:
+    def __new__(cls, name: str, meaning: str, event: EventPolicy = EventPolicy.NEVER, many: str = "") -> Self:
         """Make the member of that name."""
         reason = str.__new__(cls, name)
         reason._value_ = name
@@ -40,101 +47,76 @@ class Reason(StrEnum):
         return reason
 
     FRAMEWORK_ACCEPTED = "FrameworkAccepted", "the controller starts to handle the Framework"
-    FRAMEWORK_ATTEMPT_STARTED = (
-        "FrameworkAttemptStarted",
-        "a FrameworkAttempt starts: its ConfigMap was created",
-        _ALWAYS,
+    FRAMEWORK_ATTEMPT_STARTED = _event(
+        "FrameworkAttemptStarted", "a FrameworkAttempt starts: its ConfigMap was created"
     )
-    FRAMEWORK_ATTEMPT_RUNNING = "FrameworkAttemptRunning", "the first Task of the attempt runs", _ALWAYS
-    FRAMEWORK_ATTEMPT_COMPLETING = (
+    FRAMEWORK_ATTEMPT_RUNNING = _event("FrameworkAttemptRunning", "the first Task of the attempt runs")
+    FRAMEWORK_ATTEMPT_COMPLETING = _event(
         "FrameworkAttemptCompleting",
         "a completion policy or the user ended the attempt, with the reason; running Tasks are stopped",
-        _IF_WARNING,
+        event=EventPolicy.IF_WARNING,
     )
     FRAMEWORK_ATTEMPT_COMPLETED = "FrameworkAttemptCompleted", "nothing of the attempt runs"
-    FRAMEWORK_RETRY_SCHEDULED = "FrameworkRetryScheduled", "another attempt follows, with its time", _ALWAYS
+    FRAMEWORK_RETRY_SCHEDULED = _event("FrameworkRetryScheduled", "another attempt follows, with its time")
     FRAMEWORK_RETRIED = "FrameworkRetried", "the next attempt replaces the last one"
-    FRAMEWORK_SUCCEEDED = "FrameworkSucceeded", "the Framework succeeded", _ALWAYS
-    FRAMEWORK_FAILED = (
-        "FrameworkFailed",
-        "the Framework failed, with the code and the reason why it is not retried",
-        _ALWAYS,
+    FRAMEWORK_SUCCEEDED = _event("FrameworkSucceeded", "the Framework succeeded")
+    FRAMEWORK_FAILED = _event(
+        "FrameworkFailed", "the Framework failed, with the code and the reason why it is not retried"
     )
     FRAMEWORK_DELETED = "FrameworkDeleted", "the retention of the completed Framework is over, and it is deleted"
-    CONFIGMAP_DELETING = (
-        "ConfigMapDeleting",
-        "another client deletes or deleted the attempt's ConfigMap, which ends the attempt",
-        _ALWAYS,
+    CONFIGMAP_DELETING = _event(
+        "ConfigMapDeleting", "another client deletes or deleted the attempt's ConfigMap, which ends the attempt"
     )
-    TASK_ROLE_SCALED = "TaskRoleScaled", "Tasks were added or will be deleted, after a change of the spec", _ALWAYS
+    TASK_ROLE_SCALED = _event("TaskRoleScaled", "Tasks were added or will be deleted, after a change of the spec")
     TASK_ROLE_DELETED = "TaskRoleDeleted", "the last Task of a removed TaskRole is gone"
     POD_CREATED = "PodCreated", "a Task's Pod was created"
     TASK_RUNNING = "TaskRunning", "a Task's Pod runs"
-    TASK_FAILED = "TaskFailed", "a TaskAttempt failed, with the code and the cause", _ALWAYS, "failed with"
+    TASK_FAILED = _event("TaskFailed", "a TaskAttempt failed, with the code and the cause", "failed with")
     TASK_SUCCEEDED = "TaskSucceeded", "a TaskAttempt succeeded"
     TASK_STOPPED = "TaskStopped", "a Task is stopped, on request or because its FrameworkAttempt is over"
     TASK_ATTEMPT_COMPLETED = "TaskAttemptCompleted", "the Pod of a TaskAttempt is gone"
-    TASK_RETRY_SCHEDULED = (
-        "TaskRetryScheduled",
-        "another TaskAttempt follows later, with its time",
-        _ALWAYS,
-        "wait for their next attempt after",
+    TASK_RETRY_SCHEDULED = _event(
+        "TaskRetryScheduled", "another TaskAttempt follows later, with its time", "wait for their next attempt after"
     )
-    TASK_RETRIED = "TaskRetried", "another TaskAttempt starts", _ALWAYS, "are retried after"
-    TASK_COMPLETED = (
+    TASK_RETRIED = _event("TaskRetried", "another TaskAttempt starts", "are retried after")
+    TASK_COMPLETED = _event(
         "TaskCompleted",
         "a Task is completed, with the reason why it is not retried",
-        _IF_WARNING,
         "are not retried after",
+        event=EventPolicy.IF_WARNING,
     )
     TASK_DELETION_PENDING = "TaskDeletionPending", "ScaleDown will delete a Task"
     TASK_DELETED = "TaskDeleted", "ScaleDown deleted a Task"
     TASK_REPLACED = "TaskReplaced", "a new instance replaces a Task that ScaleDown deleted"
-    LABEL_RESTORED = (
-        "LabelRestored",
-        "a Pod or the attempt's ConfigMap lost the label FC_FRAMEWORK_NAME, which was restored",
-        _ALWAYS,
+    LABEL_RESTORED = _event(
+        "LabelRestored", "a Pod or the attempt's ConfigMap lost the label FC_FRAMEWORK_NAME, which was restored"
     )
     WAITING = "Waiting", "a request for an object failed and will be retried"
-    INVALID_SPEC = "InvalidSpec", "the spec is invalid; the controller waits for a change", _STALL
-    NAMING_CONFLICT = "NamingConflict", "an object that the Framework does not control has a name that it needs", _STALL
-    QUOTA_EXCEEDED = "QuotaExceeded", "a quota of the namespace is exhausted", _STALL
-    POD_NOT_GONE = "PodNotGone", "a Pod still exists long after its deletion was due", _STALL
-    CONFIGMAP_NOT_GONE = (
-        "ConfigMapNotGone",
-        "an attempt's ConfigMap still exists long after its deletion was due, but none of its Pods",
-        _STALL,
+    INVALID_SPEC = _stall("InvalidSpec", "the spec is invalid; the controller waits for a change")
+    NAMING_CONFLICT = _stall("NamingConflict", "an object that the Framework does not control has a name that it needs")
+    QUOTA_EXCEEDED = _stall("QuotaExceeded", "a quota of the namespace is exhausted")
+    POD_NOT_GONE = _stall("PodNotGone", "a Pod still exists long after its deletion was due")
+    CONFIGMAP_NOT_GONE = _stall(
+        "ConfigMapNotGone", "an attempt's ConfigMap still exists long after its deletion was due, but none of its Pods"
     )
-    POD_STILL_RUNS = (
-        "PodStillRuns",
-        "a Pod has ended but its containers still run; it is deleted after its grace period",
-        _STALL,
+    POD_STILL_RUNS = _stall(
+        "PodStillRuns", "a Pod has ended but its containers still run; it is deleted after its grace period"
     )
-    STATUS_OUTDATED = (
-        "StatusOutdated",
-        "a Pod or ConfigMap belongs to a later attempt than the stored status; it is not touched",
-        _STALL,
+    STATUS_OUTDATED = _stall(
+        "StatusOutdated", "a Pod or ConfigMap belongs to a later attempt than the stored status; it is not touched"
     )
-    POD_NOT_ANSWERED = "PodNotAnswered", "requests for a Pod failed several times in a row", _STALL
-    CONFIGMAP_NOT_ANSWERED = (
-        "ConfigMapNotAnswered",
-        "requests for the attempt's ConfigMap failed several times in a row",
-        _STALL,
+    POD_NOT_ANSWERED = _stall("PodNotAnswered", "requests for a Pod failed several times in a row")
+    CONFIGMAP_NOT_ANSWERED = _stall(
+        "ConfigMapNotAnswered", "requests for the attempt's ConfigMap failed several times in a row"
     )
-    FRAMEWORK_NOT_ANSWERED = (
-        "FrameworkNotAnswered",
-        "requests for the Framework itself failed several times in a row",
-        _STALL,
+    FRAMEWORK_NOT_ANSWERED = _stall(
+        "FrameworkNotAnswered", "requests for the Framework itself failed several times in a row"
     )
-    STATUS_TOO_LARGE = (
-        "StatusTooLarge",
-        "the API server rejects a status of that size, with the setting that helps",
-        _STALL,
+    STATUS_TOO_LARGE = _stall(
+        "StatusTooLarge", "the API server rejects a status of that size, with the setting that helps"
     )
-    QUARANTINED = (
-        "Quarantined",
-        "the controller cannot handle the Framework, with the cause; other Frameworks are not affected",
-        _STALL,
+    QUARANTINED = _stall(
+        "Quarantined", "the controller cannot handle the Framework, with the cause; other Frameworks are not affected"
     )
-    STATUS_NOT_SERVED = "StatusNotServed", "the CRD lost its status subresource, so no status can be written", _ALWAYS
-    PROGRESSING = "Progressing", "the Framework is no longer stalled", _ALWAYS
+    STATUS_NOT_SERVED = _event("StatusNotServed", "the CRD lost its status subresource, so no status can be written")
+    PROGRESSING = _event("Progressing", "the Framework is no longer stalled")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.model import InvariantError, Urgency
+from frameworkcontroller.machine.model import Urgency
 
 EDGES: Mapping[State, frozenset[State]] = {
     State.CREATION_PENDING: frozenset({State.CREATION_REQUESTED, State.ATTEMPT_COMPLETED}),
@@ -38,13 +38,3 @@ FRAMEWORK_URGENCY: Mapping[State, Urgency] = {
     state: Urgency.NOW if state in _AWAITED_BY_ALL_TASKS else TASK_URGENCY[state] for state in State
 }
 """Urgency of the status write after a transition of the Framework to the state."""
-
-
-def check_edge(before: State, after: State, what: str) -> None:
-    """Refuse a transition that the table does not have.
-
-    Raises:
-        InvariantError: ``before`` has no edge to ``after``.
-    """
-    if after not in EDGES[before]:
-        raise InvariantError(f"{what}: no transition from {before} to {after}")

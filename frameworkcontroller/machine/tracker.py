@@ -30,9 +30,9 @@ from frameworkcontroller.machine.agenda import Agenda, TaskKey
 from frameworkcontroller.machine.expectations import Expectations
 from frameworkcontroller.machine.holds import Holds
 from frameworkcontroller.machine.manifests import PodTemplate
-from frameworkcontroller.machine.model import AttemptCounters, Level, Urgency, require
+from frameworkcontroller.machine.model import AttemptCounters, InvariantError, Level, Urgency, require
 from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.states import ENDED, FRAMEWORK_URGENCY, TASK_URGENCY, check_edge
+from frameworkcontroller.machine.states import EDGES, ENDED, FRAMEWORK_URGENCY, TASK_URGENCY
 
 _WITHOUT_POD: Final = (State.CREATION_PENDING, State.ATTEMPT_COMPLETED, State.COMPLETED)
 
@@ -371,11 +371,11 @@ class Tracker:
         self.change(subject, Urgency.SOON)
 
     def _enter(self, subject: FrameworkStatus | TaskStatus, state: State, now: int) -> None:
-        if isinstance(subject, TaskStatus):
-            level, urgency, name = Level.TASK, TASK_URGENCY[state], f"Task {subject.role}[{subject.index}]"
-        else:
-            level, urgency, name = Level.FRAMEWORK, FRAMEWORK_URGENCY[state], "Framework"
-        check_edge(subject.state, state, name)
+        is_task = isinstance(subject, TaskStatus)
+        level, urgency = (Level.TASK, TASK_URGENCY) if is_task else (Level.FRAMEWORK, FRAMEWORK_URGENCY)
+        if state not in EDGES[subject.state]:
+            name = f"Task {subject.role}[{subject.index}]" if isinstance(subject, TaskStatus) else "Framework"
+            raise InvariantError(f"{name}: no transition from {subject.state} to {state}")
         subject.state = state
         subject.transition_time = now
         if state is State.RUNNING:
@@ -387,7 +387,7 @@ class Tracker:
                 self._counters().completed[level, subject.attempt.completion_status.code] += 1
         elif state is State.COMPLETED:
             subject.completion_time = now
-        self.change(subject, urgency)
+        self.change(subject, urgency[state])
 
     # --- helpers ---
 
@@ -406,16 +406,13 @@ class Tracker:
         if self._completions:
             uids = {task.instance_uid for task in self.tasks()}
             self._completions = {key: place for key, place in self._completions.items() if key[0] in uids}
-        self.agenda.keep(self._exists)
-        self.holds.keep(self._exists)
+        self.agenda.keep(self.task)
+        self.holds.keep(self.task)
 
     def _counters(self) -> AttemptCounters:
         if self.attempt_counters is None:
             self.attempt_counters = AttemptCounters()
         return self.attempt_counters
-
-    def _exists(self, key: TaskKey) -> bool:
-        return self.task(key) is not None
 
     def _count(self, task: TaskStatus, step: int) -> None:
         if task.deletion_pending:

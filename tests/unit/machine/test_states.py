@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from frameworkcontroller.api.status import State
+from frameworkcontroller.api.status import (
+    FrameworkAttemptStatus,
+    FrameworkStatus,
+    State,
+    TaskAttemptStatus,
+    TaskRoleStatus,
+    TaskStatus,
+)
 from frameworkcontroller.machine.model import InvariantError
-from frameworkcontroller.machine.states import EDGES, ENDED, check_edge
+from frameworkcontroller.machine.states import EDGES, ENDED
+from frameworkcontroller.machine.tracker import Tracker
 
 LEGAL = {
     "AttemptCreationPending": {"AttemptCreationRequested", "AttemptCompleted"},
@@ -30,11 +38,17 @@ def test_the_states_are_the_nine_that_clients_know() -> None:
 def test_edges(before: State, after: State) -> None:
     legal = after.value in LEGAL[before.value]
     assert (after in EDGES[before]) is legal
+    task = TaskStatus(0, "uid", 0, 0, TaskAttemptStatus(0, 0), before, role="a")
+    attempt = FrameworkAttemptStatus(0, 0, roles=[TaskRoleStatus("a", "uid", tasks=[task])])
+    tracker = Tracker(FrameworkStatus(0, 0, attempt, before))
     if legal:
-        check_edge(before, after, "it")
+        tracker.move(task, after, 1)
+        tracker.move_framework(after, 1)
     else:
-        with pytest.raises(InvariantError, match=f"it: no transition from {before} to {after}"):
-            check_edge(before, after, "it")
+        with pytest.raises(InvariantError, match=rf"Task a\[0\]: no transition from {before} to {after}"):
+            tracker.move(task, after, 1)
+        with pytest.raises(InvariantError, match=f"Framework: no transition from {before} to {after}"):
+            tracker.move_framework(after, 1)
 
 
 def test_states_in_which_nothing_may_run() -> None:
