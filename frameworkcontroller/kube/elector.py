@@ -147,11 +147,6 @@ class Elector:
         self._next: Get | Wait | None = Get()
         """None: acquire or renew what was observed."""
 
-    @property
-    def holder(self) -> str:
-        """The holder when the lease was last observed; "" for none."""
-        return NOBODY if self._observed is None else self._observed.holder_identity
-
     def is_leader(self, now: Instant) -> bool:
         """True while no other process can lead."""
         return self.term is not None and now.since(self._renewed_at) < self._timing.renew_deadline

@@ -55,6 +55,8 @@ class Election:
         rng: random.Random | None = None,
         instant: Callable[[], Instant] = Instant.now,
     ) -> None:
+        self.identity = identity
+        """The identity of this candidate in the Lease."""
         self._namespace = namespace
         self._name = name
         self._lease = f"{namespace}/{name}"
@@ -66,11 +68,6 @@ class Election:
         self._failing = False
         self._logged_holder: str | None = None
         self._logged_halt = False
-
-    @property
-    def identity(self) -> str:
-        """The identity of this candidate in the Lease."""
-        return self._elector.identity
 
     @property
     def leading(self) -> bool:
@@ -139,9 +136,10 @@ class Election:
             return
         self._failing = False
         self._elector.on_get(found, self._instant())
-        if self._elector.term is None and self._elector.holder not in (self._logged_holder, NOBODY, self.identity):
-            self._logged_holder = self._elector.holder
-            _log.info("The lease %s is held by %s: standing by", self._lease, self._elector.holder)
+        holder = NOBODY if found is None else found.holder_identity
+        if self._elector.term is None and holder not in (self._logged_holder, NOBODY, self.identity):
+            self._logged_holder = holder
+            _log.info("The lease %s is held by %s: standing by", self._lease, holder)
 
     async def _acquire_or_renew(self, update: AcquireOrRenew) -> None:
         # Others may observe the write from now on, and count the duration of the lease.

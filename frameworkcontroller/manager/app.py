@@ -89,7 +89,7 @@ class Controller:
         self._crd_manifest = _crd_manifest()
         self._stop = asyncio.Event()
         self._ready = asyncio.Event()
-        self._running: asyncio.Task[None] | None = None
+        self._running: asyncio.Task[None]
         loop = asyncio.get_running_loop()
         self.metrics = Metrics(failure.code for failure in config.pod_failure_spec)
 
@@ -212,8 +212,7 @@ class Controller:
 
     async def wait_stopped(self) -> None:
         """Wait until the background run of ``async with`` has ended; raise its error."""
-        if self._running is not None:
-            await asyncio.shield(self._running)
+        await asyncio.shield(self._running)
 
     def stop(self) -> None:
         """Let ``run`` return: no sync starts, and those in progress may finish within ``drain_sec``."""
@@ -237,8 +236,7 @@ class Controller:
 
     async def __aexit__(self, *exc: object) -> None:
         self.stop()
-        if self._running is not None:
-            await self._running
+        await self._running
 
     async def run(self) -> None:
         """Run until ``stop``; once only. Waits for an API server that is unavailable.
