@@ -39,12 +39,12 @@ class Reader:
         path = self._path + "?resourceVersion=0" if cached else self._path
         if cached and self._large_version is not None:
             # Serializing a large Framework takes the API server many milliseconds; its metadata show a change.
-            metadata = _decoded(self._get(path, _METADATA_ONLY, timeout))
-            if _version(metadata) == self._large_version:
+            found = _decoded(self._get(path, _METADATA_ONLY, timeout))
+            if found["metadata"].get("resourceVersion") == self._large_version:
                 return None
         body = self._get(path, "application/json", timeout)
         framework = _decoded(body)
-        self._large_version = _version(framework) if len(body) >= _LARGE_BYTES else None
+        self._large_version = framework["metadata"].get("resourceVersion") if len(body) >= _LARGE_BYTES else None
         _unpack(framework)
         return framework
 
@@ -79,11 +79,6 @@ def _decoded(body: bytes) -> dict[str, Any]:
     if not isinstance(framework, dict) or not isinstance(framework.get("metadata"), dict):
         raise CheckFailed("the answer is not a Framework")
     return framework
-
-
-def _version(framework: dict[str, Any]) -> str | None:
-    version = framework["metadata"].get("resourceVersion")
-    return version if isinstance(version, str) else None
 
 
 def _attempt_status(framework: dict[str, Any]) -> dict[str, Any]:
