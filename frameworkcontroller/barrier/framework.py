@@ -30,9 +30,10 @@ class Reader:
         self._path = _FRAMEWORKS % (settings.namespace, settings.name)
         self._large_version: str | None = None
 
-    def read(self, timeout: float, cached: bool) -> dict[str, Any] | None:
-        """Return the Framework with uncompressed task role statuses; None if it has not changed since the last read.
+    def read(self, timeout: float, cached: bool) -> tuple[dict[str, Any], dict[str, list[str | None]]] | None:
+        """Return the Framework and its ``addresses``; None if it has not changed since the last read.
 
+        The Framework has uncompressed task role statuses. It is the one of this Pod, and in the attempt of this Pod.
         ``cached``: read from the API server's cache, which is cheap and may be stale. ``timeout``: seconds.
         Raises PodOutdated, CheckFailed.
         """
@@ -44,9 +45,12 @@ class Reader:
                 return None
         body = self._get(path, "application/json", timeout)
         framework = _decoded(body)
-        self._large_version = framework["metadata"].get("resourceVersion") if len(body) >= _LARGE_BYTES else None
         _unpack(framework)
-        return framework
+        _check_identity(framework, self._settings)
+        ips = addresses(framework)
+        # Not before: a Framework that cannot be used must not pass for an unchanged one.
+        self._large_version = framework["metadata"].get("resourceVersion") if len(body) >= _LARGE_BYTES else None
+        return framework, ips
 
     def _get(self, path: str, accept: str, timeout: float) -> bytes:
         code, headers, body = self._server.get(path, accept, timeout)
@@ -156,7 +160,7 @@ def _checked(ip: Any) -> str | None:
     return str(ipaddress.ip_address(ip)) if ip else None
 
 
-def check_identity(framework: dict[str, Any], settings: Settings) -> None:
+def _check_identity(framework: dict[str, Any], settings: Settings) -> None:
     """Raise PodOutdated if this Pod does not belong to the Framework or to its current attempt.
 
     Raises CheckFailed for an earlier attempt than the Pod's, which only a stale cache can show.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from frameworkcontroller.barrier.errors import EXIT_TIMED_OUT, BarrierError, CheckFailed, PodOutdated
-from frameworkcontroller.barrier.framework import Reader, addresses, check_identity
+from frameworkcontroller.barrier.framework import Reader
 from frameworkcontroller.barrier.settings import Settings
 
 _REQUEST_TIMEOUT_SEC = 30.0
@@ -70,11 +70,12 @@ class Barrier:
             pass
         return self._complete(self._reader.read(timeout, cached=False))
 
-    def _complete(self, framework: dict[str, Any] | None) -> tuple[dict[str, Any], dict[str, list[str]]] | None:
-        if framework is None:  # unchanged
+    def _complete(
+        self, found: tuple[dict[str, Any], dict[str, list[str | None]]] | None
+    ) -> tuple[dict[str, Any], dict[str, list[str]]] | None:
+        if found is None:  # unchanged
             return None
-        check_identity(framework, self._settings)
-        by_role = addresses(framework)
+        framework, by_role = found
         missing = {role: [index for index, ip in enumerate(ips) if ip is None] for role, ips in by_role.items()}
         total, lacking = sum(map(len, by_role.values())), sum(map(len, missing.values()))
         if lacking:

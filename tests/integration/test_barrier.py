@@ -96,7 +96,7 @@ async def test_a_large_framework_is_told_unchanged_by_its_metadata(cluster: Clus
     await stored(cluster, client, framework({"worker": [*ips, None]}))
     reader = reader_of(cluster)
 
-    async def cached() -> Json | None:
+    async def cached() -> tuple[Json, dict[str, list[str | None]]] | None:
         return await blocking(partial(reader.read, 30, cached=True))
 
     async def seen(last: str | None) -> None:
@@ -105,7 +105,7 @@ async def test_a_large_framework_is_told_unchanged_by_its_metadata(cluster: Clus
         except PodOutdated:
             found = None
         assert found is not None
-        assert addresses(found)["worker"][-1] == last
+        assert found[1]["worker"][-1] == last
 
     await eventually(partial(seen, None))
     assert await cached() is None

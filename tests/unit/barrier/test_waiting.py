@@ -288,6 +288,12 @@ class TestBadAnswers:
         api.current = broken
         assert failure(api, clock)[0] == 1
 
+    def test_a_large_one_that_cannot_be_read_does_not_become_an_unchanged_one(self, api: StubApi, clock: Clock) -> None:
+        broken = framework({"worker": [*(["10.0.1.1"] * 999), "no-ip"]})
+        api.current = broken
+        code, text = failure(api, clock)
+        assert (code, "'no-ip' does not appear to be" in text) == (1, True)
+
     def test_a_gzip_bomb_is_not_unpacked(self, api: StubApi, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(framework_reader, "MOST_BYTES", 1 << 20)
         bomb = compressed(framework(READY))
