@@ -173,14 +173,13 @@ class Workers:
                 self._queue.add_after(key, max(delay, _MIN_DELAY_SEC) if delay > 0 else 0.0)
         except RequeueError as transient:
             result = "retry"
-            self._queue.add_rate_limited(key, at_least=transient.retry_after_sec)
-            failures = self._queue.failures(key)
+            failures = self._queue.add_rate_limited(key, at_least=transient.retry_after_sec)
             level = logging.WARNING if failures >= _FAILURES_TO_WARN else logging.INFO
             _log.log(level, "[%s]: Retrying the sync after failure %d in a row: %s", key, failures, transient)
         except Exception:  # noqa: BLE001 - must not end the syncs of other keys
             result = "failed"
-            self._queue.add_rate_limited(key)
-            _log.exception("[%s]: Sync failed (failure %d in a row)", key, self._queue.failures(key))
+            failures = self._queue.add_rate_limited(key)
+            _log.exception("[%s]: Sync failed (failure %d in a row)", key, failures)
         finally:
             self._queue.done(key)
             if self._synced is not None:

@@ -84,10 +84,6 @@ class QueueCore(Generic[K]):
         since = next(iter(self._processing.values()), None)
         return 0.0 if since is None else self._clock() - since
 
-    def failures(self, key: K) -> int:
-        """The number of failures of the key since ``forget``."""
-        return self._failures.get(key, 0)
-
     def snapshot(self, most: int) -> dict[str, Any]:
         """The state of the queue for people: up to ``most`` keys of each kind, with times in seconds from now."""
         now = self._clock()
@@ -127,11 +123,15 @@ class QueueCore(Generic[K]):
                 self._due.set(key, when)
                 self._rearm()
 
-    def add_rate_limited(self, key: K, *, at_least: float = 0.0) -> None:
-        """Count a failure of the key, and add it after its back-off or ``at_least`` seconds, whichever is longer."""
+    def add_rate_limited(self, key: K, *, at_least: float = 0.0) -> int:
+        """Add a failed key after its back-off or ``at_least`` seconds, whichever is longer.
+
+        Return the number of its failures since ``forget``.
+        """
         self.retries += 1
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         self.add_after(key, max(at_least, self._retry.delay(failures, self._rng)))
+        return failures
 
     def forget(self, key: K) -> None:
         """Reset the failures of the key."""

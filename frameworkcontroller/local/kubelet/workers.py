@@ -51,8 +51,7 @@ class Workers:
                 await self._work(key)
             except KubeError as error:
                 retry_after = error.retry_after if isinstance(error, ApiError) else None
-                self._queue.add_rate_limited(key, at_least=retry_after or 0.0)
-                failures = self._queue.failures(key)
+                failures = self._queue.add_rate_limited(key, at_least=retry_after or 0.0)
                 if failures >= _FAILURES_TO_WARN:
                     log.warning("%s: %s failed %d times in a row: %s", self._name, key, failures, error)
             except Exception:

@@ -157,7 +157,7 @@ async def test_failing_key_backs_off_and_the_others_go_on(
     assert len(gaps) == 5
     for gap, whole in zip(gaps, (1, 2, 4, 4, 4), strict=True):
         assert whole / 2 <= gap <= whole
-    assert queue.failures("bad") == 0
+    assert queue.snapshot(1)["failures"] == {}
     assert [result for key, result in ended if key == "bad"] == ["retry", "retry", "failed", "retry", "retry", "done"]
     assert len(ended) == 26
     told = [(record.levelname, record.getMessage()) for record in caplog.records]
