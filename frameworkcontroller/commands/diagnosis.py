@@ -27,7 +27,7 @@ _REFUSED: Final = "Failed to create Pod: "
 
 
 class Phase(Enum):
-    """A summary of a Task's state, its color, and its cell in bars; the most interesting one first."""
+    """A summary of a state, its color, and its cell in bars; the most interesting one first."""
 
     FAILED = ("failed", "red", "x")
     WAITING = ("waiting", "yellow", "░")
@@ -42,21 +42,17 @@ class Phase(Enum):
         self.cell = cell
 
 
-def phase_of(task: TaskStatus) -> Phase:
-    """Return the phase of a Task."""
-    if task.state is State.COMPLETED:
-        return completed_phase(task.attempt.completion_status)
-    if task.state is State.RUNNING:
+def phase_of(status: FrameworkStatus | TaskStatus) -> Phase:
+    """Return the phase of a Task or a Framework. One that was stopped has not failed."""
+    if status.state is State.COMPLETED:
+        completion = status.attempt.completion_status
+        if completion is None or completion.unexpected:
+            return Phase.FAILED
+        return Phase.SUCCEEDED if completion.succeeded else Phase.STOPPED
+    if status.state is State.RUNNING:
         return Phase.RUNNING
-    backs_off = task.state is State.ATTEMPT_COMPLETED and task.retry.retry_delay_sec
-    return Phase.WAITING if backs_off or task.state in BEFORE_RUNNING else Phase.ENDING
-
-
-def completed_phase(completion: CompletionStatus | None) -> Phase:
-    """Return the phase of a Task or Framework that has completed. One that was stopped has not failed."""
-    if completion is None or completion.unexpected:
-        return Phase.FAILED
-    return Phase.SUCCEEDED if completion.succeeded else Phase.STOPPED
+    backs_off = status.state is State.ATTEMPT_COMPLETED and status.retry.retry_delay_sec
+    return Phase.WAITING if backs_off or status.state in BEFORE_RUNNING else Phase.ENDING
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from frameworkcontroller.api.codec import StatusError, decode_status
-from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
+from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.diagnosis import NOT_SEEN, View, cause, read_view, result, stalled, trigger
 from frameworkcontroller.commands.output import clean_line, counted
@@ -152,20 +152,21 @@ def ending(key: str, framework: Mapping[str, Any] | None) -> Ending:
         if stall is not None:
             lines.append(f"    {stall.reason}: {clean_line(stall.message)}")
     for role in status.attempt.roles:
-        lines.append(f"    {role.name}: {_counts_of_ended(role.tasks)}")
-        # One failure: the others probably have the same reason.
-        for task in role.tasks:
-            if task.attempt.completion_status is not None and task.attempt.completion_status.unexpected:
-                lines.append(f"    {role.name}[{task.index}]: {cause(task.attempt.completion_status)}")
-                break
+        lines += _role_lines(role)
     return Ending(completion is not None and completion.succeeded, "\n".join(lines))
 
 
-def _counts_of_ended(tasks: list[TaskStatus]) -> str:
-    counts = Counter(result(task.attempt.completion_status) or f"not completed ({task.state})" for task in tasks)
-    ends = ", ".join(f"{number} x {text}" for text, number in counts.most_common())
-    retries = counted(sum(task.retry.total_retried_count for task in tasks), "retry", "retries")
-    return f"{counted(len(tasks), 'Task')}, {retries}{': ' if ends else ''}{ends}"
+def _role_lines(role: TaskRoleStatus) -> list[str]:
+    ends = Counter(result(task.attempt.completion_status) or f"not completed ({task.state})" for task in role.tasks)
+    numbers = ", ".join(f"{number} x {text}" for text, number in ends.most_common())
+    retries = counted(sum(task.retry.total_retried_count for task in role.tasks), "retry", "retries")
+    line = f"    {role.name}: {counted(len(role.tasks), 'Task')}, {retries}{': ' if numbers else ''}{numbers}"
+    for task in role.tasks:
+        completion = task.attempt.completion_status
+        if completion is not None and completion.unexpected:
+            # One is enough: the others probably have the same reason.
+            return [line, f"    {role.name}[{task.index}]: {cause(completion)}"]
+    return [line]
 
 
 def _status(framework: Mapping[str, Any]) -> FrameworkStatus | None:

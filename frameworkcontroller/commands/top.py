@@ -32,8 +32,6 @@ _SCALE: Final = {
     "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40,
 }  # fmt: skip
 
-_HOUR: Final = 3600.0
-
 
 class _Start(NamedTuple):
     """The time that the current attempt of a Task waited to run, in seconds."""
@@ -114,7 +112,7 @@ def _print_most_retried(invocation: Invocation, found: Sequence[Summary], now: f
 
     rows = table("RETRIED MOST", "RETRIES", "TASK RETRIES", "AN HOUR", "STATE")
     for one in nlargest(most, filter(retries, found), key=retries):
-        hours = max(60.0, (one.completion_time or now) - one.created) / _HOUR
+        hours = max(60.0, (one.completion_time or now) - one.created) / 3600
         an_hour = f"{retries(one) / hours:.1f}"
         rows.add_row(f"{one.namespace}/{one.name}", str(one.retries), str(one.task_retries), an_hour, one.state)
     if rows.rows:

@@ -13,15 +13,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from frameworkcontroller.api.status import State, TaskRoleStatus, TaskStatus
-from frameworkcontroller.commands.diagnosis import (
-    NOT_SEEN,
-    Phase,
-    View,
-    completed_phase,
-    diagnose_framework,
-    diagnose_task,
-    phase_of,
-)
+from frameworkcontroller.commands.diagnosis import NOT_SEEN, Phase, View, diagnose_framework, diagnose_task, phase_of
 from frameworkcontroller.commands.output import clean_line, counted, duration
 
 DEFAULT_NAMESPACE: Final = "default"
@@ -50,7 +42,7 @@ class _Entry:
 def framework_tree(view: View, now: float, lines: float = math.inf) -> Tree:
     """Return the tree. To keep it within ``lines``, if possible, a role whose Tasks do not fit shows groups of them."""
     status = view.status
-    end = completed_phase(status.attempt.completion_status) if status and status.state is State.COMPLETED else None
+    end = phase_of(status) if status and status.state is State.COMPLETED else None
     tree = Tree(_head(view, end, now), guide_style="dim")
     about = diagnose_framework(view, now)
     for text in about:
