@@ -19,7 +19,6 @@ from frameworkcontroller.controller.reconcilers import Machine, Reconcilers
 from frameworkcontroller.controller.recorder import EventRecorder
 from frameworkcontroller.controller.requests import send
 from frameworkcontroller.controller.snapshots import SnapshotLogger
-from frameworkcontroller.controller.workers import RequeueError
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.fairness import FairSemaphore
 from frameworkcontroller.kube.indexer import Lister
@@ -112,7 +111,7 @@ class Driver:
         except Exception as error:  # noqa: BLE001 - an error must not affect other Frameworks
             done = await self._run(self._quarantine(record, error))
         if done.error is not None:
-            raise RequeueError(done.error.message, done.error.retry_after_sec)
+            raise done.error
         return done.requeue_after
 
     async def _run(self, machine: Machine) -> Done:

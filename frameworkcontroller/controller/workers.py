@@ -12,6 +12,7 @@ from typing import Final, Literal, Protocol
 
 from frameworkcontroller.kube.fairness import LATE_SEC, namespace_of
 from frameworkcontroller.kube.workqueue import ShutDown, WorkQueue
+from frameworkcontroller.machine.protocol import RequeueError
 
 _log: Final = logging.getLogger(__name__)
 
@@ -23,17 +24,6 @@ _MIN_DELAY_SEC: Final = 0.001
 
 SyncResult = Literal["done", "retry", "failed", "cancelled"]
 """The result of a sync: success, an error that is retried, an unexpected error, or cancellation."""
-
-
-class RequeueError(Exception):
-    """A sync failed for a transient reason, given in the text. Its key is retried after a back-off.
-
-    ``retry_after_sec``: the least wait that the API server asked for.
-    """
-
-    def __init__(self, message: str, retry_after_sec: float = 0.0) -> None:
-        super().__init__(message)
-        self.retry_after_sec = retry_after_sec
 
 
 class Driver(Protocol):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import orjson
 
@@ -50,12 +50,15 @@ class Wait:
     seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Transient:
-    """A failure to be retried. ``retry_after_sec``: the Retry-After of the API server."""
+class RequeueError(Exception):
+    """A transient failure, given in the text. The key is retried after a back-off.
 
-    message: str
-    retry_after_sec: float = 0.0
+    ``retry_after_sec``: the least wait that the API server asked for.
+    """
+
+    def __init__(self, message: str, retry_after_sec: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after_sec = retry_after_sec
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class Done:
     """The pass is over. ``requeue_after``: seconds until the next one, None for never. ``error``: back off instead."""
 
     requeue_after: float | None = None
-    error: Transient | None = None
+    error: RequeueError | None = None
 
 
 Instruction = Call | Wait | Done
@@ -142,32 +145,30 @@ class View(Protocol):
 
 # --- live reads and failures ----------------------------------------------------------------------------------------
 
-
-class TransientError(Exception):
-    """Ends an exchange with a failure to be retried."""
-
-    def __init__(self, message: str, retry_after_sec: float = 0.0) -> None:
-        super().__init__(message)
-        self.transient = Transient(message, retry_after_sec)
+NOT_FOUND: Final = "the API server does not find the Framework, which the cache still shows"
+"""A 404 does not end a Framework, as a proxy or a starting API server may answer it: only the cache does."""
 
 
-def read_live(answer: Answer) -> FrameworkRecord | None:
-    """The Framework in the answer to a live read, None if there is none.
+def read_live(answer: Answer, uid: str) -> FrameworkRecord:
+    """The Framework of that UID in the answer to a live read.
 
     Raises:
-        TransientError: the request failed, or the answer is invalid.
+        RequeueError: the request failed, the answer is invalid, or the Framework is gone.
     """
     match answer:
         case Answered(body=body):
             try:
-                return framework_record(orjson.loads(body))
+                live = framework_record(orjson.loads(body))
             except (orjson.JSONDecodeError, ObjectError) as error:
-                raise TransientError(f"cannot read the Framework: {error}") from error
+                raise RequeueError(f"cannot read the Framework: {error}") from error
+            if live.uid != uid:
+                raise RequeueError("the Framework was deleted, and another one with its name was created")
+            return live
         case Refused(kind=Refusal.NOT_FOUND | Refusal.OBJECT_NOT_FOUND):
-            return None
-    raise transient(answer.message, answer)
+            raise failure(NOT_FOUND, answer)
+    raise failure(answer.message, answer)
 
 
-def transient(message: str, answer: Answer) -> TransientError:
+def failure(message: str, answer: Answer) -> RequeueError:
     """The failure of a request, with the Retry-After of its answer."""
-    return TransientError(message, answer.retry_after_sec if isinstance(answer, Refused) else 0.0)
+    return RequeueError(message, answer.retry_after_sec if isinstance(answer, Refused) else 0.0)

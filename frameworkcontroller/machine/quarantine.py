@@ -27,14 +27,13 @@ from frameworkcontroller.machine.protocol import (
     Emit,
     Instruction,
     ReadLive,
-    Transient,
-    TransientError,
+    RequeueError,
     View,
     Wait,
     Warn,
     WriteStatus,
+    failure,
     read_live,
-    transient,
 )
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Answer, Get, Kind, PatchStatus, Refusal, Refused, Request, Unanswered
@@ -77,7 +76,7 @@ class Quarantine:
         self._generation = record.generation
         self._until = env.clock + RETRY_SEC * env.rng.uniform(0.9, 1.1)
         self._shown = False
-        self._error: Transient | None = None
+        self._error: RequeueError | None = None
         self._lane: Call | None = None
         self._exchange: Generator[Request, Answer, None] | None = None
         happened = Record(Reason.QUARANTINED, self._message(), warning=True)
@@ -149,8 +148,8 @@ class Quarantine:
             request = next(exchange) if answer is None else exchange.send(answer)
         except StopIteration:
             pass
-        except TransientError as error:
-            self._error = error.transient
+        except RequeueError as error:
+            self._error = error
         finally:
             if request is None:
                 self._lane = self._exchange = None
@@ -159,32 +158,29 @@ class Quarantine:
     # --- exchanges ---
 
     def _release(self) -> Generator[Request, Answer, None]:
-        answer = yield Get(Kind.FRAMEWORK, self.name)
-        self.released = read_live(answer)
-        if self.released is None:
-            raise transient("the API server does not find the Framework", answer)
+        self.released = read_live((yield Get(Kind.FRAMEWORK, self.name)), self.uid)
 
     def _show(self, view: View) -> Generator[Request, Answer, None]:
         for _ in range(_TRIES):
-            live = read_live((yield Get(Kind.FRAMEWORK, self.name)))
-            change = None if live is None or live.uid != self.uid else self._change(live, view.env)
-            if live is None or change is None:
+            live = read_live((yield Get(Kind.FRAMEWORK, self.name)), self.uid)
+            change = self._change(live, view.env)
+            if change is None:
                 break
             path, value = change
             answer = yield PatchStatus(self.name, path, value, live.uid, live.generation, live.resource_version)
             match answer:
                 case Refused(kind=Refusal.INVALID | Refusal.CONFLICT | Refusal.ALREADY_EXISTS, message=message):
-                    again = read_live((yield Get(Kind.FRAMEWORK, self.name)))
-                    if again is not None and again.resource_version != live.resource_version:
+                    again = read_live((yield Get(Kind.FRAMEWORK, self.name)), self.uid)
+                    if again.resource_version != live.resource_version:
                         continue
                     self._effects.append(Warn(f"The API server refuses the condition Stalled: {message}"))
                 case Refused(kind=Refusal.TOO_LARGE, message=message):
                     self._effects.append(Warn(f"The status is too large for the condition Stalled: {message}"))
                 case Refused(message=message) | Unanswered(message=message):
-                    raise transient(f"cannot write the condition Stalled: {message}", answer)
+                    raise failure(f"cannot write the condition Stalled: {message}", answer)
             break
         else:
-            raise TransientError("cannot write the condition Stalled: other clients keep changing the Framework")
+            raise RequeueError("cannot write the condition Stalled: other clients keep changing the Framework")
         self._shown = True
 
     def _change(self, live: FrameworkRecord, env: Env) -> tuple[str, bytes | EncodedStatus] | None:

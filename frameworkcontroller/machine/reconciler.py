@@ -36,6 +36,7 @@ from frameworkcontroller.machine.batch import Batch
 from frameworkcontroller.machine.model import Env, Observed, Plan, Record, Snapshot, Urgency, require
 from frameworkcontroller.machine.plan import fold, plan, reject
 from frameworkcontroller.machine.protocol import (
+    NOT_FOUND,
     Act,
     Call,
     Done,
@@ -46,15 +47,15 @@ from frameworkcontroller.machine.protocol import (
     Persisted,
     ReadLive,
     Relist,
+    RequeueError,
     StatusWritten,
-    TransientError,
     View,
     Wait,
     Warn,
     WriteResult,
     WriteStatus,
+    failure,
     read_live,
-    transient,
 )
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import (
@@ -108,9 +109,6 @@ restored from a backup."""
 
 _COMPRESS_STATUS: Final = "set largeFrameworkCompression: true in the controller's configuration, or run fewer Tasks"
 _SHRINK_STATUS: Final = "it is compressed already: run fewer Tasks, or let them end with shorter messages"
-
-_NOT_FOUND: Final = "the API server does not find the Framework, which the cache still shows"
-"""A 404 does not end a Framework, as a proxy or a starting API server may answer it: only the cache does."""
 
 
 # --- the state of a reconciler ---------------------------------------------------------------------------------------
@@ -354,8 +352,8 @@ class Reconciler:
         except StopIteration as end:
             if isinstance(call, Act):
                 current.batch.end(call.action, end.value)
-        except TransientError as error:
-            current.done = Done(error=error.transient)
+        except RequeueError as error:
+            current.done = Done(error=error)
         if not isinstance(call, Act):
             current.lane = None
         del self._exchanges[call]
@@ -557,16 +555,16 @@ class Reconciler:
                 current.show_at = clock + SHOW_SEC
             case Refused(kind=Refusal.NOT_FOUND | Refusal.OBJECT_NOT_FOUND) as failed:
                 self._count(encoded, "not_found")
-                raise transient(_NOT_FOUND, failed)
+                raise failure(NOT_FOUND, failed)
             case Refused(kind=Refusal.INVALID | Refusal.CONFLICT | Refusal.ALREADY_EXISTS) as failed:
-                live = yield from self._read_live()
+                live = read_live((yield Get(Kind.FRAMEWORK, self.name)), self.uid)
                 self._resolve(current, live, generation, encoded, failed, view)
             case Refused(kind=Refusal.TOO_LARGE) as failed:
                 yield from self._stall(current, generation, encoded, failed, view)
             case failed:
                 self._count(encoded, "error")
                 self.stored.unsure = encoded.digest
-                raise transient(f"cannot write the status: {failed.message}", failed)
+                raise failure(f"cannot write the status: {failed.message}", failed)
 
     def _catch_up(self, current: _Pass, view: View) -> None:
         """Plan the events since the write was decided: the busier the API server, the more each write contains."""
@@ -616,7 +614,7 @@ class Reconciler:
                 # Servers before 1.30 refuse every status of an object with an invalid spec: emit without a write.
                 self._emit_records()
             self._count(encoded, "conflict")
-            raise transient(f"the API server refuses the status: {refused.message}", refused)
+            raise failure(f"the API server refuses the status: {refused.message}", refused)
         status = decode_status(live.status)
         digest = self._digest(status)
         if digest == encoded.digest:
@@ -639,11 +637,11 @@ class Reconciler:
         self._failed_preconditions += 1
         if self._failed_preconditions > _FAILED_PRECONDITIONS_AT_ONCE:
             text = f"the Framework changes before each write of its status: {refused.message}"
-            raise transient(text, refused)
+            raise failure(text, refused)
 
     def _stall(self, current: _Pass, generation: int, encoded: EncodedStatus, refused: Refused, view: View) -> Lane:
         """Handle a status that is too large: set the Stalled condition in the stored one, and decide nothing else."""
-        live = yield from self._read_live()
+        live = read_live((yield Get(Kind.FRAMEWORK, self.name)), self.uid)
         if (live.generation, live.resource_version) != (generation, self.stored.resource_version):
             self._resolve(current, live, generation, encoded, refused, view)
             return
@@ -673,7 +671,7 @@ class Reconciler:
                         step.records.clear()
                     self._too_large_logged = message
                 case failed:
-                    raise transient("cannot write the condition Stalled of a status that is too large", failed)
+                    raise failure("cannot write the condition Stalled of a status that is too large", failed)
         self._not_before = view.env.clock + TOO_LARGE_RETRY_SEC
         if step.records:
             self._effects.append(Emit(step.records))
@@ -686,8 +684,8 @@ class Reconciler:
         A restored or lagging API server, or a proxy, may answer a list with an old status, and the watch repeats it.
         """
         try:
-            live = yield from self._read_live()
-        except TransientError:
+            live = read_live((yield Get(Kind.FRAMEWORK, self.name)), self.uid)
+        except RequeueError:
             self._leave(current, actions, view)
             raise
         status = decode_status(live.status)
@@ -700,15 +698,6 @@ class Reconciler:
         else:
             self._take_over(live, status, digest, view)
             current.done = Done(0.0)
-
-    def _read_live(self) -> Generator[Request, Answer, FrameworkRecord]:
-        answer = yield Get(Kind.FRAMEWORK, self.name)
-        live = read_live(answer)
-        if live is None:
-            raise transient(_NOT_FOUND, answer)
-        if live.uid != self.uid:
-            raise TransientError("the Framework was deleted, and another one with its name was created")
-        return live
 
     def _take_over(self, live: FrameworkRecord, status: FrameworkStatus | None, digest: bytes, view: View) -> None:
         """Continue from the stored status.

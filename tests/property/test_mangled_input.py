@@ -43,7 +43,7 @@ from frameworkcontroller.machine.failure import Classifier
 from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import Env, InvariantError, Observed
 from frameworkcontroller.machine.plan import plan, reject
-from frameworkcontroller.machine.protocol import TransientError, read_live
+from frameworkcontroller.machine.protocol import RequeueError, read_live
 from frameworkcontroller.machine.requests import Answered
 from frameworkcontroller.machine.tracker import Tracker
 from tests.support.bench import NOW, Bench, limits, role
@@ -147,8 +147,8 @@ def test_an_object_can_be_read_or_is_said_to_be_none(decode: Any, proper: Any, d
 @example(raw=b"<html>")
 @given(raw=st.binary() | VALUES.map(orjson.dumps))
 def test_an_answer_is_a_framework_or_an_error_to_retry(raw: bytes) -> None:
-    with suppress(TransientError):
-        read_live(Answered(raw))
+    with suppress(RequeueError):
+        read_live(Answered(raw), "uid")
 
 
 @settings(max_examples=300)

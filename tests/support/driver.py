@@ -346,7 +346,7 @@ class Controller:
                 self._active = False
                 self._failures = 0 if error is None else self._failures + 1
                 if error is not None:
-                    self.tell(f"retries: {error.message}")
+                    self.tell(f"retries: {error}")
                     self._requeue_at = self.world.clock + _RETRY.delay(self._failures, self.rng)
                 elif after is not None:
                     self._enqueued |= after <= 0

@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from frameworkcontroller.backoff import Backoff
-from frameworkcontroller.controller.workers import RequeueError, Workers
+from frameworkcontroller.controller.workers import Workers
 from frameworkcontroller.kube.fairness import LATE_SEC
 from frameworkcontroller.kube.workqueue import WorkQueue
+from frameworkcontroller.machine.protocol import RequeueError
 from tests.support.virtual_clock import VirtualClockLoop
 
 pytestmark = pytest.mark.virtual_clock

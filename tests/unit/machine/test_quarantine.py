@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from frameworkcontroller.api.codec import StatusError
-from frameworkcontroller.machine.protocol import Done, Emit, ReadLive, Transient, Wait, Warn, WriteStatus
+from frameworkcontroller.machine.protocol import Done, Emit, ReadLive, RequeueError, Wait, Warn, WriteStatus
 from frameworkcontroller.machine.quarantine import RETRY_SEC, Quarantine
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Answer, Answered, Get, PatchStatus, Refusal, Unanswered
@@ -145,7 +145,7 @@ def test_after_three_conflicts_the_condition_waits() -> None:
     assert sum(isinstance(request, PatchStatus) for request in driver.requests) == 3
     done = driver.next()
     assert isinstance(done, Done)
-    assert isinstance(done.error, Transient)
+    assert isinstance(done.error, RequeueError)
     assert isinstance(driver.call(), WriteStatus)
 
 
