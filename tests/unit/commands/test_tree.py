@@ -242,7 +242,7 @@ FAILED = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "Pod failed: {}", trigg
         ),
         (
             {"metadata": {"name": "f", "namespace": "default"}, "status": {"state": "Odd"}},
-            ["f", "└── status.startTime: is missing"],
+            ["f", "└── status.startTime: is required"],
         ),
     ],
 )
