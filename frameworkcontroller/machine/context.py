@@ -44,11 +44,6 @@ class Context:
         """The Framework's current attempt."""
         return self.status.attempt
 
-    @property
-    def completing(self) -> bool:
-        """Whether the completion of the current attempt is decided."""
-        return self.attempt.completion_status is not None
-
     def record(
         self,
         reason: Reason,

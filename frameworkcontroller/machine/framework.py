@@ -118,9 +118,8 @@ def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
 
 def created(ctx: Context, uid: str) -> None:
     """Record the created ConfigMap of the current attempt."""
-    ctx.tracker.record_configmap(uid)
+    ctx.tracker.configmap_created(uid, ctx.env.second)
     ctx.tracker.holds.release(None)
-    ctx.tracker.move_framework(State.CREATION_REQUESTED, ctx.env.second)
     tasks = count_tasks(sum(len(role.tasks) for role in ctx.attempt.roles))
     text = f"FrameworkAttempt {ctx.attempt.id} started with {tasks}: ConfigMap {uid} was created"
     ctx.record(Reason.FRAMEWORK_ATTEMPT_STARTED, text)
@@ -241,7 +240,7 @@ def _configmap_is_gone(ctx: Context) -> None:
     tracker = ctx.tracker
     by_others = CompletionStatus.of(CONFIGMAP_EXTERNAL_DELETED, "ConfigMap was deleted by others")
     completion = tracker.configmap_end or by_others
-    if completion is by_others and not ctx.completing:
+    if completion is by_others and not ctx.tracker.is_completing:
         # Usually in the background, so it was never seen to be terminating.
         ctx.record(Reason.CONFIGMAP_DELETING, by_others.diagnostics, completion=by_others)
     if _has_pods(ctx):
@@ -272,7 +271,7 @@ def _has_pods(ctx: Context) -> bool:
 def _with_deleting_configmap(ctx: Context) -> None:
     if ctx.status.state is State.DELETING:
         return
-    if not ctx.completing:
+    if not ctx.tracker.is_completing:
         text = "ConfigMap is being deleted by others"
         ctx.tracker.decide_completion(ctx.status, CompletionStatus.of(CONFIGMAP_EXTERNAL_DELETED, text))
         ctx.record(Reason.CONFIGMAP_DELETING, text, completion=ctx.attempt.completion_status)
@@ -297,16 +296,14 @@ def _with_configmap(ctx: Context) -> None:
 
 def _step_alive(ctx: Context) -> None:
     tracker = ctx.tracker
-    if not ctx.completing and ctx.framework.spec.execution_type is ExecutionType.STOP:
+    if not ctx.tracker.is_completing and ctx.framework.spec.execution_type is ExecutionType.STOP:
         complete_attempt(ctx, STOPPED)
     _step_tasks(ctx)
     if ctx.status.state is State.PREPARING and tracker.counts.running:
         tracker.move_framework(State.RUNNING, ctx.env.second)
         ctx.record(Reason.FRAMEWORK_ATTEMPT_RUNNING, f"FrameworkAttempt {ctx.attempt.id} is running")
-    if not ctx.completing:
-        completion = evaluate_completion(ctx.framework.spec, tracker)
-        if completion is not None:
-            complete_attempt(ctx, completion)
+    if not tracker.is_completing and (completion := evaluate_completion(ctx.framework.spec, tracker)) is not None:
+        complete_attempt(ctx, completion)
 
 
 def _step_tasks(ctx: Context) -> None:
@@ -316,8 +313,7 @@ def _step_tasks(ctx: Context) -> None:
         tracker.scan = False
         tracker.agenda.update(task_machine.taskless_pods(ctx))
     for key in tracker.agenda.take():
-        task = tracker.task(key)
-        if task is not None:
+        if (task := tracker.task(key)) is not None:
             task_machine.step(ctx, task)
         else:
             task_machine.delete_taskless(ctx, key)

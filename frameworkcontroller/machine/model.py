@@ -32,11 +32,7 @@ _T = TypeVar("_T")
 
 
 def require(value: _T | None, what: str) -> _T:
-    """Return ``value``.
-
-    Raises:
-        InvariantError: it is None.
-    """
+    """Return ``value``. Raises InvariantError if it is None."""
     if value is None:
         raise InvariantError(f"{what} is not known where it must be")
     return value

@@ -321,8 +321,7 @@ class _Pod:
         return replace_orphan(self.target, found, self.ctx.pod_identity(self.task))
 
     def end(self, found: Identity) -> None:
-        deletion = task_machine.forced_deletion(self.ctx, self.key, found, orphan=True)
-        if deletion is not None:
+        if (deletion := task_machine.forced_deletion(self.ctx, self.key, found, orphan=True)) is not None:
             self.ctx.tracker.follow_ups.append(deletion)
 
     def deleted(self, action: Delete, result: Result) -> bool:

@@ -45,7 +45,7 @@ def rescale(ctx: Context) -> bool:
     Costs the number of Tasks, so it runs only if the spec changed or a leaving Task completed (``rescale_due``).
     """
     tracker = ctx.tracker
-    if not tracker.rescale_due or ctx.completing or ctx.status.state in ENDED:
+    if not tracker.rescale_due or tracker.is_completing or ctx.status.state in ENDED:
         return False
     before = {role: role.tasks for role in ctx.attempt.roles}
     after = {role: list(tasks) for role, tasks in before.items()}

@@ -95,7 +95,7 @@ def attempt_is_over(
 
 def _adopt(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> bool:
     """Adopt a Pod that was created for this attempt, but not recorded. Return whether there is one."""
-    if pod is None or pod.identity.deleting or ctx.completing or task.deletion_pending:
+    if pod is None or pod.identity.deleting or ctx.tracker.is_completing or task.deletion_pending:
         return False
     if (pod.identity.controller_uid, pod.identity.annotations) != (ctx.attempt.configmap_uid, ctx.pod_identity(task)):
         return False
@@ -105,16 +105,15 @@ def _adopt(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> bool:
 
 def created(ctx: Context, task: TaskStatus, uid: str) -> None:
     """Record the created Pod of the Task's current attempt."""
-    ctx.tracker.record_pod(task, uid)
+    ctx.tracker.pod_created(task, uid, ctx.env.second)
     ctx.tracker.holds.release(task.key)
     ctx.tracker.holds.release_retries()
-    ctx.tracker.move(task, State.CREATION_REQUESTED, ctx.env.second)
     ctx.tracker.agenda.add(task.key)
     ctx.record(Reason.POD_CREATED, f"Pod {uid} was created for TaskAttempt {task.attempt.id}", task)
 
 
 def _create(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> None:
-    if _delete_orphan(ctx, task, pod) or ctx.completing:
+    if _delete_orphan(ctx, task, pod) or ctx.tracker.is_completing:
         return
     key = task.key
     if not ctx.tracker.is_settled(task):
@@ -263,8 +262,7 @@ def _watch_end(ctx: Context, pod: PodRecord, *, orphan: bool = False) -> None:
             f"Pod {pod.name} was to be deleted by {format_time(deletion_time)} and still exists "
             f"(node {pod.node_name or 'none'})",
         )
-    deletion = forced_deletion(ctx, key, pod.identity, orphan=orphan)
-    if deletion is not None:
+    if (deletion := forced_deletion(ctx, key, pod.identity, orphan=orphan)) is not None:
         ctx.act(deletion)
 
 
@@ -389,7 +387,7 @@ def _completion_of(task: TaskStatus) -> CompletionStatus:
 def _decide_retry(ctx: Context, task: TaskStatus) -> None:
     completion = _completion_of(task)
     spec = ctx.framework.spec.role(task.role)
-    if task.deletion_pending or ctx.completing or spec is None:
+    if task.deletion_pending or ctx.tracker.is_completing or spec is None:
         _complete(ctx, task, "it is being deleted" if task.deletion_pending else "the FrameworkAttempt completes")
         return
     policy = spec.task.retry_policy

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Final
 
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import Disruption, PodRecord
@@ -33,8 +32,6 @@ from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import AttemptCounters, InvariantError, Level, Urgency, require
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.states import EDGES, ENDED, FRAMEWORK_URGENCY, TASK_URGENCY
-
-_WITHOUT_POD: Final = (State.CREATION_PENDING, State.ATTEMPT_COMPLETED, State.COMPLETED)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -136,7 +133,8 @@ class Tracker:
     @property
     def may_have_pods(self) -> bool:
         """Whether the status records a Pod that is not known to be gone."""
-        return any(number for state, number in self.task_states.items() if state not in _WITHOUT_POD)
+        with_pods = (state for state in EDGES if state is not State.CREATION_PENDING and state not in ENDED)
+        return any(self.task_states[state] for state in with_pods)
 
     @property
     def is_at_rest(self) -> bool:
@@ -189,11 +187,7 @@ class Tracker:
         self._blocked.clear()
 
     def move_framework(self, state: State, now: int) -> None:
-        """Move the Framework to another state, set its times, and plan it again once persisted.
-
-        Raises:
-            InvariantError: the transition is illegal.
-        """
+        """Move the Framework as ``move`` does, and plan it again once persisted."""
         self._enter(require(self.status, "status"), state, now)
         self.agenda.end_deadlines(None)
         self.again = True
@@ -210,10 +204,10 @@ class Tracker:
         require(self.status, "status").conditions = conditions
         self.change(None, urgency)
 
-    def record_configmap(self, uid: str) -> None:
+    def configmap_created(self, uid: str, now: int) -> None:
         """Record the ConfigMap of the current attempt."""
         require(self.status, "status").attempt.configmap_uid = uid
-        self.change(None, Urgency.LATER)
+        self.move_framework(State.CREATION_REQUESTED, now)
 
     def retry_framework(
         self, attempt: FrameworkAttemptStatus, completion: CompletionStatus, *, accountable: bool, now: int
@@ -259,10 +253,10 @@ class Tracker:
             self._head_dirty = True
         self.urgency = max(self.urgency, urgency)
 
-    def record_pod(self, task: TaskStatus, uid: str) -> None:
+    def pod_created(self, task: TaskStatus, uid: str, now: int) -> None:
         """Record the Pod of the Task's current attempt."""
         task.attempt.pod_uid = uid
-        self.change(task, Urgency.LATER)
+        self.move(task, State.CREATION_REQUESTED, now)
 
     def record_placement(self, task: TaskStatus, pod: PodRecord) -> None:
         """Record node and addresses of the Task's Pod. A field that the Pod loses keeps its last value."""
@@ -298,11 +292,7 @@ class Tracker:
         self.urgency = max(self.urgency, Urgency.SOON)
 
     def move(self, task: TaskStatus, state: State, now: int) -> None:
-        """Move a Task to another state, and set its times.
-
-        Raises:
-            InvariantError: the transition is illegal.
-        """
+        """Move a Task to another state, and set its times. Raises InvariantError if the transition is illegal."""
         self._count(task, -1)
         self.task_states[task.state] -= 1
         self.task_states[state] += 1
