@@ -17,7 +17,7 @@ import random
 import time
 import timeit
 import tracemalloc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -97,20 +97,12 @@ class _Job:
         return orjson.dumps(body)
 
 
-class _Pods:
-    def __init__(self, records: Mapping[str, PodRecord]) -> None:
-        self._records = records
-
-    def get(self, name: str, /) -> PodRecord | None:
-        return self._records.get(name)
-
-
 def _planning(tasks: int) -> Callable[[], object]:
     """One plan after the Pod of one Task has changed; everything is persisted."""
     job = _Job(tasks)
     records = {pod_name("f", "a", index): pod_record(orjson.loads(job.pod(index))) for index in range(tasks)}
     tracker = Tracker(job.status)
-    observed = Observed(job.configmap, _Pods(records))
+    observed = Observed(job.configmap, records.get)
     while tracker.is_busy:
         plan(job.subject, tracker, observed, job.env)
     tracker.persisted()

@@ -287,22 +287,9 @@ class _View:
         driver = self._driver
         return Observed(
             driver.configmaps.get(f"{self._namespace}/{names.configmap_name(self._name)}"),
-            _Pods(driver.pods, self._namespace),
+            lambda name: driver.pods.get(f"{self._namespace}/{name}"),
             lambda: driver.pods.by_index(self._key).values(),
             configmaps_listed=driver.listed(Kind.CONFIGMAP),
             pods_listed=driver.listed(Kind.POD),
             creating=creating,
         )
-
-
-class _Pods:
-    """The cached Pods of one namespace, by name."""
-
-    __slots__ = ("_namespace", "_store")
-
-    def __init__(self, store: Lister[PodRecord], namespace: str) -> None:
-        self._store = store
-        self._namespace = namespace
-
-    def get(self, name: str, /) -> PodRecord | None:
-        return self._store.get(f"{self._namespace}/{name}")

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import ConfigMapRecord, PodRecord
@@ -78,19 +78,13 @@ class Env:
         return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
 
 
-class PodLookup(Protocol):
-    """The cache's Pods of one namespace, including those of other owners."""
-
-    def get(self, name: str, /) -> PodRecord | None:
-        """The Pod of that name, None if the cache has none."""
-
-
 @dataclass(slots=True)
 class Observed:
     """The cached objects of the Framework."""
 
     configmap: ConfigMapRecord | None
-    pods: PodLookup
+    find_pod: Callable[[str], PodRecord | None]
+    """The cached Pod of a name in the Framework's namespace, which may be of another owner."""
     list_pods: Callable[[], Iterable[PodRecord]] = tuple
     """The cached Pods with the Framework's label. Costs their number, so called only if all are needed."""
     configmaps_listed: float = -math.inf

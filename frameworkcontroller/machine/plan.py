@@ -53,7 +53,7 @@ def fold(subject: Framework, tracker: Tracker, outcomes: Sequence[Outcome], env:
     Raises:
         InvariantError: the status violates an invariant.
     """
-    ctx = Context(subject, tracker, Observed(None, {}), env)
+    ctx = Context(subject, tracker, Observed(None, lambda _: None), env)
     for outcome in outcomes:
         take(ctx, outcome)
     return _finish(ctx)
@@ -64,7 +64,7 @@ def reject(subject: Framework, tracker: Tracker, why: str, env: Env, *, reason: 
 
     With an invalid spec, a completed Framework is still deleted after its retention.
     """
-    ctx = Context(subject, tracker, Observed(None, {}), env)
+    ctx = Context(subject, tracker, Observed(None, lambda _: None), env)
     tracker.agenda.ring(env.clock)
     if tracker.status is None:
         tracker.begin(framework.new_status(subject, env), dirty=True)

@@ -43,7 +43,7 @@ _ALIVE = frozenset({State.CREATION_REQUESTED, State.PREPARING, State.RUNNING})
 def step(ctx: Context, task: TaskStatus) -> None:
     """Move a Task as far as its observed Pod allows."""
     key = task.key
-    pod = ctx.observed.pods.get(pod_name(ctx.framework.name, *key))
+    pod = ctx.observed.find_pod(pod_name(ctx.framework.name, *key))
     _end_left_running(ctx, key, pod)
     if task.deletion_pending and _decide(ctx, task, SCALED_DOWN):
         # In a status of the original controller, which sets completionStatus later.
@@ -161,7 +161,7 @@ def taskless_pods(ctx: Context) -> Iterator[TaskKey]:
 
 def delete_taskless(ctx: Context, key: TaskKey) -> None:
     """Delete a Pod without a Task. After a ScaleDown, a creation whose answer was lost may still be executed."""
-    pod = ctx.observed.pods.get(pod_name(ctx.framework.name, *key))
+    pod = ctx.observed.find_pod(pod_name(ctx.framework.name, *key))
     _end_left_running(ctx, key, pod)
     if pod is None or not _is_taskless(ctx, key, pod):
         ctx.tracker.holds.stalls.pop(key, None)
@@ -362,7 +362,7 @@ def containers_run_until(ctx: Context) -> float | None:
     """
     latest: float | None = None
     for key in (*ctx.tracker.agenda, *ctx.tracker.left_running):
-        pod = ctx.observed.pods.get(pod_name(ctx.framework.name, *key))
+        pod = ctx.observed.find_pod(pod_name(ctx.framework.name, *key))
         if pod is None or pod.identity.deleting or pod.identity.controller_uid != ctx.attempt.configmap_uid:
             continue
         due = _left_running_until(ctx, key, pod)

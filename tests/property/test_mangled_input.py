@@ -192,7 +192,7 @@ def test_a_status_can_be_gone_on_with_or_is_said_to_be_none(data: st.DataObject)
     env = Env(NOW, NOW, random.Random(1), limits())
     with suppress(InvariantError):
         for _ in range(3):
-            plan(subject, tracker, Observed(None, {}), env)
+            plan(subject, tracker, Observed(None, lambda _: None), env)
         reject(subject, tracker, "because", env)
         assert tracker.status is not None
         # What can be gone on with can be written and read again.

@@ -120,7 +120,7 @@ class Bench:
         pods = lambda: list(self.pods.values())  # noqa: E731
         observed = Observed(
             self.configmap,
-            self.pods,
+            self.pods.get,
             pods,
             configmaps_listed=listed,
             pods_listed=listed,

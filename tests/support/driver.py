@@ -105,7 +105,7 @@ class View:
         cache, name = self.controller.cache, self.controller.name
         return Observed(
             cache.configmaps.get(names.configmap_name(name)),
-            cache.pods,
+            cache.pods.get,
             lambda: [pod for pod in cache.pods.values() if names.framework_of(pod.name) == name],
             configmaps_listed=cache.listed[Kind.CONFIGMAP],
             pods_listed=cache.listed[Kind.POD],

@@ -83,7 +83,7 @@ class OneFramework:
     def observe(self, *, creating: bool) -> Observed:
         """The cached objects."""
         pods = list(self.pods.values())
-        return Observed(self.configmap, self.pods, lambda: pods, creating=creating)
+        return Observed(self.configmap, self.pods.get, lambda: pods, creating=creating)
 
     # --- what others do ---
 

@@ -216,7 +216,7 @@ def test_one_refusal_does_not_make_every_task_be_looked_at_again_and_again() -> 
     bench.plan()
     (only,) = bench.status.attempt.roles
     only.tasks = tasks = Counting(only.tasks)
-    assert not plan(bench.framework, bench.tracker, Observed(bench.configmap, bench.pods), bench.env).actions
+    assert not plan(bench.framework, bench.tracker, Observed(bench.configmap, bench.pods.get), bench.env).actions
     assert tasks.visits == 0
 
 

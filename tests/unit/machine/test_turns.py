@@ -67,7 +67,7 @@ class Turns:
         return Env(1_700_000_000 + self.clock, self.clock, self.rng, limits())
 
     def observe(self, *, creating: bool) -> Observed:
-        return Observed(self.configmap, self.pods, lambda: list(self.pods.values()), creating=creating)
+        return Observed(self.configmap, self.pods.get, lambda: list(self.pods.values()), creating=creating)
 
     def answer(self, request: Request) -> Answer:
         metadata = self.body["metadata"]
