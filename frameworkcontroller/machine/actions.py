@@ -56,6 +56,11 @@ class Target:
     index: int = -1
     instance: str = ""
 
+    @property
+    def key(self) -> tuple[str, int] | None:
+        """Role and index of the Pod's Task, None of other objects."""
+        return (self.role, self.index) if self.kind is Kind.POD else None
+
 
 # --- results ----------------------------------------------------------------------------------------------------
 

@@ -96,8 +96,7 @@ class Context:
 
     def act(self, action: Action) -> None:
         """Add the action to the plan, or plan again after its back-off."""
-        target = action.target
-        key = (target.role, target.index) if target.kind is Kind.POD else None
+        key = action.target.key
         until = self.tracker.holds.until(key)
         if until <= self.env.clock:
             self.plan.actions.append(action)

@@ -60,7 +60,7 @@ def take(ctx: Context, outcome: Outcome) -> None:
             ctx.tracker.holds.release(None)
             ctx.record(Reason.FRAMEWORK_DELETED, "Deleted: its retention after completion is over")
         else:
-            _hold(ctx, None, target, result, "delete")
+            _hold(ctx, target, result, "delete")
     elif target.kind is Kind.CONFIGMAP:
         if ctx.attempt.id == target.attempt_id:
             _take(_ConfigMap(ctx, target), outcome)
@@ -72,19 +72,17 @@ def take(ctx: Context, outcome: Outcome) -> None:
 
 def _take_orphan(ctx: Context, outcome: Outcome) -> None:
     """Fold the outcome for a Pod that no Task has."""
-    target = outcome.action.target
-    key = (target.role, target.index)
     if isinstance(outcome.result, Accepted | Gone):
-        ctx.tracker.holds.release(key)
+        ctx.tracker.holds.release(outcome.action.target.key)
     elif isinstance(outcome.action, Delete):
-        _hold(ctx, key, target, outcome.result, "delete")
+        _hold(ctx, outcome.action.target, outcome.result, "delete")
 
 
 # --- what Pods and ConfigMaps share ------------------------------------------------------------------------------
 
 
 def _take(owned: _Owned, outcome: Outcome) -> None:
-    ctx, key, target, result = owned.ctx, owned.key, owned.target, outcome.result
+    ctx, target, result = owned.ctx, owned.target, outcome.result
     if isinstance(result, NotAttempted):
         owned.look_again()
         return
@@ -94,52 +92,52 @@ def _take(owned: _Owned, outcome: Outcome) -> None:
                 _take_creation(owned, action, result)
         case Delete() as action:
             if not isinstance(result, Accepted | Gone):
-                _hold(ctx, key, target, result, "delete")
+                _hold(ctx, target, result, "delete")
             elif action.uid != owned.uid or not owned.deleted(action, result):
                 # No state waits for the deletion, but a stale cache may still show the object.
-                _look_later(ctx, key)
+                _look_later(ctx, target)
         case Cleanup():
             if isinstance(result, Exists) and result.found is not None:
                 if owned.state is State.CREATION_PENDING:
                     _replace(owned, result.found, "clean up")
             elif not isinstance(result, Gone):
-                _hold(ctx, key, target, result, "clean up")
+                _hold(ctx, target, result, "clean up")
             elif owned.state is State.CREATION_PENDING:
                 owned.cleaned_up()
         case Confirm() | Relabel() as action:
             if not isinstance(result, Gone):
-                _not_in_cache(ctx, key, action, result)
+                _not_in_cache(ctx, action, result)
             elif action.uid == owned.uid and owned.state not in ENDED:
-                ctx.tracker.holds.release(key)
+                ctx.tracker.holds.release(target.key)
                 if owned.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(action.uid):
                     owned.never_seen()
                 else:
                     ctx.tracker.expectations.see(action.uid)
                     owned.look_again()
         case Refresh():
-            _leave_newer(ctx, key, target)
+            _leave_newer(ctx, target)
         case other:
             assert_never(other)
 
 
 def _take_creation(owned: _Owned, action: Create, result: Result) -> None:
-    holds = owned.ctx.tracker.holds
+    holds, key = owned.ctx.tracker.holds, owned.target.key
     if not _is_dying(result):
-        holds.end_stall(owned.key, owned.not_gone)
+        holds.end_stall(key, owned.not_gone)
     match result:
         case Created(uid=uid):
-            holds.release(owned.key)
-            if owned.key is not None:
+            holds.release(key)
+            if key is not None:
                 holds.release(CREATIONS)
             owned.created(uid)
         case Exists(found=Identity() as found) if found.controller_uid == action.controller_uid:
             if not found.deleting and owned.is_current(found):
-                holds.release(owned.key)
+                holds.release(key)
                 owned.created(found.uid)
             else:
                 _replace(owned, found, "create")
         case Exists(found=Identity() as found):
-            _conflict(owned.ctx, owned.key, action.target, found)
+            _conflict(owned.ctx, owned.target, found)
         case _:
             owned.refused(result)
 
@@ -147,35 +145,35 @@ def _take_creation(owned: _Owned, action: Create, result: Result) -> None:
 def _replace(owned: _Owned, found: Identity, verb: str) -> None:
     """An object of the name is ours, and not the recorded one."""
     if found.deleting:
-        _await_end(owned.ctx, owned.key, owned.target, found, verb, owned.not_gone)
+        text = f"Cannot {verb} {owned.target.kind} {owned.target.name}: {_why(Exists(found))}"
+        _wait(owned.ctx, owned.target, text, owned.not_gone, patience=_FAILURES_TO_STALL_WHILE_DELETED, keep=True)
         owned.end(found)
     else:
         owned.ctx.tracker.follow_ups.append(owned.replace(found))
-        _look_later(owned.ctx, owned.key)
+        _look_later(owned.ctx, owned.target)
 
 
 # --- objects that are not in the cache ---------------------------------------------------------------------------
 
 
-def _not_in_cache(ctx: Context, key: TaskKey | None, action: Confirm | Relabel, result: Result) -> None:
+def _not_in_cache(ctx: Context, action: Confirm | Relabel, result: Result) -> None:
     """A recorded object may exist, but the cache does not show it."""
     target, tracker = action.target, ctx.tracker
     match result:
         case Remains(unlabelled=True):
             # At most once per back-off: another client may remove the label again.
             tracker.follow_ups.append(Relabel(target, action.uid, ctx.framework.name))
-            _look_later(ctx, key)
+            _look_later(ctx, target)
         case Accepted():
             text = f"Restored the label {FRAMEWORK_NAME} of {target.kind} {target.name}, by which it is watched"
-            task = None if key is None else tracker.task(key)
-            ctx.record(Reason.LABEL_RESTORED, text, task, warning=True)
-            _look_later(ctx, key)
+            ctx.record(Reason.LABEL_RESTORED, text, _task_of(ctx, target), warning=True)
+            _look_later(ctx, target)
         case Remains():
             if tracker.expectations.hide(action.uid, ctx.env):
                 ctx.plan.relist.add(target.kind)
-            _hold(ctx, key, target, result, "see in the cache")
+            _hold(ctx, target, result, "see in the cache")
         case _:
-            _hold(ctx, key, target, result, "label" if isinstance(action, Relabel) else "see in the cache")
+            _hold(ctx, target, result, "label" if isinstance(action, Relabel) else "see in the cache")
 
 
 # --- failures ---------------------------------------------------------------------------------------------------
@@ -185,65 +183,73 @@ def _is_dying(result: Result) -> bool:
     return isinstance(result, Exists) and result.found is not None and result.found.deleting
 
 
-def _await_end(ctx: Context, key: TaskKey | None, target: Target, found: Identity, verb: str, reason: Reason) -> None:
-    text = f"Cannot {verb} {target.kind} {target.name}: {_why(Exists(found))}"
-    if _wait(ctx, key, text) >= _FAILURES_TO_STALL_WHILE_DELETED:
-        ctx.tracker.holds.stalls.setdefault(key, Stall(reason, text))
-
-
-def _leave_newer(ctx: Context, key: TaskKey | None, target: Target) -> None:
+def _leave_newer(ctx: Context, target: Target) -> None:
     """An object belongs to a later attempt than the stored status, as a live read confirms."""
     text = (
         f"{target.kind} {target.name} belongs to a later attempt than the stored status, which was reset: "
         "refusing to delete it; delete it if it is not needed"
     )
-    if _wait(ctx, key, text) >= _FAILURES_TO_STALL:
-        ctx.tracker.holds.stalls[key] = Stall(Reason.STATUS_OUTDATED, text)
+    _wait(ctx, target, text, Reason.STATUS_OUTDATED)
 
 
-def _conflict(ctx: Context, key: TaskKey | None, target: Target, found: Identity) -> None:
+def _conflict(ctx: Context, target: Target, found: Identity) -> None:
     owner = "without a controller" if found.controller_uid is None else f"controlled by {found.controller_uid}"
     text = f"{target.kind} {target.name} ({found.uid}) already exists, {owner}: refusing to adopt or delete it"
     # It may belong to a deleted Framework of the same name, and be terminating.
     patience = _FAILURES_TO_STALL_WHILE_DELETED if found.deleting else _FAILURES_TO_STALL
-    if _wait(ctx, key, text) >= patience:
-        ctx.tracker.holds.stalls[key] = Stall(Reason.NAMING_CONFLICT, text)
+    _wait(ctx, target, text, Reason.NAMING_CONFLICT, patience=patience)
 
 
-def _stall_by_quota(ctx: Context, key: TaskKey | None, refusal: Refused) -> None:
+def _stall_by_quota(ctx: Context, target: Target, refusal: Refused) -> None:
     """Stall with the first refusal: later ones differ only in the used amounts."""
-    stall = ctx.tracker.holds.stalls.get(key)
+    stall = ctx.tracker.holds.stalls.get(target.key)
     if stall is None or stall.reason is not Reason.QUOTA_EXCEEDED:
-        ctx.tracker.holds.stalls[key] = Stall(Reason.QUOTA_EXCEEDED, refusal.message)
+        ctx.tracker.holds.stalls[target.key] = Stall(Reason.QUOTA_EXCEEDED, refusal.message)
 
 
-def _hold(ctx: Context, key: TaskKey | None, target: Target, result: Result, verb: str) -> None:
+def _hold(ctx: Context, target: Target, result: Result, verb: str) -> None:
     if verb == "create" and target.kind is Kind.CONFIGMAP and isinstance(result, Refused):
         text = describe_creation_refusal(target.kind, result)
     else:
         text = f"Cannot {verb} {target.kind} {target.name}: {_why(result)}"
-    if _wait(ctx, key, text, _retry_after(result)) >= _FAILURES_TO_STALL:
-        ctx.tracker.holds.stalls.setdefault(key, Stall(Reason[f"{target.kind.name}_NOT_ANSWERED"], text))
+    _wait(ctx, target, text, Reason[f"{target.kind.name}_NOT_ANSWERED"], at_least=_retry_after(result), keep=True)
 
 
 def _retry_after(result: Result) -> float:
     return result.retry_after_sec if isinstance(result, Refused) else 0.0
 
 
-def _wait(ctx: Context, key: TaskKey | None, text: str, at_least_sec: float = 0.0) -> int:
-    """Back off, and record the first failure. Return the number of failures in a row."""
-    failures = _look_later(ctx, key, at_least_sec)
+def _wait(
+    ctx: Context,
+    target: Target,
+    text: str,
+    reason: Reason,
+    *,
+    patience: int = _FAILURES_TO_STALL,
+    at_least: float = 0.0,
+    keep: bool = False,
+) -> None:
+    """Back off, record the first failure, and stall the Framework after ``patience`` ones in a row.
+
+    ``at_least``: seconds. ``keep``: an earlier stall of the object stays.
+    """
+    failures = _look_later(ctx, target, at_least)
     if failures == 1:
-        task = None if key is None else ctx.tracker.task(key)
-        ctx.record(Reason.WAITING, text, task, warning=True)
-    return failures
+        ctx.record(Reason.WAITING, text, _task_of(ctx, target), warning=True)
+    stalls = ctx.tracker.holds.stalls
+    if failures >= patience and not (keep and target.key in stalls):
+        stalls[target.key] = Stall(reason, text)
 
 
-def _look_later(ctx: Context, key: TaskKey | None, at_least_sec: float = 0.0) -> int:
+def _look_later(ctx: Context, target: Target, at_least: float = 0.0) -> int:
     """Back off, and plan again afterwards. Return the number of failures in a row."""
-    failures = ctx.tracker.holds.hold(key, ctx.env, at_least_sec)
-    ctx.plan_again(key, ctx.tracker.holds.until(key))
+    failures = ctx.tracker.holds.hold(target.key, ctx.env, at_least)
+    ctx.plan_again(target.key, ctx.tracker.holds.until(target.key))
     return failures
+
+
+def _task_of(ctx: Context, target: Target) -> TaskStatus | None:
+    return None if target.key is None else ctx.tracker.task(target.key)
 
 
 def _why(result: Result) -> str:
@@ -313,9 +319,9 @@ class _Pod:
                 task_machine.attempt_is_over(ctx, self.task, completion, refused=True)
                 return
             if is_quota_refusal(result):
-                _stall_by_quota(ctx, self.key, result)
+                _stall_by_quota(ctx, self.target, result)
         ctx.tracker.holds.hold(CREATIONS, ctx.env, _retry_after(result))
-        _hold(ctx, self.key, self.target, result, "create")
+        _hold(ctx, self.target, result, "create")
 
     def replace(self, found: Identity) -> Action:
         return replace_orphan(self.target, found, self.ctx.pod_identity(self.task))
@@ -350,7 +356,6 @@ class _Pod:
 class _ConfigMap:
     """The ConfigMap of the Framework's current attempt."""
 
-    key = None
     not_gone = Reason.CONFIGMAP_NOT_GONE
 
     def __init__(self, ctx: Context, target: Target) -> None:
@@ -380,8 +385,8 @@ class _ConfigMap:
 
     def refused(self, result: Result) -> None:
         if isinstance(result, Refused) and is_quota_refusal(result):
-            _stall_by_quota(self.ctx, None, result)
-        _hold(self.ctx, None, self.target, result, "create")
+            _stall_by_quota(self.ctx, self.target, result)
+        _hold(self.ctx, self.target, result, "create")
 
     def replace(self, found: Identity) -> Action:
         return replace_orphan(self.target, found, self.ctx.configmap_identity())
