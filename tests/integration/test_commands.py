@@ -2,20 +2,26 @@
 
 import asyncio
 import gzip
+import io
 import re
+from argparse import Namespace
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 from xml.etree import ElementTree as ET
 
 import orjson
 import pytest
 import yaml
+from rich.console import Console
 
 from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.commands import status
 from frameworkcontroller.commands.invocation import Invocation
+from frameworkcontroller.commands.program import background
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import Forbidden, NotFound
 from frameworkcontroller.kube.resources import CRDS, EVENTS, PODS, Resource
@@ -172,6 +178,26 @@ async def test_status_quotes_the_last_warning_of_a_pod_that_waits(
     assert [line for line in lines if "Creating" in line] == (
         ["ContainerCreating", quoted] if readable else ["ContainerCreating"]
     )
+
+
+async def test_status_watch_diagnoses_pods_of_what_no_controller_had_seen_at_first(
+    frameworks: Frameworks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = role("a")
+    waiting["task"]["pod"]["spec"]["schedulerName"] = "hived"
+    created = await frameworks.create("f", waiting)
+    assert "status" not in created
+    monkeypatch.setattr(Invocation, "framework", AsyncMock(return_value=created))
+    monkeypatch.setattr(status, "_POD_INTERVAL_SEC", 0.1)
+    screen = Console(file=io.StringIO(), force_terminal=True, width=100, height=20)
+    invocation = Invocation(frameworks.client, frameworks.namespace, out=screen)
+
+    async def shown() -> bool:
+        assert isinstance(screen.file, io.StringIO)
+        return "waits for the scheduler hived" in screen.file.getvalue()
+
+    async with background(status.run(invocation, Namespace(name="f", output=None, watch=True))):
+        await eventually(shown)
 
 
 async def test_status_watch_ends_with_the_framework(frameworks: Frameworks, cli: Cli) -> None:
