@@ -91,8 +91,6 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
         # The prefixes become as wide as the widest one.
         printer.prefix(source)
     query = _query(options, many=len(sources) > 1)
-    if options.previous:
-        query["previous"] = "true"
     limit = asyncio.Semaphore(_MAX_IN_FLIGHT)
     problems: list[str] = []
 
@@ -173,14 +171,15 @@ class _Printer:
 
     def print(self, line: Line) -> None:
         """Print the line as the container wrote it, with its colors."""
-        prefix = self.prefix(line.source) if self._label or self._container else ""
         text = line.text.rstrip(b"\r").decode("utf-8", "replace")
-        self._console.file.write(f"{prefix}{text}\n")
+        self._console.file.write(f"{self.prefix(line.source)}{text}\n")
         self._console.file.flush()
 
     def prefix(self, source: Source) -> str:
-        """Return the prefix of a source, as wide as the widest one so far."""
+        """Return the prefix of a source, as wide as the widest one so far; "" if all lines are of one container."""
         label = "/".join([source.label] * self._label + [source.container] * self._container)
+        if not label:
+            return ""
         # All attempts of a Task have the same color.
         made = self._labels.make(label, f"{source.role}/{source.index}")
         if made.plain not in self._prefixes:
@@ -191,7 +190,7 @@ class _Printer:
 
 
 def _query(options: argparse.Namespace, *, many: bool) -> _Query:
-    query: _Query = {}
+    query: _Query = {"previous": "true"} if options.previous else {}
     if options.since is not None:
         query["sinceSeconds"] = int(options.since)
     if options.tail is not None:
