@@ -6,9 +6,9 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 from frameworkcontroller.kube.fairness import LATE_SEC, namespace_of
 from frameworkcontroller.kube.workqueue import ShutDown, WorkQueue
@@ -26,17 +26,6 @@ SyncResult = Literal["done", "retry", "failed", "cancelled"]
 """The result of a sync: success, an error that is retried, an unexpected error, or cancellation."""
 
 
-class Driver(Protocol):
-    """What the workers run."""
-
-    async def reconcile(self, key: str) -> float | None:
-        """Sync one key. Returns the seconds until it is due without an event, None for never.
-
-        Raises:
-            RequeueError: a transient failure.
-        """
-
-
 class Workers:
     """Run up to ``number`` syncs at once, each in an asyncio task.
 
@@ -48,15 +37,19 @@ class Workers:
     def __init__(
         self,
         queue: WorkQueue[str],
-        driver: Driver,
+        reconcile: Callable[[str], Awaitable[float | None]],
         *,
         number: int,
         synced: Callable[[str, SyncResult, float], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``synced(key, result, seconds)`` is called after each sync. ``clock`` returns monotonic seconds."""
+        """``reconcile(key)`` syncs one key, and returns the seconds until it is due without an event, None for never.
+
+        It raises RequeueError for a transient failure. ``synced(key, result, seconds)`` is called after each sync.
+        ``clock`` returns monotonic seconds.
+        """
         self._queue = queue
-        self._driver = driver
+        self._reconcile = reconcile
         self._number = number
         self._free = asyncio.Semaphore(number)
         self._synced = synced
@@ -156,7 +149,7 @@ class Workers:
         result: SyncResult = "cancelled"
         began = self._clock()
         try:
-            delay = await self._driver.reconcile(key)
+            delay = await self._reconcile(key)
             result = "done"
             self._queue.forget(key)
             if delay is not None:

@@ -167,7 +167,7 @@ class Controller:
             status_absent=self.crd_guard.refused,
         )
         self.workers = Workers(
-            self.queue, self._driver, number=config.worker_number, synced=self._synced, clock=loop.time
+            self.queue, self._driver.reconcile, number=config.worker_number, synced=self._synced, clock=loop.time
         )
 
         # What is measured.

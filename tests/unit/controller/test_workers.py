@@ -51,7 +51,7 @@ async def test_each_key_is_synced_and_no_more_than_so_many_at_once(clock: Virtua
 
     queue: WorkQueue[str] = WorkQueue()
     driver = Driver(work)
-    workers = Workers(queue, driver, number=3)
+    workers = Workers(queue, driver.reconcile, number=3)
     running = asyncio.create_task(workers.run())
     for number in range(10):
         queue.add(f"f{number}")
@@ -71,7 +71,7 @@ async def test_those_that_take_long_do_not_keep_another_namespace_waiting(clock:
 
     queue: WorkQueue[str] = WorkQueue()
     driver = Driver(work)
-    workers = Workers(queue, driver, number=3)
+    workers = Workers(queue, driver.reconcile, number=3)
     running = asyncio.create_task(workers.run())
     start = clock.time()
     slow = [f"slow/f{number}" for number in range(7)]
@@ -102,7 +102,7 @@ async def test_key_added_while_it_is_synced_is_synced_again_afterwards(clock: Vi
 
     queue: WorkQueue[str] = WorkQueue()
     driver = Driver(work)
-    workers = Workers(queue, driver, number=3)
+    workers = Workers(queue, driver.reconcile, number=3)
     running = asyncio.create_task(workers.run())
     queue.add("f")
     await asyncio.sleep(0.5)
@@ -121,7 +121,7 @@ async def test_sync_that_says_when_is_repeated_then(clock: VirtualClockLoop) -> 
 
     queue: WorkQueue[str] = WorkQueue()
     driver = Driver(work)
-    workers = Workers(queue, driver, number=1)
+    workers = Workers(queue, driver.reconcile, number=1)
     running = asyncio.create_task(workers.run())
     queue.add("f")
     await asyncio.sleep(1000)
@@ -145,7 +145,9 @@ async def test_failing_key_backs_off_and_the_others_go_on(
     queue: WorkQueue[str] = WorkQueue(retry=Backoff(1.0, 4.0))
     driver = Driver(work)
     ended: list[tuple[str, str]] = []
-    workers = Workers(queue, driver, number=2, synced=lambda key, result, _seconds: ended.append((key, result)))
+    workers = Workers(
+        queue, driver.reconcile, number=2, synced=lambda key, result, _seconds: ended.append((key, result))
+    )
     running = asyncio.create_task(workers.run())
     with caplog.at_level(logging.INFO):
         queue.add("bad")
@@ -181,7 +183,7 @@ async def test_server_that_asks_for_a_pause_gets_it(clock: VirtualClockLoop) -> 
 
     queue: WorkQueue[str] = WorkQueue()
     driver = Driver(work)
-    workers = Workers(queue, driver, number=2)
+    workers = Workers(queue, driver.reconcile, number=2)
     running = asyncio.create_task(workers.run())
     queue.add("f")
     await asyncio.sleep(100)
@@ -201,7 +203,7 @@ async def test_stop_waits_for_what_is_under_way_and_starts_nothing_more(clock: V
 
     queue: WorkQueue[str] = WorkQueue()
     driver = Driver(work)
-    workers = Workers(queue, driver, number=2)
+    workers = Workers(queue, driver.reconcile, number=2)
     running = asyncio.create_task(workers.run())
     for key in "abcd":
         queue.add(key)
@@ -222,7 +224,9 @@ async def test_stop_cancels_what_takes_too_long(clock: VirtualClockLoop, caplog:
         await asyncio.sleep(3600)
 
     queue: WorkQueue[str] = WorkQueue()
-    workers = Workers(queue, Driver(work), number=2, synced=lambda _key, result, _seconds: ended.append(result))
+    workers = Workers(
+        queue, Driver(work).reconcile, number=2, synced=lambda _key, result, _seconds: ended.append(result)
+    )
     running = asyncio.create_task(workers.run())
     queue.add("a")
     await asyncio.sleep(1)
@@ -235,7 +239,7 @@ async def test_stop_cancels_what_takes_too_long(clock: VirtualClockLoop, caplog:
 
 
 async def test_stop_while_idle_is_at_once(clock: VirtualClockLoop) -> None:
-    workers = Workers(WorkQueue(), Driver(nothing), number=2)
+    workers = Workers(WorkQueue(), Driver(nothing).reconcile, number=2)
     running = asyncio.create_task(workers.run())
     await clock.settled()
     start = clock.time()
@@ -249,7 +253,7 @@ async def test_cancelled_pool_cancels_its_syncs(clock: VirtualClockLoop) -> None
         await asyncio.sleep(3600)
 
     queue: WorkQueue[str] = WorkQueue()
-    workers = Workers(queue, Driver(work), number=2)
+    workers = Workers(queue, Driver(work).reconcile, number=2)
     running = asyncio.create_task(workers.run())
     queue.add("a")
     await asyncio.sleep(1)
@@ -271,7 +275,7 @@ async def test_a_sync_that_is_due_within_less_than_the_clock_can_tell_does_not_c
         return left if left > 0 else None
 
     queue: WorkQueue[str] = WorkQueue()
-    workers = Workers(queue, Driver(work), number=1)
+    workers = Workers(queue, Driver(work).reconcile, number=1)
     running = asyncio.create_task(workers.run())
     queue.add("f")
     await asyncio.sleep(2)
