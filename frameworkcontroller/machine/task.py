@@ -360,14 +360,14 @@ def containers_run_until(ctx: Context) -> float | None:
 
     Costs the number of such Pods and of Tasks on the agenda.
     """
-    latest: float | None = None
+    dues = []
     for key in (*ctx.tracker.agenda, *ctx.tracker.left_running):
         pod = ctx.observed.find_pod(pod_name(ctx.framework.name, *key))
         if pod is None or pod.identity.deleting or pod.identity.controller_uid != ctx.attempt.configmap_uid:
             continue
-        due = _left_running_until(ctx, key, pod)
-        latest = max((when for when in (latest, due) if when is not None), default=None)
-    return latest
+        if (due := _left_running_until(ctx, key, pod)) is not None:
+            dues.append(due)
+    return max(dues, default=None)
 
 
 def _complete_attempt(ctx: Context, task: TaskStatus, completion: CompletionStatus | None) -> None:
@@ -395,10 +395,9 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
     if task.retry.retry_delay_sec is None and not decision.retry:
         _complete(ctx, task, decision.reason)
         return
-    key = task.key
     if not ctx.tracker.is_settled(task):
         # Clients must see the end of this attempt before the next one starts.
-        ctx.tracker.block(key)
+        ctx.tracker.block(task.key)
         return
     in_a_row = retries_in_a_row(task)
     counts = backs_off(policy, completion, ctx.env.limits)
@@ -412,12 +411,12 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
             )
             ctx.record(Reason.TASK_RETRY_SCHEDULED, text, task, completion=completion, warning=False)
     delay = require(task.retry.retry_delay_sec, "retryDelaySec")
-    if not ctx.is_over(key, task.transition_time, delay):
+    if not ctx.is_over(task.key, task.transition_time, delay):
         return
     ctx.keep_task(Trigger.TASK_RETRY, task)
     recent = (in_a_row + counts) if policy.fancy_retry_policy else 0
     ctx.tracker.retry(task, completion, accountable=decision.accountable, recent=recent, now=ctx.env.second)
-    ctx.tracker.block(key)
+    ctx.tracker.block(task.key)
     when = f"after {delay}s" if delay else "at once"
     text = f"TaskAttempt {task.attempt.id} follows {when}, as {decision.reason}, after {summarize(completion)}"
     ctx.record(Reason.TASK_RETRIED, text, task, completion=completion, warning=False)
