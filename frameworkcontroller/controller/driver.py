@@ -32,6 +32,7 @@ from frameworkcontroller.machine.protocol import (
     LogSnapshots,
     Persisted,
     Relist,
+    RequeueError,
     StatusWritten,
     Wait,
     Warn,
@@ -111,7 +112,8 @@ class Driver:
         except Exception as error:  # noqa: BLE001 - an error must not affect other Frameworks
             done = await self._run(self._quarantine(record, error))
         if done.error is not None:
-            raise done.error
+            # A copy: the traceback of the error itself would lead back to it.
+            raise RequeueError(str(done.error), done.error.retry_after_sec)
         return done.requeue_after
 
     async def _run(self, machine: Machine) -> Done:

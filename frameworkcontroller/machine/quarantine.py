@@ -149,7 +149,7 @@ class Quarantine:
         except StopIteration:
             pass
         except RequeueError as error:
-            self._error = error
+            self._error = error.with_traceback(None)
         finally:
             if request is None:
                 self._lane = self._exchange = None

@@ -353,7 +353,8 @@ class Reconciler:
             if isinstance(call, Act):
                 current.batch.end(call.action, end.value)
         except RequeueError as error:
-            current.done = Done(error=error)
+            # Its traceback leads back to this pass: a cycle, which would keep the pass and its request in memory.
+            current.done = Done(error=error.with_traceback(None))
         if not isinstance(call, Act):
             current.lane = None
         del self._exchanges[call]

@@ -1,18 +1,22 @@
 """The driver: an error that nobody foresaw, even while its Framework is being put into quarantine."""
 
 import asyncio
+import contextlib
+import gc
 import random
 from typing import Any, cast
 
 import orjson
 import pytest
 
+from frameworkcontroller.api.codec import EncodedStatus
 from frameworkcontroller.api.objects import FrameworkRecord
 from frameworkcontroller.controller.driver import Driver
 from frameworkcontroller.controller.reconcilers import Reconcilers
 from frameworkcontroller.controller.recorder import EventRecorder
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.errors import TransportError
 from frameworkcontroller.machine.protocol import RequeueError
 from tests.support.bench import limits
 
@@ -38,10 +42,15 @@ class Recorder:
         """Do nothing."""
 
 
-async def test_an_error_during_quarantine_does_not_hang_the_next_pass() -> None:
-    record = FrameworkRecord("ns/f", "ns", "f", "u", "1", 1, None, b"{}", b"{}", {"state": "none"})
-    client = BrokenClient()
-    driver = Driver(
+class LostClient:
+    """Loses the answers to all requests."""
+
+    async def patch(self, *_: Any, **__: Any) -> bytes:
+        raise TransportError("no answer")
+
+
+def driver_of(client: object, record: FrameworkRecord) -> Driver:
+    return Driver(
         client=cast(KubeClient, client),
         reconcilers=Reconcilers(),
         frameworks=cast(Any, {record.key: record}),
@@ -59,6 +68,12 @@ async def test_an_error_during_quarantine_does_not_hang_the_next_pass() -> None:
         count_attempts=lambda _: None,
         status_absent=lambda _: None,
     )
+
+
+async def test_an_error_during_quarantine_does_not_hang_the_next_pass() -> None:
+    record = FrameworkRecord("ns/f", "ns", "f", "u", "1", 1, None, b"{}", b"{}", {"state": "none"})
+    client = BrokenClient()
+    driver = driver_of(client, record)
     with pytest.raises(ZeroDivisionError):
         await driver.reconcile(record.key)
     # It reads another Framework of the name the next time.
@@ -66,3 +81,23 @@ async def test_an_error_during_quarantine_does_not_hang_the_next_pass() -> None:
         with pytest.raises(RequeueError):
             await driver.reconcile(record.key)
     assert client.reads == 2
+
+
+async def test_a_failed_pass_leaves_no_reference_cycle() -> None:
+    record = FrameworkRecord("ns/f", "ns", "f", "u", "1", 1, None, b"{}", b"{}", None)
+    driver = driver_of(LostClient(), record)
+    gc.collect()
+    gc.disable()
+    try:
+        before = encoded_statuses()
+        with contextlib.suppress(RequeueError):
+            await driver.reconcile(record.key)
+        # The status that was not written may be large.
+        assert encoded_statuses() == before
+    finally:
+        gc.enable()
+
+
+def encoded_statuses() -> int:
+    """The number in memory."""
+    return sum(isinstance(one, EncodedStatus) for one in gc.get_objects())
