@@ -361,4 +361,4 @@ _schema: Final = fields.Schema(
 _decode: Final = _schema.decoder(FrameworkStatus)
 
 decode_task: Final = _schema.decoder(TaskStatus)
-"""The status of a Task, without its role. Raises FieldError."""
+"""The status of a Task, without its role. Raises ProblemError."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
@@ -100,11 +99,12 @@ async def _watch(invocation: Invocation, name: str | None, namespace: str | None
             invocation.out.print(line, style=event.color, soft_wrap=True)
 
     informer.add_handler(on_add=lambda new: take(new.value), on_update=lambda _old, new: take(new.value))
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(informer.run())
+    # No task group, which would wrap the error of a broken pipe.
+    async with program.background(informer.run()) as (watching,):
         await informer.wait_synced()
         for event in sorted(listed, key=attrgetter("seen")):
             take(event)
+        await watching
 
 
 def read_event(body: Mapping[str, Any]) -> Event:

@@ -177,8 +177,9 @@ def is_connected(pid: int) -> bool:
     return any(row[3] == "01" and f"socket:[{row[9]}]" in sockets for row in rows)
 
 
-def test_a_pipe_that_nobody_reads_is_no_trouble(shell: Shell) -> None:
-    with shell.start("frameworkcontroller", "decompress", "long") as process:
+@pytest.mark.parametrize("arguments", [("decompress", "long"), ("events", "long", "--watch")])
+def test_a_pipe_that_nobody_reads_is_no_trouble(shell: Shell, arguments: tuple[str, ...]) -> None:
+    with shell.start("frameworkcontroller", *arguments) as process:
         assert process.stdout is not None
         process.stdout.close()
         assert process.stderr is not None
