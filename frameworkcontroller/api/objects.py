@@ -108,6 +108,11 @@ class PodRecord(_OwnedRecord):
     running_grace_sec: int | None = None
 
     @property
+    def inputs(self) -> tuple[object, ...]:
+        """The fields whose change is an event for the machine. It reads the others only after a change of these."""
+        return self.identity, self.phase, self.node_name, self.pod_ip, self.host_ip, self.running_grace_sec
+
+    @property
     def is_removed(self) -> bool:
         """Whether the API server removes a Pod in this state.
 

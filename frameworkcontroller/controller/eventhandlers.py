@@ -6,7 +6,6 @@ Updates that change nothing that the machine reads, such as those by our own sta
 from __future__ import annotations
 
 import logging
-from operator import attrgetter
 from typing import Any
 
 from frameworkcontroller.api.codec import encode_status
@@ -26,9 +25,6 @@ from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.machine.tracker import Tracker
 
 _log = logging.getLogger(__name__)
-
-_machine_inputs = attrgetter("identity", "phase", "node_name", "pod_ip", "host_ip", "running_grace_sec")
-"""The fields of a Pod that the machine reads."""
 
 _UNWATCHED = "was deleted while unwatched: no snapshot, as its last state is unknown"
 
@@ -108,8 +104,8 @@ class EventHandlers:
         self._queue.add(key)
 
     def pod_updated(self, old: PodRecord, new: PodRecord) -> None:
-        """Enqueue the Framework of a changed Pod, unless the machine reads nothing of the change."""
-        if _machine_inputs(new) != _machine_inputs(old):
+        """Enqueue the Framework of a Pod of which an input of the machine changed."""
+        if new.inputs != old.inputs:
             self.pod_changed(new)
 
     def pod_deleted(self, old: PodRecord, final: PodRecord | None) -> None:

@@ -288,7 +288,7 @@ class Controller:
         new = None if body is None else pod_record(body)
         if new is not None:
             self.cache.pods[name] = new
-            if old is None or _essence(old) != _essence(new):
+            if old is None or old.inputs != new.inputs:
                 self._touch_pod(new)
         elif old is not None:
             if self.reconciler is not None and names.framework_of(old.name) == self.name:
@@ -483,10 +483,6 @@ class Controller:
 
 def _is_labelled(body: Body) -> bool:
     return names.FRAMEWORK_NAME in (body["metadata"].get("labels") or {})
-
-
-def _essence(pod: PodRecord) -> tuple[object, ...]:
-    return (pod.identity, pod.phase, pod.node_name, pod.pod_ip, pod.host_ip, pod.running_grace_sec)
 
 
 def _name_action(action: Action) -> str:
