@@ -31,7 +31,7 @@ from frameworkcontroller.kube.connection import check_address
 from frameworkcontroller.kube.elector import JITTER, Timing
 from frameworkcontroller.kube.errors import ConnectionConfigError
 from frameworkcontroller.machine.failure import Classifier
-from frameworkcontroller.machine.model import Limits, Trigger
+from frameworkcontroller.machine.model import Limits, SnapshotTrigger
 
 __all__ = ["Config", "ConfigError", "load_config", "shipped_config"]
 
@@ -199,12 +199,12 @@ class Config(Section):
             )
         return namespace
 
-    def snapshot_triggers(self) -> frozenset[Trigger]:
+    def snapshot_triggers(self) -> frozenset[SnapshotTrigger]:
         """The events at which a snapshot is logged."""
         log = self.log_object_snapshot
         # The keys are the names of the events, in camelCase.
         switches = [switch for section in (log.framework, log.task, log.pod) for switch in section]
-        return frozenset(Trigger(to_pascal(name)) for name, on in switches if on)
+        return frozenset(SnapshotTrigger(to_pascal(name)) for name, on in switches if on)
 
     def plan_limits(self) -> Limits:
         """The limits that the machine decides by."""

@@ -124,7 +124,7 @@ class Driver:
 
     def _quarantine(self, record: FrameworkRecord, error: Exception) -> Quarantine:
         env = Env(self.wall(), self.clock(), self.rng, self.limits)
-        machine = Quarantine(record, error, env, told=self._quarantine_causes.get(record.uid))
+        machine = Quarantine(record, error, env, logged_cause=self._quarantine_causes.get(record.uid))
         self._quarantine_causes.put(record.uid, machine.cause)
         self.reconcilers.put(record, machine)
         return machine

@@ -20,7 +20,7 @@ from frameworkcontroller.api.objects import (
 from frameworkcontroller.controller.reconcilers import Reconcilers
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.workqueue import WorkQueue
-from frameworkcontroller.machine.model import Trigger
+from frameworkcontroller.machine.model import SnapshotTrigger
 from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.machine.tracker import Tracker
 
@@ -57,12 +57,12 @@ class EventHandlers:
         if isinstance(machine, Reconciler):
             # Otherwise the next request would log them, but there may be none.
             self._snapshots.log(old, machine.stored.resource_version, machine.take_snapshots())
-        if self._snapshots.wants(Trigger.FRAMEWORK_DELETION):
+        if self._snapshots.wants(SnapshotTrigger.FRAMEWORK_DELETION):
             self._log_deleted(old, final, None if machine is None else machine.tracker)
         self._queue.add(old.key)
 
     def _log_deleted(self, old: FrameworkRecord, final: FrameworkRecord | None, tracker: Tracker | None) -> None:
-        if tracker is not None and tracker.deletion_kept:
+        if tracker is not None and tracker.deletion_snapshot_taken:
             _log.info("[%s]: Framework was deleted", old.key)
             return
         if final is not None:
@@ -114,7 +114,7 @@ class EventHandlers:
         if (machine := self._reconcilers.get(framework_key(old))) is not None:
             machine.on_pod_dropped(final or old, removed=removed)
         is_ours = old.identity.controller_uid is not None and old.identity.annotations is not None
-        if final is None and is_ours and self._snapshots.wants(Trigger.POD_DELETION):
+        if final is None and is_ours and self._snapshots.wants(SnapshotTrigger.POD_DELETION):
             _log.warning("[%s]: Pod %s (%s) %s", framework_key(old), old.name, old.uid, _UNWATCHED)
         self.pod_changed(old)
 
@@ -124,7 +124,7 @@ class EventHandlers:
         # A Pod that is neither ended nor terminating only lost the label that selects it.
         ended = (pod.get("status") or {}).get("phase") in ENDED_PHASES
         deleted = ended or metadata.get("deletionTimestamp") is not None
-        if deleted and is_pod_of_framework(metadata) and self._snapshots.wants(Trigger.POD_DELETION):
+        if deleted and is_pod_of_framework(metadata) and self._snapshots.wants(SnapshotTrigger.POD_DELETION):
             key = f"{metadata['namespace']}/{framework_of(metadata['name'])}"
             self._snapshots.log_deleted_pod(key, pod)
 

@@ -17,7 +17,7 @@ from frameworkcontroller.api.codec import with_plain_roles
 from frameworkcontroller.api.objects import FrameworkRecord
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.manifests import POD_LABELS
-from frameworkcontroller.machine.model import Snapshot, Trigger
+from frameworkcontroller.machine.model import Snapshot, SnapshotTrigger
 
 _log: Final = logging.getLogger(__name__)
 
@@ -27,23 +27,23 @@ IS_SNAPSHOT: Final[Mapping[str, Any]] = {"snapshot": True}
 _MARK_ESCAPED: Final = "ObjectSnapshot\\u003a "
 """The mark inside a JSON string: parsers decode it, collectors do not match it."""
 
-ALL_TRIGGERS: Final = frozenset(Trigger)
+ALL_TRIGGERS: Final = frozenset(SnapshotTrigger)
 
 _MESSAGES: Final = {
-    Trigger.FRAMEWORK_RETRY: "Framework will be retried",
-    Trigger.FRAMEWORK_DELETION: "Framework will be deleted",
-    Trigger.TASK_RETRY: "Task will be retried",
-    Trigger.TASK_DELETION: "Task will be deleted",
+    SnapshotTrigger.FRAMEWORK_RETRY: "Framework will be retried",
+    SnapshotTrigger.FRAMEWORK_DELETION: "Framework will be deleted",
+    SnapshotTrigger.TASK_RETRY: "Task will be retried",
+    SnapshotTrigger.TASK_DELETION: "Task will be deleted",
 }
 
 
 class SnapshotLogger:
     """Logs the snapshots of the triggers that the configuration enables."""
 
-    def __init__(self, triggers: Collection[Trigger] = ALL_TRIGGERS) -> None:
+    def __init__(self, triggers: Collection[SnapshotTrigger] = ALL_TRIGGERS) -> None:
         self._triggers = frozenset(triggers)
 
-    def wants(self, trigger: Trigger) -> bool:
+    def wants(self, trigger: SnapshotTrigger) -> bool:
         """Whether snapshots of this trigger are logged."""
         return trigger in self._triggers
 
@@ -65,15 +65,15 @@ class SnapshotLogger:
         """Log a deleted Framework. ``status_json`` replaces its status."""
         status = _with_plain_roles(framework.status) if status_json is None else orjson.Fragment(status_json)
         body = _framework(framework, framework.resource_version, status)
-        _write(f"[{framework.key}]: Framework was deleted{remark}", Trigger.FRAMEWORK_DELETION, body)
+        _write(f"[{framework.key}]: Framework was deleted{remark}", SnapshotTrigger.FRAMEWORK_DELETION, body)
 
     def log_deleted_pod(self, key: str, pod: Mapping[str, Any]) -> None:
         """Log a deleted Pod of the Framework ``key``."""
         body = {"apiVersion": "v1", "kind": "Pod", **pod}
-        _write(f"[{key}]: Pod {pod['metadata']['name']} was deleted", Trigger.POD_DELETION, body)
+        _write(f"[{key}]: Pod {pod['metadata']['name']} was deleted", SnapshotTrigger.POD_DELETION, body)
 
 
-def _write(message: str, trigger: Trigger, body: Mapping[str, Any]) -> None:
+def _write(message: str, trigger: SnapshotTrigger, body: Mapping[str, Any]) -> None:
     encoded = orjson.dumps(body).decode().replace(names.SNAPSHOT_MARK, _MARK_ESCAPED)
     _log.info("%s: %s: %s%s", message, trigger, names.SNAPSHOT_MARK, encoded, extra=IS_SNAPSHOT)
 

@@ -14,7 +14,7 @@ from frameworkcontroller.machine.actions import Action, Create, Delete, Refresh,
 from frameworkcontroller.machine.agenda import TaskKey
 from frameworkcontroller.machine.holds import CREATIONS
 from frameworkcontroller.machine.manifests import PodTemplate, pod_annotations
-from frameworkcontroller.machine.model import Env, Observed, Plan, Record, Snapshot, Trigger, require
+from frameworkcontroller.machine.model import Env, Observed, Plan, Record, Snapshot, SnapshotTrigger, require
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.tracker import Tracker
@@ -59,16 +59,16 @@ class Context:
             warning = completion is not None and completion.unexpected
         self.plan.records.append(Record(reason, message, role, index, warning, completion))
 
-    def keep_framework(self, trigger: Trigger) -> None:
+    def snapshot_framework(self, trigger: SnapshotTrigger) -> None:
         """Add the Framework's status, which must be persisted, to the history."""
         self.plan.snapshots.append(Snapshot(trigger, encode_status(self.framework.name, self.status)))
 
-    def keep_task(self, trigger: Trigger, task: TaskStatus) -> None:
+    def snapshot_task(self, trigger: SnapshotTrigger, task: TaskStatus) -> None:
         """Add the Task, which must be persisted, to the history."""
         body = encode_task(self.framework.name, task.role, task)
         role_uid = self.tracker.roles[task.role].instance_uid
         annotations = pod_annotations(self.framework, self.attempt, task.role, role_uid, index=str(task.index))
-        deleted_at = self.env.second if trigger is Trigger.TASK_DELETION else None
+        deleted_at = self.env.second if trigger is SnapshotTrigger.TASK_DELETION else None
         self.plan.snapshots.append(Snapshot(trigger, body, *task.key, annotations, deleted_at))
 
     def requeue_at(self, when: float) -> None:

@@ -22,7 +22,7 @@ from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete
 from frameworkcontroller.machine.context import Context, count_tasks, describe, replace_orphan, summarize
 from frameworkcontroller.machine.holds import Stall
 from frameworkcontroller.machine.manifests import configmap_body
-from frameworkcontroller.machine.model import Env, Trigger, Urgency, require
+from frameworkcontroller.machine.model import Env, SnapshotTrigger, Urgency, require
 from frameworkcontroller.machine.policy import decide_retry, evaluate_completion
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind
@@ -354,7 +354,7 @@ def _decide_retry(ctx: Context) -> None:
     stop = ctx.framework.spec.execution_type is ExecutionType.STOP
     if not stop and not ctx.is_over(None, status.transition_time, delay):
         return
-    ctx.keep_framework(Trigger.FRAMEWORK_RETRY)
+    ctx.snapshot_framework(SnapshotTrigger.FRAMEWORK_RETRY)
     attempt = new_attempt(ctx.framework, status.retry.total_retried_count + 1, ctx.env)
     ctx.tracker.retry_framework(attempt, completion, accountable=decision.accountable, now=ctx.env.second)
     ctx.tracker.holds.hold_attempt(ctx.env)
@@ -369,9 +369,9 @@ def retain(ctx: Context) -> None:
     if not ctx.is_over(None, ctx.status.transition_time, ctx.env.limits.framework_completed_retain_sec):
         return
     if ctx.tracker.is_clean:
-        if not ctx.tracker.deletion_kept:
-            ctx.tracker.deletion_kept = True
-            ctx.keep_framework(Trigger.FRAMEWORK_DELETION)
+        if not ctx.tracker.deletion_snapshot_taken:
+            ctx.tracker.deletion_snapshot_taken = True
+            ctx.snapshot_framework(SnapshotTrigger.FRAMEWORK_DELETION)
         ctx.act(Delete(Target(Kind.FRAMEWORK, ctx.framework.name), ctx.framework.uid))
     else:
         _persist_first(ctx)

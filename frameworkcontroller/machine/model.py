@@ -125,7 +125,7 @@ class Urgency(IntEnum):
     """The whole Framework waits for it."""
 
 
-class Trigger(StrEnum):
+class SnapshotTrigger(StrEnum):
     """Events that log a snapshot (docs/manual.md, History)."""
 
     FRAMEWORK_RETRY = "OnFrameworkRetry"
@@ -143,7 +143,7 @@ class Snapshot:
     those of its Pods that name neither Pod nor attempt. ``deleted_at``: of a deleted Task, in seconds since the epoch.
     """
 
-    trigger: Trigger
+    trigger: SnapshotTrigger
     status_json: bytes
     role: str | None = None
     index: int | None = None

@@ -64,8 +64,8 @@ class Quarantine:
 
     quarantined: bool = True
 
-    def __init__(self, record: FrameworkRecord, error: Exception, env: Env, *, told: str | None) -> None:
-        """``error``: the cause. ``told``: the last logged cause for this Framework."""
+    def __init__(self, record: FrameworkRecord, error: Exception, env: Env, *, logged_cause: str | None) -> None:
+        """``error``: the cause. ``logged_cause``: the last one that was logged for this Framework."""
         self.key, self.name, self.uid = record.key, record.name, record.uid
         self.tracker = Tracker()
         """Empty."""
@@ -77,11 +77,11 @@ class Quarantine:
         self._until = env.clock + RETRY_SEC * env.rng.uniform(0.9, 1.1)
         self._shown = False
         self._error: RequeueError | None = None
-        self._lane: Call | None = None
+        self._call: Call | None = None
         self._exchange: Generator[Request, Answer, None] | None = None
         happened = Record(Reason.QUARANTINED, self._message(), warning=True)
         trace = None if expected else error
-        self._effects: list[Effect] = [Emit([happened], log=told != self.cause, trace=trace)]
+        self._effects: list[Effect] = [Emit([happened], log=logged_cause != self.cause, trace=trace)]
 
     # --- events: all are ignored ---
 
@@ -103,7 +103,7 @@ class Quarantine:
 
     def give_up(self) -> None:
         """Forget the call in flight, which gets no answer."""
-        self._lane = self._exchange = None
+        self._call = self._exchange = None
 
     def effects(self) -> list[Effect]:
         """Take the effects that are due before the next request."""
@@ -118,7 +118,7 @@ class Quarantine:
 
     def next(self, view: View) -> Instruction:
         """Write the condition once, and read the Framework when it is to be retried."""
-        if self._lane is not None:
+        if self._call is not None:
             return Wait()
         record = view.record
         if record is None or record.uid != self.uid or self.released is not None:
@@ -128,10 +128,10 @@ class Quarantine:
             return Done(error=error)
         left = self._until - view.env.clock
         if left <= 0 or record.generation > self._generation:
-            self._lane = ReadLive()
+            self._call = ReadLive()
         elif not self._shown:
-            self._lane = WriteStatus()
-        return self._lane or Done(left)
+            self._call = WriteStatus()
+        return self._call or Done(left)
 
     def begin(self, call: Call, view: View) -> Request | None:
         """The first request of ``call``."""
@@ -152,7 +152,7 @@ class Quarantine:
             self._error = error.with_traceback(None)
         finally:
             if request is None:
-                self._lane = self._exchange = None
+                self._call = self._exchange = None
         return request
 
     # --- exchanges ---

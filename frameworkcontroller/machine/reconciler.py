@@ -5,7 +5,7 @@ request slot, it asks for the request (``begin``), sends it, and passes the answ
 next request or None. Any number of actions and at most one write or read of the Framework run concurrently. After each
 of these methods the driver takes ``effects``, before it sends anything.
 
-Source: docs/lifecycle.md ("The sync") and docs/guarantees.md.
+Source: docs/lifecycle.md, "In order", and docs/guarantees.md.
 """
 
 from __future__ import annotations
@@ -167,8 +167,8 @@ class Pacing:
 class _Pass:
     """One pass, from the work queue's key to ``Done``. Times are monotonic seconds.
 
-    While ``lane`` is set, nothing is folded or planned. Once ``done`` is, the batch is stopped and no call begins, so
-    that no ``lane`` follows. Without ``done``, the pass ends when nothing is left to do.
+    While ``framework_call`` is set, nothing is folded or planned. Once ``done`` is, the batch is stopped and no call
+    begins, so that no ``framework_call`` follows. Without ``done``, the pass ends when nothing is left to do.
     """
 
     framework: Framework
@@ -176,7 +176,8 @@ class _Pass:
     stop_at: float
     tick_at: float = 0.0
     batch: Batch = field(default_factory=Batch)
-    lane: WriteStatus | ReadLive | None = None
+    framework_call: WriteStatus | ReadLive | None = None
+    """The write or read of the Framework in flight."""
     planned: bool = False
     """Whether the first plans are made."""
     requeue_at: float | None = None
@@ -189,7 +190,7 @@ class _Pass:
             self.requeue_at = clock + seconds
 
 
-Lane = Generator[Request, Answer, None]
+_Exchange = Generator[Request, Answer, None]
 
 
 class Reconciler:
@@ -309,14 +310,14 @@ class Reconciler:
             return Act(action)
         # Most passes have one action, and nothing to do before its end.
         tick_at = math.inf if batch.is_single else current.tick_at
-        if current.lane is None and not (batch.in_flight and clock < tick_at):
+        if current.framework_call is None and not (batch.in_flight and clock < tick_at):
             current.tick_at = clock + TICK_SEC
-            current.lane = self._decide(current, view)
-            if current.lane is not None:
-                return current.lane
+            current.framework_call = self._decide(current, view)
+            if current.framework_call is not None:
+                return current.framework_call
             if (action := batch.start()) is not None:
                 return Act(action)
-        if current.lane is not None:
+        if current.framework_call is not None:
             return Wait()
         if batch.in_flight:
             return Wait(None if batch.is_single else current.tick_at - clock)
@@ -356,7 +357,7 @@ class Reconciler:
             # Its traceback leads back to this pass: a cycle, which would keep the pass and its request in memory.
             current.done = Done(error=error.with_traceback(None))
         if not isinstance(call, Act):
-            current.lane = None
+            current.framework_call = None
         del self._exchanges[call]
         return None
 
@@ -535,7 +536,7 @@ class Reconciler:
 
     # --- the status write ---
 
-    def _write(self, current: _Pass, view: View, *, catch_up: bool) -> Lane:
+    def _write(self, current: _Pass, view: View, *, catch_up: bool) -> _Exchange:
         """Write the tracked status. docs/guarantees.md explains the preconditions."""
         if catch_up:
             self._catch_up(current, view)
@@ -640,7 +641,9 @@ class Reconciler:
             text = f"the Framework changes before each write of its status: {refused.message}"
             raise failure(text, refused)
 
-    def _stall(self, current: _Pass, generation: int, encoded: EncodedStatus, refused: Refused, view: View) -> Lane:
+    def _stall(
+        self, current: _Pass, generation: int, encoded: EncodedStatus, refused: Refused, view: View
+    ) -> _Exchange:
         """Handle a status that is too large: set the Stalled condition in the stored one, and decide nothing else."""
         live = read_live((yield Get(Kind.FRAMEWORK, self.name)), self.uid)
         if (live.generation, live.resource_version) != (generation, self.stored.resource_version):
@@ -679,7 +682,7 @@ class Reconciler:
 
     # --- live reads ---
 
-    def _confirm(self, current: _Pass, actions: Sequence[Action], view: View) -> Lane:
+    def _confirm(self, current: _Pass, actions: Sequence[Action], view: View) -> _Exchange:
         """Check by a live read that the cached status is the stored one, before the first actions that rest on it.
 
         A restored or lagging API server, or a proxy, may answer a list with an old status, and the watch repeats it.

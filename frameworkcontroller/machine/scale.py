@@ -9,7 +9,7 @@ from frameworkcontroller.api.completion import DELETE_TASK_REQUESTED, Completion
 from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskRoleStatus, TaskStatus
 from frameworkcontroller.machine.context import Context, count_tasks
-from frameworkcontroller.machine.model import Env, Trigger, Urgency
+from frameworkcontroller.machine.model import Env, SnapshotTrigger, Urgency
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.states import ENDED
 
@@ -96,7 +96,7 @@ def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], wanted: int)
             waits = True
             break
         task = tasks.pop()
-        ctx.keep_task(Trigger.TASK_DELETION, task)
+        ctx.snapshot_task(SnapshotTrigger.TASK_DELETION, task)
         ctx.record(Reason.TASK_DELETED, f"Task instance {task.instance_uid} is gone by ScaleDown", task)
     for position, task in enumerate(tasks[:wanted]):
         if not _has_left(task):
@@ -104,13 +104,13 @@ def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], wanted: int)
         if not ctx.tracker.is_settled(task):
             waits = True
             continue
-        ctx.keep_task(Trigger.TASK_DELETION, task)
+        ctx.snapshot_task(SnapshotTrigger.TASK_DELETION, task)
         tasks[position] = new_task(role, position, ctx.env)
         text = f"gone by ScaleDown, is replaced by {tasks[position].instance_uid}"
         ctx.record(Reason.TASK_REPLACED, f"Task instance {task.instance_uid}, {text}", task)
     leaving = [task for task in reversed(tasks[wanted:]) if not task.deletion_pending]
     for task in leaving:
-        ctx.tracker.mark_leaving(task, SCALED_DOWN)
+        ctx.tracker.mark_deletion_pending(task, SCALED_DOWN)
         ctx.tracker.agenda.add(task.key)
         ctx.record(Reason.TASK_DELETION_PENDING, SCALED_DOWN.diagnostics, task)
     if leaving:

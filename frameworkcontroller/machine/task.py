@@ -24,7 +24,7 @@ from frameworkcontroller.machine.context import Context, replace_orphan, summari
 from frameworkcontroller.machine.failure import disrupted
 from frameworkcontroller.machine.holds import Stall
 from frameworkcontroller.machine.manifests import PodTemplate
-from frameworkcontroller.machine.model import Trigger, Urgency, require
+from frameworkcontroller.machine.model import SnapshotTrigger, Urgency, require
 from frameworkcontroller.machine.policy import back_off_sec, backs_off, decide_retry, retries_in_a_row
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind
@@ -413,7 +413,7 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
     delay = require(task.retry.retry_delay_sec, "retryDelaySec")
     if not ctx.is_over(task.key, task.transition_time, delay):
         return
-    ctx.keep_task(Trigger.TASK_RETRY, task)
+    ctx.snapshot_task(SnapshotTrigger.TASK_RETRY, task)
     recent = (in_a_row + counts) if policy.fancy_retry_policy else 0
     ctx.tracker.retry(task, completion, accountable=decision.accountable, recent=recent, now=ctx.env.second)
     ctx.tracker.block(task.key)

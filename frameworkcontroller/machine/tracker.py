@@ -62,7 +62,7 @@ class Tracker:
     """Completion of the attempt if its ConfigMap is gone, but not deleted by another client."""
     orphaned: bool = False
     """Whether the ConfigMap is gone, and Pods of the attempt may exist that only the machine deletes."""
-    deletion_kept: bool = False
+    deletion_snapshot_taken: bool = False
     """Whether the history has the deletion of the Framework."""
     alone_since: float | None = None
     """When (monotonic seconds) the ConfigMap was first seen to be terminating without Pods."""
@@ -315,7 +315,7 @@ class Tracker:
         """Take the order of completions from the previous tracker of the Framework."""
         self._completions = other._completions
 
-    def mark_leaving(self, task: TaskStatus, completion: CompletionStatus) -> None:
+    def mark_deletion_pending(self, task: TaskStatus, completion: CompletionStatus) -> None:
         """Mark a Task deletionPending: it no longer counts (Rescale)."""
         self._count(task, -1)
         task.deletion_pending = True

@@ -152,9 +152,9 @@ def _accept_then_log(subject: Reconciler, version: str, digest: bytes) -> None:
 
 
 def _retain_and_keep_nothing(ctx: Context) -> None:
-    ctx.tracker.deletion_kept = True
+    ctx.tracker.deletion_snapshot_taken = True
     _RETAIN(ctx)
-    ctx.tracker.deletion_kept = False
+    ctx.tracker.deletion_snapshot_taken = False
 
 
 def _retry_once_more(policy: RetryPolicy, completion: CompletionStatus, used: int, delay: int) -> RetryDecision:

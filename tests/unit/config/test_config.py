@@ -10,7 +10,7 @@ from frameworkcontroller.api.completion import ContainerCompletion
 from frameworkcontroller.api.objects import ContainerRecord, Identity, PodRecord
 from frameworkcontroller.config.config import Config, ConfigError, LeaderElection, load_config, shipped_config
 from frameworkcontroller.machine.failure import Range
-from frameworkcontroller.machine.model import Trigger
+from frameworkcontroller.machine.model import SnapshotTrigger
 
 
 def load(tmp_path: Path, text: str) -> Config:
@@ -148,7 +148,7 @@ def test_every_key(tmp_path: Path) -> None:
         "pod_failure_spec": [],
     }
     assert config.snapshot_triggers() == set()
-    assert Config().snapshot_triggers() == set(Trigger)
+    assert Config().snapshot_triggers() == set(SnapshotTrigger)
     limits = config.plan_limits()
     assert limits.object_local_cache_creation_timeout_sec == 60
     assert limits.framework_completed_retain_sec == 2147483600

@@ -22,7 +22,7 @@ from frameworkcontroller.controller.eventhandlers import EventHandlers
 from frameworkcontroller.controller.reconcilers import Reconcilers
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.workqueue import WorkQueue
-from frameworkcontroller.machine.model import Snapshot, Trigger
+from frameworkcontroller.machine.model import Snapshot, SnapshotTrigger
 from frameworkcontroller.machine.reconciler import Reconciler
 
 POD = PodRecord("ns/f-a-0", "ns", "f-a-0", "5", Identity("pod-1", "cm-1", None, False), "Running")
@@ -150,7 +150,7 @@ async def test_a_framework_that_is_gone_is_in_the_history_once(
 async def test_a_framework_that_was_kept_before_its_deletion_is_not_kept_again(
     known: Known, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _track(known).tracker.deletion_kept = True
+    _track(known).tracker.deletion_snapshot_taken = True
     with caplog.at_level(logging.INFO):
         known.handlers.framework_deleted(FRAMEWORK, FRAMEWORK)
     assert caplog.messages == ["[ns/g]: Framework was deleted"]
@@ -162,9 +162,9 @@ async def test_snapshots_that_no_request_has_followed_are_logged_when_the_framew
 ) -> None:
     """For example, another client deletes it while its own deletion at the end of its retention is delayed."""
     reconciler = _track(known)
-    reconciler.tracker.deletion_kept = True
+    reconciler.tracker.deletion_snapshot_taken = True
     reconciler.stored.resource_version = "8"
-    reconciler._snapshots.append(Snapshot(Trigger.FRAMEWORK_DELETION, b'{"state":"Completed"}'))
+    reconciler._snapshots.append(Snapshot(SnapshotTrigger.FRAMEWORK_DELETION, b'{"state":"Completed"}'))
     with caplog.at_level(logging.INFO):
         known.handlers.framework_deleted(FRAMEWORK, final)
     shown, told = caplog.messages
@@ -177,7 +177,7 @@ async def test_snapshots_that_no_request_has_followed_are_logged_when_the_framew
 async def test_snapshots_of_a_framework_that_is_gone_are_not_those_of_its_namesake(
     known: Known, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _track(known)._snapshots.append(Snapshot(Trigger.FRAMEWORK_DELETION, b"{}"))
+    _track(known)._snapshots.append(Snapshot(SnapshotTrigger.FRAMEWORK_DELETION, b"{}"))
     with caplog.at_level(logging.INFO):
         known.handlers.framework_deleted(replace(FRAMEWORK, uid="g-0"), None)
     (message,) = caplog.messages

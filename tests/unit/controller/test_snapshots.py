@@ -11,7 +11,7 @@ import pytest
 from frameworkcontroller.api.names import SNAPSHOT_MARK
 from frameworkcontroller.api.objects import FrameworkRecord
 from frameworkcontroller.controller.snapshots import SnapshotLogger
-from frameworkcontroller.machine.model import Snapshot, Trigger
+from frameworkcontroller.machine.model import Snapshot, SnapshotTrigger
 
 FRAMEWORK = FrameworkRecord(
     "ns/f", "ns", "f", "f-1", "7", 3, None, b"{}", b'{"taskRoles":[{"name":"a","task":{"x":1}}]}', None
@@ -28,16 +28,16 @@ LABELS = {"FC_FRAMEWORK_NAME": "f", "FC_TASKROLE_NAME": "a", "FC_TASK_INDEX": "0
 @pytest.mark.parametrize(
     ("trigger", "deleted_at", "expected"),
     [
-        (Trigger.TASK_RETRY, None, {}),
+        (SnapshotTrigger.TASK_RETRY, None, {}),
         (
-            Trigger.TASK_DELETION,
+            SnapshotTrigger.TASK_DELETION,
             1_700_000_005,
             {"deletionTimestamp": "2023-11-14T22:13:25Z", "deletionGracePeriodSeconds": 0},
         ),
     ],
 )
 def test_a_task(
-    trigger: Trigger, deleted_at: int | None, expected: dict[str, Any], caplog: pytest.LogCaptureFixture
+    trigger: SnapshotTrigger, deleted_at: int | None, expected: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     annotations = {**LABELS, "FC_TASKROLE_UID": "role-uid"}

@@ -25,7 +25,7 @@ from frameworkcontroller.machine.actions import (
     Remains,
     Result,
 )
-from frameworkcontroller.machine.model import Plan, Snapshot, Trigger, Urgency
+from frameworkcontroller.machine.model import Plan, Snapshot, SnapshotTrigger, Urgency
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind, Unanswered
 from tests.support.bench import NOW, UID, Bench, foreign, limits, refused, role
@@ -1104,7 +1104,7 @@ def test_an_attempt_of_a_task_is_kept_in_the_plan_that_replaces_it_once_its_end_
     bench.write()
     (snapshot,), _ = kept(bench)
     shown = orjson.loads(snapshot.status_json)
-    assert (snapshot.trigger, snapshot.role, snapshot.index) == (Trigger.TASK_RETRY, "a", 0)
+    assert (snapshot.trigger, snapshot.role, snapshot.index) == (SnapshotTrigger.TASK_RETRY, "a", 0)
     assert (shown["state"], shown["attemptStatus"]["id"]) == ("AttemptCompleted", 0)
     assert shown["retryPolicyStatus"] == {
         "totalRetriedCount": 0,
@@ -1128,7 +1128,7 @@ def test_an_attempt_of_a_framework_that_is_retried_at_once_is_kept_with_its_dela
                 bench.hide(action.target.name)
     (snapshot,) = snapshots
     shown = orjson.loads(snapshot.status_json)
-    assert (snapshot.trigger, snapshot.role) == (Trigger.FRAMEWORK_RETRY, None)
+    assert (snapshot.trigger, snapshot.role) == (SnapshotTrigger.FRAMEWORK_RETRY, None)
     assert (shown["state"], shown["attemptStatus"]["id"]) == ("AttemptCompleted", 0)
     assert shown["retryPolicyStatus"] == {
         "totalRetriedCount": 0,
@@ -1177,7 +1177,7 @@ def test_a_framework_is_kept_once_in_the_plan_that_deletes_it() -> None:
     bench.end()
     bench.now += 11
     (snapshot,), (delete,) = kept(bench)
-    assert snapshot.trigger is Trigger.FRAMEWORK_DELETION
+    assert snapshot.trigger is SnapshotTrigger.FRAMEWORK_DELETION
     assert orjson.loads(snapshot.status_json)["state"] == "Completed"
     bench.fold(delete, Unanswered("lost"))
     bench.now += 60

@@ -22,7 +22,7 @@ def quarantined(
     """A Framework with that stored status in quarantine."""
     world = OneFramework(status=status)
     assert world.record is not None
-    return world, Driver(world, Quarantine(world.record, error, world.env, told=told))
+    return world, Driver(world, Quarantine(world.record, error, world.env, logged_cause=told))
 
 
 def shown(status: Any = None) -> tuple[OneFramework, Driver]:
@@ -104,7 +104,7 @@ def test_the_condition_is_written_once() -> None:
     assert isinstance(driver.next(), Done)
     # Neither by another one, as one that a controller begins with.
     assert world.record is not None
-    other = Driver(world, Quarantine(world.record, CAUSE, world.env, told=None))
+    other = Driver(world, Quarantine(world.record, CAUSE, world.env, logged_cause=None))
     other.finish()
     assert other.sent() == ["Get f"]
 
