@@ -187,16 +187,18 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_code_cites_pages_and_headings_that_are_there() -> None:
-    cited = re.compile(r'(docs/[a-z-]+\.md)(?:, "([^"]+)")?')
+    cited = re.compile(r'(docs/[a-z-]+\.md)(?:,? \(?("[^"]+"(?:(?:,|,? and) "[^"]+")*))?')
     wrong = []
     for folder in ("frameworkcontroller", "manifests", "scripts", "tests", "benchmarks", "examples"):
         for file in (ROOT / folder).rglob("*"):
             if file.suffix not in (".py", ".yaml"):
                 continue
-            for name, heading in cited.findall(re.sub(r"\s+", " ", file.read_text())):
+            for name, headings in cited.findall(re.sub(r"\s+", " ", file.read_text())):
                 page = ROOT / name
-                if not page.exists() or (heading and f"# {heading}\n" not in page.read_text()):
-                    wrong.append(f"{file.relative_to(ROOT)}: {name} {heading}")
+                text = page.read_text() if page.exists() else ""
+                wanted = [f"# {heading}\n" for heading in re.findall(r'"([^"]+)"', headings)]
+                if not text or not all(heading in text for heading in wanted):
+                    wrong.append(f"{file.relative_to(ROOT)}: {name} {headings}")
     assert wrong == []
 
 

@@ -1,4 +1,4 @@
-"""Every link of a page leads to a file, and to a heading, that exists."""
+"""Every link of a page leads to a file, and to a heading, that exists; so does every module that a page names."""
 
 import re
 from pathlib import Path
@@ -7,6 +7,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.md")]
+
+MODULES = [
+    path.as_posix()
+    for folder in ("frameworkcontroller", "tests", "scripts", "benchmarks", "examples")
+    for path in (ROOT / folder).rglob("*.py")
+]
 
 
 def anchors(page: Path) -> set[str]:
@@ -28,3 +34,9 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(link)
     assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_named_modules_exist(page: Path) -> None:
+    named = re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.py)`", page.read_text())
+    assert [name for name in named if not any(module.endswith(f"/{name}") for module in MODULES)] == []
