@@ -61,7 +61,7 @@ class Sample:
     tasks: int
     fds: int
     queued: int
-    ledger: int
+    reconcilers: int
     frameworks: int
     configmaps: int
     pods: int
@@ -95,7 +95,7 @@ async def _control(url: str, every: float) -> None:
                 tasks=len(asyncio.all_tasks()),
                 fds=sum(1 for _ in Path("/proc/self/fd").iterdir()),
                 queued=len(controller.queue),
-                ledger=len(controller.reconcilers),
+                reconcilers=len(controller.reconcilers),
                 frameworks=len(controller.informers.frameworks.lister),
                 configmaps=len(controller.informers.configmaps.lister),
                 pods=len(controller.informers.pods.lister),

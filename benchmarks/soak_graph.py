@@ -10,7 +10,7 @@ from pathlib import Path
 _PANELS = (
     ("memory (RSS), MiB", {"rss_mib": "RSS"}),
     ("tasks and file descriptors", {"tasks": "asyncio tasks", "fds": "file descriptors"}),
-    ("Frameworks", {"ledger": "in the ledger", "frameworks": "in the cache", "queued": "in the queue"}),
+    ("Frameworks", {"reconcilers": "with a reconciler", "frameworks": "in the cache", "queued": "in the queue"}),
     ("Pods and ConfigMaps in the caches", {"pods": "Pods", "configmaps": "ConfigMaps"}),
 )
 

@@ -15,7 +15,7 @@ from frameworkcontroller.kube.errors import TransportError
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
-from tests.integration.test_guards import Send, StatusWrites
+from tests.integration.test_preconditions import Send, StatusWrites
 from tests.support.clusters import Cluster
 from tests.support.exposure import Exposure
 from tests.support.frameworks import Frameworks, Json, codes, policy, role, states, tasks

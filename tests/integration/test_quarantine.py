@@ -18,7 +18,7 @@ from frameworkcontroller.machine.plan import plan
 from frameworkcontroller.machine.quarantine import RETRY_SEC
 from frameworkcontroller.manager.app import Controller
 from tests.integration.test_events import Story
-from tests.integration.test_guards import Send, StatusWrites, pod_uids
+from tests.integration.test_preconditions import Send, StatusWrites, pod_uids
 from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks, Json, condition, role
 

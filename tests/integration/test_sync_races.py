@@ -14,7 +14,7 @@ from frameworkcontroller.kube.errors import NotFound, TransportError
 from frameworkcontroller.kube.resources import PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
-from tests.integration.test_guards import Send, StatusWrites, pod_uids
+from tests.integration.test_preconditions import Send, StatusWrites, pod_uids
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, role, states, tasks

@@ -70,7 +70,7 @@ async def annotate(frameworks: Frameworks, name: str) -> None:
     await frameworks.client.patch(FRAMEWORKS, name, body, frameworks.namespace, content_type=MERGE_PATCH)
 
 
-# --- guards -------------------------------------------------------------------------------------------------------
+# --- preconditions -----------------------------------------------------------------------------------------------
 
 
 async def test_a_write_tests_the_generation_on_which_its_status_was_decided(
@@ -149,10 +149,10 @@ async def test_a_take_over_repeats_only_what_is_not_stored_yet(frameworks: Frame
     assert pod_uids(after)[1] == pod_uids(before)[1]
 
 
-async def test_an_accepted_write_ends_a_row_of_failed_guards(
+async def test_an_accepted_write_ends_a_row_of_failed_preconditions(
     clock: VirtualClockLoop, frameworks: Frameworks, requests: Requests
 ) -> None:
-    """Writes wait only after several guards in a row have failed: an accepted one starts the count anew."""
+    """Writes wait only after several preconditions in a row have failed: an accepted one starts the count anew."""
 
     async def annotate_first(send: Send) -> bytes:
         await annotate(frameworks, "f")
@@ -428,7 +428,7 @@ async def refuse(_: Send) -> bytes:
 async def test_a_generation_that_went_back_is_believed(
     clock: VirtualClockLoop, cluster: Cluster, frameworks: Frameworks, requests: Requests
 ) -> None:
-    """What a live read shows after a failed guard counts, even an older generation than the one known."""
+    """What a live read shows after a failed precondition counts, even an older generation than the one known."""
 
     async def set_back_first(send: Send) -> bytes:
         set_back(cluster, "f", 1)

@@ -70,7 +70,7 @@ REASONS: Final = {400: "BadRequest", 403: "Forbidden", 413: "RequestEntityTooLar
 
 
 def refused(code: int, message: str = "no", reason: str | None = None) -> Refused:
-    """A refusal as the executor reports it; ``reason`` None: the one that goes with the code."""
+    """A refusal as the driver passes it on; ``reason`` None: the one that goes with the code."""
     reason = REASONS.get(code, "") if reason is None else reason
     status = {"kind": "Status", "code": code, "reason": reason, "message": message}
     return Refused(code, message, orjson.dumps(status), reason=reason)

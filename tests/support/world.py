@@ -261,7 +261,7 @@ class World:
         """Write a Framework's status if it is still as the writer knows it; the new resourceVersion.
 
         Raises:
-            ApiRefusal: it is not there, or a guard failed.
+            ApiRefusal: it is not there, or a precondition failed.
         """
         body = self.get(Kind.FRAMEWORK, name)
         metadata = body["metadata"]

@@ -670,7 +670,7 @@ def test_metadata_of_others_does_not_matter() -> None:
     assert driver.sent() == ["PatchStatus f", "Get f", "PatchStatus f"]
 
 
-def fail_guards(world: OneFramework, driver: Driver, times: int) -> list[Done]:
+def fail_preconditions(world: OneFramework, driver: Driver, times: int) -> list[Done]:
     """So many writes in a row come after a change by others."""
     ends = []
     for _ in range(times):
@@ -685,19 +685,19 @@ def fail_guards(world: OneFramework, driver: Driver, times: int) -> list[Done]:
     return ends
 
 
-def test_the_fourth_failed_guard_in_a_row_makes_the_next_write_wait() -> None:
+def test_the_fourth_failed_precondition_in_a_row_makes_the_next_write_wait() -> None:
     world, driver = running(2)
     goes(world, driver, "f-a-0")
-    *before, last = fail_guards(world, driver, 4)
+    *before, last = fail_preconditions(world, driver, 4)
     assert before == [Done(0.0)] * 3
     assert last.error is not None
 
 
-def test_an_accepted_write_ends_the_row_of_failed_guards() -> None:
+def test_an_accepted_write_ends_the_row_of_failed_preconditions() -> None:
     world, driver = running(2)
     for name in ("f-a-0", "f-a-1"):
         goes(world, driver, name)
-        assert fail_guards(world, driver, 3) == [Done(0.0)] * 3
+        assert fail_preconditions(world, driver, 3) == [Done(0.0)] * 3
         driver.settle()
 
 

@@ -1,4 +1,4 @@
-"""The guards of the status write, one by one: what else may happen between the decision and its being stored."""
+"""The preconditions of the status write, one by one: what may happen between the decision and its being stored."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
