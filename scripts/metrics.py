@@ -33,7 +33,7 @@ series at any load. To identify a Framework, read the log, the Events, or the co
 SECTIONS: Final = {
     "workqueue_": "Work queue and syncs",
     "frameworkcontroller_reconcile_": "Work queue and syncs",
-    "frameworkcontroller_reconcilers": "Frameworks and Tasks",
+    "frameworkcontroller_ledger_entries": "Frameworks and Tasks",
     "frameworkcontroller_work": "Work queue and syncs",
     "frameworkcontroller_api": "API server",
     "frameworkcontroller_status": "API server",

@@ -118,7 +118,7 @@ _TEXTS: Final = {
         "Frameworks in quarantine, which the controller does not work on: their status is inconsistent, or a sync "
         "failed unexpectedly."
     ),
-    "frameworkcontroller_reconcilers": "Frameworks whose status is held in memory.",
+    "frameworkcontroller_ledger_entries": "Frameworks whose status is held in memory.",
     "frameworkcontroller_attempts_completed{level,code}": (
         "Completed attempts, by level and completion code. Codes that are neither predefined nor in podFailureSpec "
         f"count as {OTHER_CODE}."
@@ -283,7 +283,7 @@ class ControllerCollector(Collector):
         yield _gauge("frameworkcontroller_tasks{state}", self.state_counts.tasks)
         yield _gauge("frameworkcontroller_frameworks_stalled", self.state_counts.stalled)
         yield _gauge("frameworkcontroller_frameworks_quarantined", self.state_counts.quarantined)
-        yield _gauge("frameworkcontroller_reconcilers", len(self.reconcilers))
+        yield _gauge("frameworkcontroller_ledger_entries", len(self.reconcilers))
         yield _counter("frameworkcontroller_events{result}", asdict(self.events))
         yield _gauge("frameworkcontroller_api_rate_limiter_waiting", self.limiter.waiting)
         yield _gauge("leader_election_master_status{name}", {"frameworkcontroller": self.leading()})

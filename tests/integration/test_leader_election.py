@@ -46,7 +46,7 @@ class Replica:
     @property
     def frameworks_known(self) -> float | None:
         """Of how many Frameworks it keeps the status."""
-        return self.controller.metrics.registry.get_sample_value("frameworkcontroller_reconcilers")
+        return self.controller.metrics.registry.get_sample_value("frameworkcontroller_ledger_entries")
 
     def acted(self, since: float) -> list[str]:
         """What it sent from that moment on that only a leader may send."""

@@ -161,7 +161,7 @@ async def test_states_are_those_that_the_api_server_shows(world: World) -> None:
     await eventually(lambda: _agrees(world), within=600, every=5)
     assert world.value("frameworkcontroller_frameworks_quarantined") == 0
     assert world.value("frameworkcontroller_cache_objects", resource="frameworks") == world.value(
-        "frameworkcontroller_reconcilers"
+        "frameworkcontroller_ledger_entries"
     )
 
 
@@ -186,7 +186,7 @@ async def test_the_end_of_retention_takes_frameworks_out_of_the_figures(world: W
     await eventually(lambda: completed(1))
     await asyncio.sleep(3700)
     await eventually(lambda: completed(0))
-    assert world.value("frameworkcontroller_reconcilers") == 0
+    assert world.value("frameworkcontroller_ledger_entries") == 0
 
 
 async def test_a_stalled_framework_shows_until_it_is_not(world: World) -> None:
