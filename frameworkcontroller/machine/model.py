@@ -170,7 +170,7 @@ class Record:
 class Plan:
     """The decisions of one step. ``requeue_after``: seconds until the next plan is due, None for never.
 
-    ``relist``: kinds whose caches miss objects, and are to be compared with a list.
+    ``relist``: kinds whose caches may be wrong, and are to be compared with a list.
     """
 
     actions: list[Action] = field(default_factory=list)

@@ -422,6 +422,7 @@ class Reconciler:
             step = reject(framework, self.tracker, self.spec_error, env)
         self._records.extend(step.records)
         self._snapshots.extend(step.snapshots)
+        self._effects.extend(map(Relist, step.relist))
         return step
 
     def _propose(self, current: _Pass, actions: list[Action], view: View) -> ReadLive | None:

@@ -34,6 +34,9 @@ from frameworkcontroller.machine.states import ENDED
 _STALL_LEFT_RUNNING_SEC = 30
 """Time until running containers of an ended Pod stall the Framework: the default grace period."""
 
+_CONFIGMAP_DOUBT_SEC = 5
+"""Time for which a list of ConfigMaps is believed after a Pod was deleted before it ran."""
+
 _ORPHAN_LOOK_SEC = 5
 """Time until a live read looks for a Pod whose ConfigMap is gone and that the cache has not shown."""
 
@@ -197,7 +200,7 @@ def _without_pod(ctx: Context, task: TaskStatus) -> None:
     uid = require(task.attempt.pod_uid, f"podUID of Task {task.role}[{task.index}]")
     key = task.key
     if ctx.tracker.expectations.has_seen(uid):
-        by_others = _deleted_by_others("Pod was deleted by others", ctx.tracker.disruptions.get(key))
+        by_others = _deleted_by_others(ctx, task, "Pod was deleted by others", ctx.tracker.disruptions.get(key))
         attempt_is_over(ctx, task, by_others)
         return
     if task.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
@@ -223,9 +226,12 @@ def pod_never_seen(ctx: Context, task: TaskStatus) -> None:
     attempt_is_over(ctx, task, CompletionStatus.of(POD_LOCAL_CACHE_CREATION_TIMEOUT, text))
 
 
-def _deleted_by_others(what: str, disruption: Disruption | None) -> CompletionStatus:
+def _deleted_by_others(ctx: Context, task: TaskStatus, what: str, disruption: Disruption | None) -> CompletionStatus:
     if disruption is not None:
         return disrupted(what, disruption)
+    if task.attempt.run_time is None and ctx.env.clock - ctx.observed.configmaps_listed > _CONFIGMAP_DOUBT_SEC:
+        # The garbage collector deletes a new Pod at once if its ConfigMap is gone and the watch has left that out.
+        ctx.plan.relist.add(Kind.CONFIGMAP)
     return CompletionStatus.of(POD_EXTERNAL_DELETED, what)
 
 
@@ -235,7 +241,7 @@ def _deleted_by_others(what: str, disruption: Disruption | None) -> CompletionSt
 def _with_deleting_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
     tracker = ctx.tracker
     if task.state is not State.DELETING:
-        by_others = _deleted_by_others("Pod is being deleted by others", pod.disruption)
+        by_others = _deleted_by_others(ctx, task, "Pod is being deleted by others", pod.disruption)
         _decide(ctx, task, by_others)
         tracker.move(task, State.DELETING, ctx.env.second)
     _watch_end(ctx, pod)

@@ -921,6 +921,23 @@ def test_a_pod_that_is_gone_was_deleted_by_others(phase: str) -> None:
     assert (code(bench), diagnostics(bench)) == (-101, "Pod was deleted by others")
 
 
+@pytest.mark.parametrize(
+    ("phase", "listed_ago", "relist"),
+    [("Pending", 6, {Kind.CONFIGMAP}), ("Pending", 4, set()), ("Running", 6, set())],
+)
+def test_a_pod_deleted_before_it_ran_makes_the_cache_of_configmaps_doubtful(
+    phase: str, listed_ago: int, relist: set[Kind]
+) -> None:
+    """The garbage collector deletes it if its ConfigMap is gone, of which the watch may not have told."""
+    bench = Bench(role())
+    bench.pod()
+    bench.show("f-a-0", phase=phase)
+    bench.plan()
+    bench.listed = bench.env.clock - listed_ago
+    bench.hide("f-a-0")
+    assert bench.plan().relist == relist
+
+
 def test_a_pod_that_the_cache_showed_is_not_waited_for_when_it_goes() -> None:
     """Created, seen by the cache, and gone before the Task was looked at with it there."""
     bench = Bench(role())
