@@ -22,7 +22,7 @@ from frameworkcontroller.machine.actions import Cleanup, Confirm, Delete, Target
 from frameworkcontroller.machine.agenda import TaskKey
 from frameworkcontroller.machine.context import Context, replace_orphan, summarize
 from frameworkcontroller.machine.failure import disrupted
-from frameworkcontroller.machine.holds import Stall
+from frameworkcontroller.machine.holds import CREATIONS, Stall
 from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import SnapshotTrigger, Urgency, require
 from frameworkcontroller.machine.policy import back_off_sec, backs_off, decide_retry, retries_in_a_row
@@ -229,9 +229,11 @@ def pod_never_seen(ctx: Context, task: TaskStatus) -> None:
 def _deleted_by_others(ctx: Context, task: TaskStatus, what: str, disruption: Disruption | None) -> CompletionStatus:
     if disruption is not None:
         return disrupted(what, disruption)
-    if task.attempt.run_time is None and ctx.env.clock - ctx.observed.configmaps_listed > _CONFIGMAP_DOUBT_SEC:
+    never_ran = task.attempt.run_time is None and task.attempt.completion_status is None
+    if never_ran and ctx.env.clock - ctx.observed.configmaps_listed > _CONFIGMAP_DOUBT_SEC:
         # The garbage collector deletes a new Pod at once if its ConfigMap is gone and the watch has left that out.
         ctx.plan.relist.add(Kind.CONFIGMAP)
+        ctx.tracker.holds.hold(CREATIONS, ctx.env)
     return CompletionStatus.of(POD_EXTERNAL_DELETED, what)
 
 

@@ -928,14 +928,36 @@ def test_a_pod_that_is_gone_was_deleted_by_others(phase: str) -> None:
 def test_a_pod_deleted_before_it_ran_makes_the_cache_of_configmaps_doubtful(
     phase: str, listed_ago: int, relist: set[Kind]
 ) -> None:
-    """The garbage collector deletes it if its ConfigMap is gone, of which the watch may not have told."""
-    bench = Bench(role())
+    """The garbage collector deletes it if its ConfigMap is gone, of which the watch may not have told.
+
+    A list takes time: until then, creations wait.
+    """
+    bench = Bench(role(retryPolicy={"maxRetryCount": -2}))
     bench.pod()
     bench.show("f-a-0", phase=phase)
     bench.plan()
     bench.listed = bench.env.clock - listed_ago
     bench.hide("f-a-0")
     assert bench.plan().relist == relist
+    bench.plan()
+    made = bench.plan()
+    if relist:
+        assert not made.actions
+        bench.now += 1
+        made = bench.plan()
+    assert isinstance(bench.only(made), Create)
+
+
+def test_a_pod_that_is_deleted_after_its_end_casts_no_doubt() -> None:
+    """Its phase was never Running."""
+    bench = Bench(role(retryPolicy={"maxRetryCount": -2}))
+    bench.pod()
+    bench.listed = bench.env.clock - 6
+    bench.show("f-a-0", phase="Failed")
+    bench.plan()
+    bench.hide("f-a-0")
+    assert bench.task().attempt.run_time is None
+    assert not bench.plan().relist
 
 
 def test_a_pod_that_the_cache_showed_is_not_waited_for_when_it_goes() -> None:
