@@ -200,7 +200,8 @@ def _without_pod(ctx: Context, task: TaskStatus) -> None:
     uid = require(task.attempt.pod_uid, f"podUID of Task {task.role}[{task.index}]")
     key = task.key
     if ctx.tracker.expectations.has_seen(uid):
-        by_others = _deleted_by_others(ctx, task, "Pod was deleted by others", ctx.tracker.disruptions.get(key))
+        by_others = _deleted_by_others("Pod was deleted by others", ctx.tracker.disruptions.get(key))
+        _doubt_configmaps(ctx, task, by_others)
         attempt_is_over(ctx, task, by_others)
         return
     if task.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
@@ -226,15 +227,22 @@ def pod_never_seen(ctx: Context, task: TaskStatus) -> None:
     attempt_is_over(ctx, task, CompletionStatus.of(POD_LOCAL_CACHE_CREATION_TIMEOUT, text))
 
 
-def _deleted_by_others(ctx: Context, task: TaskStatus, what: str, disruption: Disruption | None) -> CompletionStatus:
+def _deleted_by_others(what: str, disruption: Disruption | None) -> CompletionStatus:
     if disruption is not None:
         return disrupted(what, disruption)
-    never_ran = task.attempt.run_time is None and task.attempt.completion_status is None
-    if never_ran and ctx.env.clock - ctx.observed.configmaps_listed > _CONFIGMAP_DOUBT_SEC:
-        # The garbage collector deletes a new Pod at once if its ConfigMap is gone and the watch has left that out.
+    return CompletionStatus.of(POD_EXTERNAL_DELETED, what)
+
+
+def _doubt_configmaps(ctx: Context, task: TaskStatus, by_others: CompletionStatus) -> None:
+    """List ConfigMaps again, and hold creations, if a Pod is deleted before it ran.
+
+    The garbage collector deletes a new Pod at once if its ConfigMap is gone and the watch has left that out.
+    """
+    unexplained = by_others.code == POD_EXTERNAL_DELETED.code and task.attempt.completion_status is None
+    is_old = ctx.env.clock - ctx.observed.configmaps_listed > _CONFIGMAP_DOUBT_SEC
+    if unexplained and task.attempt.run_time is None and is_old:
         ctx.plan.relist.add(Kind.CONFIGMAP)
         ctx.tracker.holds.hold(CREATIONS, ctx.env)
-    return CompletionStatus.of(POD_EXTERNAL_DELETED, what)
 
 
 # --- the recorded Pod is there ------------------------------------------------------------------------------------
@@ -243,7 +251,8 @@ def _deleted_by_others(ctx: Context, task: TaskStatus, what: str, disruption: Di
 def _with_deleting_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
     tracker = ctx.tracker
     if task.state is not State.DELETING:
-        by_others = _deleted_by_others(ctx, task, "Pod is being deleted by others", pod.disruption)
+        by_others = _deleted_by_others("Pod is being deleted by others", pod.disruption)
+        _doubt_configmaps(ctx, task, by_others)
         _decide(ctx, task, by_others)
         tracker.move(task, State.DELETING, ctx.env.second)
     _watch_end(ctx, pod)
