@@ -13,6 +13,7 @@ from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.actions import Create
 from frameworkcontroller.machine.framework import STOPPED
 from frameworkcontroller.machine.model import Urgency
+from frameworkcontroller.machine.pacing import Pacing
 from frameworkcontroller.machine.protocol import (
     Act,
     Done,
@@ -33,7 +34,6 @@ from frameworkcontroller.machine.reconciler import (
     PLANS_PER_PASS,
     SHOW_SEC,
     TOO_LARGE_RETRY_SEC,
-    Pacing,
     Reconciler,
 )
 from frameworkcontroller.machine.requests import (
