@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
@@ -171,6 +172,25 @@ def _loop_fits_cluster(item: pytest.Item) -> bool:
     # pytest-asyncio gives the loop factory as a parameter of its own.
     factory = item.callspec.params.get("_asyncio_loop_factory")
     return cluster is None or factory is None or (cluster == _EMBEDDED) == (factory is VirtualClockLoop)
+
+
+@pytest.fixture
+def logging_as_before() -> Iterator[None]:
+    """For tests that configure logging, as commands do for their process: afterwards it is as before."""
+    root, ours = logging.getLogger(), logging.getLogger("frameworkcontroller")
+    handlers, root_level, level = list(root.handlers), root.level, ours.level
+    switches = {
+        name: getattr(logging, name)
+        for name in ("logThreads", "logProcesses", "logMultiprocessing", "logAsyncioTasks")
+        if hasattr(logging, name)
+    }
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(root_level)
+    ours.setLevel(level)
+    logging.captureWarnings(capture=False)
+    for name, value in switches.items():
+        setattr(logging, name, value)
 
 
 @pytest.fixture

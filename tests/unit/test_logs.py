@@ -6,7 +6,6 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,22 +25,9 @@ COLLECTOR = re.compile(
 
 
 @pytest.fixture
-def out() -> Iterator[io.StringIO]:
-    """What is logged; logging is as before afterwards."""
-    root, ours = logging.getLogger(), logging.getLogger("frameworkcontroller")
-    kept = (list(root.handlers), root.level, ours.level)
-    switches = {
-        name: getattr(logging, name)
-        for name in ("logThreads", "logProcesses", "logMultiprocessing", "logAsyncioTasks")
-        if hasattr(logging, name)
-    }
-    yield io.StringIO()
-    root.handlers[:] = kept[0]
-    root.setLevel(kept[1])
-    ours.setLevel(kept[2])
-    logging.captureWarnings(capture=False)
-    for name, value in switches.items():
-        setattr(logging, name, value)
+def out(logging_as_before: None) -> io.StringIO:
+    """What is logged."""
+    return io.StringIO()
 
 
 def record(message: str, *args: object, level: int = logging.INFO, created: float = 1_755_928_752.287405) -> str:

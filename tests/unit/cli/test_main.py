@@ -59,6 +59,7 @@ def test_bad_arguments(capsys: pytest.CaptureFixture[str], arguments: list[str],
     assert refused(capsys, *arguments).startswith(error)
 
 
+@pytest.mark.usefixtures("logging_as_before")
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
