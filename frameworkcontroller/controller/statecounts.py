@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from frameworkcontroller.api.status import State
 from frameworkcontroller.controller.reconcilers import Machine
+from frameworkcontroller.machine.gates import WAITS
+from frameworkcontroller.machine.reasons import Reason
 
 
 class _Part(NamedTuple):
@@ -19,6 +21,7 @@ class _Part(NamedTuple):
     tasks: tuple[int, ...]
     stalled: bool
     quarantined: bool
+    waits: tuple[Reason, ...]
 
 
 class StateCounts:
@@ -31,6 +34,8 @@ class StateCounts:
         """Frameworks with the condition Stalled."""
         self.quarantined = 0
         """Frameworks in quarantine."""
+        self.waiting: dict[Reason, int] = dict.fromkeys(WAITS, 0)
+        """Frameworks that wait, or Tasks of which do, by reason."""
         self._parts: dict[str, _Part] = {}
 
     def clear(self) -> None:
@@ -45,7 +50,13 @@ class StateCounts:
         if machine is not None:
             tracker = machine.tracker
             state = None if tracker.status is None else tracker.status.state
-            part = _Part(state, tuple(tracker.task_states.values()), bool(tracker.holds.stalls), machine.quarantined)
+            part = _Part(
+                state,
+                tuple(tracker.task_states.values()),
+                bool(tracker.holds.stalls),
+                machine.quarantined,
+                tuple(tracker.holds.waits()),
+            )
             self._parts[key] = part
             self._add(part, 1)
 
@@ -57,3 +68,5 @@ class StateCounts:
                 self.tasks[state] += sign * number
         self.stalled += sign * part.stalled
         self.quarantined += sign * part.quarantined
+        for reason in part.waits:
+            self.waiting[reason] += sign

@@ -12,8 +12,9 @@ from typing import Any
 from frameworkcontroller.api.codec import encode_condition
 from frameworkcontroller.api.status import Condition, State
 from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.holds import Wait
 from frameworkcontroller.machine.model import Env, Urgency
-from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.reasons import EventPolicy, Reason
 from frameworkcontroller.machine.tracker import Tracker
 
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
@@ -29,9 +30,12 @@ def refresh(ctx: Context) -> None:
     status = ctx.status
     state = status.state
     completed = state is State.COMPLETED
+    wait = None if state is State.RUNNING or ctx.tracker.is_completing else _shown_wait(ctx.tracker)
+    attempt = f"FrameworkAttempt {status.attempt.id}"
+    message = attempt if wait is None else f"{attempt} waits: {wait.message}"
     now = {
-        "Running": (state is State.RUNNING, state.value, f"FrameworkAttempt {status.attempt.id}"),
-        "Completed": (completed, state.value, f"FrameworkAttempt {status.attempt.id}"),
+        "Running": (state is State.RUNNING, state.value, message),
+        "Completed": (completed, state.value, attempt),
     }
     completion = status.attempt.completion_status
     if completed and completion is not None:
@@ -42,6 +46,7 @@ def refresh(ctx: Context) -> None:
     kept = {condition.type: condition for condition in status.conditions}
     stalled = _stalled(ctx.tracker)
     _record_stall(ctx, kept.get("Stalled"), stalled)
+    _record_wait(ctx, kept.get("Running"), wait, message)
     if stalled is not None:
         now["Stalled"] = (True, *stalled)
     elif "Stalled" in kept:
@@ -83,6 +88,19 @@ def _record_stall(ctx: Context, before: Condition | None, stalled: tuple[Reason,
         if ctx.tracker.last_stall is not None or reason_before in _OVER_WHEN_NOT_FOUND:
             ctx.record(Reason.PROGRESSING, f"No longer stalled by {reason_before}")
         ctx.tracker.last_stall = None
+
+
+def _shown_wait(tracker: Tracker) -> Wait | None:
+    """The wait that the condition Running shows."""
+    return next((wait for wait in tracker.holds.waits().values() if wait.reason.event is EventPolicy.WAIT), None)
+
+
+def _record_wait(ctx: Context, before: Condition | None, wait: Wait | None, message: str) -> None:
+    """Record a new reason to wait, unless the stored condition shows it."""
+    reason = None if wait is None else wait.reason
+    if wait is not None and reason is not ctx.tracker.last_wait and (before is None or before.message != message):
+        ctx.record(wait.reason, wait.message)
+    ctx.tracker.last_wait = reason
 
 
 def _stalled(tracker: Tracker) -> tuple[Reason, str] | None:

@@ -12,7 +12,6 @@ from frameworkcontroller.api.objects import Framework, Identity
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, TaskStatus
 from frameworkcontroller.machine.actions import Action, Create, Delete, Refresh, Target
 from frameworkcontroller.machine.agenda import TaskKey
-from frameworkcontroller.machine.holds import CREATIONS
 from frameworkcontroller.machine.manifests import PodTemplate, pod_annotations
 from frameworkcontroller.machine.model import Env, Observed, Plan, Record, Snapshot, SnapshotTrigger, require
 from frameworkcontroller.machine.reasons import Reason
@@ -33,6 +32,8 @@ class Context:
     env: Env
     plan: Plan = field(default_factory=Plan)
     pod_creations: int = 0
+    ends: bool = False
+    """Whether the attempt ends in this plan, so that no Pod is created."""
 
     @property
     def status(self) -> FrameworkStatus:
@@ -104,12 +105,9 @@ class Context:
             self.plan_again(key, until)
 
     def create_pod(self, target: Target, template: PodTemplate, task: TaskStatus, controller_uid: str) -> None:
-        """Create the Task's Pod, as ``act`` does."""
+        """Create the Task's Pod, which ``gates.may_create`` allows."""
         key = (target.role, target.index)
-        until = max(self.tracker.holds.until(key), self.tracker.holds.until(CREATIONS))
-        if until > self.env.clock:
-            self.tracker.agenda.set_alarm(key, until)
-        elif self.pod_creations >= POD_CREATIONS_PER_PLAN:
+        if self.pod_creations >= POD_CREATIONS_PER_PLAN:
             self.tracker.agenda.add(key)
         else:
             self.pod_creations += 1

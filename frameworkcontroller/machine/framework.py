@@ -10,7 +10,6 @@ from frameworkcontroller.api.completion import (
     CONFIGMAP_EXTERNAL_DELETED,
     CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT,
     FRAMEWORK_ATTEMPT_COMPLETION,
-    STOP_FRAMEWORK_REQUESTED,
     CompletionStatus,
 )
 from frameworkcontroller.api.objects import ConfigMapRecord, Framework
@@ -20,16 +19,16 @@ from frameworkcontroller.api.timestamps import LAST_TIME, format_time
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete, Target
 from frameworkcontroller.machine.context import Context, count_tasks, describe, replace_orphan, summarize
+from frameworkcontroller.machine.gates import STOPPED, ends_otherwise, may_start, must_end, must_end_first
 from frameworkcontroller.machine.holds import Stall
 from frameworkcontroller.machine.manifests import configmap_body
 from frameworkcontroller.machine.model import Env, SnapshotTrigger, Urgency, require
-from frameworkcontroller.machine.policy import decide_retry, evaluate_completion
+from frameworkcontroller.machine.policy import decide_retry
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.scale import new_role
 from frameworkcontroller.machine.states import ENDED
 
-STOPPED = CompletionStatus.of(STOP_FRAMEWORK_REQUESTED, "User has requested to stop the Framework")
 _TASK_STOPPED = CompletionStatus.of(FRAMEWORK_ATTEMPT_COMPLETION, "Stop to complete current FrameworkAttempt")
 
 
@@ -146,12 +145,11 @@ def _adopt(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
 def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     ctx.tracker.agenda.clear()
     _watch_orphan(ctx, configmap)
-    wanted = ctx.framework.spec.execution_type
-    if ctx.framework.deleting or wanted is ExecutionType.CREATE:
+    if may_start(ctx) is not None:
         return
     if not ctx.tracker.is_clean:
         _persist_first(ctx)
-    elif wanted is ExecutionType.STOP:
+    elif must_end_first(ctx) is not None:
         ctx.act(Cleanup(ctx.configmap_target(), ctx.framework.uid))
     elif not _delete_orphan(ctx, configmap):
         body = configmap_body(ctx.framework, ctx.attempt.id)
@@ -296,13 +294,16 @@ def _with_configmap(ctx: Context) -> None:
 
 def _step_alive(ctx: Context) -> None:
     tracker = ctx.tracker
-    if not ctx.tracker.is_completing and ctx.framework.spec.execution_type is ExecutionType.STOP:
-        complete_attempt(ctx, STOPPED)
+    if not tracker.is_completing:
+        if (completion := must_end_first(ctx)) is not None:
+            complete_attempt(ctx, completion)
+        else:
+            ctx.ends = ends_otherwise(ctx)
     _step_tasks(ctx)
     if ctx.status.state is State.PREPARING and tracker.counts.running:
         tracker.move_framework(State.RUNNING, ctx.env.second)
         ctx.record(Reason.FRAMEWORK_ATTEMPT_RUNNING, f"FrameworkAttempt {ctx.attempt.id} is running")
-    if not tracker.is_completing and (completion := evaluate_completion(ctx.framework.spec, tracker)) is not None:
+    if not tracker.is_completing and (completion := must_end(ctx)) is not None:
         complete_attempt(ctx, completion)
 
 

@@ -1,4 +1,4 @@
-"""Back-offs after failed actions, and the stalls that the Stalled condition reports."""
+"""Back-offs after failed actions, stalls that the Stalled condition reports, and waits by rule (gates.py)."""
 
 from __future__ import annotations
 
@@ -27,6 +27,15 @@ class Stall:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why something is not done yet; no failure. ``until``: when to look again (monotonic seconds), None: an event."""
+
+    reason: Reason
+    message: str
+    until: float | None = None
+
+
 @dataclass(slots=True)
 class Hold:
     """A back-off until ``until`` (monotonic seconds), after ``failures`` failures in a row."""
@@ -36,17 +45,18 @@ class Hold:
 
 
 class Holds:
-    """Back-offs and stalls per object.
+    """Back-offs, stalls and waits per object.
 
     The work queue's back-off, per Framework, would let one Task delay the others, and their events retry it early.
     """
 
-    __slots__ = ("_holds", "_refused", "_refused_attempts", "stalls")
+    __slots__ = ("_holds", "_refused", "_refused_attempts", "_waits", "stalls")
 
     def __init__(self) -> None:
         self.stalls: dict[TaskKey | None, Stall] = {}
         """The stall of each Task, or of the Framework itself (None)."""
         self._holds: dict[HoldKey, Hold] = {}
+        self._waits: dict[Reason, dict[TaskKey | None, Wait]] = {}
         self._refused = False
         self._refused_attempts = 0
 
@@ -109,12 +119,33 @@ class Holds:
         if stall is not None and stall.reason is reason:
             del self.stalls[key]
 
+    def wait(self, key: TaskKey | None, wait: Wait | None) -> None:
+        """Keep the wait of a Task, or of the start of the attempt (None). With no ``wait``, it is over."""
+        for reason, waiters in list(self._waits.items()):
+            if wait is None or wait.reason is not reason:
+                waiters.pop(key, None)
+                if not waiters:
+                    del self._waits[reason]
+        if wait is not None:
+            self._waits.setdefault(wait.reason, {})[key] = wait
+
+    def waits(self) -> dict[Reason, Wait]:
+        """For each reason to wait, one of the waits. Does not cost the number of Tasks."""
+        return {reason: next(iter(waiters.values())) for reason, waiters in self._waits.items()}
+
+    def waiters(self, reason: Reason) -> list[TaskKey]:
+        """The Tasks that wait for this reason."""
+        return [key for key in self._waits.get(reason, ()) if key is not None]
+
     def keep(self, exists: Callable[[TaskKey], object]) -> None:
         """Forget Tasks that no longer exist."""
         self._holds = {key: hold for key, hold in self._holds.items() if not isinstance(key, tuple) or exists(key)}
         self.stalls = {key: stall for key, stall in self.stalls.items() if key is None or exists(key)}
+        for key in {key for waiters in self._waits.values() for key in waiters if key is not None and not exists(key)}:
+            self.wait(key, None)
 
     def forget(self) -> None:
-        """Forget all back-offs and stalls."""
+        """Forget all back-offs, stalls and waits."""
         self.stalls.clear()
         self._holds.clear()
+        self._waits.clear()

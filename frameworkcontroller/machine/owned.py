@@ -38,6 +38,7 @@ from frameworkcontroller.machine.failure import (
     describe_creation_refusal,
     is_quota_refusal,
 )
+from frameworkcontroller.machine.gates import STOPPED
 from frameworkcontroller.machine.holds import CREATIONS, Stall
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind, Refused, Unanswered
@@ -406,7 +407,7 @@ class _ConfigMap:
     def cleaned_up(self) -> None:
         """End an attempt that the user stopped before it had a ConfigMap."""
         self.ctx.tracker.holds.release(None)
-        framework_machine.attempt_is_over(self.ctx, framework_machine.STOPPED)
+        framework_machine.attempt_is_over(self.ctx, STOPPED)
 
     def never_seen(self) -> None:
         framework_machine.configmap_never_seen(self.ctx)

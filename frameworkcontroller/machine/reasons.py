@@ -17,6 +17,8 @@ class EventPolicy(Enum):
     IF_WARNING = auto()
     STALL = auto()
     """All, and the reason may be that of the Stalled condition."""
+    WAIT = auto()
+    """All, and the condition Running has the message while nothing runs."""
 
 
 def _event(
@@ -27,6 +29,10 @@ def _event(
 
 def _stall(name: str, meaning: str) -> tuple[str, str, EventPolicy]:
     return name, meaning, EventPolicy.STALL
+
+
+def _wait(name: str, meaning: str) -> tuple[str, str, EventPolicy]:
+    return name, meaning, EventPolicy.WAIT
 
 
 class Reason(StrEnum):
@@ -92,6 +98,9 @@ class Reason(StrEnum):
         "LabelRestored", "a Pod or the attempt's ConfigMap lost the label FC_FRAMEWORK_NAME, which was restored"
     )
     WAITING = "Waiting", "a request for an object failed and will be retried"
+    DELETING = "Deleting", "the Framework is being deleted, so no attempt starts"
+    NOT_STARTED = "NotStarted", "executionType is Create, so no attempt starts"
+    ATTEMPT_ENDS = "AttemptEnds", "the FrameworkAttempt ends, so no Pod is created"
     INVALID_SPEC = _stall("InvalidSpec", "the spec is invalid; the controller waits for a change")
     NAMING_CONFLICT = _stall("NamingConflict", "an object that the Framework does not control has a name that it needs")
     QUOTA_EXCEEDED = _stall("QuotaExceeded", "a quota of the namespace is exhausted")

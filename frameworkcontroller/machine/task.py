@@ -22,6 +22,7 @@ from frameworkcontroller.machine.actions import Cleanup, Confirm, Delete, Target
 from frameworkcontroller.machine.agenda import TaskKey
 from frameworkcontroller.machine.context import Context, replace_orphan, summarize
 from frameworkcontroller.machine.failure import disrupted
+from frameworkcontroller.machine.gates import may_create
 from frameworkcontroller.machine.holds import CREATIONS, Stall
 from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import SnapshotTrigger, Urgency, require
@@ -125,7 +126,10 @@ def _create(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> None:
     configmap_uid = require(ctx.attempt.configmap_uid, "configMapUID")
     target = ctx.pod_target(task)
     if task.deletion_pending:
+        ctx.tracker.holds.wait(key, None)
         ctx.act(Cleanup(target, configmap_uid))
+        return
+    if may_create(ctx, task) is not None:
         return
     template = ctx.tracker.templates.get(task.role)
     if template is None:

@@ -55,6 +55,8 @@ class Tracker:
     expectations: Expectations = field(default_factory=Expectations)
     last_stall: Reason | None = None
     """The stall that this process has recorded last."""
+    last_wait: Reason | None = None
+    """The reason to wait that the condition Running shows."""
     generation: int | None = None
     """Generation of the spec in the last plan."""
     rescale_due: bool = True
@@ -190,6 +192,7 @@ class Tracker:
         """Move the Framework as ``move`` does, and plan it again once persisted."""
         self._enter(require(self.status, "status"), state, now)
         self.agenda.end_deadlines(None)
+        self.holds.wait(None, None)
         self.again = True
 
     def observe_generation(self, generation: int) -> None:
@@ -286,6 +289,10 @@ class Tracker:
         for task in self.tasks():
             task.encoded = None
 
+    def wake(self, reason: Reason) -> None:
+        """Plan the Tasks again that wait for this reason, which may be over."""
+        self.agenda.update(self.holds.waiters(reason))
+
     def block(self, key: TaskKey) -> None:
         """Persist the changes of the Task soon, and plan it again then."""
         self._blocked[key] = None
@@ -298,6 +305,7 @@ class Tracker:
         self.task_states[state] += 1
         self._enter(task, state, now)
         self.agenda.end_deadlines(task.key)
+        self.holds.wait(task.key, None)
         if state is State.COMPLETED:
             place = 1 + next(reversed(self._completions.values()), 0)
             self._completions.setdefault(_completion_key(task), place)

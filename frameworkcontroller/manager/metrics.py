@@ -111,6 +111,9 @@ _TEXTS: Final = {
     # Frameworks and Tasks.
     "frameworkcontroller_frameworks{state}": "Frameworks, by state.",
     "frameworkcontroller_tasks{state}": "Tasks, by state. Those of completed Frameworks count too.",
+    "frameworkcontroller_frameworks_waiting{reason}": (
+        "Frameworks that wait by a rule, or Tasks of which do, by reason."
+    ),
     "frameworkcontroller_frameworks_stalled": (
         "Frameworks that make no progress until a user or another component acts."
     ),
@@ -281,6 +284,7 @@ class ControllerCollector(Collector):
         yield _counter("frameworkcontroller_unreadable_objects{resource}", each(lambda one: one.counters.undecodable))
         yield _gauge("frameworkcontroller_frameworks{state}", self.state_counts.frameworks)
         yield _gauge("frameworkcontroller_tasks{state}", self.state_counts.tasks)
+        yield _gauge("frameworkcontroller_frameworks_waiting{reason}", self.state_counts.waiting)
         yield _gauge("frameworkcontroller_frameworks_stalled", self.state_counts.stalled)
         yield _gauge("frameworkcontroller_frameworks_quarantined", self.state_counts.quarantined)
         yield _gauge("frameworkcontroller_ledger_entries", len(self.reconcilers))

@@ -8,7 +8,7 @@ from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStat
 from frameworkcontroller.api.status import TaskRoleStatus as RoleStatus
 from frameworkcontroller.controller.reconcilers import Machine
 from frameworkcontroller.controller.statecounts import StateCounts
-from frameworkcontroller.machine.holds import Stall
+from frameworkcontroller.machine.holds import Stall, Wait
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.machine.tracker import Tracker
@@ -36,6 +36,7 @@ def entry(state: State | None, tasks: list[State], stalled: bool, quarantined: b
         tracker = Tracker(FrameworkStatus(start_time=0, transition_time=0, state=state, attempt=attempt))
     if stalled:
         tracker.holds.stalls[None] = Stall(Reason.WAITING, "message")
+        tracker.holds.wait(None, Wait(Reason.NOT_STARTED, "message"))
     made = Reconciler(FrameworkRecord("default/f", "default", "f", "uid", "1", 1, None, b"{}", b"{}", None))
     made.tracker = tracker
     made.quarantined = quarantined
@@ -55,5 +56,6 @@ def test_totals(history: list[tuple[str, tuple[State | None, list[State], bool, 
             counts.update(key, entry(*how))
         assert counts.frameworks == {state: sum(one[0] is state for one in known.values()) for state in State}
         assert counts.tasks == {state: sum(one[1].count(state) for one in known.values()) for state in State}
+        assert sum(counts.waiting.values()) == counts.waiting[Reason.NOT_STARTED] == counts.stalled
         assert counts.stalled == sum(one[2] for one in known.values())
         assert counts.quarantined == sum(one[3] for one in known.values())

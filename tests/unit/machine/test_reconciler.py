@@ -11,7 +11,7 @@ from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.actions import Create
-from frameworkcontroller.machine.framework import STOPPED
+from frameworkcontroller.machine.gates import STOPPED
 from frameworkcontroller.machine.model import Urgency
 from frameworkcontroller.machine.pacing import Pacing
 from frameworkcontroller.machine.protocol import (

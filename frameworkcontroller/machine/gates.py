@@ -1,0 +1,123 @@
+"""The gates: why an attempt does not start yet, why a Pod is not created yet, and why an attempt ends.
+
+Each gate is a row of rules, of which the first with an answer counts. A rule reads the spec, the persisted status and
+the tracker, and changes nothing. A new reason to wait or to end is one function and its place in a row.
+
+An end is asked for twice in a plan. Before Tasks observe their Pods, ``must_end_first`` gives what no outcome of a Task
+changes, and ``ends_otherwise`` forbids creations: no plan both creates a Pod and ends the attempt. Afterwards, outcomes
+of Tasks count before a reason that a user can take back (``must_end``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from frameworkcontroller.api.completion import STOP_FRAMEWORK_REQUESTED, CompletionStatus
+from frameworkcontroller.api.spec import ExecutionType
+from frameworkcontroller.api.status import TaskStatus
+from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.holds import CREATIONS, Wait
+from frameworkcontroller.machine.policy import evaluate_completion
+from frameworkcontroller.machine.reasons import EventPolicy, Reason
+
+WAITS: Final = (
+    Reason.DELETING,
+    Reason.NOT_STARTED,
+    Reason.ATTEMPT_ENDS,
+    Reason.WAITING,
+    *(reason for reason in Reason if reason.event is EventPolicy.WAIT),
+)
+"""The reasons to wait."""
+
+STOPPED: Final = CompletionStatus.of(STOP_FRAMEWORK_REQUESTED, "User has requested to stop the Framework")
+
+
+# --- before the ConfigMap of an attempt is created ----------------------------------------------------------------
+
+
+def may_start(ctx: Context) -> Wait | None:
+    """Why the attempt does not start yet: its ConfigMap must not be created."""
+    return _kept(ctx, None, next((wait for rule in _START if (wait := rule(ctx)) is not None), None))
+
+
+def _is_deleted(ctx: Context) -> Wait | None:
+    return Wait(Reason.DELETING, "the Framework is being deleted") if ctx.framework.deleting else None
+
+
+def _is_not_started(ctx: Context) -> Wait | None:
+    if ctx.framework.spec.execution_type is not ExecutionType.CREATE:
+        return None
+    return Wait(Reason.NOT_STARTED, "spec.executionType is Create")
+
+
+_START: Final[tuple[Callable[[Context], Wait | None], ...]] = (_is_deleted, _is_not_started)
+
+
+# --- before the Pod of a Task is created --------------------------------------------------------------------------
+
+
+def may_create(ctx: Context, task: TaskStatus) -> Wait | None:
+    """Why the Task's Pod is not created yet. The Task is persisted, and is not deletionPending."""
+    wait = next((wait for rule in _CREATE if (wait := rule(ctx, task)) is not None), None)
+    return _kept(ctx, task, wait)
+
+
+def _attempt_ends(ctx: Context, task: TaskStatus) -> Wait | None:  # noqa: ARG001 - as all rules
+    return Wait(Reason.ATTEMPT_ENDS, "the FrameworkAttempt ends") if ctx.ends else None
+
+
+def _backs_off(ctx: Context, task: TaskStatus) -> Wait | None:
+    holds = ctx.tracker.holds
+    until = max(holds.until(task.key), holds.until(CREATIONS))
+    return Wait(Reason.WAITING, "a creation failed", until) if until > ctx.env.clock else None
+
+
+_CREATE: Final[tuple[Callable[[Context, TaskStatus], Wait | None], ...]] = (_attempt_ends, _backs_off)
+
+
+def _kept(ctx: Context, task: TaskStatus | None, wait: Wait | None) -> Wait | None:
+    """Keep the wait for the condition, the metric and its end, and plan again at its time."""
+    key = None if task is None else task.key
+    ctx.tracker.holds.wait(key, wait)
+    if wait is not None and wait.until is not None:
+        ctx.plan_again(key, wait.until)
+    return wait
+
+
+# --- while the ConfigMap of an attempt exists ----------------------------------------------------------------------
+
+
+def must_end_first(ctx: Context) -> CompletionStatus | None:
+    """Why the attempt ends, for any outcomes of its Tasks. Asked before Tasks observe their Pods."""
+    return _first(ctx, _END_FIRST)
+
+
+def ends_otherwise(ctx: Context) -> bool:
+    """Whether the attempt ends in this plan, at the latest for a reason that can be taken back."""
+    return _first(ctx, _END_LAST) is not None
+
+
+def must_end(ctx: Context) -> CompletionStatus | None:
+    """Why the attempt ends. Asked after Tasks have observed their Pods."""
+    return _first(ctx, _END_BY_TASKS + _END_LAST)
+
+
+def _is_stopped(ctx: Context) -> CompletionStatus | None:
+    return STOPPED if ctx.framework.spec.execution_type is ExecutionType.STOP else None
+
+
+def _meets_policy(ctx: Context) -> CompletionStatus | None:
+    return evaluate_completion(ctx.framework.spec, ctx.tracker)
+
+
+_EndRules = tuple[Callable[[Context], CompletionStatus | None], ...]
+
+_END_FIRST: Final[_EndRules] = (_is_stopped,)
+_END_BY_TASKS: Final[_EndRules] = (_meets_policy,)
+_END_LAST: Final[_EndRules] = ()
+"""Those that a user or another component can take back."""
+
+
+def _first(ctx: Context, rules: _EndRules) -> CompletionStatus | None:
+    return next((completion for rule in rules if (completion := rule(ctx)) is not None), None)
