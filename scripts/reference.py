@@ -60,7 +60,7 @@ TASK: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "retryPolicyStatus.recentRetriedCount": (
         "integer",
-        "Number of retries in a row under fancyRetryPolicy, which determines the next delay. Absent while 0.",
+        "Number of retries in a row, which determines the next delay. Absent while 0.",
     ),
     "attemptStatus.id": ("integer", "0 for the first attempt, plus 1 for each retry."),
     "attemptStatus.startTime": ("time", "When the attempt began."),

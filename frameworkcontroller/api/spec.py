@@ -42,11 +42,29 @@ class _SpecModel(InputModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
 
 
+class RetryBackoff(_SpecModel):
+    """The delay before the first retry, doubled for each further one in a row up to a maximum. A base of 0: none."""
+
+    base_seconds: Annotated[int, Field(ge=0, le=INT32_MAX)] = 10
+    max_seconds: Annotated[int, Field(ge=0, le=INT32_MAX)] = 360
+
+    @model_validator(mode="after")
+    def _are_ordered(self) -> RetryBackoff:
+        if self.max_seconds < self.base_seconds:
+            text = f"must not be below baseSeconds ({self.base_seconds})"
+            raise ProblemError(Problem(("maxSeconds",), text, self.max_seconds))
+        return self
+
+
 class RetryPolicy(_SpecModel):
-    """When to retry. ``max_retry_count``: -2 always, even after success; -1 after each failure; n at most n times."""
+    """When to retry. ``max_retry_count``: -2 always, even after success; -1 after each failure; n at most n times.
+
+    ``backoff`` None: of a Task that of the configuration, of the Framework none.
+    """
 
     fancy_retry_policy: bool = False
     max_retry_count: Annotated[int, Field(ge=RETRY_ALWAYS, le=INT32_MAX)] = 0
+    backoff: RetryBackoff | None = None
 
 
 class CompletionPolicy(_SpecModel):

@@ -31,7 +31,7 @@ class State(StrEnum):
 class RetryPolicyStatus:
     """Counts of retries. ``retry_delay_sec``: the delay of the next retry, once decided.
 
-    ``recent_retried_count``: for the back-off of a Task, its retries in a row.
+    ``recent_retried_count``: for the back-off, the retries in a row.
     """
 
     total_retried_count: int = 0

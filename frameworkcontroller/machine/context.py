@@ -168,6 +168,11 @@ def summarize(completion: CompletionStatus) -> str:
     return f"{completion.code} {completion.phrase}"
 
 
+def describe_row(in_a_row: int) -> str:
+    """The number of retries in a row in words, after a completion."""
+    return {0: "", 1: " and 1 retry"}.get(in_a_row, f" and {in_a_row} retries in a row")
+
+
 def describe(completion: CompletionStatus) -> str:
     """The completion in one line. The longest part comes last, where it may be cut off."""
     trigger = completion.trigger

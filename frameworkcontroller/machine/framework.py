@@ -18,12 +18,19 @@ from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStat
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete, Target
-from frameworkcontroller.machine.context import Context, count_tasks, describe, replace_orphan, summarize
+from frameworkcontroller.machine.context import (
+    Context,
+    count_tasks,
+    describe,
+    describe_row,
+    replace_orphan,
+    summarize,
+)
 from frameworkcontroller.machine.gates import STOPPED, ends_otherwise, may_start, must_end, must_end_first
 from frameworkcontroller.machine.holds import Stall
 from frameworkcontroller.machine.manifests import configmap_body
 from frameworkcontroller.machine.model import Env, SnapshotTrigger, Urgency, require
-from frameworkcontroller.machine.policy import decide_retry
+from frameworkcontroller.machine.policy import NO_BACK_OFF, decide_retry, framework_back_off, retries_in_a_row
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.scale import new_role
@@ -344,11 +351,13 @@ def _decide_retry(ctx: Context) -> None:
         # Clients must see the end of this attempt before the next one starts.
         _persist_first(ctx)
         return
+    in_a_row, back_off = retries_in_a_row(status), framework_back_off(policy)
     if status.retry.retry_delay_sec is None:
-        ctx.tracker.schedule_retry(status, decision.delay_sec)
-        due = status.transition_time + decision.delay_sec
-        when = f"in {decision.delay_sec}s, at {format_time(min(due, LAST_TIME))}" if decision.delay_sec else "at once"
-        last = summarize(completion)
+        delay = max(decision.delay_sec, back_off.delay_sec(in_a_row, completion))
+        ctx.tracker.schedule_retry(status, delay)
+        due = status.transition_time + delay
+        when = f"in {delay}s, at {format_time(min(due, LAST_TIME))}" if delay else "at once"
+        last = summarize(completion) + describe_row(in_a_row)
         text = f"FrameworkAttempt {status.attempt.id + 1} starts {when}, as {decision.reason}, after {last}"
         ctx.record(Reason.FRAMEWORK_RETRY_SCHEDULED, text, completion=completion, warning=False)
     delay = require(status.retry.retry_delay_sec, "retryDelaySec")
@@ -357,7 +366,10 @@ def _decide_retry(ctx: Context) -> None:
         return
     ctx.snapshot_framework(SnapshotTrigger.FRAMEWORK_RETRY)
     attempt = new_attempt(ctx.framework, status.retry.total_retried_count + 1, ctx.env)
-    ctx.tracker.retry_framework(attempt, completion, accountable=decision.accountable, now=ctx.env.second)
+    recent = 0 if back_off is NO_BACK_OFF else back_off.row_after(in_a_row, completion)
+    ctx.tracker.retry_framework(
+        attempt, completion, accountable=decision.accountable, recent=recent, now=ctx.env.second
+    )
     ctx.tracker.holds.hold_attempt(ctx.env)
     text = f"Retried with FrameworkAttempt {status.attempt.id}, as {decision.reason}"
     ctx.record(Reason.FRAMEWORK_RETRIED, text, completion=completion, warning=False)

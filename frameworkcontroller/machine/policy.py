@@ -19,7 +19,7 @@ from frameworkcontroller.api.completion import (
     Trigger,
 )
 from frameworkcontroller.api.spec import RETRY_ALWAYS, RETRY_ON_FAILURE, FrameworkSpec, RetryPolicy
-from frameworkcontroller.api.status import State, TaskStatus
+from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.backoff import exponential
 from frameworkcontroller.machine.model import Limits, require
 from frameworkcontroller.machine.tracker import Tracker
@@ -67,33 +67,61 @@ def decide_retry(
 
 
 RETRIES_AT_ONCE: Final = 3
-"""Retries of a Task in a row without delay."""
+"""Retries of a Task in a row without delay, if its policy has no back-off of its own."""
 
 ROW_ENDS_AFTER_SEC: Final = 600
-"""Run time of an attempt of a Task after which earlier retries no longer count."""
+"""Run time of an attempt after which earlier retries no longer count."""
 
 
-def retries_in_a_row(task: TaskStatus) -> int:
-    """Number of retries in a row before the Task's completed attempt."""
-    ran_since, ended = task.attempt.run_time, task.attempt.completion_time
+@dataclass(frozen=True, slots=True)
+class RetryBackOff:
+    """The delays of retries in a row: none for ``at_once`` of them, then ``base_sec``, doubled up to ``max_sec``."""
+
+    base_sec: int
+    max_sec: int
+    at_once: int = 0
+
+    def delay_sec(self, in_a_row: int, completion: CompletionStatus) -> int:
+        """Seconds before the retry of an attempt that ended with ``completion``, after ``in_a_row`` retries."""
+        if not self.counts(completion):
+            return 0
+        return exponential(self.base_sec, self.max_sec, in_a_row - self.at_once + 1)
+
+    def counts(self, completion: CompletionStatus) -> bool:
+        """Whether a retry after ``completion`` waits and counts.
+
+        Even after a success, which maxRetryCount -2 retries forever. Not after a disruption: the program did not cause
+        it, and the scheduler looks for another node.
+        """
+        return self.base_sec > 0 and completion.code not in _DISRUPTED
+
+    def row_after(self, in_a_row: int, completion: CompletionStatus) -> int:
+        """Number of retries in a row after the retry of an attempt that ended with ``completion``."""
+        return in_a_row + self.counts(completion)
+
+
+NO_BACK_OFF: Final = RetryBackOff(0, 0)
+
+
+def framework_back_off(policy: RetryPolicy) -> RetryBackOff:
+    """The back-off of a Framework: the one that ``policy`` gives, or none."""
+    given = policy.backoff
+    return NO_BACK_OFF if given is None else RetryBackOff(given.base_seconds, given.max_seconds)
+
+
+def task_back_off(policy: RetryPolicy, limits: Limits) -> RetryBackOff:
+    """The back-off of a Task: the one that ``policy`` gives or, under fancyRetryPolicy, that of the configuration."""
+    if policy.backoff is None and policy.fancy_retry_policy:
+        return RetryBackOff(limits.task_min_retry_delay_sec, limits.task_max_retry_delay_sec, RETRIES_AT_ONCE)
+    return framework_back_off(policy)
+
+
+def retries_in_a_row(subject: FrameworkStatus | TaskStatus) -> int:
+    """Number of retries in a row before the completed attempt."""
+    ran_since, ended = subject.attempt.run_time, subject.attempt.completion_time
     if ran_since is not None and ended is not None and ended - ran_since >= ROW_ENDS_AFTER_SEC:
         return 0
-    return task.retry.recent_retried_count
-
-
-def backs_off(policy: RetryPolicy, completion: CompletionStatus, limits: Limits) -> bool:
-    """Whether a retry after ``completion`` counts for a Task's back-off.
-
-    Under fancyRetryPolicy all do, even after a success, which maxRetryCount -2 retries forever. Disruptions do not: the
-    program did not cause them, and the scheduler looks for another node.
-    """
-    return policy.fancy_retry_policy and limits.task_min_retry_delay_sec > 0 and completion.code not in _DISRUPTED
-
-
-def back_off_sec(in_a_row: int, limits: Limits) -> int:
-    """Seconds before a Task's next retry, after ``in_a_row`` retries."""
-    counted = in_a_row - RETRIES_AT_ONCE + 1
-    return exponential(limits.task_min_retry_delay_sec, limits.task_max_retry_delay_sec, counted)
+    return subject.retry.recent_retried_count
 
 
 def evaluate_completion(spec: FrameworkSpec, tracker: Tracker) -> CompletionStatus | None:

@@ -20,13 +20,13 @@ from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.actions import Cleanup, Confirm, Delete, Target
 from frameworkcontroller.machine.agenda import TaskKey
-from frameworkcontroller.machine.context import Context, replace_orphan, summarize
+from frameworkcontroller.machine.context import Context, describe_row, replace_orphan, summarize
 from frameworkcontroller.machine.failure import disrupted
 from frameworkcontroller.machine.gates import may_create
 from frameworkcontroller.machine.holds import CREATIONS, Stall
 from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import SnapshotTrigger, Urgency, require
-from frameworkcontroller.machine.policy import back_off_sec, backs_off, decide_retry, retries_in_a_row
+from frameworkcontroller.machine.policy import NO_BACK_OFF, decide_retry, retries_in_a_row, task_back_off
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.scale import SCALED_DOWN
@@ -421,21 +421,21 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
         ctx.tracker.block(task.key)
         return
     in_a_row = retries_in_a_row(task)
-    counts = backs_off(policy, completion, ctx.env.limits)
+    back_off = task_back_off(policy, ctx.env.limits)
     if task.retry.retry_delay_sec is None:
-        delay = back_off_sec(in_a_row, ctx.env.limits) if counts else 0
+        delay = back_off.delay_sec(in_a_row, completion)
         ctx.tracker.schedule_retry(task, delay)
         if delay:
             text = (
                 f"TaskAttempt {task.attempt.id + 1} follows {delay}s later, as {decision.reason}, "
-                f"after {summarize(completion)} and {in_a_row} retries in a row"
+                f"after {summarize(completion)}{describe_row(in_a_row)}"
             )
             ctx.record(Reason.TASK_RETRY_SCHEDULED, text, task, completion=completion, warning=False)
     delay = require(task.retry.retry_delay_sec, "retryDelaySec")
     if not ctx.is_over(task.key, task.transition_time, delay):
         return
     ctx.snapshot_task(SnapshotTrigger.TASK_RETRY, task)
-    recent = (in_a_row + counts) if policy.fancy_retry_policy else 0
+    recent = 0 if back_off is NO_BACK_OFF else back_off.row_after(in_a_row, completion)
     ctx.tracker.retry(task, completion, accountable=decision.accountable, recent=recent, now=ctx.env.second)
     ctx.tracker.block(task.key)
     when = f"after {delay}s" if delay else "at once"

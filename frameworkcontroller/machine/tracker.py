@@ -190,7 +190,10 @@ class Tracker:
 
     def move_framework(self, state: State, now: int) -> None:
         """Move the Framework as ``move`` does, and plan it again once persisted."""
-        self._enter(require(self.status, "status"), state, now)
+        status = require(self.status, "status")
+        self._enter(status, state, now)
+        if state is State.COMPLETED:
+            status.retry.recent_retried_count = 0
         self.agenda.end_deadlines(None)
         self.holds.wait(None, None)
         self.again = True
@@ -213,14 +216,18 @@ class Tracker:
         self.move_framework(State.CREATION_REQUESTED, now)
 
     def retry_framework(
-        self, attempt: FrameworkAttemptStatus, completion: CompletionStatus, *, accountable: bool, now: int
+        self, attempt: FrameworkAttemptStatus, completion: CompletionStatus, *, accountable: bool, recent: int, now: int
     ) -> None:
-        """Replace the Framework's attempt, which ended with ``completion``, by the next one."""
+        """Replace the Framework's attempt, which ended with ``completion``, by the next one.
+
+        ``recent``: retries in a row.
+        """
         status = require(self.status, "status")
         self._counters().retried[Level.FRAMEWORK, completion.category] += 1
         status.retry.total_retried_count += 1
         status.retry.accountable_retried_count += accountable
         status.retry.retry_delay_sec = None
+        status.retry.recent_retried_count = recent
         status.attempt = attempt
         self.begin(status, dirty=True)
         self.move_framework(State.CREATION_PENDING, now)

@@ -86,7 +86,7 @@ POD: Final = {
 SPEC: Final = {
     "description": "d",
     "executionType": "Start",
-    "retryPolicy": {"fancyRetryPolicy": True, "maxRetryCount": 3},
+    "retryPolicy": {"fancyRetryPolicy": True, "maxRetryCount": 3, "backoff": {"baseSeconds": 1, "maxSeconds": 2}},
     "taskRoles": [
         {
             "name": name,

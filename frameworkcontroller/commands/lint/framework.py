@@ -170,6 +170,7 @@ def _role_policies(role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:
         if unreachable:
             place = (*path, "frameworkAttemptCompletionPolicy", field)
             yield warning(place, f"can never be reached: {reason}", value=minimum)
+    yield from _backoff(retry, (*path, "task", "retryPolicy"))
     pod_spec = role.task.pod.get("spec")
     if not isinstance(pod_spec, dict):
         return  # an error, reported elsewhere
@@ -183,7 +184,13 @@ def _role_policies(role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:
         )
 
 
+def _backoff(policy: RetryPolicy, path: KeyPath) -> Iterator[Finding]:
+    if policy.backoff is not None and not policy.fancy_retry_policy and policy.max_retry_count == 0:
+        yield warning((*path, "backoff"), "has no effect: with maxRetryCount 0 nothing is retried")
+
+
 def _policies(spec: FrameworkSpec) -> Iterator[Finding]:
+    yield from _backoff(spec.retry_policy, ("spec", "retryPolicy"))
     roles = [
         (role, role.framework_attempt_completion_policy, role.task.retry_policy)
         for role in spec.task_roles

@@ -14,6 +14,7 @@ from frameworkcontroller.api.spec import (
     CompletionPolicy,
     ExecutionType,
     FrameworkSpec,
+    RetryBackoff,
     RetryPolicy,
     TaskRoleSpec,
     TaskSpec,
@@ -60,10 +61,12 @@ def test_names() -> None:
     [
         ("spec", FrameworkSpec),
         ("spec.retryPolicy", RetryPolicy),
+        ("spec.retryPolicy.backoff", RetryBackoff),
         ("spec.taskRoles", TaskRoleSpec),
         ("spec.taskRoles.frameworkAttemptCompletionPolicy", CompletionPolicy),
         ("spec.taskRoles.task", TaskSpec),
         ("spec.taskRoles.task.retryPolicy", RetryPolicy),
+        ("spec.taskRoles.task.retryPolicy.backoff", RetryBackoff),
     ],
 )
 def test_fields_and_bounds_of_the_spec(path: str, model: type[Any]) -> None:
@@ -121,7 +124,7 @@ def whole_status(*, compress: bool = False) -> Json:
         FrameworkAttemptStatus(0, 1, 2, 3, "uid", of_framework, roles),
         run_time=1,
         completion_time=2,
-        retry=RetryPolicyStatus(0, 0, 5),
+        retry=RetryPolicyStatus(0, 0, 5, 1),
         observed_generation=1,
         task_counts=TaskCounts(1, 2, 3, 4),
         conditions=[Condition("Running", "True", "reason", "message", 1, 1)],

@@ -261,3 +261,36 @@ def test_python_names_of_fields_are_not_those_of_the_wire() -> None:
     parsed = parse_spec({"execution_type": "Stop", "taskRoles": [{"name": "a", "task_number": 7}]})
     assert parsed.execution_type is ExecutionType.START
     assert parsed.task_roles[0].task_number == 1
+
+
+# --- backoff -----------------------------------------------------------------------------------------------------
+
+
+def test_backoff() -> None:
+    def read(backoff: Any) -> tuple[int, int] | None:
+        policy = parse_spec({"retryPolicy": {"backoff": backoff}}).retry_policy
+        assert role(task={"retryPolicy": {"backoff": backoff}}).task.retry_policy == policy
+        found = policy.backoff
+        return None if found is None else (found.base_seconds, found.max_seconds)
+
+    assert read(None) is None
+    assert read({}) == (10, 360)
+    assert read({"baseSeconds": None, "maxSeconds": 20.0}) == (10, 20)
+    assert read({"baseSeconds": 0, "maxSeconds": 0}) == (0, 0)
+    assert read({"baseSeconds": INT32, "maxSeconds": INT32}) == (INT32, INT32)
+
+
+@pytest.mark.parametrize(
+    ("backoff", "expected"),
+    [
+        ({"baseSeconds": -1}, ".baseSeconds: -1: must be at least 0"),
+        ({"maxSeconds": 2**31}, f".maxSeconds: {2**31}: must be at most {INT32}"),
+        ({"baseSeconds": 361}, ".maxSeconds: 360: must not be below baseSeconds (361)"),
+        ({"baseSeconds": "10s"}, ".baseSeconds: '10s': must be a whole number"),
+        (7, ": 7: must be a mapping"),
+    ],
+)
+def test_invalid_backoff(backoff: Any, expected: str) -> None:
+    assert error({"retryPolicy": {"backoff": backoff}}) == f"spec.retryPolicy.backoff{expected}"
+    below = {"taskRoles": [{"name": "a", "task": {"retryPolicy": {"backoff": backoff}}}]}
+    assert error(below) == f"spec.taskRoles[0].task.retryPolicy.backoff{expected}"

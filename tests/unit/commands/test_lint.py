@@ -380,3 +380,12 @@ def test_a_helper_that_runs_on_keeps_a_task_from_ending(policy: str, warned: boo
     found = role(FAILS, task=f"{{pod: {{spec: {{restartPolicy: {policy}, containers: [{two}]}}}}}}")
     place = "8: warning: spec.taskRoles[0].task.pod.spec.containers: are 2, and a Pod runs until all of them have ended"
     assert any(line.startswith(place) for line in found) is warned
+
+
+def test_a_back_off_without_retries() -> None:
+    nothing = "backoff: has no effect: with maxRetryCount 0 nothing is retried"
+    task = f"{{retryPolicy: {{backoff: {{}}}}, pod: {POD}}}"
+    assert role(FAILS, task=task) == [f"8: warning: spec.taskRoles[0].task.retryPolicy.{nothing}"]
+    assert role(FAILS, task=task.replace("backoff", "fancyRetryPolicy: true, backoff")) == []
+    found = spec("retryPolicy: {backoff: {}}", "taskRoles:", "- name: w", f"  {FAILS}", f"  task: {{pod: {POD}}}")
+    assert found == [f"5: warning: spec.retryPolicy.{nothing}"]

@@ -1,8 +1,9 @@
-"""Back-off of Tasks under fancyRetryPolicy (docs/manual.md, "Retry")."""
+"""Back-off of Tasks and Frameworks (docs/manual.md, "Retry")."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import orjson
 import pytest
@@ -17,13 +18,15 @@ from frameworkcontroller.api.completion import (
     Code,
     CompletionStatus,
 )
-from frameworkcontroller.api.spec import RetryPolicy
+from frameworkcontroller.api.spec import RetryBackoff, RetryPolicy
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.policy import back_off_sec, backs_off
+from frameworkcontroller.machine.model import Limits
+from frameworkcontroller.machine.policy import NO_BACK_OFF, framework_back_off, task_back_off
 from frameworkcontroller.machine.reasons import Reason
 from tests.support.bench import Bench, limits, role
 
 FANCY = {"fancyRetryPolicy": True, "maxRetryCount": -2}
+GIVEN = {"maxRetryCount": -2, "backoff": {"baseSeconds": 5, "maxSeconds": 30}}
 DELAYS = [0, 0, 0, 10, 20, 40, 80, 160, 320, 360, 360]
 
 
@@ -54,14 +57,38 @@ def started() -> Bench:
 # --- the rule -----------------------------------------------------------------------------------------------------
 
 
+FAILED = CompletionStatus.of(CONTAINER_TRANSIENT_FAILED, "")
+
+
+def delays(count: int, some: Limits, **policy: Any) -> list[int]:
+    back_off = task_back_off(RetryPolicy(**{"fancy_retry_policy": True, **policy}), some)
+    return [back_off.delay_sec(number, FAILED) for number in range(count)]
+
+
 def test_delays() -> None:
-    assert [back_off_sec(number, limits()) for number in range(len(DELAYS))] == DELAYS
-    assert back_off_sec(10**9, limits()) == 360
+    assert delays(len(DELAYS), limits()) == DELAYS
+    assert task_back_off(RetryPolicy(fancy_retry_policy=True), limits()).delay_sec(10**9, FAILED) == 360
 
 
 def test_configured_delays() -> None:
     some = replace(limits(), task_min_retry_delay_sec=3, task_max_retry_delay_sec=7)
-    assert [back_off_sec(number, some) for number in range(7)] == [0, 0, 0, 3, 6, 7, 7]
+    assert delays(7, some) == [0, 0, 0, 3, 6, 7, 7]
+
+
+@pytest.mark.parametrize("fancy", [True, False])
+@pytest.mark.parametrize(
+    ("base", "longest", "expected"),
+    [(5, 30, [5, 10, 20, 30, 30]), (0, 30, [0] * 5), (0, 0, [0] * 5), (7, 7, [7] * 5)],
+)
+def test_given_delays(fancy: bool, base: int, longest: int, expected: list[int]) -> None:
+    backoff = RetryBackoff(base_seconds=base, max_seconds=longest)
+    assert delays(5, limits(), fancy_retry_policy=fancy, backoff=backoff) == expected
+    back_off = framework_back_off(RetryPolicy(backoff=backoff))
+    assert [back_off.delay_sec(number, FAILED) for number in range(5)] == expected
+
+
+def test_a_framework_has_only_a_given_back_off() -> None:
+    assert framework_back_off(RetryPolicy(fancy_retry_policy=True)) is NO_BACK_OFF
 
 
 @pytest.mark.parametrize(
@@ -80,13 +107,21 @@ def test_configured_delays() -> None:
 )
 def test_which_retries_count(code: Code, fancy: bool, expected: bool) -> None:
     policy = RetryPolicy(fancy_retry_policy=fancy, max_retry_count=-2)
-    assert backs_off(policy, CompletionStatus.of(code, ""), limits()) is expected
+    assert task_back_off(policy, limits()).counts(CompletionStatus.of(code, "")) is expected
+
+
+@pytest.mark.parametrize("code", [*DISRUPTIONS.values(), POD_EXTERNAL_DELETED])
+def test_no_disruption_counts_for_a_given_back_off(code: Code) -> None:
+    back_off = framework_back_off(RetryPolicy(backoff=RetryBackoff()))
+    completion = CompletionStatus.of(code, "")
+    disrupts = code is not POD_EXTERNAL_DELETED
+    assert back_off.delay_sec(3, completion) == (0 if disrupts else 80)
+    assert back_off.row_after(3, completion) == (3 if disrupts else 4)
 
 
 def test_no_retry_counts_where_it_is_switched_off() -> None:
     off = replace(limits(), task_min_retry_delay_sec=0)
-    completion = CompletionStatus.of(CONTAINER_TRANSIENT_FAILED, "")
-    assert not backs_off(RetryPolicy(fancy_retry_policy=True, max_retry_count=-2), completion, off)
+    assert not task_back_off(RetryPolicy(fancy_retry_policy=True, max_retry_count=-2), off).counts(FAILED)
 
 
 # --- a Task -------------------------------------------------------------------------------------------------------
@@ -104,6 +139,90 @@ def test_a_task_without_fancy_retry_policy_is_always_retried_at_once() -> None:
     bench.plan()
     assert [fail(bench) for _ in range(6)] == [0] * 6
     assert bench.task().retry.recent_retried_count == 0
+
+
+@pytest.mark.parametrize("code", [200, 1, 0])
+def test_a_given_back_off_begins_with_the_first_retry(code: int) -> None:
+    bench = Bench(role(retryPolicy=GIVEN))
+    bench.pod()
+    bench.plan()
+    assert [fail(bench, code=code) for _ in range(5)] == [5, 10, 20, 30, 30]
+    assert [fail(bench, ran=600, code=code), fail(bench, code=code)] == [5, 10]
+
+
+def test_a_back_off_that_is_taken_away() -> None:
+    bench = Bench(role(retryPolicy=GIVEN))
+    bench.pod()
+    bench.plan()
+    assert [fail(bench) for _ in range(2)] == [5, 10]
+    bench.edit(role(retryPolicy={"maxRetryCount": -2}))
+    assert fail(bench) == 0
+    assert bench.task().retry.recent_retried_count == 0
+
+
+def fail_framework(bench: Bench, *, ran: float = 0, code: int = 1) -> float:
+    """The one Task's Pod runs for so long and fails, which ends the attempt; seconds until the next attempt."""
+    bench.all_pods()
+    bench.run()
+    bench.plan()
+    bench.now += ran
+    attempt = bench.status.attempt.id
+    bench.end(code=code)
+    ended = bench.now
+    while bench.status.attempt.id == attempt:
+        made = bench.plan()
+        assert made.requeue_after is not None or bench.tracker.is_busy
+        bench.now += 0 if bench.tracker.is_busy else made.requeue_after or 0
+    bench.settle()
+    return bench.now - ended
+
+
+def test_a_framework_that_waits_can_be_stopped() -> None:
+    bench = Bench(role(failed=1), retryPolicy=GIVEN)
+    bench.all_pods()
+    bench.run()
+    bench.end(code=1)
+    assert (bench.status.state, bench.status.retry.retry_delay_sec) == (State.ATTEMPT_COMPLETED, 5)
+    bench.edit(executionType="Stop")
+    bench.settle()
+    assert bench.states() == ["Completed"]
+    assert bench.status.attempt.id == 1
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_the_back_off_of_a_framework(restart: bool) -> None:
+    bench = Bench(role(failed=1), retryPolicy=GIVEN)
+    waits = []
+    for number in range(5):
+        waits.append(fail_framework(bench))
+        assert bench.status.retry.recent_retried_count == number + 1
+        if restart:
+            bench.restart()
+    assert waits == [5, 10, 20, 30, 30]
+    assert [fail_framework(bench, ran=600), fail_framework(bench)] == [5, 10]
+
+
+def test_a_framework_without_back_off_has_no_row() -> None:
+    bench = Bench(role(failed=1), retryPolicy={"maxRetryCount": -1})
+    assert [fail_framework(bench) for _ in range(3)] == [0, 0, 0]
+    assert b"recentRetriedCount" not in encode_status("f", bench.status)
+
+
+@pytest.mark.parametrize(("base", "expected"), [(5, 10), (20, 20)])
+def test_a_framework_waits_for_the_longer_delay_after_a_transient_conflict(base: int, expected: int) -> None:
+    retry = {"fancyRetryPolicy": True, "backoff": {"baseSeconds": base}}
+    bench = Bench(role(failed=1), limit=limits(minimum=10, maximum=10), retryPolicy=retry)
+    assert fail_framework(bench, code=201) == expected
+
+
+def test_a_completed_framework_has_no_row() -> None:
+    bench = Bench(role(failed=1), retryPolicy={**GIVEN, "maxRetryCount": 1})
+    assert fail_framework(bench) == 5
+    assert bench.status.retry.recent_retried_count == 1
+    bench.run()
+    bench.end(code=1)
+    assert bench.status.state is State.COMPLETED
+    assert bench.status.retry.recent_retried_count == 0
 
 
 def test_a_restart_of_the_controller_forgets_nothing() -> None:
