@@ -37,6 +37,13 @@ class ExecutionType(StrEnum):
     STOP = "Stop"
 
 
+class PodForceDeletionPolicy(StrEnum):
+    """Which Pods are force-deleted after podGracefulDeletionTimeoutSec: all, or those on lost Nodes."""
+
+    ALWAYS = "Always"
+    NODE_UNREACHABLE = "NodeUnreachable"
+
+
 class _SpecModel(InputModel):
     # Clients send keys of their own, and the API server has already pruned or kept them.
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
@@ -83,6 +90,7 @@ class TaskSpec(_SpecModel):
 
     retry_policy: RetryPolicy = RetryPolicy()
     pod_graceful_deletion_timeout_sec: Annotated[int, Field(ge=-(INT64_MAX + 1), le=INT64_MAX)] | None = None
+    pod_force_deletion_policy: Annotated[PodForceDeletionPolicy, Field(strict=False)] = PodForceDeletionPolicy.ALWAYS
     pod: dict[str, Any] = Field(default_factory=dict)
 
 

@@ -83,13 +83,15 @@ class TaskStatus:
 class TaskRoleStatus:
     """A role: its Tasks in the order of their indexes, without gaps.
 
-    ``pod_graceful_deletion_timeout_sec``: that of the spec, kept when the spec drops the role.
+    ``pod_graceful_deletion_timeout_sec`` and ``pod_force_deletion_policy`` (None: Always) are those of the spec, kept
+    when the spec drops the role.
     """
 
     name: str
     instance_uid: str
     pod_graceful_deletion_timeout_sec: int | None = None
     tasks: list[TaskStatus] = field(default_factory=list)
+    pod_force_deletion_policy: str | None = None
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ from frameworkcontroller.kube.errors import (
     TooLarge,
     TooManyRequests,
 )
-from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
+from frameworkcontroller.kube.resources import CONFIGMAPS, NODES, PODS
 from frameworkcontroller.machine.requests import (
     Answer,
     Answered,
@@ -38,7 +38,7 @@ from frameworkcontroller.machine.requests import (
     Unanswered,
 )
 
-_RESOURCES: Final = {Kind.POD: PODS, Kind.CONFIGMAP: CONFIGMAPS, Kind.FRAMEWORK: FRAMEWORKS}
+_RESOURCES: Final = {Kind.POD: PODS, Kind.CONFIGMAP: CONFIGMAPS, Kind.FRAMEWORK: FRAMEWORKS, Kind.NODE: NODES}
 
 _REFUSALS: Final[tuple[tuple[type[ApiError], Refusal], ...]] = (
     (AlreadyExists, Refusal.ALREADY_EXISTS),
@@ -74,9 +74,14 @@ async def send(client: KubeClient, request: Request, namespace: str, flow: str) 
 
 async def _send(client: KubeClient, request: Request, namespace: str, flow: str) -> bytes:
     match request:
-        case Get(kind, name):
+        case Get(kind, name, whole):
+            resource = _RESOURCES[kind]
             return await client.get(
-                _RESOURCES[kind], name, namespace, metadata_only=kind is not Kind.FRAMEWORK, flow=flow
+                resource,
+                name,
+                namespace if resource.namespaced else None,
+                metadata_only=not whole and kind in (Kind.POD, Kind.CONFIGMAP),
+                flow=flow,
             )
         case Post(kind, _, body):
             return await client.create(_RESOURCES[kind], body, namespace, metadata_only=True, flow=flow)

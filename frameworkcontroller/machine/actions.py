@@ -7,7 +7,7 @@ The rules that ask for actions are in framework.py and task.py; owned.py folds t
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import orjson
@@ -29,6 +29,9 @@ from frameworkcontroller.machine.requests import (
     Unanswered,
     metadata_in,
 )
+
+LOST_NODE_TAINTS: Final = frozenset({"node.kubernetes.io/unreachable", "node.kubernetes.io/out-of-service"})
+"""Taints of Nodes that do not answer, and of those that a person has declared to be off."""
 
 _IDENTITY: Final = {Kind.POD: names.POD_IDENTITY, Kind.CONFIGMAP: names.CONFIGMAP_IDENTITY, Kind.FRAMEWORK: ()}
 
@@ -99,11 +102,22 @@ class Remains:
 
 
 @dataclass(frozen=True, slots=True)
+class NotForced:
+    """The Pod exists, and was not force-deleted: its Node is not known to be lost.
+
+    ``unreadable``: Nodes may not be read, or are not served.
+    """
+
+    message: str
+    unreadable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class NotAttempted:
     """Nothing was sent; the next plan decides again."""
 
 
-Result = Created | Exists | Refused | Unanswered | Accepted | Gone | Remains | NotAttempted
+Result = Created | Exists | Refused | Unanswered | Accepted | Gone | Remains | NotForced | NotAttempted
 
 Exchange = Generator[Request, Answer, Result]
 
@@ -159,6 +173,8 @@ class Delete:
 
     ``force``: with grace period 0. ``confirm``: done only when a live read no longer finds that UID. ``orphan``: the
     status does not record the object, so a live read of the Framework must confirm that status first.
+    ``if_node_lost``: only if a live read shows that the Pod's Node is gone or unreachable. ``node``: the name of that
+    Node, None if a live read of the Pod must find it.
     """
 
     target: Target
@@ -166,9 +182,13 @@ class Delete:
     force: bool = False
     confirm: bool = False
     orphan: bool = field(default=False, compare=False)
+    if_node_lost: bool = False
+    node: str | None = field(default=None, compare=False)
 
     def exchange(self) -> Exchange:
         target = self.target
+        if self.if_node_lost and (reason := (yield from self._reason_to_spare())) is not None:
+            return reason
         answer = yield Remove(target.kind, target.name, self.uid, self.force, PROPAGATION[target.kind])
         match answer:
             case Answered(body=body):
@@ -182,6 +202,33 @@ class Delete:
                 if not (yield from _is_there(target, self.uid)):
                     return Gone()
         raise _NotDoneError(answer)
+
+    def _reason_to_spare(self) -> Generator[Request, Answer, NotForced | Gone | None]:
+        """Look at the Node of the Pod. Return None if it is lost, or the Pod was never bound to one."""
+        node = self.node
+        if node is None:
+            answer = yield Get(self.target.kind, self.target.name, whole=True)
+            match answer:
+                case Answered(body=body) if _metadata(body, "uid")["uid"] == self.uid:
+                    node = _spec(body).get("nodeName") or ""
+                case Answered() | Refused(kind=Refusal.OBJECT_NOT_FOUND):
+                    return Gone()
+                case _:
+                    raise _NotDoneError(answer)
+            if not node:
+                return None
+        text = f"Pod {self.target.name} is not force-deleted (podForceDeletionPolicy NodeUnreachable)"
+        answer = yield Get(Kind.NODE, node)
+        match answer:
+            case Answered(body=body):
+                if _has_taint_of_lost_node(body):
+                    return None
+                return NotForced(f"{text}: its Node {node} is neither unreachable nor out of service")
+            case Refused(kind=Refusal.OBJECT_NOT_FOUND, by_api=True):
+                return None
+            case Refused(by_api=True, code=403 | 404 | 405):
+                return NotForced(f"{text}: its Node {node} cannot be read: {answer.code}: {answer.message}", True)
+        raise _NotDoneError(replace(answer, message=f"its Node {node} cannot be read: {answer.message}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +387,19 @@ def _metadata(body: bytes, field: str | None = None) -> dict[str, Any]:
     if isinstance(metadata, Unanswered):
         raise _NotDoneError(metadata)
     return metadata
+
+
+def _spec(body: bytes) -> dict[str, Any]:
+    """The spec in an answer, which is an object."""
+    spec = orjson.loads(body).get("spec")
+    return spec if isinstance(spec, dict) else {}
+
+
+def _has_taint_of_lost_node(body: bytes) -> bool:
+    _metadata(body, "uid")
+    taints = _spec(body).get("taints")
+    found = taints if isinstance(taints, list) else ()
+    return any(isinstance(taint, dict) and taint.get("key") in LOST_NODE_TAINTS for taint in found)
 
 
 def _is_final(refused: Refused) -> bool:

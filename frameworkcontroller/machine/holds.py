@@ -44,19 +44,29 @@ class Hold:
     until: float
 
 
+@dataclass(slots=True, frozen=True)
+class Spared:
+    """A terminating Pod that is not force-deleted before ``until`` (monotonic seconds), as its Node may run it."""
+
+    uid: str
+    until: float
+    why: str
+
+
 class Holds:
     """Back-offs, stalls and waits per object.
 
     The work queue's back-off, per Framework, would let one Task delay the others, and their events retry it early.
     """
 
-    __slots__ = ("_holds", "_refused", "_refused_attempts", "_waits", "stalls")
+    __slots__ = ("_holds", "_refused", "_refused_attempts", "_spared", "_waits", "stalls")
 
     def __init__(self) -> None:
         self.stalls: dict[TaskKey | None, Stall] = {}
         """The stall of each Task, or of the Framework itself (None)."""
         self._holds: dict[HoldKey, Hold] = {}
         self._waits: dict[Reason, dict[TaskKey | None, Wait]] = {}
+        self._spared: dict[TaskKey, Spared] = {}
         self._refused = False
         self._refused_attempts = 0
 
@@ -92,6 +102,17 @@ class Holds:
             self._holds[None] = Hold(self._refused_attempts - 1, env.clock)
             self.hold(None, env)
 
+    def spare(self, key: TaskKey, spared: Spared) -> bool:
+        """Do not force-delete the Task's Pod for now. Return whether this is new for that Pod."""
+        last = self._spared.get(key)
+        self._spared[key] = spared
+        return last is None or last.uid != spared.uid
+
+    def spared(self, key: TaskKey, uid: str) -> Spared | None:
+        """Why the Task's Pod of that UID was not force-deleted, None if that was not tried."""
+        last = self._spared.get(key)
+        return last if last is not None and last.uid == uid else None
+
     def release_retries(self) -> None:
         """Reset the back-off of Framework attempts, as a Pod was created."""
         self._refused = False
@@ -102,6 +123,8 @@ class Holds:
         self._holds.pop(key, None)
         if key != CREATIONS:
             self.stalls.pop(key, None)
+        if isinstance(key, tuple):
+            self._spared.pop(key, None)
 
     def until(self, key: HoldKey) -> float:
         """End of the back-off in monotonic seconds; 0 if there is none."""
@@ -143,9 +166,11 @@ class Holds:
         self.stalls = {key: stall for key, stall in self.stalls.items() if key is None or exists(key)}
         for key in {key for waiters in self._waits.values() for key in waiters if key is not None and not exists(key)}:
             self.wait(key, None)
+        self._spared = {key: spared for key, spared in self._spared.items() if exists(key)}
 
     def forget(self) -> None:
         """Forget all back-offs, stalls and waits."""
         self.stalls.clear()
         self._holds.clear()
         self._waits.clear()
+        self._spared.clear()

@@ -24,6 +24,7 @@ from frameworkcontroller.machine.actions import (
     Exists,
     Gone,
     NotAttempted,
+    NotForced,
     Outcome,
     Refresh,
     Relabel,
@@ -39,10 +40,13 @@ from frameworkcontroller.machine.failure import (
     is_quota_refusal,
 )
 from frameworkcontroller.machine.gates import STOPPED
-from frameworkcontroller.machine.holds import CREATIONS, Stall
+from frameworkcontroller.machine.holds import CREATIONS, Spared, Stall
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind, Refused, Unanswered
 from frameworkcontroller.machine.states import ENDED
+
+_NODE_LOOK_SEC = 30
+"""Time until a Node that was not lost is looked at again."""
 
 _FAILURES_TO_STALL = 3
 """Failures in a row after which a Framework is stalled."""
@@ -76,7 +80,7 @@ def _take_orphan(ctx: Context, outcome: Outcome) -> None:
     if isinstance(outcome.result, Accepted | Gone):
         ctx.tracker.holds.release(outcome.action.target.key)
     elif isinstance(outcome.action, Delete):
-        _hold(ctx, outcome.action.target, outcome.result, "delete")
+        _take_failed_deletion(ctx, outcome.action, outcome.result)
 
 
 # --- what Pods and ConfigMaps share ------------------------------------------------------------------------------
@@ -93,7 +97,7 @@ def _take(owned: _Owned, outcome: Outcome) -> None:
                 _take_creation(owned, action, result)
         case Delete() as action:
             if not isinstance(result, Accepted | Gone):
-                _hold(ctx, target, result, "delete")
+                _take_failed_deletion(ctx, action, result)
             elif action.uid != owned.uid or not owned.deleted(action, result):
                 # No state waits for the deletion, but a stale cache may still show the object.
                 _look_later(ctx, target)
@@ -178,6 +182,20 @@ def _not_in_cache(ctx: Context, action: Confirm | Relabel, result: Result) -> No
 
 
 # --- failures ---------------------------------------------------------------------------------------------------
+
+
+def _take_failed_deletion(ctx: Context, action: Delete, result: Result) -> None:
+    key = action.target.key
+    if not isinstance(result, NotForced) or key is None:
+        _hold(ctx, action.target, result, "delete")
+        return
+    holds, text = ctx.tracker.holds, result.message
+    if holds.spare(key, Spared(action.uid, ctx.env.clock + _NODE_LOOK_SEC, text)):
+        ctx.record(Reason.WAITING, text, _task_of(ctx, action.target), warning=True)
+    if result.unreadable or key in holds.stalls:
+        holds.stalls[key] = Stall(Reason.POD_NOT_GONE, text)
+    # The next plan sets the alarm, and completes the message of the stall.
+    ctx.tracker.agenda.add(key)
 
 
 def _is_dying(result: Result) -> bool:
@@ -328,7 +346,7 @@ class _Pod:
         return replace_orphan(self.target, found, self.ctx.pod_identity(self.task))
 
     def end(self, found: Identity) -> None:
-        if (deletion := task_machine.forced_deletion(self.ctx, self.key, found, orphan=True)) is not None:
+        if (deletion := task_machine.forced_deletion(self.ctx, self.key, found, None, orphan=True)) is not None:
             self.ctx.tracker.follow_ups.append(deletion)
 
     def deleted(self, action: Delete, result: Result) -> bool:

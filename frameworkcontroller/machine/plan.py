@@ -36,7 +36,7 @@ def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> 
         _observe_generation(ctx)
         return _finish(ctx)
     _observe_generation(ctx)
-    if scale.rescale(ctx) or scale.copy_deletion_timeouts(ctx):
+    if scale.rescale(ctx) or scale.copy_forced_deletion(ctx):
         # Persisted before anything else is decided.
         return _finish(ctx)
     ctx.plan.actions, tracker.follow_ups = tracker.follow_ups, []

@@ -18,6 +18,7 @@ class Kind(StrEnum):
     FRAMEWORK = "Framework"
     CONFIGMAP = "ConfigMap"
     POD = "Pod"
+    NODE = "Node"
 
 
 # --- requests ---------------------------------------------------------------------------------------------------
@@ -25,10 +26,11 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """Read an object; of Pods and ConfigMaps only the metadata."""
+    """Read an object. ``whole``: also of Pods and ConfigMaps more than the metadata."""
 
     kind: Kind
     name: str
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)

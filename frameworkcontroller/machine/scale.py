@@ -6,7 +6,7 @@ Source: docs/lifecycle.md, "Rescale". Pods are created and deleted by later plan
 from __future__ import annotations
 
 from frameworkcontroller.api.completion import DELETE_TASK_REQUESTED, CompletionStatus
-from frameworkcontroller.api.spec import TaskRoleSpec
+from frameworkcontroller.api.spec import PodForceDeletionPolicy, TaskRoleSpec, TaskSpec
 from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskRoleStatus, TaskStatus
 from frameworkcontroller.machine.context import Context, count_tasks
 from frameworkcontroller.machine.model import Env, SnapshotTrigger, Urgency
@@ -22,6 +22,7 @@ def new_role(spec: TaskRoleSpec, env: Env) -> TaskRoleStatus:
         name=spec.name,
         instance_uid=env.new_uid(),
         pod_graceful_deletion_timeout_sec=spec.task.pod_graceful_deletion_timeout_sec,
+        pod_force_deletion_policy=_force_deletion_policy(spec.task),
         tasks=[new_task(spec.name, index, env) for index in range(spec.task_number)],
     )
 
@@ -72,20 +73,30 @@ def rescale(ctx: Context) -> bool:
     return True
 
 
-def copy_deletion_timeouts(ctx: Context) -> bool:
-    """Copy podGracefulDeletionTimeoutSec into the roles. Return whether changes must be persisted first."""
+def copy_forced_deletion(ctx: Context) -> bool:
+    """Copy podGracefulDeletionTimeoutSec and podForceDeletionPolicy into the roles.
+
+    Return whether changes must be persisted first.
+    """
     if ctx.status.state is State.COMPLETED:
         return False
     changed = False
     for spec in ctx.framework.spec.task_roles:
         role = ctx.tracker.roles.get(spec.name)
-        timeout = spec.task.pod_graceful_deletion_timeout_sec
-        if role is not None and role.pod_graceful_deletion_timeout_sec != timeout:
-            ctx.tracker.set_deletion_timeout(role, timeout)
-            changed = True
+        wanted = spec.task.pod_graceful_deletion_timeout_sec, _force_deletion_policy(spec.task)
+        if role is None or wanted == (role.pod_graceful_deletion_timeout_sec, role.pod_force_deletion_policy):
+            continue
+        ctx.tracker.set_forced_deletion(role, *wanted)
+        changed = True
     if changed:
         ctx.tracker.touch_all()
     return changed
+
+
+def _force_deletion_policy(spec: TaskSpec) -> str | None:
+    """The policy in the status, where None stands for the default."""
+    policy = spec.pod_force_deletion_policy
+    return None if policy is PodForceDeletionPolicy.ALWAYS else policy.value
 
 
 def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], wanted: int) -> bool:

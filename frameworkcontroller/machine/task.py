@@ -16,6 +16,7 @@ from frameworkcontroller.api.completion import (
 )
 from frameworkcontroller.api.names import pod_name, split_pod_name
 from frameworkcontroller.api.objects import Disruption, Identity, PodRecord
+from frameworkcontroller.api.spec import PodForceDeletionPolicy
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.actions import Cleanup, Confirm, Delete, Target
@@ -281,24 +282,40 @@ def _watch_end(ctx: Context, pod: PodRecord, *, orphan: bool = False) -> None:
         ctx.tracker.holds.stalls[key] = Stall(
             Reason.POD_NOT_GONE,
             f"Pod {pod.name} was to be deleted by {format_time(deletion_time)} and still exists "
-            f"(node {pod.node_name or 'none'})",
+            f"(node {pod.node_name or 'none'}){_why_not_forced(ctx, key, pod.uid)}",
         )
-    if (deletion := forced_deletion(ctx, key, pod.identity, orphan=orphan)) is not None:
+    if (deletion := forced_deletion(ctx, key, pod.identity, pod.node_name, orphan=orphan)) is not None:
         ctx.act(deletion)
 
 
-def forced_deletion(ctx: Context, key: TaskKey, found: Identity, *, orphan: bool) -> Delete | None:
-    """The deletion by force of a terminating Pod, once the timeout of its role is over."""
+def _why_not_forced(ctx: Context, key: TaskKey, uid: str) -> str:
+    spared = ctx.tracker.holds.spared(key, uid)
+    return "" if spared is None else f": {spared.why}"
+
+
+def forced_deletion(ctx: Context, key: TaskKey, found: Identity, node: str | None, *, orphan: bool) -> Delete | None:
+    """The deletion by force of a terminating Pod, once the timeout of its role is over.
+
+    ``node``: the name of its Node; None if it is unknown.
+    """
     tracker = ctx.tracker
     role, task = tracker.roles.get(key[0]), tracker.task(key)
     timeout = None if role is None else role.pod_graceful_deletion_timeout_sec
-    if timeout is None or found.deletion_time is None:
+    if role is None or timeout is None or found.deletion_time is None:
         return None
     if not ctx.is_over(key, found.deletion_time - found.deletion_grace_sec, timeout):
         return None
+    # A policy of a later version spares Pods, too.
+    if_lost = role.pod_force_deletion_policy not in (None, PodForceDeletionPolicy.ALWAYS)
+    spared = tracker.holds.spared(key, found.uid) if if_lost else None
+    if spared is not None and spared.until > ctx.env.clock:
+        ctx.plan_again(key, spared.until)
+        return None
     if tracker.is_head_settled and (task is None or tracker.is_settled(task)):
         target = _taskless_target(ctx, key) if task is None else ctx.pod_target(task)
-        return Delete(target, found.uid, force=True, confirm=True, orphan=orphan)
+        return Delete(
+            target, found.uid, force=True, confirm=True, orphan=orphan, if_node_lost=if_lost, node=node or None
+        )
     tracker.block(key)
     return None
 

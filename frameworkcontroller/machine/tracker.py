@@ -247,9 +247,10 @@ class Tracker:
                 self.agenda.add(task.key)
         self.change(status, Urgency.NOW)
 
-    def set_deletion_timeout(self, role: TaskRoleStatus, seconds: int | None) -> None:
-        """Copy podGracefulDeletionTimeoutSec into the role."""
+    def set_forced_deletion(self, role: TaskRoleStatus, seconds: int | None, policy: str | None) -> None:
+        """Copy podGracefulDeletionTimeoutSec and podForceDeletionPolicy into the role."""
         role.pod_graceful_deletion_timeout_sec = seconds
+        role.pod_force_deletion_policy = policy
         self.change(None, Urgency.NOW)
 
     # --- changes of one Task ---

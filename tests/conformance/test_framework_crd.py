@@ -128,6 +128,7 @@ def with_role(**role: Any) -> dict[str, Any]:
         with_role(taskNumber=10000),
         with_role(frameworkAttemptCompletionPolicy={"minFailedTaskCount": -1, "minSucceededTaskCount": 2**31 - 1}),
         with_role(task={"podGracefulDeletionTimeoutSec": 2**62}),
+        with_role(task={"podForceDeletionPolicy": "NodeUnreachable"}),
         {"taskRoles": [{"name": "a1" * 31 + "z"}]},
     ],
 )
@@ -143,6 +144,7 @@ async def test_values_at_the_bounds_are_kept(frameworks: Frameworks, spec: dict[
         ({"retryPolicy": {"maxRetryCount": 2**31}}, "spec.retryPolicy.maxRetryCount"),
         ({"retryPolicy": {"fancyRetryPolicy": "yes"}}, "spec.retryPolicy.fancyRetryPolicy"),
         ({"executionType": "start"}, "spec.executionType"),
+        (with_role(task={"podForceDeletionPolicy": "Never"}), "spec.taskRoles[0].task.podForceDeletionPolicy"),
         (with_role(taskNumber=-1), "taskNumber"),
         (with_role(taskNumber=10001), "taskNumber"),
         (with_role(taskNumber=1.5), "taskNumber"),

@@ -25,7 +25,7 @@ from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster, embedded_cluster, simulated_node
 from tests.support.eventually import eventually
-from tests.support.frameworks import Frameworks, Json, condition, policy, role
+from tests.support.frameworks import Frameworks, Json, condition, policy, role, tasks
 from tests.support.frontdoor import FrontDoor, Request, front_door, refusal
 from tests.support.pods import pod_manifest
 from tests.support.realcluster import ROOT
@@ -34,6 +34,7 @@ from tests.support.virtual_clock import VirtualClockLoop
 MANIFESTS: Final = ROOT / "manifests"
 CLUSTER_WIDE: Final = MANIFESTS / "base" / "rbac.yaml"
 ONE_NAMESPACE: Final = MANIFESTS / "overlays" / "single-namespace" / "role.yaml"
+NODES_BESIDE: Final = MANIFESTS / "overlays" / "single-namespace" / "nodes.yaml"
 
 Permission = tuple[str, str, str]
 """Verb, API group, resource with subresource."""
@@ -126,6 +127,18 @@ async def everything(frameworks: Frameworks, door: FrontDoor) -> None:
         role(simulate=failing, frameworkAttemptCompletionPolicy=policy(1)),
         retryPolicy={"maxRetryCount": 1},
     )
+    # Ends so slowly that its Node is looked at.
+    forced = {"podGracefulDeletionTimeoutSec": 1, "podForceDeletionPolicy": "NodeUnreachable"}
+    await frameworks.create("e", role(simulate={"run-seconds": "forever", "stop-seconds": "forever"}, task=forced))
+    await frameworks.until_running("e", 1)
+    await client.delete(PODS, "e-a-0", namespace)
+
+    async def looked() -> None:
+        assert [request.verb for request in door.requests if request.resource == "nodes"] == ["get"]
+
+    await eventually(looked)
+    await frameworks.set("e", taskRoles__0__task__podForceDeletionPolicy="Always")
+    await frameworks.until("e", lambda status: tasks(status)[0]["state"] == "Completed")
     await frameworks.until_running("a", 2)
     # Somebody else's change of the Framework, which it finds out about by a live read.
     note = orjson.dumps({"metadata": {"annotations": {"note": "x"}}})
@@ -221,15 +234,20 @@ async def test_in_one_namespace_roles_are_enough(embedded: Cluster) -> None:
         inside = [request for request in door.requests if request.namespace and request.resource != "leases"]
         assert permissions(rules(ONE_NAMESPACE, "Role")) - NOT_REQUESTS == used(inside)
         # What it tried beyond, once at the start: whether the definition is as it should be.
+        # And, for the Pod that is to be force-deleted, its Node.
         assert {request.resource for request in door.requests if not request.namespace} == {
             "customresourcedefinitions",
             "/apis/frameworkcontroller.microsoft.com/v1",
+            "nodes",
         }
 
 
 def test_both_sets_of_rules_say_the_same() -> None:
-    definitions = {item for item in permissions(rules(CLUSTER_WIDE, "ClusterRole")) if item[1] == CRDS.group}
-    assert permissions(rules(CLUSTER_WIDE, "ClusterRole")) - definitions == permissions(rules(ONE_NAMESPACE, "Role"))
+    everywhere = permissions(rules(CLUSTER_WIDE, "ClusterRole"))
+    definitions = {item for item in everywhere if item[1] == CRDS.group}
+    beside = permissions(rules(NODES_BESIDE, "ClusterRole"))
+    assert everywhere - definitions == permissions(rules(ONE_NAMESPACE, "Role")) | beside
+    assert beside == {("get", "", "nodes")}
 
 
 async def test_without_leave_to_list_frameworks_it_says_what_is_missing(embedded: Cluster) -> None:
@@ -305,5 +323,7 @@ async def test_it_runs_under_exactly_these_rules(cluster: Cluster, frameworks: F
         async with running(cluster, door, settings):
             await everything(frameworks, door)
         forbidden = {(request.verb, request.resource) for request, code in door.refused if code == 403}
-    # All that it tries beyond: to see whether the definition is as it should be. It goes on if Frameworks are served.
-    assert forbidden == ({("get", "customresourcedefinitions")} if one_namespace else set())
+    # All that it tries beyond: to see whether the definition is as it should be, and a Node. It goes on if Frameworks
+    # are served; the Pod on that Node is not deleted by force.
+    beyond = {("get", "customresourcedefinitions"), ("get", "nodes")}
+    assert forbidden == (beyond if one_namespace else set())

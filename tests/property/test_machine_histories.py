@@ -22,6 +22,10 @@ KINDS = st.integers(0, 2)
 MINIMUM = st.sampled_from([0, -1, 1, 2])
 LIMIT = st.sampled_from([0, 1, 2, -1, -2])
 TIMEOUT = st.sampled_from([None, 0, 5, 60])
+FORCE = st.sampled_from([None, "Always", "NodeUnreachable"])
+TAINTS = st.sampled_from(
+    [(), ("a/b",), ("node.kubernetes.io/unreachable",), ("node.kubernetes.io/out-of-service", "x")]
+)
 RETRY = st.fixed_dictionaries({"fancyRetryPolicy": st.booleans(), "maxRetryCount": LIMIT})
 
 
@@ -36,7 +40,11 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
                 "minFailedTaskCount": draw(MINIMUM),
                 "minSucceededTaskCount": draw(MINIMUM),
             },
-            "task": {"retryPolicy": draw(RETRY), "podGracefulDeletionTimeoutSec": draw(TIMEOUT)},
+            "task": {
+                "retryPolicy": draw(RETRY),
+                "podGracefulDeletionTimeoutSec": draw(TIMEOUT),
+                "podForceDeletionPolicy": draw(FORCE),
+            },
         }
         for name in "abc"[: draw(st.sampled_from([1, 0, 2, 3]))]
     ]
@@ -132,6 +140,14 @@ class Histories(RuleBasedStateMachine):
     def lose_node(self, lost: bool) -> None:
         self.history.lose_node(lost=lost)
 
+    @rule(taints=TAINTS)
+    def find_node(self, taints: tuple[str, ...]) -> None:
+        self.history.find_node(*taints)
+
+    @rule()
+    def remove_node(self) -> None:
+        self.history.remove_node()
+
     @rule(verb=st.sampled_from(["create", "delete", "write", "get", "patch", None]), fate=st.sampled_from(list(Fate)))
     def fail_request(self, verb: str | None, fate: Fate) -> None:
         self.history.fail(verb, fate)
@@ -175,9 +191,9 @@ class Histories(RuleBasedStateMachine):
     def set_completion(self, role: str, failed: int, succeeded: int) -> None:
         self.history.set_completion(role, failed, succeeded)
 
-    @rule(role=ROLES, seconds=TIMEOUT)
-    def set_timeout(self, role: str, seconds: int | None) -> None:
-        self.history.set_timeout(role, seconds)
+    @rule(role=ROLES, seconds=TIMEOUT, policy=FORCE)
+    def set_timeout(self, role: str, seconds: int | None, policy: str | None) -> None:
+        self.history.set_timeout(role, seconds, policy)
 
     @rule(wanted=st.sampled_from(["Start", "Stop"]))
     def set_execution(self, wanted: str) -> None:

@@ -57,6 +57,7 @@ _REFUSALS: Final = {
     429: Refusal.TOO_MANY_REQUESTS,
 }
 _RETRY: Final = Backoff(0.5, 30.0, 0.0)
+_CACHED: Final = (Kind.FRAMEWORK, Kind.CONFIGMAP, Kind.POD)
 _LAZY_SEC: Final = 2.0
 """Duration of a status write at a slow API server."""
 
@@ -146,7 +147,7 @@ class Controller:
         self._started = 0
         self._turns: list[Call] = []
         self._requests: dict[Call, Request] = {}
-        for kind in Kind:
+        for kind in _CACHED:
             self.relist(kind)
 
     # --- when it works ---
@@ -243,7 +244,7 @@ class Controller:
 
     def catch_up(self) -> None:
         """Let all copies see everything."""
-        for kind in Kind:
+        for kind in _CACHED:
             self.deliver(kind, self.cache.behind(kind))
 
     def _copy(self, kind: Kind) -> dict[str, FrameworkRecord] | dict[str, ConfigMapRecord] | dict[str, PodRecord]:
@@ -438,6 +439,8 @@ class Controller:
                 verb = "get"
 
                 def execute() -> Body:
+                    if kind is Kind.NODE:
+                        guarantees.node_read(getattr(action, "uid", ""), name)
                     return world.get(kind, name)
             case Post(kind, name, raw):
                 verb = "create"

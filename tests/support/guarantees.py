@@ -49,6 +49,8 @@ class Guarantees:
         self._ours: set[str] = set()
         self._orphans: set[str] = set()
         self._to_go: set[str] = set()
+        self._read_as_lost: dict[str, bool] = {}
+        """Whether the Node of a Pod (by UID) was lost when a controller last read it."""
         world.watcher = self.look
 
     def is_ours(self, body: Body) -> bool:
@@ -181,6 +183,10 @@ class Guarantees:
             due = status.transition_time + self.limits.framework_completed_retain_sec
             self._require(self.world.latest >= due, f"{where}: it is to be retained")
 
+    def node_read(self, uid: str, node: str) -> None:
+        """A controller reads the Node of a Pod that it wants to delete by force."""
+        self._read_as_lost[uid] = is_lost(self.world.objects[Kind.NODE].get(node))
+
     def relabelling(self, body: Body) -> None:
         """A label is put back: on what is ours alone."""
         self._require(uid_of(body) in self._ours, f"label of {name_of(body)}: it is not ours")
@@ -223,6 +229,9 @@ class Guarantees:
         began = parse_time(metadata["deletionTimestamp"]) - metadata["deletionGracePeriodSeconds"]
         self._require(self.world.latest >= began + (timeout or 0), f"{where}: forced too early")
         self._require(action.confirm, f"{where}: forced without a live read")
+        if role is not None and role.pod_force_deletion_policy == "NodeUnreachable" and body["spec"].get("nodeName"):
+            lost = self._read_as_lost.get(uid_of(body), False)
+            self._require(lost, f"{where}: forced, and its Node was not found to be lost")
 
     def _justify_configmap_deletion(self, status: FrameworkStatus, action: Action, uid: str, where: str) -> None:
         if status.attempt.configmap_uid != uid:
@@ -506,6 +515,13 @@ class Guarantees:
             return parse_spec(self.world.specs[uid, generation or 0])
         except (SpecError, KeyError):
             return None
+
+
+def is_lost(node: Body | None) -> bool:
+    """Whether this Node is lost by the words of the manual: absent, unreachable or out of service."""
+    taints = () if node is None else (node.get("spec") or {}).get("taints") or ()
+    keys = {taint["key"] for taint in taints}
+    return node is None or bool(keys & {"node.kubernetes.io/unreachable", "node.kubernetes.io/out-of-service"})
 
 
 def summary(status: FrameworkStatus) -> str:

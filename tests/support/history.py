@@ -30,6 +30,7 @@ LIMITS: Final = Limits(
     classifier=Classifier(),
 )
 EXIT_CODES: Final = (0, 1, 200, 201, 210)
+_NODE: Final = "node-1"
 _PASSES_TO_REST: Final = 100
 _SOON_SEC: Final = 20.0
 _STEPS_TO_SETTLE: Final = 20_000
@@ -48,6 +49,7 @@ class History:
         self._limits = limits
         self._thorough = thorough
         self._node_is_lost = False
+        self.find_node()
         self._let_loose: set[str] = set()
         """Frameworks (by UID) whose ConfigMap was once deleted so that it waited for no Pod."""
         self.controllers = [self._start("A")]
@@ -175,6 +177,22 @@ class History:
             self.world.tell("the nodes are lost" if lost else "the nodes are back")
             self._node_is_lost = lost
 
+    def find_node(self, *taints: str) -> None:
+        """The Node of the Pods is there, with these taints."""
+        body = {
+            "metadata": {"name": _NODE},
+            "spec": {"taints": [{"key": key, "effect": "NoExecute"} for key in taints]},
+        }
+        self.remove_node()
+        self.world.tell(f"{_NODE} is {' and '.join(taints) or 'well'}")
+        self.world.create(Kind.NODE, body)
+
+    def remove_node(self) -> None:
+        """The Node of the Pods is removed."""
+        if _NODE in self.world.objects[Kind.NODE]:
+            self.world.tell(f"{_NODE} is removed")
+            self.world.remove(Kind.NODE, _NODE)
+
     def _fare(self, pod: Body, what: str, code: int) -> None:
         name, phase = name_of(pod), pod["status"]["phase"]
         ended = phase in ("Succeeded", "Failed")
@@ -189,15 +207,15 @@ class History:
             self.world.pod(name, phase=phase, exit_code=int(phase == "Failed"))
         elif what == "fail early":
             self.world.tell(f"node: {name} fails, and its containers run")
-            self.world.pod(name, node="node-1", phase="Failed", runs_on=True)
+            self.world.pod(name, node=_NODE, phase="Failed", runs_on=True)
         elif what == "bind":
-            self.world.pod(name, node="node-1")
+            self.world.pod(name, node=_NODE)
         elif what == "end":
             self.world.tell(f"node: {name} ends with {code}")
-            self.world.pod(name, node="node-1", phase="Failed" if code else "Succeeded", exit_code=code)
+            self.world.pod(name, node=_NODE, phase="Failed" if code else "Succeeded", exit_code=code)
         else:
             self.world.tell(f"node: {name} is {what}")
-            self.world.pod(name, node="node-1", phase=what)
+            self.world.pod(name, node=_NODE, phase=what)
 
     # --- users ---
 
@@ -267,15 +285,16 @@ class History:
 
         self.edit(f"completion policy of {role}: {failed} failed, {succeeded} succeeded", change)
 
-    def set_timeout(self, role: str, seconds: int | None) -> None:
-        """The user changes podGracefulDeletionTimeoutSec."""
+    def set_timeout(self, role: str, seconds: int | None, policy: str | None = None) -> None:
+        """The user changes podGracefulDeletionTimeoutSec and podForceDeletionPolicy."""
 
         def change(spec: Body) -> None:
             found = _role(spec, role)
             if found is not None:
-                found.setdefault("task", {})["podGracefulDeletionTimeoutSec"] = seconds
+                wanted = {"podGracefulDeletionTimeoutSec": seconds, "podForceDeletionPolicy": policy}
+                found.setdefault("task", {}).update(wanted)
 
-        self.edit(f"podGracefulDeletionTimeoutSec of {role}: {seconds}", change)
+        self.edit(f"podGracefulDeletionTimeoutSec of {role}: {seconds}, {policy}", change)
 
     def execute(self, wanted: str) -> None:
         """The user changes executionType, where that is supported."""

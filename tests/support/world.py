@@ -116,6 +116,8 @@ class World:
         self.pod_quota: int | None = None
         self.fates: list[tuple[str | None, Fate]] = []
         """What becomes of the next request of that verb (create, delete, get, write), or of any."""
+        self.refused_kinds: dict[Kind, tuple[int, str, str]] = {}
+        """The answer to reads of objects of a kind that may not be read, or is not served."""
         self.late: list[tuple[str, Callable[[], object]]] = []
         self.gone: set[str] = set()
         """UIDs of all objects that were removed."""
@@ -168,6 +170,8 @@ class World:
         Raises:
             ApiRefusal: 404.
         """
+        if kind in self.refused_kinds:
+            raise ApiRefusal(*self.refused_kinds[kind])
         found = self.objects[kind].get(name)
         if found is None:
             raise ApiRefusal(404, "NotFound", f'{kind} "{name}" not found')

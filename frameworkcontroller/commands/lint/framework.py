@@ -13,7 +13,14 @@ from pydantic import BaseModel, ValidationError
 from frameworkcontroller.api import names
 from frameworkcontroller.api.inputmodel import whole
 from frameworkcontroller.api.problems import KeyPath, problem_of, shown, suggestion
-from frameworkcontroller.api.spec import RETRY_ALWAYS, RETRY_ON_FAILURE, FrameworkSpec, RetryPolicy, TaskRoleSpec
+from frameworkcontroller.api.spec import (
+    RETRY_ALWAYS,
+    RETRY_ON_FAILURE,
+    FrameworkSpec,
+    PodForceDeletionPolicy,
+    RetryPolicy,
+    TaskRoleSpec,
+)
 from frameworkcontroller.commands.lint.findings import Finding, error, warning
 from frameworkcontroller.commands.lint.pods import DNS_LABEL, check_pod, fields_of
 
@@ -171,6 +178,13 @@ def _role_policies(role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:
             place = (*path, "frameworkAttemptCompletionPolicy", field)
             yield warning(place, f"can never be reached: {reason}", value=minimum)
     yield from _backoff(retry, (*path, "task", "retryPolicy"))
+    force = role.task.pod_force_deletion_policy
+    if force is not PodForceDeletionPolicy.ALWAYS and role.task.pod_graceful_deletion_timeout_sec is None:
+        yield warning(
+            (*path, "task", "podForceDeletionPolicy"),
+            "has no effect without podGracefulDeletionTimeoutSec: no Pod is force-deleted",
+            value=force.value,
+        )
     pod_spec = role.task.pod.get("spec")
     if not isinstance(pod_spec, dict):
         return  # an error, reported elsewhere

@@ -359,6 +359,7 @@ def statuses(draw: st.DrawFn) -> FrameworkStatus:
             draw(WORDS),
             draw(optional(COUNTS)),
             [draw(tasks(name, index)) for index in range(draw(st.integers(0, 2)))],
+            draw(st.sampled_from([None, "NodeUnreachable"])),
         )
         for name in draw(st.lists(WORDS, max_size=2))
     ]
@@ -399,11 +400,8 @@ def test_round_trip(status: FrameworkStatus) -> None:
         status, attempt=replace(status.attempt, roles=[])
     )
     for role, again in zip(status.attempt.roles, decoded.attempt.roles, strict=True):
-        assert (again.name, again.instance_uid, again.pod_graceful_deletion_timeout_sec) == (
-            role.name,
-            role.instance_uid,
-            role.pod_graceful_deletion_timeout_sec,
-        )
+        for field in ("name", "instance_uid", "pod_graceful_deletion_timeout_sec", "pod_force_deletion_policy"):
+            assert getattr(again, field) == getattr(role, field), field
         for task, task_again in zip(role.tasks, again.tasks, strict=True):
             for field in TaskStatus.__slots__:
                 if field != "encoded":

@@ -14,6 +14,7 @@ from frameworkcontroller.api.spec import (
     CompletionPolicy,
     ExecutionType,
     FrameworkSpec,
+    PodForceDeletionPolicy,
     RetryBackoff,
     RetryPolicy,
     TaskRoleSpec,
@@ -95,6 +96,7 @@ def test_a_role_has_one_task_unless_it_says_otherwise() -> None:
 
 def test_values_of_the_spec() -> None:
     assert at("spec.executionType")["enum"] == list(ExecutionType)
+    assert at("spec.taskRoles.task.podForceDeletionPolicy")["enum"] == list(PodForceDeletionPolicy)
 
 
 def test_what_the_schema_fills_in_is_what_absence_means() -> None:
@@ -116,7 +118,7 @@ def whole_status(*, compress: bool = False) -> Json:
     attempt = TaskAttemptStatus(0, 1, 2, 3, "uid", "node", "10.0.0.1", "10.0.0.2", completion)
     # Long enough to be compressed.
     task = TaskStatus(0, "t" * 800_000 if compress else "t", 1, 2, attempt, run_time=1, completion_time=2)
-    roles = [TaskRoleStatus("a", "r", 5, [task])]
+    roles = [TaskRoleStatus("a", "r", 5, [task], "NodeUnreachable")]
     of_framework = CompletionStatus(1, "Phrase", "Failed", ("Transient",), "diagnostics", trigger)
     status = FrameworkStatus(
         1,

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, SpecError, TaskRoleSpec, parse_spec
+from frameworkcontroller.api.spec import (
+    ExecutionType,
+    FrameworkSpec,
+    PodForceDeletionPolicy,
+    SpecError,
+    TaskRoleSpec,
+    parse_spec,
+)
 
 INT32 = 2**31 - 1
 INT64 = 2**63 - 1
@@ -51,7 +58,12 @@ def test_an_empty_spec_means_the_defaults(spec: Any) -> None:
         {"frameworkAttemptCompletionPolicy": {}, "task": {}},
         {
             "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": None, "minSucceededTaskCount": None},
-            "task": {"retryPolicy": None, "podGracefulDeletionTimeoutSec": None, "pod": None},
+            "task": {
+                "retryPolicy": None,
+                "podGracefulDeletionTimeoutSec": None,
+                "podForceDeletionPolicy": None,
+                "pod": None,
+            },
         },
         {"task": {"retryPolicy": {"fancyRetryPolicy": None, "maxRetryCount": None}}},
     ],
@@ -64,6 +76,7 @@ def test_absent_and_null_mean_the_defaults_at_every_level(fields: dict[str, Any]
     retry = parsed.task.retry_policy
     assert (retry.fancy_retry_policy, retry.max_retry_count) == (False, 0)
     assert parsed.task.pod_graceful_deletion_timeout_sec is None
+    assert parsed.task.pod_force_deletion_policy is PodForceDeletionPolicy.ALWAYS
     assert parsed.task.pod == {}
 
 

@@ -157,6 +157,28 @@ def test_a_role_without_task_number_has_one_task() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ("podForceDeletionPolicy: Always", []),
+        ("podForceDeletionPolicy: NodeUnreachable, podGracefulDeletionTimeoutSec: 60", []),
+        (
+            "podForceDeletionPolicy: NodeUnreachable",
+            [
+                "8: warning: spec.taskRoles[0].task.podForceDeletionPolicy: 'NodeUnreachable': has no effect without "
+                "podGracefulDeletionTimeoutSec: no Pod is force-deleted"
+            ],
+        ),
+        (
+            "podForceDeletionPolicy: NodeLost, podGracefulDeletionTimeoutSec: 60",
+            ["8: error: spec.taskRoles[0].task.podForceDeletionPolicy: 'NodeLost': must be Always or NodeUnreachable"],
+        ),
+    ],
+)
+def test_forced_deletion(fields: str, expected: list[str]) -> None:
+    assert role(FAILS, task=f"{{{fields}, pod: {POD}}}") == expected
+
+
 @pytest.mark.parametrize("field", ["taskNumber: 2.0", "task: {pod: {spec: {priority: 2.0}}}"])
 def test_whole_numbers_may_have_a_point(field: str) -> None:
     assert [one for one in role(field, FAILS) if "whole number" in one] == []

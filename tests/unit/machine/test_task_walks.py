@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import orjson
 import pytest
 
-from frameworkcontroller.api.codec import encode_task
+from frameworkcontroller.api.codec import encode_status, encode_task
 from frameworkcontroller.api.completion import Code
 from frameworkcontroller.api.objects import Disruption, Identity
 from frameworkcontroller.api.status import State
@@ -22,6 +23,7 @@ from frameworkcontroller.machine.actions import (
     Exists,
     Gone,
     NotAttempted,
+    NotForced,
     Refresh,
     Relabel,
     Remains,
@@ -1349,6 +1351,82 @@ def test_the_timeout_of_a_role_that_left_the_spec_is_kept() -> None:
     action = bench.only(bench.plan())
     assert isinstance(action, Delete)
     assert action.force
+
+
+def test_a_changed_policy_is_copied_and_persisted_before_it_is_acted_on() -> None:
+    fields: dict[str, Any] = {"podGracefulDeletionTimeoutSec": 50}
+    bench = Bench(role(**fields), role("b"))
+    bench.all_pods()
+    assert b"podForceDeletionPolicy" not in encode_status("f", bench.status)
+    bench.show("f-a-0", deleting=bench.now + 30, nodeName="n")
+    bench.plan()
+    bench.edit(role(podForceDeletionPolicy="NodeUnreachable", **fields), role("b"))
+    bench.now += 100
+    assert not bench.plan(write=False).actions
+    assert bench.status.attempt.roles[0].pod_force_deletion_policy == "NodeUnreachable"
+    assert bench.status.attempt.roles[1].pod_force_deletion_policy is None
+    assert bench.tracker.urgency is Urgency.NOW
+    bench.write()
+    action = bench.only(bench.plan())
+    assert isinstance(action, Delete)
+    assert (action.force, action.if_node_lost, action.node) == (True, True, "n")
+    bench.edit(role(podForceDeletionPolicy="Always", **fields), role("b"))
+    bench.plan()
+    assert b"podForceDeletionPolicy" not in encode_status("f", bench.status)
+    action = bench.only(bench.plan())
+    assert isinstance(action, Delete)
+    assert (action.force, action.if_node_lost) == (True, False)
+
+
+def test_a_policy_of_a_later_version_spares_pods_on_healthy_nodes() -> None:
+    bench = Bench(role(podGracefulDeletionTimeoutSec=50), role("b"))
+    bench.all_pods()
+    bench.edit(role("b"))
+    bench.plan()
+    bench.status.attempt.roles[0].pod_force_deletion_policy = "SomethingNew"
+    bench.show("f-a-0", deleting=bench.now + 30, nodeName="n")
+    bench.plan()
+    bench.now += 50
+    action = bench.only(bench.plan())
+    assert isinstance(action, Delete)
+    assert action.if_node_lost
+
+
+def test_a_pod_that_is_not_forced_is_looked_at_every_half_minute() -> None:
+    bench = Bench(role(podGracefulDeletionTimeoutSec=50, podForceDeletionPolicy="NodeUnreachable"), role("b"))
+    bench.all_pods()
+    bench.show("f-a-0", deleting=bench.now + 30, nodeName="n")
+    bench.plan()
+    bench.now += 50
+    action = bench.only(bench.plan())
+    first = bench.fold(action, NotForced("why"))
+    assert [(item.reason, item.message) for item in first.records] == [(Reason.WAITING, "why")]
+    made = bench.plan()
+    assert not made.actions
+    assert made.requeue_after == pytest.approx(30)
+    # Slow as it is, it is no stall yet.
+    assert bench.tracker.holds.stalls == {}
+    bench.now += 30
+    assert bench.only(bench.plan()) == action
+    assert bench.fold(action, NotForced("why")).records == []
+    bench.now += 90
+    bench.plan()
+    assert bench.tracker.holds.stalls["a", 0].reason is Reason.POD_NOT_GONE
+    assert bench.tracker.holds.stalls["a", 0].message.endswith("still exists (node n): why")
+    bench.fold(action, Gone())
+    assert bench.state() is State.ATTEMPT_COMPLETED
+    assert bench.tracker.holds.stalls == {}
+
+
+def test_nodes_that_cannot_be_read_are_a_stall_at_once() -> None:
+    bench = Bench(role(podGracefulDeletionTimeoutSec=50, podForceDeletionPolicy="NodeUnreachable"), role("b"))
+    bench.all_pods()
+    bench.show("f-a-0", deleting=bench.now + 30, nodeName="n")
+    bench.plan()
+    bench.now += 50
+    bench.fold(bench.only(bench.plan()), NotForced("403", unreadable=True))
+    stall = bench.tracker.holds.stalls["a", 0]
+    assert (stall.reason, stall.message) == (Reason.POD_NOT_GONE, "403")
 
 
 def test_a_timeout_that_is_taken_back_forces_nothing() -> None:
