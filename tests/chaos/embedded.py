@@ -32,6 +32,7 @@ from tests.chaos.record import KINDS, Write
 from tests.chaos.snapshots import Snapshots
 from tests.chaos.story import Story
 from tests.support.framework_crd import crd_json
+from tests.support.guarantees import is_lost
 from tests.support.virtual_clock import run, wall
 from tests.support.world import Violation
 
@@ -226,6 +227,8 @@ class EmbeddedPlayer(Player):
             logger.propagate = True
 
     def _stored(self, change: Change) -> None:
+        if change.record.resource == "nodes":
+            self.circumstances.nodes.append((wall(), is_lost(None if change.new is None else change.new.document())))
         kind = KINDS.get(change.record.resource.partition(".")[0])
         if kind is not None:
             new = None if change.new is None else change.new.document()
@@ -241,6 +244,7 @@ class EmbeddedPlayer(Player):
     async def mend(self) -> None:
         self._disk.full = False
         await super().mend()
+        await self._taint()
 
     def _alive(self) -> None:
         super()._alive()

@@ -21,7 +21,7 @@ from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.crdguard import CrdGuard
-from frameworkcontroller.machine import actions, context, framework, reconciler, task
+from frameworkcontroller.machine import actions, context, framework, gates, reconciler, task
 from frameworkcontroller.machine.actions import Action, Delete
 from frameworkcontroller.machine.actions import Outcome as ActionOutcome
 from frameworkcontroller.machine.context import Context
@@ -30,7 +30,7 @@ from frameworkcontroller.machine.model import require
 from frameworkcontroller.machine.policy import RetryDecision, decide_retry
 from frameworkcontroller.machine.protocol import ReadLive, View
 from frameworkcontroller.machine.reconciler import Reconciler
-from frameworkcontroller.machine.requests import Kind, PatchStatus
+from frameworkcontroller.machine.requests import Kind, PatchStatus, Refusal, Refused
 from frameworkcontroller.machine.tracker import Tracker
 from frameworkcontroller.manager import app, informers
 from tests.chaos.embedded import EmbeddedPlayer, play
@@ -161,6 +161,19 @@ def _retry_once_more(policy: RetryPolicy, completion: CompletionStatus, used: in
     return decide_retry(policy, completion, used - 1, delay)
 
 
+def _look_and_believe_gateways(action: Delete) -> Any:
+    exchange = _REASON_TO_SPARE(action)
+    try:
+        request = next(exchange)
+        while True:
+            answer = yield request
+            if isinstance(answer, Refused) and answer.code == 404:
+                answer = replace(answer, kind=Refusal.OBJECT_NOT_FOUND, by_api=True)
+            request = exchange.send(answer)
+    except StopIteration as end:
+        return end.value
+
+
 def _no(*_: object) -> bool:
     return False
 
@@ -181,6 +194,7 @@ def _none(*_: object) -> None:
     return None
 
 
+_REASON_TO_SPARE: Final = Delete._reason_to_spare
 _FOLD: Final = Reconciler._fold
 _PATCH: Final = Reconciler._patch
 _PLAN_FIRST: Final = Reconciler._plan_first
@@ -207,8 +221,11 @@ def _create(*roles: Json, **spec: Any) -> Step:
     return Step(0.0, "create", ("f0", list(roles), spec))
 
 
-def _role(number: int = 1, *, retry: Json | None = None, timeout: int | None = None, **simulate: str) -> Json:
-    more = {} if timeout is None else {"podGracefulDeletionTimeoutSec": timeout}
+def _role(
+    number: int = 1, *, retry: Json | None = None, timeout: int | None = None, force: str | None = None, **simulate: str
+) -> Json:
+    more: Json = {} if timeout is None else {"podGracefulDeletionTimeoutSec": timeout}
+    more |= {} if force is None else {"podForceDeletionPolicy": force}
     return role(
         "a",
         number,
@@ -387,6 +404,27 @@ MUTANTS: Final = {
         _story(_create(_role(stop_seconds="5", timeout=60, **_FAILS_ONCE))),
         "by force",
     ),
+    # The node is well, and the Pod writes its last checkpoint.
+    "no-look-at-the-node": Mutant(
+        "deletes Pods by force whatever becomes of their nodes",
+        lambda: patch.object(Delete, "_reason_to_spare", _nothing),
+        _story(
+            _create(_role(timeout=5, force="NodeUnreachable", stop_seconds="20", **_FOREVER)),
+            Step(9.0, "delete_pod", (0,)),
+        ),
+        "its Node was healthy",
+    ),
+    # And a gateway answers for the API server.
+    "no-doubt-of-gateways": Mutant(
+        "takes a Node for gone because a gateway does not find it",
+        lambda: patch.object(Delete, "_reason_to_spare", _look_and_believe_gateways),
+        _story(
+            _create(_role(timeout=5, force="NodeUnreachable", stop_seconds="20", **_FOREVER)),
+            _fault(9.0, Faults.NO_BACKEND, "get", "nodes", times=100),
+            Step(9.0, "delete_pod", (0,)),
+        ),
+        "its Node was healthy",
+    ),
     "no-respect-for-others": Mutant(
         "deletes the Pod of somebody else that has its Task's name",
         lambda: patch.object(task, "_delete_orphan", _delete_whoever_has_the_name),
@@ -562,7 +600,7 @@ MUTANTS: Final = {
     ),
     "no-completion-policy": Mutant(
         "never completes an attempt by its Tasks",
-        lambda: patch.object(framework, "evaluate_completion", _none),
+        lambda: patch.object(gates, "evaluate_completion", _none),
         _story(_create(_role(run_seconds="2"))),
         "all Tasks are completed",
     ),

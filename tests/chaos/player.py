@@ -28,7 +28,8 @@ from frameworkcontroller.kube.errors import (
     TooManyRequests,
     TransportError,
 )
-from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, PODS, Resource
+from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, NODES, PODS, Resource
+from frameworkcontroller.local.kubelet.agent import DEFAULT_NODE_NAME
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.chaos.oracle import why_not_at_end
 from tests.chaos.proxy import Fault, FaultProxy, Kind
@@ -300,9 +301,9 @@ class Player:
             ],
         )
 
-    async def set_timeout(self, name: str, role_name: str, seconds: int | None) -> None:
+    async def set_timeout(self, name: str, role_name: str, seconds: int | None, force: str | None = None) -> None:
         def change(roles: list[Json]) -> list[Json]:
-            task = {"podGracefulDeletionTimeoutSec": seconds}
+            task = {"podGracefulDeletionTimeoutSec": seconds, "podForceDeletionPolicy": force or "Always"}
             return [item | {"task": item["task"] | task} if item["name"] == role_name else item for item in roles]
 
         await self._change_roles(name, change)
@@ -416,13 +417,28 @@ class Player:
         self.circumstances.deleted_by_others.setdefault(uid, self._wall())
         await self._client.delete(resource, name, self._namespace, uid=uid, propagation=propagation)
 
-    async def lose_node(self, seconds: float) -> None:
+    async def lose_node(self, seconds: float, found_after: float | None = None) -> None:
+        """The node is lost; after ``found_after`` seconds Kubernetes says so."""
         self._runtime.lose_node()
+
+        async def find() -> None:
+            with suppress(KubeError):
+                await self._taint("node.kubernetes.io/unreachable")
 
         async def back() -> None:
             self._runtime.restore_node()
+            with suppress(KubeError):
+                await self._taint()
 
+        if found_after is not None:
+            self.spawn(found_after, find)
         self.spawn(seconds, back)
+
+    async def _taint(self, *keys: str) -> None:
+        """The Node has these taints, and no others."""
+        taints = [{"key": key, "effect": "NoExecute"} for key in keys]
+        body = orjson.dumps({"spec": {"taints": taints or None}})
+        await self._client.patch(NODES, DEFAULT_NODE_NAME, body, content_type=MERGE_PATCH)
 
     # --- killers ----------------------------------------------------------------------------------------------------
 

@@ -52,6 +52,8 @@ class Circumstances:
     clock_stepped: bool = False
     stopped_unseen: bool = False
     """The controller may be stopped before its watch tells it of the last deletion."""
+    nodes: list[tuple[float, bool]] = field(default_factory=list)
+    """From when on (seconds since the epoch) the only Node was lost, or was not."""
     settled_at: int | None = None
     """From this revision on nothing is loose any more: all faults have stopped, and everything has come to rest."""
 
@@ -75,8 +77,9 @@ class Replay(World):
         """UIDs of the objects that ever had a name."""
         self._going_since: dict[str, float] = {}
         """When which Pod was asked to end."""
-        self._timeouts: dict[tuple[str, str], list[float]] = {}
-        """Every podGracefulDeletionTimeoutSec that a Framework (by UID) has ever stored for a role."""
+        self._timeouts: dict[tuple[str, str], list[tuple[float, str | None]]] = {}
+        """Every podGracefulDeletionTimeoutSec, and the podForceDeletionPolicy, that a Framework (by UID) has ever
+        stored for a role."""
 
     def tell(self, text: str) -> None:
         """Add a line to the story."""
@@ -136,10 +139,23 @@ class Replay(World):
             if pod is None or began is None:
                 raise self.violation(f"{what} by force: it was not being deleted")
             timeouts = self._timeouts.get((mark_of(pod, names.FRAMEWORK_UID), mark_of(pod, names.TASKROLE_NAME)), [])
-            if not any(self.circumstances.clock_stepped or deletion.at >= began + timeout for timeout in timeouts):
+            in_time = [
+                policy
+                for timeout, policy in timeouts
+                if self.circumstances.clock_stepped or deletion.at >= began + timeout
+            ]
+            if in_time and None not in in_time and not self._was_lost(began, deletion.at):
+                raise self.violation(f"{what} by force, and its Node was healthy")
+            if not in_time:
                 raise self.violation(
                     f"{what} by force {deletion.at - began:g} s after it was asked to end, allowed are {timeouts}"
                 )
+
+    def _was_lost(self, begin: float, end: float) -> bool:
+        """Whether the Node was lost at some moment of that time."""
+        nodes = self.circumstances.nodes
+        ends = [at for at, _ in nodes[1:]] + [math.inf]
+        return any(lost and at <= end and until >= begin for (at, lost), until in zip(nodes, ends, strict=True))
 
     def _put(self, write: Write, known: Body | None, body: Body) -> None:
         kind, name = write.kind, write.name
@@ -183,7 +199,8 @@ class Replay(World):
         self._statuses[uid] = status
         for role in status.attempt.roles:
             if role.pod_graceful_deletion_timeout_sec is not None:
-                self._timeouts.setdefault((uid, role.name), []).append(role.pod_graceful_deletion_timeout_sec)
+                stored = role.pod_graceful_deletion_timeout_sec, role.pod_force_deletion_policy
+                self._timeouts.setdefault((uid, role.name), []).append(stored)
         for condition in status.conditions or ():
             if condition.reason == "Quarantined":
                 raise self.violation(f"{name_of(framework)} is in quarantine: {condition.message}")

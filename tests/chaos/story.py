@@ -78,7 +78,30 @@ def make_story(seed: int, *, length: float = LENGTH, virtual: bool = True) -> St
     retain_sec = rng.choice([RETAIN_SEC, RETAIN_SEC, 0, round(length / 6), round(length)])
     if rng.random() < _RIVALS:
         steps += _rivals(rng, length)
+    steps = [_about_nodes(random.Random(f"{seed} {at} nodes"), step, virtual) for at, step in enumerate(steps)]
     return Story(seed, tuple(sorted(steps, key=lambda step: step.at)), retain_sec=retain_sec)
+
+
+def _about_nodes(rng: random.Random, step: Step, virtual: bool) -> Step:
+    """Some Pods are to be deleted by force only from lost nodes, and some lost nodes are found to be lost."""
+    force = rng.choice([None, "NodeUnreachable"])
+    match step:
+        case Step(act="create", args=(name, roles, spec)):
+            return replace(step, args=(name, [_forced(role, rng) for role in roles], spec))
+        case Step(act="add_role", args=(name, role)):
+            return replace(step, args=(name, _forced(role, rng)))
+        case Step(act="set_timeout"):
+            return replace(step, args=(*step.args, force))
+        case Step(act="lose_node", args=(seconds,)) if virtual:
+            return replace(step, args=(seconds, rng.choice([None, 0.0, round(seconds / 2, 1)])))
+    return step
+
+
+def _forced(role: Json, rng: random.Random) -> Json:
+    task = role["task"]
+    if "podGracefulDeletionTimeoutSec" not in task or rng.random() < 0.5:
+        return role
+    return role | {"task": task | {"podForceDeletionPolicy": "NodeUnreachable"}}
 
 
 def _rivals(rng: random.Random, length: float) -> list[Step]:

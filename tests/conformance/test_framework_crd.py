@@ -144,7 +144,7 @@ async def test_values_at_the_bounds_are_kept(frameworks: Frameworks, spec: dict[
         ({"retryPolicy": {"maxRetryCount": 2**31}}, "spec.retryPolicy.maxRetryCount"),
         ({"retryPolicy": {"fancyRetryPolicy": "yes"}}, "spec.retryPolicy.fancyRetryPolicy"),
         ({"executionType": "start"}, "spec.executionType"),
-        (with_role(task={"podForceDeletionPolicy": "Never"}), "spec.taskRoles[0].task.podForceDeletionPolicy"),
+        (with_role(task={"podForceDeletionPolicy": "Never"}), "podForceDeletionPolicy"),
         (with_role(taskNumber=-1), "taskNumber"),
         (with_role(taskNumber=10001), "taskNumber"),
         (with_role(taskNumber=1.5), "taskNumber"),

@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 
+from frameworkcontroller.local.kubelet.agent import DEFAULT_NODE_NAME
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.kubectl import Kubectl
 
 
@@ -241,3 +243,21 @@ async def test_a_watch_prints_changes_as_they_come(kubectl: Kubectl) -> None:
         line.cancel()
         watch.terminate()
         await watch.communicate()
+
+
+async def test_nodes_are_tainted(kubectl: Kubectl, pods: SimulatedRuntime) -> None:
+    async def taints() -> Any:
+        found = (await kubectl.json("get", "node", DEFAULT_NODE_NAME))["spec"].get("taints") or []
+        return sorted((taint["key"], taint.get("value", ""), taint["effect"]) for taint in found)
+
+    lost, off = "node.kubernetes.io/unreachable", "node.kubernetes.io/out-of-service"
+    # Real API servers give new Nodes one.
+    before = await taints()
+    said = await kubectl.ok("taint", "nodes", DEFAULT_NODE_NAME, f"{lost}:NoExecute", f"{off}=nodeshutdown:NoExecute")
+    assert said == f"node/{DEFAULT_NODE_NAME} tainted\n"
+    assert await taints() == sorted([*before, (off, "nodeshutdown", "NoExecute"), (lost, "", "NoExecute")])
+    await kubectl.ok("taint", "nodes", DEFAULT_NODE_NAME, f"{lost}-")
+    assert await taints() == sorted([*before, (off, "nodeshutdown", "NoExecute")])
+    said = await kubectl.ok("taint", "nodes", DEFAULT_NODE_NAME, f"{off}-")
+    assert said == f"node/{DEFAULT_NODE_NAME} untainted\n"
+    assert await taints() == before

@@ -1,0 +1,116 @@
+"""Pods on nodes that are lost, or only slow, under podForceDeletionPolicy NodeUnreachable; on API servers."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
+from frameworkcontroller.kube.resources import NODES
+from frameworkcontroller.local.kubelet.agent import DEFAULT_NODE_NAME
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
+from tests.support.clusters import Cluster
+from tests.support.eventually import eventually
+from tests.support.frameworks import Frameworks, Json, condition, role, tasks
+
+RETRIED: Json = {"fancyRetryPolicy": True, "maxRetryCount": 0}
+FORCED: Json = {"podGracefulDeletionTimeoutSec": 2, "podForceDeletionPolicy": "NodeUnreachable", "retryPolicy": RETRIED}
+
+
+@pytest.fixture
+async def frameworks(cluster: Cluster, pods: SimulatedRuntime, controller: Controller) -> Frameworks:
+    return Frameworks(await cluster.client(), cluster.namespace)
+
+
+async def taint(client: KubeClient, *keys: str) -> None:
+    """As Kubernetes, or an administrator, does."""
+    taints: Any = [{"key": key, "effect": "NoExecute"} for key in keys] or None
+    body = orjson.dumps({"spec": {"taints": taints}})
+    await client.patch(NODES, DEFAULT_NODE_NAME, body, content_type=MERGE_PATCH)
+
+
+async def on_a_lost_node(frameworks: Frameworks, pods: SimulatedRuntime) -> Json:
+    """The Task's Pod is being deleted, and its node does not answer. Returns the Pod."""
+    await frameworks.create("f", role("a", 1, task=FORCED))
+    await frameworks.until_running("f", 1)
+    pods.lose_node()
+    await frameworks.delete_pod("f-a-0", grace=1)
+    return (await frameworks.pods())["f-a-0"]
+
+
+async def until_replaced(frameworks: Frameworks, before: Json, *, within: float = 60) -> Json:
+    """Wait for the Pod of the Task's next attempt. Returns the status then."""
+
+    async def replaced() -> Json:
+        status = await frameworks.status("f")
+        pod = (await frameworks.pods()).get("f-a-0")
+        assert tasks(status)[0]["attemptStatus"]["id"] == 1
+        assert pod is not None
+        assert pod["metadata"]["uid"] != before["metadata"]["uid"]
+        return status
+
+    return await eventually(replaced, within=within, every=0.2)
+
+
+def is_told(status: Json) -> bool:
+    """Whether the Framework says why nothing is forced."""
+    found = condition(status, "Stalled")
+    return bool(
+        (found.get("status"), found.get("reason")) == ("True", "PodNotGone")
+        and found["message"].endswith(
+            "Pod f-a-0 is not force-deleted (podForceDeletionPolicy NodeUnreachable): its Node local is neither "
+            "unreachable nor out of service"
+        )
+    )
+
+
+@pytest.mark.parametrize("key", ["node.kubernetes.io/unreachable", "node.kubernetes.io/out-of-service"])
+async def test_a_pod_on_a_lost_node_is_force_deleted(frameworks: Frameworks, pods: SimulatedRuntime, key: str) -> None:
+    await taint(frameworks.client, key)
+    try:
+        before = await on_a_lost_node(frameworks, pods)
+        status = await until_replaced(frameworks, before)
+        assert status["attemptStatus"]["taskRoleStatuses"][0]["podForceDeletionPolicy"] == "NodeUnreachable"
+    finally:
+        await taint(frameworks.client)
+        pods.restore_node()
+    await frameworks.until_running("f", 1)
+
+
+async def test_a_pod_on_a_removed_node_is_force_deleted(frameworks: Frameworks, pods: SimulatedRuntime) -> None:
+    before = await on_a_lost_node(frameworks, pods)
+    await frameworks.client.delete(NODES, DEFAULT_NODE_NAME)
+    try:
+        await until_replaced(frameworks, before)
+    finally:
+        pods.restore_node()
+
+
+async def test_a_slow_pod_on_a_healthy_node_is_told_and_left(
+    cluster: Cluster, frameworks: Frameworks, pods: SimulatedRuntime
+) -> None:
+    if not cluster.embedded:
+        pytest.skip("takes minutes, which pass at once on the embedded cluster")
+    before = await on_a_lost_node(frameworks, pods)
+    await frameworks.until("f", is_told, within=600, every=5)
+    assert (await frameworks.pods())["f-a-0"]["metadata"]["uid"] == before["metadata"]["uid"]
+    pods.restore_node()
+    status = await frameworks.until_running("f", 1)
+    assert tasks(status)[0]["attemptStatus"]["id"] == 1
+    assert condition(status, "Stalled")["status"] == "False"
+
+
+async def test_a_partition_that_is_noticed_late(
+    cluster: Cluster, frameworks: Frameworks, pods: SimulatedRuntime
+) -> None:
+    if not cluster.embedded:
+        pytest.skip("takes a minute, which passes at once on the embedded cluster")
+    before = await on_a_lost_node(frameworks, pods)
+    await frameworks.until("f", is_told, within=600, every=5)
+    await taint(frameworks.client, "node.kubernetes.io/unreachable")
+    # It runs there until the node is back and hears of the deletion.
+    await until_replaced(frameworks, before, within=45)
+    await taint(frameworks.client)
+    pods.restore_node()
+    await frameworks.until_running("f", 1)
