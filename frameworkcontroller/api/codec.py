@@ -145,6 +145,7 @@ def _encode_roles(framework: str, roles: list[TaskRoleStatus]) -> bytes:
                 "instanceUID": role.instance_uid,
                 "podGracefulDeletionTimeoutSec": role.pod_graceful_deletion_timeout_sec,
                 **_not_empty({"podForceDeletionPolicy": role.pod_force_deletion_policy}),
+                **({"started": True} if role.started else {}),
                 "taskStatuses": [orjson.Fragment(encode_task(framework, role.name, task)) for task in role.tasks],
             }
             for role in roles

@@ -106,6 +106,8 @@ class PodRecord(_OwnedRecord):
     containers: tuple[ContainerRecord, ...] = ()
     disruption: Disruption | None = None
     running_grace_sec: int | None = None
+    ready: bool = False
+    """Whether its condition Ready is True."""
 
     @property
     def inputs(self) -> tuple[object, ...]:
@@ -208,6 +210,7 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         containers=containers,
         disruption=_disruption(status),
         running_grace_sec=_running_grace(spec, status) if phase in ENDED_PHASES else None,
+        ready=_is_ready(status),
     )
 
 
@@ -274,6 +277,11 @@ def _disruption(status: Mapping[str, Any]) -> Disruption | None:
             reason = fields.text(condition, "reason")
             return Disruption(sys.intern(reason), fields.text(condition, "message")) if reason in DISRUPTIONS else None
     return None
+
+
+def _is_ready(status: Mapping[str, Any]) -> bool:
+    conditions = status.get("conditions") or ()
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
 
 
 def _running_grace(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | None:

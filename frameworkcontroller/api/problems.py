@@ -35,6 +35,7 @@ _TEXTS: Final = {
     "model_type": "must be a mapping",
     "string_too_long": "must not be longer than {max_length} characters",
     "string_type": "must be text (put it in quotes)",
+    "too_long": "must have at most {max_length} items",
     "too_short": "must have at least {min_length} item",
     "tuple_type": "must be a list",
     "value_error": "{error}",

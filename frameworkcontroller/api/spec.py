@@ -25,6 +25,10 @@ MAX_TASK_COUNT = 50000
 Framework must not take all memory."""
 
 
+MAX_DEPENDENCIES = 5
+"""For each role, as in a JobSet."""
+
+
 class SpecError(ValueError):
     """A spec is invalid, although the API server accepted it. The text names each field and its value."""
 
@@ -42,6 +46,13 @@ class PodForceDeletionPolicy(StrEnum):
 
     ALWAYS = "Always"
     NODE_UNREACHABLE = "NodeUnreachable"
+
+
+class DependencyStatus(StrEnum):
+    """When a dependency on a role holds: once its Pods are ready, or once all of its Tasks have succeeded."""
+
+    READY = "Ready"
+    COMPLETE = "Complete"
 
 
 class _SpecModel(InputModel):
@@ -94,11 +105,19 @@ class TaskSpec(_SpecModel):
     pod: dict[str, Any] = Field(default_factory=dict)
 
 
+class Dependency(_SpecModel):
+    """A role that another one waits for."""
+
+    name: Annotated[str, StringConstraints(pattern=names.NAME_PATTERN)]
+    status: Annotated[DependencyStatus, Field(strict=False)]
+
+
 class TaskRoleSpec(_SpecModel):
-    """A group of equal Tasks."""
+    """A group of equal Tasks. ``depends_on``: what must hold once before the first Pod of an attempt is created."""
 
     name: Annotated[str, StringConstraints(pattern=names.NAME_PATTERN)]
     task_number: Annotated[int, Field(ge=0, le=MAX_TASK_NUMBER)] = 1
+    depends_on: Annotated[tuple[Dependency, ...], Field(strict=False, max_length=MAX_DEPENDENCIES)] = ()
     framework_attempt_completion_policy: CompletionPolicy = CompletionPolicy()
     task: TaskSpec = TaskSpec()
 
@@ -123,6 +142,32 @@ class FrameworkSpec(_SpecModel):
             raise ProblemError(Problem(("taskRoles",), text))
         return self
 
+    @model_validator(mode="after")
+    def _dependencies_can_hold(self) -> FrameworkSpec:
+        for position, role in enumerate(self.task_roles):
+            seen: dict[str, int] = {}
+            for number, dependency in enumerate(role.depends_on):
+                text = ""
+                if dependency.name == role.name:
+                    text = "a TaskRole cannot depend on itself"
+                elif dependency.name not in self._roles:
+                    text = "is not the name of a TaskRole"
+                elif seen.setdefault(dependency.name, number) != number:
+                    text = f"is already the name of dependsOn[{seen[dependency.name]}]"
+                if text:
+                    path = ("taskRoles", position, "dependsOn", number, "name")
+                    raise ProblemError(Problem(path, text, dependency.name))
+        if cycle := _cycle({role.name: [one.name for one in role.depends_on] for role in self.task_roles}):
+            position = next(i for i, role in enumerate(self.task_roles) if role.name == cycle[0])
+            text = f"TaskRoles wait for each other: {' -> '.join(cycle)}"
+            raise ProblemError(Problem(("taskRoles", position, "dependsOn"), text))
+        return self
+
+    @cached_property
+    def dependents(self) -> tuple[TaskRoleSpec, ...]:
+        """The roles that depend on others."""
+        return tuple(role for role in self.task_roles if role.depends_on)
+
     @cached_property
     def task_count(self) -> int:
         """The number of Tasks of all roles."""
@@ -135,6 +180,32 @@ class FrameworkSpec(_SpecModel):
     def role(self, name: str) -> TaskRoleSpec | None:
         """The role of that name, None if there is none."""
         return self._roles.get(name)
+
+
+def _cycle(edges: dict[str, list[str]]) -> list[str]:
+    """A cycle of the graph, whose first node is also the last; empty if there is none."""
+    waiting = {name: set(targets) for name, targets in edges.items() if targets}
+    sources: dict[str, list[str]] = {}
+    for name, targets in waiting.items():
+        for target in targets:
+            sources.setdefault(target, []).append(name)
+    free = [name for name in edges if name not in waiting]
+    while free:
+        name = free.pop()
+        for source in sources.get(name, ()):
+            waiting[source].discard(name)
+            if not waiting[source]:
+                del waiting[source]
+                free.append(source)
+    if not waiting:
+        return []
+    way: dict[str, None] = {}
+    name = next(name for name in edges if name in waiting)
+    while name not in way:
+        way[name] = None
+        name = next(target for target in edges[name] if target in waiting)
+    names_on_way = list(way)
+    return [*names_on_way[names_on_way.index(name) :], name]
 
 
 def parse_spec(spec: Any) -> FrameworkSpec:

@@ -85,6 +85,7 @@ class TaskRoleStatus:
 
     ``pod_graceful_deletion_timeout_sec`` and ``pod_force_deletion_policy`` (None: Always) are those of the spec, kept
     when the spec drops the role.
+    ``started``: whether the dependencies of a role that has some held once in this attempt.
     """
 
     name: str
@@ -92,6 +93,7 @@ class TaskRoleStatus:
     pod_graceful_deletion_timeout_sec: int | None = None
     tasks: list[TaskStatus] = field(default_factory=list)
     pod_force_deletion_policy: str | None = None
+    started: bool = False
 
 
 @dataclass(slots=True)

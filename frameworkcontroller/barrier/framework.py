@@ -47,7 +47,7 @@ class Reader:
         framework = _decoded(body)
         _unpack(framework)
         _check_identity(framework, self._settings)
-        ips = addresses(framework)
+        ips = addresses(framework, self._settings.role)
         # Not before: a Framework that cannot be used must not pass for an unchanged one.
         self._large_version = framework["metadata"].get("resourceVersion") if len(body) >= _LARGE_BYTES else None
         return framework, ips
@@ -124,26 +124,34 @@ def _marks(raw: bytes) -> int:
     return sum(raw.count(mark) for mark in (b",", b":", b"[", b"{"))
 
 
-def addresses(framework: dict[str, Any]) -> dict[str, list[str | None]]:
+def addresses(framework: dict[str, Any], own_role: str | None = None) -> dict[str, list[str | None]]:
     """The IPs of the Tasks of the spec, by role and ordered by index; None for a Task without an IP.
 
-    A Task with deletionPending does not count: another one replaces it, or the spec no longer contains it.
+    A Task with deletionPending does not count: another one replaces it, or the spec no longer contains it. Neither do
+    roles that wait for ``own_role``, which would wait for them, and roles that have not started.
     Raises CheckFailed if the Framework is malformed, or contains a name or an IP that is unsafe in a shell.
     """
     try:
+        roles = _attempt_status(framework).get("taskRoleStatuses") or ()
+        started = {role["name"] for role in roles if role.get("started")}
         statuses = {
             role["name"]: {
                 task["index"]: task["attemptStatus"].get("podIP")
                 for task in role.get("taskStatuses") or ()
                 if not task.get("deletionPending")
             }
-            for role in _attempt_status(framework).get("taskRoleStatuses") or ()
+            for role in roles
         }
         wanted: dict[str, list[str | None]] = {}
-        for role in (framework.get("spec") or {}).get("taskRoles") or ():
+        specs = (framework.get("spec") or {}).get("taskRoles") or ()
+        awaited = {role["name"]: {one["name"] for one in role.get("dependsOn") or ()} for role in specs}
+        left_out = _dependents(awaited, own_role)
+        for role in specs:
             name, number = role["name"], role.get("taskNumber")
             if re.fullmatch(r"[a-z0-9]{1,63}", name) is None:
                 raise ValueError(f"{name!r} is no name of a TaskRole")
+            if name in left_out or (awaited[name] and name not in started and name != own_role):
+                continue
             found = statuses.get(name, {})
             number = 1 if number is None else number
             if number > _MOST_TASKS:
@@ -152,6 +160,19 @@ def addresses(framework: dict[str, Any]) -> dict[str, list[str | None]]:
         return wanted
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CheckFailed(f"the Framework is not as it should be: {type(error).__name__}: {error}") from error
+
+
+def _dependents(awaited: dict[str, set[str]], role: str | None) -> set[str]:
+    """The roles that depend on ``role``, directly or through others."""
+    found: set[str] = set()
+    todo = [role]
+    while todo:
+        awaited_name = todo.pop()
+        for name, others in awaited.items():
+            if awaited_name in others and name not in found:
+                found.add(name)
+                todo.append(name)
+    return found
 
 
 def _checked(ip: Any) -> str | None:

@@ -1,7 +1,7 @@
 """frameworkbarrier: wait until every Task of a Framework has an IP address, and write the addresses to files.
 
 Run it as an init container of the Framework's Pods. Once every Task of the spec has a Pod with an IP, it writes two
-files into the working directory and exits 0:
+files into the working directory and exits 0. Roles that depend on the Pod's own, or have not started, do not count.
 
   framework.json   the Framework; its task role statuses are uncompressed
   injector.sh      a shell script to source; for each TaskRole, in upper case, it exports and prints
@@ -19,6 +19,7 @@ Exit codes, which are the completion codes of the Pod's Task:
 Environment:
 
   FC_FRAMEWORK_NAMESPACE, FC_FRAMEWORK_NAME    the Framework; every container of it has both
+  FC_TASKROLE_NAME                             if set, the role of the Pod
   FC_FRAMEWORK_UID                             if set, the UID that the Framework must have
   FC_FRAMEWORK_ATTEMPT_INSTANCE_UID            if set, the attempt that the Framework must be in
   BARRIER_CHECK_INTERVAL_SEC                   default 10, at least 5

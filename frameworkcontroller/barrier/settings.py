@@ -15,6 +15,7 @@ class Settings:
         """Raises BarrierError, naming the variable."""
         self.namespace = _name(environ, "FC_FRAMEWORK_NAMESPACE", r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
         self.name = _name(environ, "FC_FRAMEWORK_NAME", r"[a-z0-9]{1,63}")
+        self.role = environ.get("FC_TASKROLE_NAME") or None
         self.uid = environ.get("FC_FRAMEWORK_UID") or None
         self.attempt: tuple[int, str] | None = None
         attempt = environ.get("FC_FRAMEWORK_ATTEMPT_INSTANCE_UID")

@@ -127,7 +127,7 @@ def diagnose_task(view: View, role: str, task: TaskStatus) -> str:
     pod = names.pod_name(view.name, role, task.index)
     pod_text = clean_line(without_name(pod, view.pods[pod])) if pod in view.pods else ""
     if phase is Phase.RUNNING or (phase is Phase.WAITING and completion is None):
-        return pod_text
+        return pod_text or _awaited_roles(view, role, task)
     if phase is Phase.SUCCEEDED or completion is None:
         return ""
     if phase is Phase.STOPPED:
@@ -142,6 +142,16 @@ def diagnose_task(view: View, role: str, task: TaskStatus) -> str:
     elif task.state in _DELETED_STATES and pod_text:
         parts.append(f"its Pod {pod_text}")
     return "; ".join(parts)
+
+
+def _awaited_roles(view: View, role: str, task: TaskStatus) -> str:
+    """Return the roles that the Task's role waits for; "" if its Pods may be created."""
+    spec, status = view.spec.role(role), view.status
+    if task.state is not State.CREATION_PENDING or spec is None or not spec.depends_on or status is None:
+        return ""
+    if any(one.started for one in status.attempt.roles if one.name == role):
+        return ""
+    return f"waits until {' and '.join(f'{one.name} is {one.status}' for one in spec.depends_on)}"
 
 
 def result(completion: CompletionStatus | None) -> str:

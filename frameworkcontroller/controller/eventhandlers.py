@@ -107,6 +107,11 @@ class EventHandlers:
         """Enqueue the Framework of a Pod of which an input of the machine changed."""
         if new.inputs != old.inputs:
             self.pod_changed(new)
+        elif new.ready != old.ready:
+            # Most Frameworks have no role that waits for another one.
+            key = framework_key(new)
+            if (machine := self._reconcilers.get(key)) is not None and machine.on_readiness(new.name):
+                self._queue.add(key)
 
     def pod_deleted(self, old: PodRecord, final: PodRecord | None) -> None:
         """Enqueue the Framework of a Pod that was deleted or lost the label that selects it."""

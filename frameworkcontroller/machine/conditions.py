@@ -30,9 +30,9 @@ def refresh(ctx: Context) -> None:
     status = ctx.status
     state = status.state
     completed = state is State.COMPLETED
-    wait = None if state is State.RUNNING or ctx.tracker.is_completing else _shown_wait(ctx.tracker)
+    wait = None if ctx.tracker.is_completing else _shown_wait(ctx.tracker, state)
     attempt = f"FrameworkAttempt {status.attempt.id}"
-    message = attempt if wait is None else f"{attempt} waits: {wait.message}"
+    message = attempt if wait is None else f"{attempt}{' waits' * (state is not State.RUNNING)}: {wait.message}"
     now = {
         "Running": (state is State.RUNNING, state.value, message),
         "Completed": (completed, state.value, attempt),
@@ -90,8 +90,10 @@ def _record_stall(ctx: Context, before: Condition | None, stalled: tuple[Reason,
         ctx.tracker.last_stall = None
 
 
-def _shown_wait(tracker: Tracker) -> Wait | None:
-    """The wait that the condition Running shows."""
+def _shown_wait(tracker: Tracker, state: State) -> Wait | None:
+    """The wait that the condition Running shows: while some Tasks run, that of a role for others."""
+    if state is State.RUNNING:
+        return tracker.holds.waits().get(Reason.DEPENDENCY_PENDING)
     return next((wait for wait in tracker.holds.waits().values() if wait.reason.event is EventPolicy.WAIT), None)
 
 

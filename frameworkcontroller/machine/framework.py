@@ -16,6 +16,7 @@ from frameworkcontroller.api.objects import ConfigMapRecord, Framework
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
+from frameworkcontroller.machine import dependencies
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete, Target
 from frameworkcontroller.machine.context import (
@@ -306,12 +307,17 @@ def _step_alive(ctx: Context) -> None:
             complete_attempt(ctx, completion)
         else:
             ctx.ends = ends_otherwise(ctx)
+    dependencies.watch_readiness(ctx)
     _step_tasks(ctx)
     if ctx.status.state is State.PREPARING and tracker.counts.running:
         tracker.move_framework(State.RUNNING, ctx.env.second)
         ctx.record(Reason.FRAMEWORK_ATTEMPT_RUNNING, f"FrameworkAttempt {ctx.attempt.id} is running")
-    if not tracker.is_completing and (completion := must_end(ctx)) is not None:
+    if tracker.is_completing:
+        return
+    if (completion := must_end(ctx)) is not None:
         complete_attempt(ctx, completion)
+    else:
+        dependencies.start_roles(ctx)
 
 
 def _step_tasks(ctx: Context) -> None:

@@ -17,6 +17,7 @@ from frameworkcontroller.api.completion import STOP_FRAMEWORK_REQUESTED, Complet
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.dependencies import dependency_wait, unmet_dependency
 from frameworkcontroller.machine.holds import CREATIONS, Wait
 from frameworkcontroller.machine.policy import evaluate_completion
 from frameworkcontroller.machine.reasons import EventPolicy, Reason
@@ -73,7 +74,11 @@ def _backs_off(ctx: Context, task: TaskStatus) -> Wait | None:
     return Wait(Reason.WAITING, "a creation failed", until) if until > ctx.env.clock else None
 
 
-_CREATE: Final[tuple[Callable[[Context, TaskStatus], Wait | None], ...]] = (_attempt_ends, _backs_off)
+_CREATE: Final[tuple[Callable[[Context, TaskStatus], Wait | None], ...]] = (
+    _attempt_ends,
+    dependency_wait,
+    _backs_off,
+)
 
 
 def _kept(ctx: Context, task: TaskStatus | None, wait: Wait | None) -> Wait | None:
@@ -114,7 +119,7 @@ def _meets_policy(ctx: Context) -> CompletionStatus | None:
 _EndRules = tuple[Callable[[Context], CompletionStatus | None], ...]
 
 _END_FIRST: Final[_EndRules] = (_is_stopped,)
-_END_BY_TASKS: Final[_EndRules] = (_meets_policy,)
+_END_BY_TASKS: Final[_EndRules] = (_meets_policy, unmet_dependency)
 _END_LAST: Final[_EndRules] = ()
 """Those that a user or another component can take back."""
 

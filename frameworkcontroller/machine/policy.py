@@ -139,7 +139,7 @@ def evaluate_completion(spec: FrameworkSpec, tracker: Tracker) -> CompletionStat
             ("Succeeded", counts.succeeded, policy.min_succeeded_task_count),
         ):
             if 1 <= minimum <= count:
-                task = _completed(tracker, role.name, kind)[minimum - 1]
+                task = completed_tasks(tracker, role.name, kind)[minimum - 1]
                 met.append((task, f"{kind}TaskCount {count} has reached Min{kind}TaskCount {minimum} in the TaskRole"))
     if met:
         task, text = min(met, key=lambda one: tracker.completed_at(one[0]))
@@ -152,13 +152,13 @@ def evaluate_completion(spec: FrameworkSpec, tracker: Tracker) -> CompletionStat
         f"CompletedTaskCount {completed} has reached TotalTaskCount {total} and no user specified conditions in "
         "FrameworkAttemptCompletionPolicy have ever been triggered"
     )
-    last_of_roles = [tasks[-1] for role in roles if (tasks := _completed(tracker, role.name))]
+    last_of_roles = [tasks[-1] for role in roles if (tasks := completed_tasks(tracker, role.name))]
     last = max(last_of_roles, key=tracker.completed_at, default=None)
     trigger = None if last is None else Trigger(text, last.role, last.index)
     return CompletionStatus.of(POD_SUCCEEDED, text, trigger=trigger)
 
 
-def _completed(tracker: Tracker, role: str, kind: str | None = None) -> list[TaskStatus]:
+def completed_tasks(tracker: Tracker, role: str, kind: str | None = None) -> list[TaskStatus]:
     """The role's completed Tasks in the order of their completions, those of unknown order by index.
 
     ``kind``: only Tasks that Succeeded or Failed.

@@ -88,6 +88,10 @@ class Quarantine:
     def on_pod_event(self, name: str) -> None:
         """Do nothing."""
 
+    def on_readiness(self, name: str) -> bool:  # noqa: ARG002 - as a reconciler has
+        """Do nothing."""
+        return False
+
     def on_pod_dropped(self, last: PodRecord, *, removed: bool) -> None:
         """Do nothing."""
 

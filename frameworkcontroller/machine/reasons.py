@@ -74,6 +74,7 @@ class Reason(StrEnum):
         "ConfigMapDeleting", "another client deletes or deleted the attempt's ConfigMap, which ends the attempt"
     )
     TASK_ROLE_SCALED = _event("TaskRoleScaled", "Tasks were added or will be deleted, after a change of the spec")
+    TASK_ROLE_STARTED = _event("TaskRoleStarted", "the dependencies of a TaskRole hold, and its Pods are created")
     TASK_ROLE_DELETED = "TaskRoleDeleted", "the last Task of a removed TaskRole is gone"
     POD_CREATED = "PodCreated", "a Task's Pod was created"
     TASK_RUNNING = "TaskRunning", "a Task's Pod runs"
@@ -101,6 +102,7 @@ class Reason(StrEnum):
     DELETING = "Deleting", "the Framework is being deleted, so no attempt starts"
     NOT_STARTED = "NotStarted", "executionType is Create, so no attempt starts"
     ATTEMPT_ENDS = "AttemptEnds", "the FrameworkAttempt ends, so no Pod is created"
+    DEPENDENCY_PENDING = _wait("DependencyPending", "a TaskRole waits for others, as its dependsOn says")
     INVALID_SPEC = _stall("InvalidSpec", "the spec is invalid; the controller waits for a change")
     NAMING_CONFLICT = _stall("NamingConflict", "an object that the Framework does not control has a name that it needs")
     QUOTA_EXCEEDED = _stall("QuotaExceeded", "a quota of the namespace is exhausted")

@@ -194,6 +194,14 @@ class Reconciler:
         if parts is not None:
             self.tracker.agenda.add(parts[1:])
 
+    def on_readiness(self, name: str) -> bool:
+        """A Pod became ready, or ceased to be. Return whether a role waits for that: then its Task is planned."""
+        parts = split_pod_name(name)
+        if parts is None or parts[1] not in self.tracker.readiness:
+            return False
+        self.tracker.agenda.add(parts[1:])
+        return True
+
     def on_pod_dropped(self, last: PodRecord, *, removed: bool) -> None:
         """The cache dropped a Pod. ``last``: its last state. ``removed``: whether this shows that it is gone."""
         parts = split_pod_name(last.name)

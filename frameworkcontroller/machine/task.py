@@ -347,6 +347,7 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         tracker.move(task, State.RUNNING, now)
         text = f"TaskAttempt {task.attempt.id} is running on {pod.node_name or '?'}"
         ctx.record(Reason.TASK_RUNNING, text, task)
+    ctx.tracker.observe_readiness(task, ready=pod.ready)
 
 
 def _left_running_until(ctx: Context, key: TaskKey, pod: PodRecord) -> float | None:

@@ -9,7 +9,7 @@ Framework with any (``is_clean``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 
 from frameworkcontroller.api.completion import CompletionStatus
@@ -74,6 +74,10 @@ class Tracker:
     """Disruptions of recorded Pods that the cache has dropped."""
     left_running: dict[TaskKey, tuple[str, float]] = field(default_factory=dict)
     """UIDs of ended Pods with running containers, and when that was first seen (monotonic seconds)."""
+    readiness: dict[str, set[int]] = field(default_factory=dict)
+    """By role that another one waits for to be Ready, the indexes of Tasks whose Pods are."""
+    begun: set[str] = field(default_factory=set)
+    """Roles of which a Pod was created in this attempt."""
     urgency: Urgency = Urgency.NONE
     task_states: dict[State, int] = field(default_factory=lambda: dict.fromkeys(State, 0))
     """Numbers of Tasks by state, with those that are deletionPending."""
@@ -83,6 +87,8 @@ class Tracker:
     _blocked: dict[TaskKey, None] = field(default_factory=dict)
     _completions: dict[tuple[str, int], int] = field(default_factory=dict)
     _head_dirty: bool = False
+    _starting: set[str] = field(default_factory=set)
+    """Roles whose start is not persisted."""
 
     def __post_init__(self) -> None:
         """Track the given status, which is stored."""
@@ -148,6 +154,10 @@ class Tracker:
         """Whether all changes of the Task are persisted, so that it justifies actions."""
         return task not in self._dirty
 
+    def has_started(self, role: str) -> bool:
+        """Whether the start of a role with dependencies is persisted."""
+        return self.roles[role].started and role not in self._starting
+
     # --- changes of the whole ---
 
     def begin(self, status: FrameworkStatus, *, dirty: bool = False) -> None:
@@ -172,7 +182,15 @@ class Tracker:
         self.expectations.forget_all()
         self.alone_since = None
         self.follow_ups.clear()
-        for by_task in (self.disruptions, self.left_running, self._blocked, self._completions, self.templates):
+        self._starting.clear()
+        for by_task in (
+            self.disruptions,
+            self.left_running,
+            self.readiness,
+            self._blocked,
+            self._completions,
+            self.templates,
+        ):
             by_task.clear()
 
     def touch_all(self) -> None:
@@ -184,6 +202,7 @@ class Tracker:
         """The tracked status is stored: put the Tasks that waited for that on the agenda."""
         self._dirty.clear()
         self._head_dirty = False
+        self._starting.clear()
         self.urgency = Urgency.NONE
         self.agenda.update(self._blocked)
         self._blocked.clear()
@@ -253,6 +272,32 @@ class Tracker:
         role.pod_force_deletion_policy = policy
         self.change(None, Urgency.NOW)
 
+    def start_role(self, role: TaskRoleStatus) -> None:
+        """Record that the role's dependencies held, and plan its Tasks once that is persisted."""
+        role.started = True
+        self._starting.add(role.name)
+        self._blocked.update(dict.fromkeys(task.key for task in role.tasks))
+        self.change(None, Urgency.NOW)
+
+    def watch_readiness(self, roles: Collection[str]) -> None:
+        """Count the ready Pods of these roles only. Puts the Tasks of new ones on the agenda."""
+        if self.readiness.keys() == roles:
+            return
+        before = self.readiness
+        self.readiness = {role: before.get(role, set()) for role in roles if role in self.roles}
+        for role in self.readiness.keys() - before.keys():
+            self.agenda.update(task.key for task in self.roles[role].tasks)
+
+    def observe_readiness(self, task: TaskStatus, *, ready: bool) -> None:
+        """Note whether the Pod of a running Task is ready, if a role waits for that."""
+        indexes = self.readiness.get(task.role)
+        if indexes is None:
+            return
+        if ready and task.state is State.RUNNING and not task.deletion_pending:
+            indexes.add(task.index)
+        else:
+            indexes.discard(task.index)
+
     # --- changes of one Task ---
 
     def change(self, subject: FrameworkStatus | TaskStatus | None, urgency: Urgency) -> None:
@@ -314,6 +359,10 @@ class Tracker:
         self._enter(task, state, now)
         self.agenda.end_deadlines(task.key)
         self.holds.wait(task.key, None)
+        if state is State.CREATION_REQUESTED:
+            self.begun.add(task.role)
+        elif self.readiness and state is not State.RUNNING:
+            self.observe_readiness(task, ready=False)
         if state is State.COMPLETED:
             place = 1 + next(reversed(self._completions.values()), 0)
             self._completions.setdefault(_completion_key(task), place)
@@ -335,6 +384,7 @@ class Tracker:
         """Mark a Task deletionPending: it no longer counts (Rescale)."""
         self._count(task, -1)
         task.deletion_pending = True
+        self.observe_readiness(task, ready=False)
         self.decide_completion(task, completion)
         if task.state is State.COMPLETED:
             self.rescale_due = True
@@ -405,9 +455,14 @@ class Tracker:
         # Part of the status, but no reason to write it: they change only together with a Task or a role.
         self.counts = status.task_counts = TaskCounts()
         self.task_states = dict.fromkeys(State, 0)
+        self.begun = set()
         for task in self.tasks():
             self._count(task, 1)
             self.task_states[task.state] += 1
+            if task.attempt.pod_uid is not None or task.attempt.id:
+                self.begun.add(task.role)
+        if self.readiness:
+            self.watch_readiness(self.readiness.keys() & self.roles.keys())
         self._dirty.intersection_update(self.tasks())
         if self._completions:
             uids = {task.instance_uid for task in self.tasks()}

@@ -17,16 +17,16 @@ from frameworkcontroller.api.codec import EncodedStatus
 from frameworkcontroller.api.completion import POD_EXTERNAL_DELETED, CompletionStatus
 from frameworkcontroller.api.objects import FrameworkRecord, PodRecord
 from frameworkcontroller.api.spec import RetryPolicy
-from frameworkcontroller.api.status import TaskStatus
+from frameworkcontroller.api.status import TaskRoleStatus, TaskStatus
 from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.crdguard import CrdGuard
-from frameworkcontroller.machine import actions, context, framework, gates, reconciler, task
+from frameworkcontroller.machine import actions, context, dependencies, framework, gates, reconciler, task
 from frameworkcontroller.machine.actions import Action, Delete
 from frameworkcontroller.machine.actions import Outcome as ActionOutcome
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.expectations import Expectations
-from frameworkcontroller.machine.model import require
+from frameworkcontroller.machine.model import Urgency, require
 from frameworkcontroller.machine.policy import RetryDecision, decide_retry
 from frameworkcontroller.machine.protocol import ReadLive, View
 from frameworkcontroller.machine.reconciler import Reconciler
@@ -151,6 +151,12 @@ def _accept_then_log(subject: Reconciler, version: str, digest: bytes) -> None:
     _LOG_SNAPSHOTS(subject)
 
 
+def _start_before_it_is_stored(tracker: Tracker, item: TaskRoleStatus) -> None:
+    item.started = True
+    tracker.change(None, Urgency.SOON)
+    tracker.agenda.update(one.key for one in item.tasks)
+
+
 def _retain_and_keep_nothing(ctx: Context) -> None:
     ctx.tracker.deletion_snapshot_taken = True
     _RETAIN(ctx)
@@ -203,6 +209,11 @@ _RESOLVE: Final = Reconciler._resolve
 _ACCEPT: Final = Reconciler._accept
 _LOG_SNAPSHOTS: Final = Reconciler._log_snapshots
 _RETAIN: Final = framework.retain
+
+
+def _unless(module: object, row: str, rule: object) -> AbstractContextManager[object]:
+    """A row of rules lacks this one."""
+    return patch.object(module, row, tuple(one for one in getattr(module, row) if one is not rule))
 
 
 @contextmanager
@@ -597,6 +608,30 @@ MUTANTS: Final = {
             Step(9.5, "execute", ("f0", "Stop")),
         ),
         "the newest spec is not observed",
+    ),
+    "no-stored-start": Mutant(
+        "starts a role that waited before that is stored",
+        lambda: patch.object(Tracker, "start_role", _start_before_it_is_stored),
+        _story(_create(_role(run_seconds="3"), {**role("b", 2), "dependsOn": [{"name": "a", "status": "Ready"}]})),
+        "D: ",
+    ),
+    "no-order": Mutant(
+        "lets no role wait",
+        lambda: _unless(gates, "_CREATE", dependencies.dependency_wait),
+        _story(_create(_role(**_FOREVER), {**role("b", 2), "dependsOn": [{"name": "a", "status": "Complete"}]})),
+        "D: ",
+    ),
+    # The other role fails without a retry, and no policy ends the attempt.
+    "no-end-of-a-vain-wait": Mutant(
+        "waits for a role that can never be complete",
+        lambda: _unless(gates, "_END_BY_TASKS", dependencies.unmet_dependency),
+        _story(
+            _create(
+                _role(run_seconds="3", exit_code="1"),
+                {**role("b", 2), "dependsOn": [{"name": "a", "status": "Complete"}]},
+            )
+        ),
+        "which has failed",
     ),
     "no-completion-policy": Mutant(
         "never completes an attempt by its Tasks",

@@ -52,6 +52,7 @@ def why_not_at_end(framework: Json, pods: Mapping[str, Json], before: Json | Non
 
 def _why_attempt_not_at_end(spec: Json, status: Json, pods: Mapping[str, Json]) -> str | None:
     found = {role["name"]: role["taskStatuses"] for role in status["attemptStatus"]["taskRoleStatuses"]}
+    started = {role["name"]: role.get("started") for role in status["attemptStatus"]["taskRoleStatuses"]}
     wanted = {role["name"]: role for role in spec["taskRoles"]}
     if set(found) != set(wanted):
         return f"its TaskRoles are {sorted(found)}"
@@ -72,12 +73,33 @@ def _why_attempt_not_at_end(spec: Json, status: Json, pods: Mapping[str, Json]) 
         if 1 <= limits["minSucceededTaskCount"] <= good:
             return f"enough Tasks of {name} have succeeded"
         left += len(tasks) - len(ended)
+        if role.get("dependsOn") and not started.get(name):
+            if why := _why_not_waiting(role, wanted, found):
+                return why
+            continue
         for task in tasks:
             pod = pods.get(task["attemptStatus"]["podUID"])
             if task["state"] != "Completed" and (task["state"] != "AttemptRunning" or not _runs_for_ever(pod)):
                 return f"{name}[{task['index']}] is {task['state']}"
     total = sum(role["taskNumber"] for role in wanted.values())
     return "all Tasks are completed" if total and not left else None
+
+
+def _why_not_waiting(role: Json, wanted: Mapping[str, Json], found: Mapping[str, list[Json]]) -> str | None:
+    """None if a role that has not started waits for another one, else what is still to happen."""
+    holds = True
+    for dependency in role["dependsOn"]:
+        tasks = found[dependency["name"]]
+        ended = [task for task in tasks if task["state"] == "Completed"]
+        good = sum(task["attemptStatus"]["completionStatus"]["type"]["name"] == "Succeeded" for task in ended)
+        if dependency["status"] == "Complete":
+            if good < len(ended) and role["taskNumber"]:
+                return f"{role['name']} waits for {dependency['name']}, which has failed"
+            holds &= good == len(tasks) == wanted[dependency["name"]]["taskNumber"]
+        else:
+            # A simulated Pod is ready as soon as it runs.
+            holds &= all(task["state"] in ("AttemptRunning", "Completed") for task in tasks)
+    return f"{role['name']} has not started, and its dependencies hold" if holds else None
 
 
 def _is_due(owner: Json, retries: Json, completion: Json) -> bool:

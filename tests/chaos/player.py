@@ -271,7 +271,13 @@ class Player:
 
     async def _change_roles(self, name: str, change: Any) -> None:
         spec = (await self._frameworks.get(name))["spec"]
-        await self._frameworks.set(name, taskRoles=change(spec["taskRoles"]))
+        roles = change(spec["taskRoles"])
+        named = {item["name"] for item in roles}
+        for item in roles:
+            if "dependsOn" in item:
+                # A role that waits for one that is not there is an invalid spec.
+                item["dependsOn"] = [one for one in item["dependsOn"] or () if one["name"] in named]
+        await self._frameworks.set(name, taskRoles=roles)
 
     async def rescale(self, name: str, role_name: str, number: int) -> None:
         await self._change_roles(

@@ -184,7 +184,17 @@ def _create(rng: random.Random, name: str, length: float) -> Step:
     roles = [_role(rng, item, length, calm=_is_endless(spec)) for item in ROLES[: rng.choice([1, 1, 2, 3])]]
     if rng.random() < 0.1:
         spec["executionType"] = "Create"
-    return Step(round(rng.uniform(0, 5) * length / LENGTH, 1), "create", (name, roles, spec))
+    at = round(rng.uniform(0, 5) * length / LENGTH, 1)
+    _put_in_order(random.Random(f"{name} {rng.getstate()[1][:4]}"), roles)
+    return Step(at, "create", (name, roles, spec))
+
+
+def _put_in_order(rng: random.Random, roles: list[Json]) -> None:
+    """Let some roles wait for earlier ones. With an ``rng`` of its own, so that all else in a story stays as it was."""
+    for position in range(1, len(roles)):
+        if rng.random() < 0.3:
+            other = rng.choice(roles[:position])["name"]
+            roles[position]["dependsOn"] = [{"name": other, "status": rng.choice(["Ready", "Complete"])}]
 
 
 def _role(rng: random.Random, name: str, length: float, *, calm: bool = False) -> Json:

@@ -87,6 +87,12 @@ RUNS: Final = {
         {"server": [-220, -220], "worker": [0, 0, 0]},
         trigger="SucceededTaskCount 3 has reached MinSucceededTaskCount 3 in the TaskRole",
     ),
+    "inorder": Run(
+        {"prepare": WORK, "server": SERVE, "client": WORK},
+        "Succeeded",
+        {"prepare": [0], "server": [-220], "client": [0, 0, 0]},
+        trigger="SucceededTaskCount 3 has reached MinSucceededTaskCount 3 in the TaskRole",
+    ),
     "serverworkers": Run(
         {"server": SERVE, "worker": WORK},
         "Succeeded",
@@ -102,6 +108,7 @@ ENDING: Final = {
     "batchfailedunknown": "Failed",
     "batchstatefulfailed": "Failed",
     "batchwithservicesucceeded": "Succeeded",
+    "inorder": "Succeeded",
     "serverworkers": "Succeeded",
     "allreduce": "Succeeded",
     "standalone": "Succeeded",

@@ -26,6 +26,7 @@ FORCE = st.sampled_from([None, "Always", "NodeUnreachable"])
 TAINTS = st.sampled_from(
     [(), ("a/b",), ("node.kubernetes.io/unreachable",), ("node.kubernetes.io/out-of-service", "x")]
 )
+DEPENDENCY = st.sampled_from([None, None, None, "Ready", "Complete"])
 RETRY = st.fixed_dictionaries({"fancyRetryPolicy": st.booleans(), "maxRetryCount": LIMIT})
 
 
@@ -48,6 +49,12 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
         }
         for name in "abc"[: draw(st.sampled_from([1, 0, 2, 3]))]
     ]
+    for position, item in enumerate(roles):
+        # Each role may wait for earlier ones: any graph without a cycle.
+        dependencies = draw(st.lists(DEPENDENCY, min_size=position, max_size=position))
+        named = zip("abc", dependencies, strict=False)
+        if found := [{"name": name, "status": status} for name, status in named if status is not None]:
+            item["dependsOn"] = found
     return {
         "executionType": draw(st.sampled_from(["Start", "Create"])),
         "retryPolicy": draw(RETRY),
@@ -114,7 +121,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(
         which=SMALL,
-        what=st.sampled_from(["Running", "end", "remove", "Unknown", "bind", "fail early"]),
+        what=st.sampled_from(["Running", "end", "remove", "Unknown", "bind", "fail early", "ready", "unready"]),
         code=st.sampled_from(EXIT_CODES),
     )
     def kubelet(self, which: int, what: str, code: int) -> None:
@@ -190,6 +197,10 @@ class Histories(RuleBasedStateMachine):
     @rule(role=ROLES, failed=MINIMUM, succeeded=MINIMUM)
     def set_completion(self, role: str, failed: int, succeeded: int) -> None:
         self.history.set_completion(role, failed, succeeded)
+
+    @rule(role=ROLES, other=ROLES, status=DEPENDENCY)
+    def set_dependency(self, role: str, other: str, status: str | None) -> None:
+        self.history.set_dependency(role, other, status)
 
     @rule(role=ROLES, seconds=TIMEOUT, policy=FORCE)
     def set_timeout(self, role: str, seconds: int | None, policy: str | None) -> None:

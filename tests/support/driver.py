@@ -291,6 +291,8 @@ class Controller:
             self.cache.pods[name] = new
             if old is None or old.inputs != new.inputs:
                 self._touch_pod(new)
+            elif new.ready != old.ready and names.framework_of(new.name) == self.name:
+                self._enqueued |= self.reconciler is not None and self.reconciler.on_readiness(new.name)
         elif old is not None:
             if self.reconciler is not None and names.framework_of(old.name) == self.name:
                 last = old if final is None else pod_record(final)

@@ -14,7 +14,7 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status, encode_status
-from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, RetryPolicy, SpecError, parse_spec
+from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, RetryPolicy, SpecError, TaskRoleSpec, parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.machine.actions import Action, Cleanup, Confirm, Delete, Target
@@ -151,6 +151,15 @@ class Guarantees:
         self._require(not task.deletion_pending, f"{where}: the Task is deletionPending")
         recorded = status.attempt.configmap_uid
         self._require(recorded in (None, owner), f"{where}: controlled by {owner}, recorded is {recorded}")
+        role = next(role for role in status.attempt.roles if role.name == target.role)
+        always = self._depends(framework_uid, target.role)
+        self._require(role.started or not always, f"D: {where}: the start of its TaskRole is not stored")
+
+    def _depends(self, framework_uid: str, role: str) -> bool:
+        """Whether every spec that the Framework has had lets the role depend on others."""
+        specs = [spec for (uid, _), spec in self.world.specs.items() if uid == framework_uid]
+        roles = [item for spec in specs for item in spec.get("taskRoles") or () if item["name"] == role]
+        return len(roles) == len(specs) and all(item.get("dependsOn") for item in roles)
 
     def created(self, body: Body) -> None:
         """A controller has created this."""
@@ -425,6 +434,10 @@ class Guarantees:
             policy = role_spec.framework_attempt_completion_policy
             ended = [task for role, task in _tasks(status) if role.name == trigger.task_role_name and _counts(task)]
             succeeded = sum(_succeeded(task) for task in ended)
+            waiting = next((role for role in spec.task_roles if trigger.message.startswith(_unmet(role.name))), None)
+            if waiting is not None:
+                self._check_unmet(waiting, trigger.task_role_name, status)
+                return
             expected = {
                 f"FailedTaskCount {len(ended) - succeeded} has reached MinFailedTaskCount "
                 f"{policy.min_failed_task_count} in the TaskRole",
@@ -438,6 +451,28 @@ class Guarantees:
             self._require(spec.execution_type is ExecutionType.STOP, "-210, and nobody asked to stop")
         else:
             self._require(completion.code in (-100, -110), f"the attempt completed with {completion.code}")
+
+    def _check_unmet(self, waiting: TaskRoleSpec, role: str, status: FrameworkStatus) -> None:
+        """An attempt ended because of a dependency: its role has failed, and nothing else has ended the attempt."""
+        self._require(("Complete", role) in [(one.status, one.name) for one in waiting.depends_on], "no dependency")
+        tasks = {one.name: one for one in status.attempt.roles}
+        self._require(not tasks[waiting.name].started, f"{waiting.name} has started, and its dependency is unmet")
+        ended = [task for owner, task in _tasks(status) if owner.name == role and _counts(task)]
+        self._require(
+            not all(map(_succeeded, ended)), f"no Task of {role} has failed, and {waiting.name} is told that one has"
+        )
+
+    def _check_start(self, spec: FrameworkSpec, name: str, after: FrameworkStatus) -> None:
+        """A role starts when all Tasks that it waits for have succeeded, or have run."""
+        tasks = {role.name: [task for task in role.tasks if not task.deletion_pending] for role in after.attempt.roles}
+        role = spec.role(name)
+        for one in () if role is None else role.depends_on:
+            where = f"{name} starts, and {one.name} is not {one.status}"
+            if one.status == "Complete":
+                ended = [_counts(task) and _succeeded(task) for task in tasks[one.name]]
+                self._require(all(ended), where)
+            else:
+                self._require(all(task.run_time is not None or _counts(task) for task in tasks[one.name]), where)
 
     def _check_all_completed(self, spec: FrameworkSpec, before: FrameworkStatus, status: FrameworkStatus) -> None:
         completion = status.attempt.completion_status
@@ -469,6 +504,9 @@ class Guarantees:
             if new is None or new.instance_uid != old.instance_uid:
                 self._require(all(_has_left(task) for task in old.tasks), f"TaskRole {old.name} was dropped with Tasks")
                 continue
+            always = new.started and not old.started and self._depends(uid, old.name)
+            if spec is not None and always and after.observed_generation == before.observed_generation:
+                self._check_start(spec, old.name, after)
             for task in old.tasks[len(new.tasks) :]:
                 self._require(_has_left(task), f"{old.name}[{task.index}] was dropped when {task.state} was stored")
             for was, task in zip(old.tasks, new.tasks, strict=False):
@@ -524,6 +562,10 @@ def is_lost(node: Body | None) -> bool:
     return node is None or bool(keys & {"node.kubernetes.io/unreachable", "node.kubernetes.io/out-of-service"})
 
 
+def _unmet(role: str) -> str:
+    return f"TaskRole {role} depends on "
+
+
 def summary(status: FrameworkStatus) -> str:
     """A status in one line."""
     text = f"attempt {status.attempt.id} {_short(status.state)} {_code(status)}".rstrip()
@@ -532,7 +574,7 @@ def summary(status: FrameworkStatus) -> str:
             f"{task.attempt.id}:{_short(task.state)}{'!' if task.deletion_pending else ''}{_code(task)}"
             for task in role.tasks
         )
-        text += f" | {role.name}: {tasks}"
+        text += f" | {role.name}{' started' * role.started}: {tasks}"
     return text
 
 

@@ -208,6 +208,10 @@ class History:
         elif what == "fail early":
             self.world.tell(f"node: {name} fails, and its containers run")
             self.world.pod(name, node=_NODE, phase="Failed", runs_on=True)
+        elif what in ("ready", "unready"):
+            if phase == "Running":
+                self.world.tell(f"node: {name} is {what}")
+                self.world.pod(name, ready=what == "ready")
         elif what == "bind":
             self.world.pod(name, node=_NODE)
         elif what == "end":
@@ -259,6 +263,8 @@ class History:
 
         def change(spec: Body) -> None:
             spec["taskRoles"] = [item for item in spec["taskRoles"] if item["name"] != role]
+            for item in spec["taskRoles"]:
+                item["dependsOn"] = [one for one in item.get("dependsOn") or () if one["name"] != role]
 
         self.edit(f"drop {role}", change)
 
@@ -284,6 +290,17 @@ class History:
                 found["frameworkAttemptCompletionPolicy"] = policy
 
         self.edit(f"completion policy of {role}: {failed} failed, {succeeded} succeeded", change)
+
+    def set_dependency(self, role: str, other: str, status: str | None) -> None:
+        """The user lets a role depend on an earlier one, or (None) no longer."""
+
+        def change(spec: Body) -> None:
+            found = _role(spec, role)
+            if found is not None and _role(spec, other) is not None and other < role:
+                kept = [one for one in found.get("dependsOn") or () if one["name"] != other]
+                found["dependsOn"] = kept + ([] if status is None else [{"name": other, "status": status}])
+
+        self.edit(f"{role} depends on {other}: {status}", change)
 
     def set_timeout(self, role: str, seconds: int | None, policy: str | None = None) -> None:
         """The user changes podGracefulDeletionTimeoutSec and podForceDeletionPolicy."""
@@ -422,8 +439,9 @@ class History:
         self.set_quota(None)
         self.retreat()
         self.break_spec(broken=False)
+        self._drop_what_is_never_met()
         self.execute("Start")
-        self._until("all Tasks run or are completed", self._is_running, step=self._all_pods_run)
+        self._until("all Tasks run or are completed", self._is_running, step=self._all_start)
         if self._must_complete_by_itself():
             self._until("the Framework completes by itself", self._is_completed, step=self._all_pods_succeed)
         self.execute("Stop")
@@ -450,9 +468,35 @@ class History:
                 and status.state is State.CREATION_PENDING
             ):
                 return
+            if any("waits until TaskRole" in item.message for item in status.conditions):
+                return
             if controller.requeue_at is not None:
                 self.world.go_until(controller.requeue_at)
         raise self.world.violation("It waits, and does not say for what")
+
+    def _drop_what_is_never_met(self) -> None:
+        """The user takes out each dependency whose role never completes, or completes the attempt before it does."""
+        for role in () if self.spec is None else self.spec.task_roles:
+            for other in role.depends_on:
+                awaited = self.spec.role(other.name) if self.spec is not None else None
+                policy = None if awaited is None else awaited.framework_attempt_completion_policy
+                if other.status == "Complete" and (
+                    awaited is None
+                    or policy is None
+                    or awaited.task.retry_policy.max_retry_count == -2
+                    or max(policy.min_failed_task_count, policy.min_succeeded_task_count) > 0
+                ):
+                    self.set_dependency(role.name, other.name, None)
+
+    def _all_start(self) -> None:
+        """All Pods run and are ready, and those that others wait for succeed."""
+        self._all_pods_run()
+        spec = self.spec
+        dependencies = [] if spec is None else [one for role in spec.task_roles for one in role.depends_on]
+        awaited = {one.name for one in dependencies if one.status == "Complete"}
+        for pod in self.pods():
+            if names.split_pod_name(name_of(pod))[1] in awaited:  # type: ignore[index]
+                self._fare(pod, "end", 0)
 
     def _until(
         self, what: str, holds: Callable[[], bool], *, step: Callable[[], None], wakes: int = _WAKES_TO_END
@@ -501,6 +545,7 @@ class History:
         for pod in self.pods():
             if pod["status"]["phase"] in ("Pending", "Unknown"):
                 self._fare(pod, "Running", 0)
+            self._fare(pod, "ready", 0)
 
     def _all_pods_succeed(self) -> None:
         for pod in self.pods():

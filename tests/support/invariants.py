@@ -40,6 +40,8 @@ def check_status(status: FrameworkStatus) -> None:
     names = [role.name for role in attempt.roles]
     _require(len(set(names)) == len(names), "two TaskRoles of the same name")
     for role in attempt.roles:
+        where = f"TaskRole {role.name} has started before its attempt"
+        _require(not (role.started and status.state is State.CREATION_PENDING), where)
         for index, task in enumerate(role.tasks):
             _check_task(role, index, task)
             if status.state in ENDED:
@@ -84,6 +86,7 @@ def check_step(before: FrameworkStatus, after: FrameworkStatus) -> None:
 
 
 def _check_role_step(before: TaskRoleStatus, after: TaskRoleStatus) -> None:
+    _require(after.started or not before.started, f"TaskRole {before.name}: started went back")
     tasks = {task.instance_uid: task for task in after.tasks}
     for old in before.tasks:
         new = tasks.get(old.instance_uid)

@@ -384,8 +384,17 @@ class World:
 
     # --- the kubelets ---
 
-    def pod(self, name: str, *, node: str = "", phase: str = "", exit_code: int = 0, runs_on: bool = False) -> None:
-        """A Pod's node and kubelet say how it fares: bound to ``node``, in ``phase``.
+    def pod(
+        self,
+        name: str,
+        *,
+        node: str = "",
+        phase: str = "",
+        exit_code: int = 0,
+        runs_on: bool = False,
+        ready: bool | None = None,
+    ) -> None:
+        """A Pod's node and kubelet say how it fares: bound to ``node``, in ``phase``, ``ready`` or not.
 
         ``runs_on``: it has ended, and its grace period begins only now.
         """
@@ -397,6 +406,11 @@ class World:
             status["phase"] = phase
         if phase == "Running":
             status |= {"podIP": f"10.0.0.{int(uid_of(body).split('-')[1])}", "hostIP": "192.168.0.1"}
+        if phase in _TERMINAL:
+            ready = False
+        if ready is not None:
+            others = [one for one in status.get("conditions", ()) if one["type"] != "Ready"]
+            status["conditions"] = [*others, {"type": "Ready", "status": str(ready)}]
         if phase in _TERMINAL:
             ended = {"exitCode": exit_code, "reason": "Error" if exit_code else "Completed"}
             ended["finishedAt"] = format_time(int(self.now))

@@ -16,6 +16,7 @@ from frameworkcontroller.api.problems import KeyPath, problem_of, shown, suggest
 from frameworkcontroller.api.spec import (
     RETRY_ALWAYS,
     RETRY_ON_FAILURE,
+    DependencyStatus,
     FrameworkSpec,
     PodForceDeletionPolicy,
     RetryPolicy,
@@ -62,6 +63,7 @@ def check_framework(body: Mapping[Any, Any]) -> Iterator[Finding]:
         yield from _sizes(parsed)
         for position, valid in enumerate(parsed.task_roles):
             yield from _role_policies(valid, ("spec", "taskRoles", position))
+            yield from _dependencies(parsed, valid, ("spec", "taskRoles", position))
         yield from _policies(parsed)
 
 
@@ -201,6 +203,22 @@ def _role_policies(role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:
 def _backoff(policy: RetryPolicy, path: KeyPath) -> Iterator[Finding]:
     if policy.backoff is not None and not policy.fancy_retry_policy and policy.max_retry_count == 0:
         yield warning((*path, "backoff"), "has no effect: with maxRetryCount 0 nothing is retried")
+
+
+def _dependencies(spec: FrameworkSpec, role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:
+    for number, dependency in enumerate(role.depends_on):
+        awaited = spec.role(dependency.name)
+        if awaited is None or dependency.status is not DependencyStatus.COMPLETE or awaited.task_number == 0:
+            continue
+        minimum = awaited.framework_attempt_completion_policy.min_succeeded_task_count
+        never = ""
+        if awaited.task.retry_policy.max_retry_count == RETRY_ALWAYS:
+            never = "with task.retryPolicy.maxRetryCount -2 its Tasks are run again and again"
+        elif 1 <= minimum <= awaited.task_number:
+            never = f"its minSucceededTaskCount {minimum} completes the attempt before"
+        if never:
+            text = f"{role.name} never starts, as {awaited.name} is never Complete: {never}"
+            yield warning((*path, "dependsOn", number), text)
 
 
 def _policies(spec: FrameworkSpec) -> Iterator[Finding]:

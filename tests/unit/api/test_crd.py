@@ -11,7 +11,10 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import EncodedStatus, encode_status
 from frameworkcontroller.api.completion import CompletionStatus, ContainerCompletion, PodCompletion, Trigger
 from frameworkcontroller.api.spec import (
+    MAX_DEPENDENCIES,
     CompletionPolicy,
+    Dependency,
+    DependencyStatus,
     ExecutionType,
     FrameworkSpec,
     PodForceDeletionPolicy,
@@ -64,6 +67,7 @@ def test_names() -> None:
         ("spec.retryPolicy", RetryPolicy),
         ("spec.retryPolicy.backoff", RetryBackoff),
         ("spec.taskRoles", TaskRoleSpec),
+        ("spec.taskRoles.dependsOn", Dependency),
         ("spec.taskRoles.frameworkAttemptCompletionPolicy", CompletionPolicy),
         ("spec.taskRoles.task", TaskSpec),
         ("spec.taskRoles.task.retryPolicy", RetryPolicy),
@@ -97,6 +101,8 @@ def test_a_role_has_one_task_unless_it_says_otherwise() -> None:
 def test_values_of_the_spec() -> None:
     assert at("spec.executionType")["enum"] == list(ExecutionType)
     assert at("spec.taskRoles.task.podForceDeletionPolicy")["enum"] == list(PodForceDeletionPolicy)
+    assert at("spec.taskRoles.dependsOn.status")["enum"] == list(DependencyStatus)
+    assert at("spec.taskRoles.dependsOn")["maxItems"] == MAX_DEPENDENCIES
 
 
 def test_what_the_schema_fills_in_is_what_absence_means() -> None:
@@ -118,7 +124,7 @@ def whole_status(*, compress: bool = False) -> Json:
     attempt = TaskAttemptStatus(0, 1, 2, 3, "uid", "node", "10.0.0.1", "10.0.0.2", completion)
     # Long enough to be compressed.
     task = TaskStatus(0, "t" * 800_000 if compress else "t", 1, 2, attempt, run_time=1, completion_time=2)
-    roles = [TaskRoleStatus("a", "r", 5, [task], "NodeUnreachable")]
+    roles = [TaskRoleStatus("a", "r", 5, [task], "NodeUnreachable", started=True)]
     of_framework = CompletionStatus(1, "Phrase", "Failed", ("Transient",), "diagnostics", trigger)
     status = FrameworkStatus(
         1,

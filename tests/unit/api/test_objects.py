@@ -89,6 +89,18 @@ def test_the_grace_period_is_kept_only_of_an_ended_pod_with_a_running_container(
     assert grace({"terminated": {"exitCode": 1}}) is None
 
 
+@pytest.mark.parametrize(
+    ("conditions", "ready"),
+    [
+        (None, False),
+        ([{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}], False),
+        ([{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "True"}], True),
+    ],
+)
+def test_a_pod_is_ready_by_its_condition(conditions: list[Body] | None, *, ready: bool) -> None:
+    assert pod_record(pod(status={"phase": "Running", "conditions": conditions})).ready is ready
+
+
 def test_who_an_object_is() -> None:
     bench = Bench(role())
     bench.pod()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from frameworkcontroller.api.spec import (
+    DependencyStatus,
     ExecutionType,
     FrameworkSpec,
     PodForceDeletionPolicy,
@@ -230,6 +231,65 @@ def test_names_are_unique() -> None:
     text = error({"taskRoles": [{"name": "a"}, {"name": "b"}, {"name": "a"}]})
     assert "taskRoles[2].name" in text
     assert "'a'" in text
+
+
+def depending(**roles: Any) -> dict[str, Any]:
+    """A spec of roles that depend on others being Ready."""
+    return {
+        "taskRoles": [
+            {"name": name, "dependsOn": [{"name": other, "status": "Ready"} for other in others]}
+            for name, others in roles.items()
+        ]
+    }
+
+
+def test_dependencies() -> None:
+    parsed = parse_spec({"taskRoles": [{"name": "a"}, {"name": "b", "dependsOn": [{"name": "a", "status": "Ready"}]}]})
+    assert [(one.name, one.status) for one in parsed.task_roles[1].depends_on] == [("a", DependencyStatus.READY)]
+    assert [role.name for role in parsed.dependents] == ["b"]
+    assert parse_spec({"taskRoles": [{"name": "a", "dependsOn": None}]}).dependents == ()
+    parse_spec(depending(a="bcdef", b="cd", c="", d="ef", e="f", f=""))
+
+
+@pytest.mark.parametrize(
+    ("roles", "text"),
+    [
+        ({"a": "a"}, "taskRoles[0].dependsOn[0].name: 'a': a TaskRole cannot depend on itself"),
+        ({"a": "", "b": "ax"}, "taskRoles[1].dependsOn[1].name: 'x': is not the name of a TaskRole"),
+        ({"a": "", "b": "aa"}, "taskRoles[1].dependsOn[1].name: 'a': is already the name of dependsOn[0]"),
+        ({"a": "b", "b": "a"}, "taskRoles[0].dependsOn: TaskRoles wait for each other: a -> b -> a"),
+        ({"x": "a", "a": "yb", "b": "c", "c": "a", "y": ""}, "taskRoles[1].dependsOn: TaskRoles wait for each other: "),
+        ({"a": "bcdefg", **dict.fromkeys("bcdefg", "")}, "taskRoles[0].dependsOn: "),
+    ],
+)
+def test_dependencies_that_cannot_hold_are_refused(roles: dict[str, str], text: str) -> None:
+    assert error(depending(**roles)).startswith(f"spec.{text}")
+
+
+def test_a_long_chain_of_dependencies() -> None:
+    chain = {f"r{number}": [f"r{number + 1}"] for number in range(5000)}
+    parse_spec(depending(**chain, r5000=[]))
+    assert "r0 -> r1 -> r2" in error(depending(**chain, r5000=["r0"]))
+
+
+@pytest.mark.parametrize("value", [7, "a", {"name": "a"}])
+def test_dependencies_are_a_list(value: Any) -> None:
+    text = error({"taskRoles": [{"name": "a", "dependsOn": value}]})
+    assert text == f"spec.taskRoles[0].dependsOn: {shown(value)}: must be a list"
+
+
+@pytest.mark.parametrize(
+    ("item", "text"),
+    [
+        ({"name": "a"}, "status: is required"),
+        ({"status": "Ready"}, "name: is required"),
+        ({"name": "a", "status": "Completed"}, "status: 'Completed': must be Ready or Complete"),
+        ({"name": "A", "status": "Ready"}, f"name: 'A': {NAME_RULE}"),
+    ],
+)
+def test_a_dependency_has_a_name_and_a_status(item: dict[str, Any], text: str) -> None:
+    found = error({"taskRoles": [{"name": "a"}, {"name": "b", "dependsOn": [item]}]})
+    assert found == f"spec.taskRoles[1].dependsOn[0].{text}"
 
 
 @pytest.mark.parametrize("value", [7, "a", {"name": "a"}])

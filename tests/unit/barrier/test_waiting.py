@@ -64,6 +64,20 @@ def failure(api: StubApi, clock: Clock, **environ: str) -> tuple[int, str]:
     return caught.value.code, str(caught.value)
 
 
+def depend(body: Any, role: str, other: str, *, started: bool = False) -> None:
+    """Let a role depend on another one."""
+    spec = next(item for item in body["spec"]["taskRoles"] if item["name"] == role)
+    spec["dependsOn"] = [{"name": other, "status": "Ready"}]
+    if started:
+        statuses = body["status"]["attemptStatus"]["taskRoleStatuses"]
+        next(item for item in statuses if item["name"] == role)["started"] = True
+
+
+def task_of(ip: str) -> dict[str, Any]:
+    """The Tasks of a role that has one, with that IP."""
+    return {"taskStatuses": [task(0, ip)]}
+
+
 class TestPassing:
     def test_at_once_when_every_task_has_an_ip(self, api: StubApi, clock: Clock) -> None:
         api.current = framework(READY)
@@ -73,6 +87,22 @@ class TestPassing:
     def test_compressed_status(self, api: StubApi, clock: Clock) -> None:
         api.current = compressed(framework(READY))
         assert wait(api, clock) == READY
+
+    def test_roles_that_wait_for_this_one_are_left_out(self, api: StubApi, clock: Clock) -> None:
+        body = api.current = framework({**READY, "late": [None], "later": [None], "other": [None]})
+        depend(body, "late", "worker")
+        depend(body, "later", "late", started=True)
+        depend(body, "other", "server", started=True)
+        clock.at(25, lambda: body["status"]["attemptStatus"]["taskRoleStatuses"][4].update(task_of("10.0.2.1")))
+        assert wait(api, clock, FC_TASKROLE_NAME="worker") == {**READY, "other": ["10.0.2.1"]}
+        assert len(clock.naps) > 1
+
+    def test_roles_that_have_not_started_are_left_out(self, api: StubApi, clock: Clock) -> None:
+        api.current = framework({**READY, "late": [None]})
+        depend(api.current, "late", "server")
+        depend(api.current, "worker", "server")
+        assert wait(api, clock, FC_TASKROLE_NAME="worker") == READY
+        assert wait(api, clock) == {"server": READY["server"]}
 
     def test_after_the_last_task_got_its_ip(self, api: StubApi, clock: Clock) -> None:
         api.current = framework({"worker": ["10.0.1.1", None]})

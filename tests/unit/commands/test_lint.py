@@ -39,6 +39,42 @@ def container(text: str) -> list[str]:
     return role(FAILS, task=pod)
 
 
+@pytest.mark.parametrize(
+    ("fields", "status", "finding"),
+    [
+        ("taskNumber: 2", "Complete", ""),
+        ("frameworkAttemptCompletionPolicy: {minSucceededTaskCount: 1}", "Ready", ""),
+        (
+            "frameworkAttemptCompletionPolicy: {minSucceededTaskCount: 1}",
+            "Complete",
+            "its minSucceededTaskCount 1 completes the attempt before",
+        ),
+    ],
+)
+def test_a_role_that_never_starts(fields: str, status: str, finding: str) -> None:
+    roles = [f"- {{name: a, {fields}, task: {{pod: {POD}}}}}", "- name: b", f"  {FAILS}", f"  task: {{pod: {POD}}}"]
+    found = spec("taskRoles:", *roles, f"  dependsOn: [{{name: a, status: {status}}}]")
+    text = f"10: warning: spec.taskRoles[1].dependsOn[0]: b never starts, as a is never Complete: {finding}"
+    assert found == [text] * bool(finding)
+
+
+def test_a_role_that_waits_for_one_that_never_ends() -> None:
+    task = f"{{retryPolicy: {{maxRetryCount: -2}}, pod: {POD}}}"
+    roles = [f"- {{name: a, task: {task}}}", "- name: b", f"  {FAILS}", f"  task: {{pod: {POD}}}"]
+    (finding,) = spec("taskRoles:", *roles, "  dependsOn: [{name: a, status: Complete}]")
+    assert finding.endswith(
+        "b never starts, as a is never Complete: with task.retryPolicy.maxRetryCount -2 its Tasks "
+        "are run again and again"
+    )
+
+
+def test_dependencies_as_others_write_them() -> None:
+    roles = ["- name: a", f"  {FAILS}", f"  task: {{pod: {POD}}}", "- name: b", f"  task: {{pod: {POD}}}"]
+    assert spec("taskRoles:", *roles, "  dependsOn: [a]") == [
+        "11: error: spec.taskRoles[1].dependsOn[0]: 'a': must be a mapping"
+    ]
+
+
 def test_a_good_framework() -> None:
     assert role("taskNumber: 2", FAILS) == []
 

@@ -117,6 +117,17 @@ def test_tasks_and_why_they_wait_and_failed() -> None:
     ]
 
 
+def test_roles_that_tasks_wait_for() -> None:
+    dependencies = [{"name": "init", "status": "Complete"}, {"name": "ps", "status": "Ready"}]
+    tasks = [task(index, State.CREATION_PENDING) for index in range(2)]
+    roles = [{"name": "init"}, {"name": "ps"}, {"name": "w", "dependsOn": dependencies}]
+    body = framework(State.RUNNING, ("w", tasks), spec={"taskRoles": roles})
+    text = "waits until init is Complete and ps is Ready"
+    assert [line.strip("│ ") for line in shown(body) if "waits" in line] == [text]
+    body["status"]["attemptStatus"]["taskRoleStatuses"][0]["started"] = True
+    assert not [line for line in shown(body) if "waits" in line]
+
+
 def test_when_tasks_that_back_off_have_their_next_attempt() -> None:
     def waits(index: int, ended: int) -> TaskStatus:
         made = task(index, State.ATTEMPT_COMPLETED, Code(200, "ContainerTransientFailed"), attempt=4)

@@ -53,6 +53,16 @@ async def known() -> Known:
     return Known()
 
 
+@pytest.mark.parametrize("awaited", [True, False])
+async def test_readiness_wakes_a_framework_with_a_role_that_waits_for_it(known: Known, *, awaited: bool) -> None:
+    if awaited:
+        known.reconciler.tracker.watch_readiness({"a"})
+        known.reconciler.tracker.agenda.clear()
+    known.handlers.pod_updated(POD, replace(POD, ready=True))
+    assert list(known.reconciler.tracker.agenda) == [("a", 0)] * awaited
+    assert len(known.queue) == awaited
+
+
 @pytest.mark.parametrize(
     ("final", "removed"),
     [
