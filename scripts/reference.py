@@ -93,6 +93,11 @@ TASK: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "attemptStatus.completionStatus.pod.containers[].signal": ("integer, or absent", "The signal that ended it."),
     "attemptStatus.completionStatus.pod.containers[].code": ("integer", "Its exit code; 0 if it has not ended."),
+    "attemptStatus.completionStatus.policy.action": (
+        "string, or absent",
+        "Action of the rule of podFailurePolicy that matched; it counts even if the rules are changed.",
+    ),
+    "attemptStatus.completionStatus.policy.rule": ("integer, or absent", "Position of that rule, from 0."),
 }
 """The fields of a Task's status, for which the CRD has no schema."""
 

@@ -221,6 +221,8 @@ def _completion(completion: CompletionStatus | None) -> dict[str, Any] | None:
         }
     if completion.pod is not None:
         body["pod"] = pod_completion_body(completion.pod)
+    if completion.policy is not None:
+        body["policy"] = {"action": completion.policy.action, "rule": completion.policy.rule}
     return body
 
 

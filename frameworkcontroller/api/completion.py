@@ -7,6 +7,7 @@ Positive codes are exit codes of containers.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from frameworkcontroller.api.fields import Interned
@@ -112,12 +113,38 @@ class Trigger:
     task_index: int = 0
 
 
+class FailureAction(StrEnum):
+    """What a rule of a podFailurePolicy does after a failure."""
+
+    COUNT = "Count"
+    IGNORE = "Ignore"
+    FAIL_TASK = "FailTask"
+    RESTART_FRAMEWORK = "RestartFramework"
+    FAIL_FRAMEWORK = "FailFramework"
+
+
+ENDING_ACTIONS: Final = frozenset({FailureAction.RESTART_FRAMEWORK, FailureAction.FAIL_FRAMEWORK})
+"""Actions that end the attempt of the Framework."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedRule:
+    """The rule of a podFailurePolicy that matched a failure. ``rule``: its position."""
+
+    action: FailureAction
+    rule: int
+
+    def __str__(self) -> str:
+        return f"podFailurePolicy.rules[{self.rule}] is {self.action}"
+
+
 @dataclass(frozen=True, slots=True)
 class CompletionStatus:
     """How an attempt ended. It never changes (monotonic exposure).
 
     Only Frameworks have a ``trigger``, only Tasks a ``pod``. ``attributes`` is None (``null``) if an entry of
-    podFailureSpec has no such key.
+    podFailureSpec has no such key. ``policy``: of a Task, the rule that matched; of the Framework, the one that ended
+    the attempt.
     """
 
     code: int
@@ -127,6 +154,7 @@ class CompletionStatus:
     diagnostics: str = ""
     trigger: Trigger | None = None
     pod: PodCompletion | None = None
+    policy: DecidedRule | None = None
 
     @classmethod
     def of(
@@ -149,6 +177,11 @@ class CompletionStatus:
     def unexpected(self) -> bool:
         """Whether it failed, and not on request."""
         return self.failed and self.code not in NEVER_RETRIED
+
+    @property
+    def ends_framework_attempt(self) -> bool:
+        """Whether a rule has ended the attempt of the Framework for it."""
+        return self.policy is not None and self.policy.action in ENDING_ACTIONS
 
     @property
     def category(self) -> str:

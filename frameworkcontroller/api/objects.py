@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
 from frameworkcontroller.api import fields, names
@@ -21,6 +21,7 @@ ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
 """Phases of Pods that have ended. Since kubelet 1.22.9 their containers have ended too."""
 
 _DEFAULT_GRACE_SEC: Final = 30
+_DISRUPTION_TARGET: Final = "DisruptionTarget"
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -69,6 +70,15 @@ class Disruption:
 
 
 @dataclass(slots=True, frozen=True)
+class PodCondition:
+    """A condition of a Pod, without its message."""
+
+    type: str
+    status: str
+    reason: str
+
+
+@dataclass(slots=True, frozen=True)
 class _OwnedRecord:
     key: str
     namespace: str
@@ -92,6 +102,7 @@ class ConfigMapRecord(_OwnedRecord):
 class PodRecord(_OwnedRecord):
     """A Pod with the label of a Framework. ``containers``: init containers first, empty until the Pod has ended.
 
+    ``conditions``: all of them once the Pod has ended or is terminating, before that only DisruptionTarget.
     ``running_grace_sec``: the grace period, if the Pod has ended and still lists a running container.
     """
 
@@ -105,6 +116,7 @@ class PodRecord(_OwnedRecord):
     message: str = ""
     containers: tuple[ContainerRecord, ...] = ()
     disruption: Disruption | None = None
+    conditions: tuple[PodCondition, ...] = ()
     running_grace_sec: int | None = None
     ready: bool = False
     """Whether its condition Ready is True."""
@@ -209,6 +221,7 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         message=fields.text(status, "message"),
         containers=containers,
         disruption=_disruption(status),
+        conditions=_conditions(status, whole=phase in ENDED_PHASES or "deletionTimestamp" in metadata),
         running_grace_sec=_running_grace(spec, status) if phase in ENDED_PHASES else None,
         ready=_is_ready(status),
     )
@@ -271,9 +284,30 @@ def _owned(metadata: Mapping[str, Any], wanted: tuple[str, ...]) -> tuple[str, s
     return f"{namespace}/{name}", namespace, name, metadata["resourceVersion"], identity_of(metadata, wanted)
 
 
+def _conditions(status: Mapping[str, Any], *, whole: bool) -> tuple[PodCondition, ...]:
+    return _shared(
+        tuple(
+            _condition(*(fields.text(item, key) for key in ("type", "status", "reason")))
+            for item in status.get("conditions") or ()
+            if whole or item.get("type") == _DISRUPTION_TARGET
+        )
+    )
+
+
+@lru_cache(maxsize=1024)
+def _condition(kind: str, status: str, reason: str) -> PodCondition:
+    return PodCondition(kind, status, reason)
+
+
+@lru_cache(maxsize=1024)
+def _shared(conditions: tuple[PodCondition, ...]) -> tuple[PodCondition, ...]:
+    """Return the same tuple for equal ones: most Pods have the same conditions."""
+    return conditions
+
+
 def _disruption(status: Mapping[str, Any]) -> Disruption | None:
     for condition in status.get("conditions") or ():
-        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
+        if condition.get("type") == _DISRUPTION_TARGET and condition.get("status") == "True":
             reason = fields.text(condition, "reason")
             return Disruption(sys.intern(reason), fields.text(condition, "message")) if reason in DISRUPTIONS else None
     return None

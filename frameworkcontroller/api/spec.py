@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.completion import FailureAction
 from frameworkcontroller.api.inputmodel import INT32_MAX, INT64_MAX, InputModel
 from frameworkcontroller.api.problems import Problem, ProblemError, problem_of
 
 RETRY_ALWAYS = -2
 RETRY_ON_FAILURE = -1
 MAX_TASK_NUMBER = 10000
+
+MAX_RULES = 20
+MAX_RULE_VALUES = 255
 
 MAX_TASK_COUNT = 50000
 """For all roles together: more than a compressed status can hold. The API server accepts any number of roles, and one
@@ -85,6 +89,85 @@ class RetryPolicy(_SpecModel):
     backoff: RetryBackoff | None = None
 
 
+class Operator(StrEnum):
+    """Whether a code must be one of the values, or none of them."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+
+
+def _distinct(values: tuple[int, ...]) -> tuple[int, ...]:
+    for position, value in enumerate(values):
+        if value in values[:position]:
+            raise ProblemError(Problem((position,), "is there twice", value))
+    return values
+
+
+class CodePattern(_SpecModel):
+    """Codes of failures: those in ``values``, or all others. No failure has the code 0."""
+
+    operator: Annotated[Operator, Field(strict=False)]
+    values: Annotated[
+        tuple[Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX)], ...],
+        Field(strict=False, min_length=1, max_length=MAX_RULE_VALUES),
+        AfterValidator(_distinct),
+    ]
+
+    @model_validator(mode="after")
+    def _can_match(self) -> Self:
+        if self.operator is Operator.IN and 0 in self.values:
+            raise ProblemError(Problem(("values", self.values.index(0)), "is no code of a failure", 0))
+        return self
+
+    def __contains__(self, code: int) -> bool:
+        return (code in self.values) == (self.operator is Operator.IN)
+
+
+class ExitCodePattern(CodePattern):
+    """Exit codes other than 0 of containers. ``container_name`` None: of any container that is no sidecar."""
+
+    container_name: str | None = None
+
+
+class ConditionStatus(StrEnum):
+    """Status of a condition."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class PodConditionPattern(_SpecModel):
+    """A condition of a Pod. ``reason`` None: any."""
+
+    type: str
+    status: Annotated[ConditionStatus, Field(strict=False)] = ConditionStatus.TRUE
+    reason: str | None = None
+
+
+class FailureRule(_SpecModel):
+    """The action on failures that match the one pattern."""
+
+    action: Annotated[FailureAction, Field(strict=False)]
+    on_exit_codes: ExitCodePattern | None = None
+    on_pod_conditions: tuple[PodConditionPattern, ...] = Field(default=(), strict=False, max_length=MAX_RULES)
+    on_completion_codes: CodePattern | None = None
+
+    @model_validator(mode="after")
+    def _has_one_pattern(self) -> FailureRule:
+        patterns = (self.on_exit_codes, self.on_pod_conditions, self.on_completion_codes)
+        if sum(map(bool, patterns)) != 1:
+            text = "must have exactly one of onExitCodes, onPodConditions and onCompletionCodes"
+            raise ProblemError(Problem((), text))
+        return self
+
+
+class FailurePolicy(_SpecModel):
+    """What follows failures of a Task's Pods; the first rule that matches counts."""
+
+    rules: tuple[FailureRule, ...] = Field(default=(), strict=False, max_length=MAX_RULES)
+
+
 class CompletionPolicy(_SpecModel):
     """The number of completed Tasks of a role that completes the attempt; less than 1 is never."""
 
@@ -100,6 +183,7 @@ class TaskSpec(_SpecModel):
     """
 
     retry_policy: RetryPolicy = RetryPolicy()
+    pod_failure_policy: FailurePolicy | None = None
     pod_graceful_deletion_timeout_sec: Annotated[int, Field(ge=-(INT64_MAX + 1), le=INT64_MAX)] | None = None
     pod_force_deletion_policy: Annotated[PodForceDeletionPolicy, Field(strict=False)] = PodForceDeletionPolicy.ALWAYS
     pod: dict[str, Any] = Field(default_factory=dict)

@@ -17,7 +17,7 @@ from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, RetryPoli
 from frameworkcontroller.api.status import Condition, FrameworkStatus, State, TaskStatus
 from frameworkcontroller.commands.output import clean_line, duration
 from frameworkcontroller.commands.poddiagnosis import without_name
-from frameworkcontroller.machine.policy import decide_retry
+from frameworkcontroller.machine.policy import RetryDecision, decide_retry, decide_task_retry
 
 NOT_SEEN: Final = "not seen by a controller yet"
 
@@ -115,7 +115,8 @@ def diagnose_framework(view: View, now: float) -> list[str]:
             left = ended + delay - now
             lines.append(f"is retried in {duration(left)}" if left >= 1 else "is about to be retried")
     elif status.state is State.COMPLETED:
-        lines += _no_retry(view.spec.retry_policy, completion, status.retry.accountable_retried_count)
+        retried = status.retry.accountable_retried_count
+        lines += _no_retry(completion, decide_retry(view.spec.retry_policy, completion, retried, 0))
     elif status.state is not State.CREATION_PENDING:
         lines.append("waits until the Pods of this attempt are gone")
     return lines
@@ -138,7 +139,7 @@ def diagnose_task(view: View, role: str, task: TaskStatus) -> str:
     if phase is Phase.FAILED:
         spec = view.spec.role(role)
         policy = RetryPolicy() if spec is None else spec.task.retry_policy
-        parts += _no_retry(policy, completion, task.retry.accountable_retried_count)
+        parts += _no_retry(completion, decide_task_retry(policy, completion, task.retry.accountable_retried_count))
     elif task.state in _DELETED_STATES and pod_text:
         parts.append(f"its Pod {pod_text}")
     return "; ".join(parts)
@@ -197,6 +198,5 @@ def trigger(completion: CompletionStatus) -> str:
     return f", by {found.task_role_name}[{found.task_index}]: {found.message}"
 
 
-def _no_retry(policy: RetryPolicy, completion: CompletionStatus, accountable: int) -> list[str]:
-    decision = decide_retry(policy, completion, accountable, 0)
+def _no_retry(completion: CompletionStatus, decision: RetryDecision) -> list[str]:
     return [] if completion.succeeded or decision.retry else [f"not retried: {decision.reason}"]

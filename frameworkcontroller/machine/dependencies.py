@@ -68,7 +68,7 @@ def unmet_dependency(ctx: Context) -> CompletionStatus | None:
                 what = f"TaskRole {role.name} depends on TaskRole {dependency.name} being Complete"
                 trigger = Trigger(f"{what}, which it can no longer be", task.role, task.index)
                 if (completion := task.attempt.completion_status) is not None:
-                    return replace(completion, trigger=trigger, pod=None)
+                    return replace(completion, trigger=trigger, pod=None, policy=None)
     return None
 
 

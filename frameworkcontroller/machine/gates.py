@@ -21,6 +21,7 @@ from frameworkcontroller.machine.dependencies import dependency_wait, unmet_depe
 from frameworkcontroller.machine.holds import CREATIONS, Wait
 from frameworkcontroller.machine.policy import evaluate_completion
 from frameworkcontroller.machine.reasons import EventPolicy, Reason
+from frameworkcontroller.machine.rules import end_by_rule
 
 WAITS: Final = (
     Reason.DELETING,
@@ -100,7 +101,7 @@ def must_end_first(ctx: Context) -> CompletionStatus | None:
 
 def ends_otherwise(ctx: Context) -> bool:
     """Whether the attempt ends in this plan, at the latest for a reason that can be taken back."""
-    return _first(ctx, _END_LAST) is not None
+    return _first(ctx, (_fails_by_rule, *_END_LAST)) is not None
 
 
 def must_end(ctx: Context) -> CompletionStatus | None:
@@ -116,10 +117,14 @@ def _meets_policy(ctx: Context) -> CompletionStatus | None:
     return evaluate_completion(ctx.framework.spec, ctx.tracker)
 
 
+def _fails_by_rule(ctx: Context) -> CompletionStatus | None:
+    return end_by_rule(ctx.tracker)
+
+
 _EndRules = tuple[Callable[[Context], CompletionStatus | None], ...]
 
 _END_FIRST: Final[_EndRules] = (_is_stopped,)
-_END_BY_TASKS: Final[_EndRules] = (_meets_policy, unmet_dependency)
+_END_BY_TASKS: Final[_EndRules] = (_meets_policy, _fails_by_rule, unmet_dependency)
 _END_LAST: Final[_EndRules] = ()
 """Those that a user or another component can take back."""
 

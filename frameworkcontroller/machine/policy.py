@@ -16,6 +16,7 @@ from frameworkcontroller.api.completion import (
     POD_SUCCEEDED,
     TRANSIENT,
     CompletionStatus,
+    FailureAction,
     Trigger,
 )
 from frameworkcontroller.api.spec import RETRY_ALWAYS, RETRY_ON_FAILURE, FrameworkSpec, RetryPolicy
@@ -47,6 +48,8 @@ def decide_retry(
     """
     if completion.code in NEVER_RETRIED:
         return RetryDecision(False, reason="its end was requested")
+    if completion.policy is not None and completion.policy.action is FailureAction.FAIL_FRAMEWORK:
+        return RetryDecision(False, reason=str(completion.policy))
     if policy.fancy_retry_policy and completion.failed:
         if completion.has(TRANSIENT):
             if completion.has(CONFLICT):
@@ -64,6 +67,16 @@ def decide_retry(
     if accountable_retried_count < limit:
         return RetryDecision(True, accountable=True, reason=f"{accountable_retried_count} of {limit} retries were used")
     return RetryDecision(False, reason=f"all of its {limit} retries were used" if limit else "maxRetryCount is 0")
+
+
+def decide_task_retry(
+    policy: RetryPolicy, completion: CompletionStatus, accountable_retried_count: int
+) -> RetryDecision:
+    """Decide whether an attempt of a Task is retried: by the failure rule in ``completion``, then by ``policy``."""
+    rule = completion.policy
+    if rule is not None and rule.action is not FailureAction.COUNT:
+        return RetryDecision(rule.action is FailureAction.IGNORE, reason=str(rule))
+    return decide_retry(policy, completion, accountable_retried_count, 0)
 
 
 RETRIES_AT_ONCE: Final = 3
@@ -109,9 +122,13 @@ def framework_back_off(policy: RetryPolicy) -> RetryBackOff:
     return NO_BACK_OFF if given is None else RetryBackOff(given.base_seconds, given.max_seconds)
 
 
-def task_back_off(policy: RetryPolicy, limits: Limits) -> RetryBackOff:
-    """The back-off of a Task: the one that ``policy`` gives or, under fancyRetryPolicy, that of the configuration."""
-    if policy.backoff is None and policy.fancy_retry_policy:
+def task_back_off(policy: RetryPolicy, completion: CompletionStatus, limits: Limits) -> RetryBackOff:
+    """The back-off of a Task: the one that ``policy`` gives or, for retries without end, that of the configuration.
+
+    Retries under fancyRetryPolicy and by the action Ignore have no end.
+    """
+    ignored = completion.policy is not None and completion.policy.action is FailureAction.IGNORE
+    if policy.backoff is None and (policy.fancy_retry_policy or ignored):
         return RetryBackOff(limits.task_min_retry_delay_sec, limits.task_max_retry_delay_sec, RETRIES_AT_ONCE)
     return framework_back_off(policy)
 
@@ -144,7 +161,8 @@ def evaluate_completion(spec: FrameworkSpec, tracker: Tracker) -> CompletionStat
     if met:
         task, text = min(met, key=lambda one: tracker.completed_at(one[0]))
         completion = require(task.attempt.completion_status, f"completionStatus of Task {task.role}[{task.index}]")
-        return replace(completion, trigger=Trigger(text, task.role, task.index), pod=None)
+        # The rule is one for the Task.
+        return replace(completion, trigger=Trigger(text, task.role, task.index), pod=None, policy=None)
     total, completed = spec.task_count, tracker.counts.succeeded + tracker.counts.failed
     if not 1 <= total <= completed:
         return None

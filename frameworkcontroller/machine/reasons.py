@@ -59,7 +59,7 @@ class Reason(StrEnum):
     FRAMEWORK_ATTEMPT_RUNNING = _event("FrameworkAttemptRunning", "the first Task of the attempt runs")
     FRAMEWORK_ATTEMPT_COMPLETING = _event(
         "FrameworkAttemptCompleting",
-        "a completion policy or the user ended the attempt, with the reason; running Tasks are stopped",
+        "a completion policy, a failure rule or the user ended the attempt, with the reason; running Tasks are stopped",
         event=EventPolicy.IF_WARNING,
     )
     FRAMEWORK_ATTEMPT_COMPLETED = "FrameworkAttemptCompleted", "nothing of the attempt runs"

@@ -15,7 +15,7 @@ from frameworkcontroller.api.completion import (
     CompletionStatus,
 )
 from frameworkcontroller.api.names import pod_name, split_pod_name
-from frameworkcontroller.api.objects import Disruption, Identity, PodRecord
+from frameworkcontroller.api.objects import Identity, PodRecord
 from frameworkcontroller.api.spec import PodForceDeletionPolicy
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
@@ -27,9 +27,10 @@ from frameworkcontroller.machine.gates import may_create
 from frameworkcontroller.machine.holds import CREATIONS, Stall
 from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import SnapshotTrigger, Urgency, require
-from frameworkcontroller.machine.policy import NO_BACK_OFF, decide_retry, retries_in_a_row, task_back_off
+from frameworkcontroller.machine.policy import NO_BACK_OFF, decide_task_retry, retries_in_a_row, task_back_off
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.rules import with_rule
 from frameworkcontroller.machine.scale import SCALED_DOWN
 from frameworkcontroller.machine.states import ENDED
 
@@ -80,9 +81,9 @@ def attempt_is_over(
 ) -> None:
     """Complete the attempt: its Pod is gone, or was never created (``refused``: by the API server)."""
     tracker, key = ctx.tracker, task.key
-    _decide(ctx, task, completion)
+    _decide(ctx, task, completion, tracker.dropped.get(key))
     tracker.expectations.forget(task.attempt.pod_uid)
-    tracker.disruptions.pop(key, None)
+    tracker.dropped.pop(key, None)
     tracker.left_running.pop(key, None)
     if refused:
         tracker.holds.hold_retry(key, ctx.env)
@@ -205,7 +206,7 @@ def _without_pod(ctx: Context, task: TaskStatus) -> None:
     uid = require(task.attempt.pod_uid, f"podUID of Task {task.role}[{task.index}]")
     key = task.key
     if ctx.tracker.expectations.has_seen(uid):
-        by_others = _deleted_by_others("Pod was deleted by others", ctx.tracker.disruptions.get(key))
+        by_others = _deleted_by_others("Pod was deleted by others", ctx.tracker.dropped.get(key))
         _doubt_configmaps(ctx, task, by_others)
         attempt_is_over(ctx, task, by_others)
         return
@@ -232,9 +233,9 @@ def pod_never_seen(ctx: Context, task: TaskStatus) -> None:
     attempt_is_over(ctx, task, CompletionStatus.of(POD_LOCAL_CACHE_CREATION_TIMEOUT, text))
 
 
-def _deleted_by_others(what: str, disruption: Disruption | None) -> CompletionStatus:
-    if disruption is not None:
-        return disrupted(what, disruption)
+def _deleted_by_others(what: str, pod: PodRecord | None) -> CompletionStatus:
+    if pod is not None and pod.disruption is not None:
+        return disrupted(what, pod.disruption)
     return CompletionStatus.of(POD_EXTERNAL_DELETED, what)
 
 
@@ -256,9 +257,9 @@ def _doubt_configmaps(ctx: Context, task: TaskStatus, by_others: CompletionStatu
 def _with_deleting_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
     tracker = ctx.tracker
     if task.state is not State.DELETING:
-        by_others = _deleted_by_others("Pod is being deleted by others", pod.disruption)
+        by_others = _deleted_by_others("Pod is being deleted by others", pod)
         _doubt_configmaps(ctx, task, by_others)
-        _decide(ctx, task, by_others)
+        _decide(ctx, task, by_others, pod)
         tracker.move(task, State.DELETING, ctx.env.second)
     _watch_end(ctx, pod)
 
@@ -340,7 +341,7 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
     if pod.phase == "Succeeded":
         _complete_attempt(ctx, task, CompletionStatus.of(POD_SUCCEEDED, "Pod succeeded", pod=pod.completion))
     elif pod.phase == "Failed":
-        _complete_attempt(ctx, task, ctx.env.limits.classifier.classify(pod))
+        _complete_attempt(ctx, task, ctx.env.limits.classifier.classify(pod), pod)
     elif task.deletion_pending or tracker.orphaned:
         _complete_attempt(ctx, task, None)
     elif pod.phase == "Running" and task.state is State.PREPARING:
@@ -409,9 +410,11 @@ def containers_run_until(ctx: Context) -> float | None:
     return max(dues, default=None)
 
 
-def _complete_attempt(ctx: Context, task: TaskStatus, completion: CompletionStatus | None) -> None:
+def _complete_attempt(
+    ctx: Context, task: TaskStatus, completion: CompletionStatus | None, pod: PodRecord | None = None
+) -> None:
     """Decide the completion of the attempt. Once it is persisted, the Pod is deleted."""
-    _decide(ctx, task, completion)
+    _decide(ctx, task, completion, pod)
     ctx.tracker.move(task, State.DELETION_PENDING, ctx.env.second)
     ctx.tracker.block(task.key)
 
@@ -430,7 +433,7 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
         _complete(ctx, task, "it is being deleted" if task.deletion_pending else "the FrameworkAttempt completes")
         return
     policy = spec.task.retry_policy
-    decision = decide_retry(policy, completion, task.retry.accountable_retried_count, 0)
+    decision = decide_task_retry(policy, completion, task.retry.accountable_retried_count)
     if task.retry.retry_delay_sec is None and not decision.retry:
         _complete(ctx, task, decision.reason)
         return
@@ -439,7 +442,7 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
         ctx.tracker.block(task.key)
         return
     in_a_row = retries_in_a_row(task)
-    back_off = task_back_off(policy, ctx.env.limits)
+    back_off = task_back_off(policy, completion, ctx.env.limits)
     if task.retry.retry_delay_sec is None:
         delay = back_off.delay_sec(in_a_row, completion)
         ctx.tracker.schedule_retry(task, delay)
@@ -471,10 +474,17 @@ def _complete(ctx: Context, task: TaskStatus, why: str) -> None:
     ctx.record(Reason.TASK_COMPLETED, text, task, completion=completion)
 
 
-def _decide(ctx: Context, task: TaskStatus, completion: CompletionStatus | None) -> bool:
-    """Set the attempt's completion status unless it is set. Return whether it was set now."""
-    if completion is None or not ctx.tracker.decide_completion(task, completion):
+def _decide(ctx: Context, task: TaskStatus, completion: CompletionStatus | None, pod: PodRecord | None = None) -> bool:
+    """Set the attempt's completion status unless it is set. Return whether it was set now.
+
+    ``pod``: the last state of the Pod, for the failure rules.
+    """
+    if completion is None or task.attempt.completion_status is not None:
         return False
+    spec = ctx.framework.spec.role(task.role)
+    if spec is not None and not task.deletion_pending and not ctx.tracker.is_completing:
+        completion = with_rule(spec.task.pod_failure_policy, completion, pod)
+    ctx.tracker.decide_completion(task, completion)
     if completion.succeeded:
         reason, verb = Reason.TASK_SUCCEEDED, "succeeded"
     elif completion.unexpected:

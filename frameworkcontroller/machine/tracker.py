@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 
 from frameworkcontroller.api.completion import CompletionStatus
-from frameworkcontroller.api.objects import Disruption, PodRecord
+from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import (
     Condition,
     FrameworkAttemptStatus,
@@ -70,8 +70,8 @@ class Tracker:
     """When (monotonic seconds) the ConfigMap was first seen to be terminating without Pods."""
     templates: dict[str, PodTemplate] = field(default_factory=dict)
     """Encoded Pods by role, of this attempt and generation."""
-    disruptions: dict[TaskKey, Disruption] = field(default_factory=dict)
-    """Disruptions of recorded Pods that the cache has dropped."""
+    dropped: dict[TaskKey, PodRecord] = field(default_factory=dict)
+    """Last states of recorded Pods that the cache has dropped, if they have conditions."""
     left_running: dict[TaskKey, tuple[str, float]] = field(default_factory=dict)
     """UIDs of ended Pods with running containers, and when that was first seen (monotonic seconds)."""
     readiness: dict[str, set[int]] = field(default_factory=dict)
@@ -86,6 +86,7 @@ class Tracker:
     _dirty: set[TaskStatus] = field(default_factory=set)
     _blocked: dict[TaskKey, None] = field(default_factory=dict)
     _completions: dict[tuple[str, int], int] = field(default_factory=dict)
+    _enders: list[TaskStatus] = field(default_factory=list)
     _head_dirty: bool = False
     _starting: set[str] = field(default_factory=set)
     """Roles whose start is not persisted."""
@@ -139,6 +140,11 @@ class Tracker:
         return self.status is not None and self.status.attempt.completion_status is not None
 
     @property
+    def ended_by_rule(self) -> TaskStatus | None:
+        """The Task whose failure ends the attempt of the Framework by a rule, None if there is none."""
+        return next((task for task in self._enders if not task.deletion_pending), None)
+
+    @property
     def may_have_pods(self) -> bool:
         """Whether the status records a Pod that is not known to be gone."""
         with_pods = (state for state in EDGES if state is not State.CREATION_PENDING and state not in ENDED)
@@ -184,7 +190,7 @@ class Tracker:
         self.follow_ups.clear()
         self._starting.clear()
         for by_task in (
-            self.disruptions,
+            self.dropped,
             self.left_running,
             self.readiness,
             self._blocked,
@@ -395,10 +401,10 @@ class Tracker:
         task = self.task(key)
         if task is None or task.attempt.pod_uid != last.uid or task.state in ENDED:
             return
-        if last.disruption is None:
-            self.disruptions.pop(key, None)
+        if last.disruption is None and not last.conditions:
+            self.dropped.pop(key, None)
         else:
-            self.disruptions[key] = last.disruption
+            self.dropped[key] = last
         if removed:
             self.expectations.see(last.uid)
         else:
@@ -418,6 +424,8 @@ class Tracker:
         if subject.attempt.completion_status is not None:
             return False
         subject.attempt.completion_status = completion
+        if isinstance(subject, TaskStatus) and completion.ends_framework_attempt:
+            self._enders.append(subject)
         self.change(subject, urgency)
         return True
 
@@ -456,11 +464,15 @@ class Tracker:
         self.counts = status.task_counts = TaskCounts()
         self.task_states = dict.fromkeys(State, 0)
         self.begun = set()
+        self._enders.clear()
         for task in self.tasks():
             self._count(task, 1)
             self.task_states[task.state] += 1
             if task.attempt.pod_uid is not None or task.attempt.id:
                 self.begun.add(task.role)
+            completion = task.attempt.completion_status
+            if completion is not None and completion.ends_framework_attempt:
+                self._enders.append(task)
         if self.readiness:
             self.watch_readiness(self.readiness.keys() & self.roles.keys())
         self._dirty.intersection_update(self.tasks())

@@ -22,6 +22,7 @@ from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.crdguard import CrdGuard
 from frameworkcontroller.machine import actions, context, dependencies, framework, gates, reconciler, task
+from frameworkcontroller.machine import policy as policies
 from frameworkcontroller.machine.actions import Action, Delete
 from frameworkcontroller.machine.actions import Outcome as ActionOutcome
 from frameworkcontroller.machine.context import Context
@@ -180,6 +181,10 @@ def _look_and_believe_gateways(action: Delete) -> Any:
         return end.value
 
 
+def _never_by_any_rule(policy: RetryPolicy, completion: CompletionStatus, used: int, delay: int) -> RetryDecision:
+    return RetryDecision(False) if completion.policy is not None else decide_retry(policy, completion, used, delay)
+
+
 def _no(*_: object) -> bool:
     return False
 
@@ -233,10 +238,19 @@ def _create(*roles: Json, **spec: Any) -> Step:
 
 
 def _role(
-    number: int = 1, *, retry: Json | None = None, timeout: int | None = None, force: str | None = None, **simulate: str
+    number: int = 1,
+    *,
+    retry: Json | None = None,
+    timeout: int | None = None,
+    force: str | None = None,
+    rule: str = "",
+    **simulate: str,
 ) -> Json:
     more: Json = {} if timeout is None else {"podGracefulDeletionTimeoutSec": timeout}
     more |= {} if force is None else {"podForceDeletionPolicy": force}
+    if rule:
+        on_exit_codes = {"operator": "In", "values": [42]}
+        more["podFailurePolicy"] = {"rules": [{"action": rule, "onExitCodes": on_exit_codes}]}
     return role(
         "a",
         number,
@@ -345,6 +359,23 @@ MUTANTS: Final = {
         lambda: _all_of(patch.object(task, "_adopt", _no), patch.object(framework, "_adopt", _no)),
         _story(_create(_role(**_FOREVER)), _fault(0.0, Faults.LOST, "create", "pods")),
         "no status that was ever stored gives cause",
+    ),
+    # The Pod of a Task fails by a rule that ends the whole; the other Task would run for ever.
+    "no-end-by-a-rule": Mutant(
+        "does not end the attempt if a rule says so",
+        lambda: patch.object(gates, "end_by_rule", _none),
+        _story(_create(_role(2, rule="FailFramework", **_FOREVER)), Step(5.0, "fail_pod", (0, 42))),
+        "failed by a rule that ends the attempt",
+    ),
+    # The rule is RestartFramework: the Task is not retried, and the Framework is.
+    "no-difference-between-levels": Mutant(
+        "lets the rule of a Task decide about the retry of the Framework, too",
+        lambda: patch.object(framework, "decide_retry", _never_by_any_rule),
+        _story(
+            _create(_role(2, rule="RestartFramework", **_FOREVER), retryPolicy={"maxRetryCount": 1}),
+            Step(5.0, "fail_pod", (0, 42)),
+        ),
+        "retried: False, but",
     ),
     "no-waiting-for-the-old-pod": Mutant(
         "retries a Task while its old Pod still ends",
@@ -467,7 +498,7 @@ MUTANTS: Final = {
     ),
     "no-retry-limit": Mutant(
         "retries once more than it was told",
-        lambda: _all_of(*(patch.object(module, "decide_retry", _retry_once_more) for module in (framework, task))),
+        lambda: _all_of(*(patch.object(module, "decide_retry", _retry_once_more) for module in (framework, policies))),
         _story(_create(_role(run_seconds="2", exit_code="1"))),
         "retried: True, but",
     ),

@@ -1,7 +1,7 @@
 """Where a Framework must be once nothing stands in its way any more: read from the contract, not from the code.
 
-Sources: docs/manual.md, "Completion" and "Retry"; docs/reference.md, "spec". It knows the spec, the status and
-what the Pods were told to do, as plain JSON, and nothing of the machine.
+Sources: docs/manual.md, "Completion", "Retry" and "Failure rules"; docs/reference.md, "spec". It knows the spec, the
+status and what the Pods were told to do, as plain JSON, and nothing of the machine.
 """
 
 from collections.abc import Mapping
@@ -64,6 +64,9 @@ def _why_attempt_not_at_end(spec: Json, status: Json, pods: Mapping[str, Json]) 
         ended = [task for task in tasks if task["state"] == "Completed"]
         for task in ended:
             completion = task["attemptStatus"]["completionStatus"]
+            rule = completion.get("policy") or {}
+            if rule.get("action") in ("RestartFramework", "FailFramework"):
+                return f"{name}[{task['index']}] failed by a rule that ends the attempt"
             if _is_due(role["task"], task["retryPolicyStatus"], completion):
                 return f"{name}[{task['index']}] is Completed with {completion['code']}, and was to be retried"
         good = sum(task["attemptStatus"]["completionStatus"]["type"]["name"] == "Succeeded" for task in ended)
@@ -103,11 +106,16 @@ def _why_not_waiting(role: Json, wanted: Mapping[str, Json], found: Mapping[str,
 
 
 def _is_due(owner: Json, retries: Json, completion: Json) -> bool:
-    """Rules 1 to 3 of Retry."""
+    """Rules 1 to 3 of Retry. A Framework's completion has a trigger, a Task's has none."""
     policy = {"fancyRetryPolicy": False, "maxRetryCount": 0, **(owner.get("retryPolicy") or {})}
     failed = completion["type"]["name"] == "Failed"
     attributes = completion["type"]["attributes"] or []
     if completion["code"] in _NEVER_RETRIED:
+        return False
+    action = (completion.get("policy") or {}).get("action", "Count")
+    if action in ("Ignore", "FailTask", "FailFramework"):
+        return bool(action == "Ignore")
+    if action == "RestartFramework" and "trigger" not in completion:
         return False
     if policy["fancyRetryPolicy"] and failed and "Transient" in attributes:
         return True
@@ -121,7 +129,10 @@ def _moves_for_ever(spec: Json) -> bool:
     """Whether some policy may retry without end."""
     owners = [spec, *(role["task"] for role in spec["taskRoles"])]
     policies = [owner.get("retryPolicy") or {} for owner in owners]
-    return any(policy.get("fancyRetryPolicy") or policy.get("maxRetryCount", 0) < 0 for policy in policies)
+    rules = [rule for owner in owners for rule in (owner.get("podFailurePolicy") or {}).get("rules") or ()]
+    return any(policy.get("fancyRetryPolicy") or policy.get("maxRetryCount", 0) < 0 for policy in policies) or any(
+        rule["action"] == "Ignore" for rule in rules
+    )
 
 
 def _progress(status: Json) -> tuple[int, int]:

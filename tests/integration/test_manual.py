@@ -70,6 +70,24 @@ async def test_retries_are_as_told(here: Here) -> None:
 
 
 @pytest.mark.virtual_clock
+async def test_failure_rules_are_as_told(here: Here) -> None:
+    frameworks, retry = here.frameworks, {"maxRetryCount": 1}
+    for action, exits, retries, counted, code, of_framework in rows("rules"):
+        on_exit_codes = {"operator": "In", "values": [42]}
+        rules = {"rules": [{"action": action, "onExitCodes": on_exit_codes}]}
+        does = {"run-seconds": 1, "exit-code": exits}
+        name = action.lower()
+        task: Json = {"retryPolicy": retry, "podFailurePolicy": rules}
+        await frameworks.create(name, role(task=task, simulate=does), retryPolicy=retry)
+        status = await frameworks.until_state(name, "Completed", every=1)
+        (one,) = tasks(status)
+        found = one["retryPolicyStatus"]
+        assert (found["totalRetriedCount"], found["accountableRetriedCount"]) == (int(retries), int(counted)), action
+        assert status["attemptStatus"]["completionStatus"]["code"] == int(code), action
+        assert status["retryPolicyStatus"]["totalRetriedCount"] == int(of_framework), action
+
+
+@pytest.mark.virtual_clock
 async def test_completions_are_as_told(here: Here) -> None:
     frameworks, pods = here
     for number, (failed, succeeded, ends, code, stopped) in enumerate(rows("completion")):
@@ -102,7 +120,7 @@ def test_the_walk_through_has_the_steps_of_the_script() -> None:
 
 OF_A_SPEC: Final = {"executionType", "retryPolicy", "taskRoles", "description"}
 OF_A_POD: Final = {"metadata", "spec"}
-OF_A_POD_SPEC: Final = {"initContainers", "containers", "volumes"}
+OF_A_POD_SPEC: Final = {"initContainers", "containers", "tolerations", "volumes"}
 OF_A_CONFIGURATION: Final = {field.alias for field in Config.model_fields.values()}
 NOT_OURS: Final = {"scrape_configs": "Prometheus"}
 
@@ -114,6 +132,8 @@ def as_framework(document: Json) -> Json | None:
         return document
     if keys <= OF_A_SPEC:
         spec = document
+    elif keys == {"task"}:
+        spec = of_pod(document["task"].get("pod") or {}, **document["task"])
     elif keys == {"pod"}:
         spec = of_pod(document["pod"])
     elif keys <= OF_A_POD:
@@ -125,11 +145,11 @@ def as_framework(document: Json) -> Json | None:
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "f"}, "spec": spec}
 
 
-def of_pod(pod: Json) -> Json:
+def of_pod(pod: Json, **task: Any) -> Json:
     """A spec of one role with that Pod template, and with what a Pod cannot be without."""
     container = {"name": "main", "image": "none"}
     filled = {**pod, "spec": {"containers": [container], **(pod.get("spec") or {})}}
-    return {"taskRoles": [{"name": "a", "task": {"pod": filled}}]}
+    return {"taskRoles": [{"name": "a", "task": {**task, "pod": filled}}]}
 
 
 def documents(block: Block) -> list[Any]:

@@ -27,7 +27,16 @@ TAINTS = st.sampled_from(
     [(), ("a/b",), ("node.kubernetes.io/unreachable",), ("node.kubernetes.io/out-of-service", "x")]
 )
 DEPENDENCY = st.sampled_from([None, None, None, "Ready", "Complete"])
-RETRY = st.fixed_dictionaries({"fancyRetryPolicy": st.booleans(), "maxRetryCount": LIMIT})
+CODES = st.lists(st.sampled_from([1, 200, 201, 210, -101, -1010]), min_size=1, max_size=3, unique=True)
+PATTERN = st.one_of(
+    st.builds(lambda codes: {"onExitCodes": {"operator": "In", "values": codes}}, CODES),
+    st.builds(lambda codes: {"onCompletionCodes": {"operator": "In", "values": codes}}, CODES),
+    st.just({"onPodConditions": [{"type": "DisruptionTarget"}]}),
+)
+ACTION = st.sampled_from(["Count", "Ignore", "FailTask", "RestartFramework", "FailFramework"])
+RULES = st.lists(st.builds(lambda action, pattern: {"action": action, **pattern}, ACTION, PATTERN), max_size=3)
+BACKOFF = st.sampled_from([None, None, {"baseSeconds": 1, "maxSeconds": 4}, {"baseSeconds": 0}])
+RETRY = st.fixed_dictionaries({"fancyRetryPolicy": st.booleans(), "maxRetryCount": LIMIT, "backoff": BACKOFF})
 
 
 @st.composite
@@ -45,6 +54,7 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
                 "retryPolicy": draw(RETRY),
                 "podGracefulDeletionTimeoutSec": draw(TIMEOUT),
                 "podForceDeletionPolicy": draw(FORCE),
+                "podFailurePolicy": {"rules": draw(RULES)} if draw(st.booleans()) else None,
             },
         }
         for name in "abc"[: draw(st.sampled_from([1, 0, 2, 3]))]

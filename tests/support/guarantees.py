@@ -402,15 +402,17 @@ class Guarantees:
         *,
         retried: bool,
     ) -> None:
-        """Rules 1 to 3 of Retry, word by word."""
+        """Rules 1 to 3 of Retry, and Failure rules, word by word."""
         completion = (before if retried else after).attempt.completion_status
         assert completion is not None
         failed = completion.type_name != "Succeeded"
         attributes = completion.attributes or ()
         limit, used = policy.max_retry_count, before.retry.accountable_retried_count
-        if completion.code in _NEVER_RETRIED:
+        action = None if completion.policy is None else completion.policy.action
+        ends = {"FailTask", "RestartFramework"} if isinstance(before, TaskStatus) else set()
+        if completion.code in _NEVER_RETRIED or action in {"FailFramework", *ends}:
             due, accountable = False, False
-        elif policy.fancy_retry_policy and failed and "Transient" in attributes:
+        elif action == "Ignore" or (policy.fancy_retry_policy and failed and "Transient" in attributes):
             due, accountable = True, False
         elif policy.fancy_retry_policy and failed and "Permanent" in attributes:
             due, accountable = False, False
@@ -421,11 +423,30 @@ class Guarantees:
             counted = after.retry.accountable_retried_count - used
             self._require(counted == accountable, f"{what}: accountable retries went up by {counted}")
 
+    def _check_end_by_rule(self, before: FrameworkStatus, status: FrameworkStatus) -> None:
+        completion = status.attempt.completion_status
+        assert completion is not None
+        assert completion.policy is not None
+        assert completion.trigger is not None
+        self._require(
+            completion.policy.action in ("RestartFramework", "FailFramework"), f"ended by {completion.policy}"
+        )
+        task = _task_of(status, completion.trigger.task_role_name, completion.trigger.task_index)
+        if task is None or task.attempt.completion_status is None:
+            raise self.world.violation(f"ended by {completion.trigger}, which did not fail")
+        found = task.attempt.completion_status
+        told = (found.code, found.policy) == (completion.code, completion.policy)
+        self._require(told, f"ended by {completion.policy}, and the Task says {found}")
+        leaving = _task_of(before, completion.trigger.task_role_name, completion.trigger.task_index)
+        self._require(leaving is None or not leaving.deletion_pending, "ended by a Task that is deletionPending")
+
     def _check_decision(self, spec: FrameworkSpec, before: FrameworkStatus, status: FrameworkStatus) -> None:
         completion = status.attempt.completion_status
         assert completion is not None
         trigger = completion.trigger
-        if trigger is not None and trigger.message == completion.diagnostics:
+        if completion.policy is not None:
+            self._check_end_by_rule(before, status)
+        elif trigger is not None and trigger.message == completion.diagnostics:
             self._check_all_completed(spec, before, status)
         elif trigger is not None:
             role_spec = spec.role(trigger.task_role_name)

@@ -13,7 +13,14 @@ from pydantic import BaseModel
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import encode_task
-from frameworkcontroller.api.completion import PREDEFINED, CompletionStatus, ContainerCompletion, PodCompletion
+from frameworkcontroller.api.completion import (
+    PREDEFINED,
+    CompletionStatus,
+    ContainerCompletion,
+    DecidedRule,
+    FailureAction,
+    PodCompletion,
+)
 from frameworkcontroller.api.status import RetryPolicyStatus, TaskAttemptStatus, TaskStatus
 from frameworkcontroller.config.config import Config
 
@@ -56,7 +63,8 @@ def test_every_field_of_a_task_is_explained() -> None:
                 yield from paths(item[0], f"{path}{name}[].")
 
     pod = PodCompletion("reason", "message", (ContainerCompletion("main", 1, "reason", "message", 9),))
-    completion = CompletionStatus(1, "Phrase", "Failed", ("Transient",), "diagnostics", pod=pod)
+    rule = DecidedRule(FailureAction.COUNT, 0)
+    completion = CompletionStatus(1, "Phrase", "Failed", ("Transient",), "diagnostics", pod=pod, policy=rule)
     attempt = TaskAttemptStatus(0, 1, completion_status=completion)
     retry = RetryPolicyStatus(recent_retried_count=1)
     task = orjson.loads(encode_task("f", "a", TaskStatus(0, "uid", 1, 1, attempt, retry=retry)))

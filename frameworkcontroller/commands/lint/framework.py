@@ -11,12 +11,14 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel, ValidationError
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.completion import ENDING_ACTIONS, FailureAction
 from frameworkcontroller.api.inputmodel import whole
 from frameworkcontroller.api.problems import KeyPath, problem_of, shown, suggestion
 from frameworkcontroller.api.spec import (
     RETRY_ALWAYS,
     RETRY_ON_FAILURE,
     DependencyStatus,
+    FailureRule,
     FrameworkSpec,
     PodForceDeletionPolicy,
     RetryPolicy,
@@ -50,6 +52,8 @@ def check_framework(body: Mapping[Any, Any]) -> Iterator[Finding]:
     if not isinstance(roles, list) or not all(isinstance(role, dict) for role in roles):
         yield from refused
         return
+    for position, role in enumerate(roles):
+        refused += _of_a_job(role, ("spec", "taskRoles", position))
     refused += [found for found in _role_names(roles) if found not in refused]
     yield from refused
     if not roles:
@@ -134,6 +138,31 @@ def _role_names(roles: list[dict[Any, Any]]) -> Iterator[Finding]:
             yield error(path, f"is already the name of taskRoles[{seen[name]}]", value=name)
 
 
+_ACTIONS_OF_JOBS: Final = {"FailJob": FailureAction.FAIL_FRAMEWORK, "FailIndex": FailureAction.FAIL_TASK}
+_FIELDS_OF_JOBS: Final = {
+    "backoffLimit": "task.retryPolicy.maxRetryCount",
+    "backoffLimitPerIndex": "task.retryPolicy.maxRetryCount",
+    "podFailurePolicy": "task.podFailurePolicy",
+}
+
+
+def _of_a_job(role: Mapping[Any, Any], path: KeyPath) -> Iterator[Finding]:
+    """Find what was copied from a Job. That it is unknown or invalid is found, too."""
+    for field, ours in _FIELDS_OF_JOBS.items():
+        if field in role:
+            yield error((*path, field), f"is a field of a Job; a TaskRole has {ours}")
+    task = role.get("task")
+    policy = task.get("podFailurePolicy") if isinstance(task, dict) else None
+    rules = policy.get("rules") if isinstance(policy, dict) else None
+    for position, rule in enumerate(rules if isinstance(rules, list) else ()):
+        action = rule.get("action") if isinstance(rule, dict) else None
+        if isinstance(action, str) and action in _ACTIONS_OF_JOBS:
+            place = (*path, "task", "podFailurePolicy", "rules", position, "action")
+            yield error(
+                place, f"is an action of a Job; that of a Framework is {_ACTIONS_OF_JOBS[action]}", value=action
+            )
+
+
 def _long_names(metadata: Any, roles: list[dict[Any, Any]]) -> Iterator[Finding]:
     framework = metadata.get("name") if isinstance(metadata, dict) else None
     for position, role in enumerate(roles):
@@ -173,7 +202,7 @@ def _role_policies(role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:
     for field, minimum, unreachable, reason in (
         ("minFailedTaskCount", failed, failed > role.task_number, too_few),
         ("minSucceededTaskCount", succeeded, succeeded > role.task_number, too_few),
-        ("minFailedTaskCount", failed, failed >= 1 and not _can_fail(retry), never_fails),
+        ("minFailedTaskCount", failed, failed >= 1 and not _can_fail(role), never_fails),
         ("minSucceededTaskCount", succeeded, succeeded >= 1 and retry.max_retry_count == RETRY_ALWAYS, run_again),
     ):
         if unreachable:
@@ -190,6 +219,7 @@ def _role_policies(role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:
     pod_spec = role.task.pod.get("spec")
     if not isinstance(pod_spec, dict):
         return  # an error, reported elsewhere
+    yield from _failure_rules(role, pod_spec, (*path, "task", "podFailurePolicy", "rules"))
     restart = pod_spec.get("restartPolicy")
     missing = not isinstance(restart, str)
     if (missing or restart == "Always") and retry.max_retry_count != RETRY_ALWAYS and role.task_number > 0:
@@ -198,6 +228,34 @@ def _role_policies(role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:
             f"is {'missing, which is ' if missing else ''}Always: containers that end are started again in place, so "
             "that no Task ever completes; retries and completion policies are for Never (or OnFailure)",
         )
+
+
+def _failure_rules(role: TaskRoleSpec, pod_spec: Mapping[Any, Any], path: KeyPath) -> Iterator[Finding]:
+    listed = [pod_spec.get(field) or () for field in ("initContainers", "containers")]
+    known = {one.get("name") for part in listed if isinstance(part, list) for one in part if isinstance(one, dict)}
+    for position, rule in enumerate(_rules(role)):
+        pattern = rule.on_exit_codes
+        if pattern is None:
+            continue
+        name, place = pattern.container_name, (*path, position, "onExitCodes")
+        if name is not None and name not in known:
+            text = f"is not the name of a container of the Pod{suggestion(name, filter(None, known))}"
+            yield warning((*place, "containerName"), text, value=name)
+        if pod_spec.get("restartPolicy") == "OnFailure":
+            yield warning(
+                place,
+                "can hardly match: with restartPolicy OnFailure the kubelet restarts containers that fail, and the Pod "
+                "does not fail",
+            )
+
+
+def _rules(role: TaskRoleSpec) -> tuple[FailureRule, ...]:
+    policy = role.task.pod_failure_policy
+    return () if policy is None else policy.rules
+
+
+def _has_action(role: TaskRoleSpec, *actions: FailureAction) -> bool:
+    return role.task_number > 0 and any(rule.action in actions for rule in _rules(role))
 
 
 def _backoff(policy: RetryPolicy, path: KeyPath) -> Iterator[Finding]:
@@ -232,8 +290,8 @@ def _policies(spec: FrameworkSpec) -> Iterator[Finding]:
     if not ending:
         return  # a service
     can_fail = any(
-        1 <= policy.min_failed_task_count <= role.task_number and _can_fail(retry) for role, policy, retry in roles
-    )
+        1 <= policy.min_failed_task_count <= role.task_number and _can_fail(role) for role, policy, _ in roles
+    ) or any(_has_action(role, *ENDING_ACTIONS) for role, _, _ in roles)
     by_policy = can_fail or any(1 <= policy.min_succeeded_task_count <= role.task_number for role, policy in ending)
     path: KeyPath = ("spec", "taskRoles")
     endless = ", ".join(role.name for role, _, retry in roles if retry.max_retry_count == RETRY_ALWAYS)
@@ -256,11 +314,14 @@ def _policies(spec: FrameworkSpec) -> Iterator[Finding]:
     if not can_fail and (retries >= 1 or retries == RETRY_ON_FAILURE):
         yield warning(
             ("spec", "retryPolicy", "maxRetryCount"),
-            "has no effect: no role's minFailedTaskCount can make an attempt fail",
+            "has no effect: neither a role's minFailedTaskCount nor a failure rule can make an attempt fail",
             value=retries,
         )
 
 
-def _can_fail(retry: RetryPolicy) -> bool:
+def _can_fail(role: TaskRoleSpec) -> bool:
     """Return whether a Task can complete as failed; with the fancy policy, a permanent failure always can."""
-    return retry.fancy_retry_policy or retry.max_retry_count not in (RETRY_ALWAYS, RETRY_ON_FAILURE)
+    retry = role.task.retry_policy
+    if retry.fancy_retry_policy or _has_action(role, FailureAction.FAIL_TASK):
+        return True
+    return retry.max_retry_count not in (RETRY_ALWAYS, RETRY_ON_FAILURE)

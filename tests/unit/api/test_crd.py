@@ -9,14 +9,30 @@ import pytest
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import EncodedStatus, encode_status
-from frameworkcontroller.api.completion import CompletionStatus, ContainerCompletion, PodCompletion, Trigger
+from frameworkcontroller.api.completion import (
+    CompletionStatus,
+    ContainerCompletion,
+    DecidedRule,
+    FailureAction,
+    PodCompletion,
+    Trigger,
+)
 from frameworkcontroller.api.spec import (
     MAX_DEPENDENCIES,
+    MAX_RULE_VALUES,
+    MAX_RULES,
+    CodePattern,
     CompletionPolicy,
+    ConditionStatus,
     Dependency,
     DependencyStatus,
     ExecutionType,
+    ExitCodePattern,
+    FailurePolicy,
+    FailureRule,
     FrameworkSpec,
+    Operator,
+    PodConditionPattern,
     PodForceDeletionPolicy,
     RetryBackoff,
     RetryPolicy,
@@ -43,6 +59,9 @@ MANIFEST: Final[Json] = crd_manifest()
 VERSION: Final[Json] = MANIFEST["spec"]["versions"][0]
 ROOT: Final[Json] = VERSION["schema"]["openAPIV3Schema"]
 PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
+
+
+RULES: Final = "spec.taskRoles.task.podFailurePolicy.rules"
 
 
 def at(path: str, *, schema: Json = ROOT) -> Json:
@@ -72,6 +91,11 @@ def test_names() -> None:
         ("spec.taskRoles.task", TaskSpec),
         ("spec.taskRoles.task.retryPolicy", RetryPolicy),
         ("spec.taskRoles.task.retryPolicy.backoff", RetryBackoff),
+        ("spec.taskRoles.task.podFailurePolicy", FailurePolicy),
+        (RULES, FailureRule),
+        (f"{RULES}.onExitCodes", ExitCodePattern),
+        (f"{RULES}.onPodConditions", PodConditionPattern),
+        (f"{RULES}.onCompletionCodes", CodePattern),
     ],
 )
 def test_fields_and_bounds_of_the_spec(path: str, model: type[Any]) -> None:
@@ -103,6 +127,16 @@ def test_values_of_the_spec() -> None:
     assert at("spec.taskRoles.task.podForceDeletionPolicy")["enum"] == list(PodForceDeletionPolicy)
     assert at("spec.taskRoles.dependsOn.status")["enum"] == list(DependencyStatus)
     assert at("spec.taskRoles.dependsOn")["maxItems"] == MAX_DEPENDENCIES
+    assert at(f"{RULES}.action")["enum"] == list(FailureAction)
+    assert at(f"{RULES}.onExitCodes.operator")["enum"] == list(Operator)
+    assert at(f"{RULES}.onCompletionCodes.operator")["enum"] == list(Operator)
+    assert at(f"{RULES}.onPodConditions.status")["enum"] == list(ConditionStatus)
+
+
+def test_lengths_of_the_rules() -> None:
+    assert at(RULES)["maxItems"] == at(f"{RULES}.onPodConditions")["maxItems"] == MAX_RULES
+    for field in ("onExitCodes", "onCompletionCodes"):
+        assert at(f"{RULES}.{field}.values")["maxItems"] == MAX_RULE_VALUES
 
 
 def test_what_the_schema_fills_in_is_what_absence_means() -> None:
@@ -125,7 +159,8 @@ def whole_status(*, compress: bool = False) -> Json:
     # Long enough to be compressed.
     task = TaskStatus(0, "t" * 800_000 if compress else "t", 1, 2, attempt, run_time=1, completion_time=2)
     roles = [TaskRoleStatus("a", "r", 5, [task], "NodeUnreachable", started=True)]
-    of_framework = CompletionStatus(1, "Phrase", "Failed", ("Transient",), "diagnostics", trigger)
+    rule = DecidedRule(FailureAction.FAIL_FRAMEWORK, 0)
+    of_framework = CompletionStatus(1, "Phrase", "Failed", ("Transient",), "diagnostics", trigger, policy=rule)
     status = FrameworkStatus(
         1,
         2,

@@ -367,3 +367,89 @@ def test_invalid_backoff(backoff: Any, expected: str) -> None:
     assert error({"retryPolicy": {"backoff": backoff}}) == f"spec.retryPolicy.backoff{expected}"
     below = {"taskRoles": [{"name": "a", "task": {"retryPolicy": {"backoff": backoff}}}]}
     assert error(below) == f"spec.taskRoles[0].task.retryPolicy.backoff{expected}"
+
+
+# --- podFailurePolicy --------------------------------------------------------------------------------------------
+
+EXITS: dict[str, Any] = {"operator": "In", "values": [1]}
+
+
+def rule(**fields: Any) -> Any:
+    """A spec of one Task with such a rule."""
+    task = {"podFailurePolicy": {"rules": [{"action": "Count", **fields}]}}
+    return {"taskRoles": [{"name": "a", "task": task}]}
+
+
+def test_failure_rules() -> None:
+    given = [
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}, {"type": "x", "status": "Unknown"}]},
+        {"action": "FailFramework", "onExitCodes": {"containerName": "main", **EXITS}},
+        {"action": "FailTask", "onCompletionCodes": {"operator": "NotIn", "values": [-1000, 0]}, "odd": 1},
+    ]
+    policy = role(task={"podFailurePolicy": {"rules": given}}).task.pod_failure_policy
+    assert policy is not None
+    ignore, fail, task = policy.rules
+    assert [(one.type, one.status, one.reason) for one in ignore.on_pod_conditions] == [
+        ("DisruptionTarget", "True", None),
+        ("x", "Unknown", None),
+    ]
+    assert fail.on_exit_codes is not None
+    assert (fail.on_exit_codes.container_name, fail.on_exit_codes.values) == ("main", (1,))
+    assert task.on_completion_codes is not None
+    assert [code in task.on_completion_codes for code in (-1000, 1)] == [False, True]
+
+
+@pytest.mark.parametrize("policy", [None, {}, {"rules": None}, {"rules": []}])
+def test_no_failure_rules(policy: Any) -> None:
+    found = role(task={"podFailurePolicy": policy}).task.pod_failure_policy
+    assert found is None or found.rules == ()
+
+
+ONE_OF = ": must have exactly one of onExitCodes, onPodConditions and onCompletionCodes"
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, ONE_OF),
+        ({"onPodConditions": []}, ONE_OF),
+        ({"onExitCodes": EXITS, "onCompletionCodes": EXITS}, ONE_OF),
+        ({"onExitCodes": EXITS, "onPodConditions": [{"type": "x"}]}, ONE_OF),
+        (
+            {"action": "FailJob", "onExitCodes": EXITS},
+            ".action: 'FailJob': must be Count, Ignore, FailTask, RestartFramework or FailFramework",
+        ),
+        ({"onExitCodes": {"values": [1]}}, ".onExitCodes.operator: is required"),
+        ({"onExitCodes": {"operator": "In"}}, ".onExitCodes.values: is required"),
+        ({"onExitCodes": {"operator": "Is", "values": [1]}}, ".onExitCodes.operator: 'Is': must be In or NotIn"),
+        ({"onExitCodes": {**EXITS, "values": []}}, ".onExitCodes.values: a list: must have at least 1 item"),
+        (
+            {"onExitCodes": {**EXITS, "values": [*range(1, 257)]}},
+            ".onExitCodes.values: a list: must have at most 255 items",
+        ),
+        ({"onExitCodes": {**EXITS, "values": [1, 2, 1]}}, ".onExitCodes.values[2]: 1: is there twice"),
+        ({"onExitCodes": {**EXITS, "values": [7, 0]}}, ".onExitCodes.values[1]: 0: is no code of a failure"),
+        (
+            {"onCompletionCodes": {**EXITS, "values": [0]}},
+            ".onCompletionCodes.values[0]: 0: is no code of a failure",
+        ),
+        ({"onExitCodes": {**EXITS, "values": [1, "2"]}}, ".onExitCodes.values[1]: '2': must be a whole number"),
+        ({"onPodConditions": [{}]}, ".onPodConditions[0].type: is required"),
+        (
+            {"onPodConditions": [{"type": "x", "status": True}]},
+            ".onPodConditions[0].status: true: must be True, False or Unknown",
+        ),
+        (
+            {"onPodConditions": [{"type": "x"}] * 21},
+            ".onPodConditions: a list: must have at most 20 items",
+        ),
+    ],
+)
+def test_invalid_failure_rules(fields: Any, expected: str) -> None:
+    assert error(rule(**fields)) == f"spec.taskRoles[0].task.podFailurePolicy.rules[0]{expected}"
+
+
+def test_too_many_failure_rules() -> None:
+    rules = rule(onExitCodes=EXITS)["taskRoles"][0]["task"]["podFailurePolicy"]["rules"] * 21
+    text = error({"taskRoles": [{"name": "a", "task": {"podFailurePolicy": {"rules": rules}}}]})
+    assert text == "spec.taskRoles[0].task.podFailurePolicy.rules: a list: must have at most 20 items"

@@ -299,8 +299,8 @@ def test_completion_policies_that_never_trigger(policy: str, retry: str, expecte
 
 def test_a_framework_that_cannot_fail() -> None:
     assert spec("retryPolicy: {maxRetryCount: 3}", "taskRoles:", "- name: w", f"  task: {{pod: {POD}}}") == [
-        "5: warning: spec.retryPolicy.maxRetryCount: 3: has no effect: no role's "
-        "minFailedTaskCount can make an attempt fail",
+        "5: warning: spec.retryPolicy.maxRetryCount: 3: has no effect: neither a role's minFailedTaskCount nor a "
+        "failure rule can make an attempt fail",
         "6: warning: spec.taskRoles: have no completion policy: the Framework succeeds once all Tasks have ended, "
         "even if "
         "all of them failed; minFailedTaskCount: 1 lets it fail",
@@ -447,3 +447,70 @@ def test_a_back_off_without_retries() -> None:
     assert role(FAILS, task=task.replace("backoff", "fancyRetryPolicy: true, backoff")) == []
     found = spec("retryPolicy: {backoff: {}}", "taskRoles:", "- name: w", f"  {FAILS}", f"  task: {{pod: {POD}}}")
     assert found == [f"5: warning: spec.retryPolicy.{nothing}"]
+
+
+def rules(*given: str, pod: str = POD, retry: str = "{}") -> list[str]:
+    """What is said of a Task with these rules, the first of them on line 13."""
+    lines = "".join(f"\n          - {one}" for one in given)
+    before = f"\n        retryPolicy: {retry}\n        pod: {pod}\n        podFailurePolicy:\n"
+    return role(FAILS, task=f"{before}          rules:{lines}")
+
+
+PLACE = "spec.taskRoles[0].task.podFailurePolicy.rules"
+ON_42 = "{action: FailTask, onExitCodes: {operator: In, values: [42]}}"
+
+
+def test_good_failure_rules() -> None:
+    assert (
+        rules(
+            "{action: Ignore, onPodConditions: [{type: DisruptionTarget}]}",
+            "{action: FailFramework, onExitCodes: {containerName: main, operator: In, values: [42]}}",
+            "{action: RestartFramework, onCompletionCodes: {operator: NotIn, values: [1]}}",
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (
+            ON_42.replace("operator", "containerName: mainn, operator"),
+            "warning: {}[0].onExitCodes.containerName: 'mainn': is not the name of a container of the Pod; "
+            "did you mean main?",
+        ),
+        (
+            ON_42.replace("FailTask", "FailJob"),
+            "error: {}[0].action: 'FailJob': is an action of a Job; that of a Framework is FailFramework",
+        ),
+        (
+            ON_42.replace("FailTask", "FailIndex"),
+            "error: {}[0].action: 'FailIndex': is an action of a Job; that of a Framework is FailTask",
+        ),
+        (ON_42.replace("42", "0"), "error: {}[0].onExitCodes.values[0]: 0: is no code of a failure"),
+        (
+            ON_42.replace("onExitCodes", "onExitCode"),
+            "error: {}[0].onExitCode: unknown field; did you mean onExitCodes?",
+        ),
+        (
+            "{action: FailTask, onPodConditions: [{typ: x, type: x}]}",
+            "error: {}[0].onPodConditions[0].typ: unknown field; did you mean type?",
+        ),
+    ],
+)
+def test_failure_rules(rule: str, expected: str) -> None:
+    assert f"13: {expected.format(PLACE)}" in rules(rule)
+
+
+def test_failure_rules_of_containers_that_are_restarted() -> None:
+    (found,) = rules(ON_42, pod=POD.replace("Never", "OnFailure"))
+    assert found.startswith(f"13: warning: {PLACE}[0].onExitCodes: can hardly match: with restartPolicy OnFailure")
+
+
+def test_a_task_that_a_rule_lets_fail() -> None:
+    assert rules(ON_42, retry="{maxRetryCount: -1}") == []
+
+
+def test_fields_of_a_job() -> None:
+    text = "spec.taskRoles[0].backoffLimit: is a field of a Job; a TaskRole has task.retryPolicy.maxRetryCount"
+    assert f"8: error: {text}" in role(FAILS, "backoffLimit: 3")

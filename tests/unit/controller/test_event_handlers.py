@@ -101,18 +101,18 @@ async def test_why_kubernetes_deleted_a_pod_is_kept_from_its_last_state(
     known: Known, old: PodRecord, final: PodRecord | None
 ) -> None:
     known.handlers.pod_deleted(old, final)
-    assert known.reconciler.tracker.disruptions == {("a", 0): DISRUPTED.disruption}
+    assert known.reconciler.tracker.dropped == {("a", 0): DISRUPTED}
 
 
 async def test_why_kubernetes_deleted_a_pod_is_not_kept_if_no_task_records_it(known: Known) -> None:
     known.handlers.pod_deleted(replace(DISRUPTED, identity=replace(POD.identity, uid="other")), None)
     known.handlers.pod_deleted(replace(DISRUPTED, name="f-a-7"), None)
-    assert known.reconciler.tracker.disruptions == {}
+    assert known.reconciler.tracker.dropped == {}
 
 
 async def test_nothing_is_kept_of_a_pod_that_was_not_disrupted(known: Known) -> None:
     known.handlers.pod_deleted(POD, POD)
-    assert known.reconciler.tracker.disruptions == {}
+    assert known.reconciler.tracker.dropped == {}
 
 
 @pytest.mark.parametrize(

@@ -61,13 +61,13 @@ FAILED = CompletionStatus.of(CONTAINER_TRANSIENT_FAILED, "")
 
 
 def delays(count: int, some: Limits, **policy: Any) -> list[int]:
-    back_off = task_back_off(RetryPolicy(**{"fancy_retry_policy": True, **policy}), some)
+    back_off = task_back_off(RetryPolicy(**{"fancy_retry_policy": True, **policy}), FAILED, some)
     return [back_off.delay_sec(number, FAILED) for number in range(count)]
 
 
 def test_delays() -> None:
     assert delays(len(DELAYS), limits()) == DELAYS
-    assert task_back_off(RetryPolicy(fancy_retry_policy=True), limits()).delay_sec(10**9, FAILED) == 360
+    assert task_back_off(RetryPolicy(fancy_retry_policy=True), FAILED, limits()).delay_sec(10**9, FAILED) == 360
 
 
 def test_configured_delays() -> None:
@@ -107,7 +107,8 @@ def test_a_framework_has_only_a_given_back_off() -> None:
 )
 def test_which_retries_count(code: Code, fancy: bool, expected: bool) -> None:
     policy = RetryPolicy(fancy_retry_policy=fancy, max_retry_count=-2)
-    assert task_back_off(policy, limits()).counts(CompletionStatus.of(code, "")) is expected
+    completion = CompletionStatus.of(code, "")
+    assert task_back_off(policy, completion, limits()).counts(completion) is expected
 
 
 @pytest.mark.parametrize("code", [*DISRUPTIONS.values(), POD_EXTERNAL_DELETED])
@@ -121,7 +122,7 @@ def test_no_disruption_counts_for_a_given_back_off(code: Code) -> None:
 
 def test_no_retry_counts_where_it_is_switched_off() -> None:
     off = replace(limits(), task_min_retry_delay_sec=0)
-    assert not task_back_off(RetryPolicy(fancy_retry_policy=True, max_retry_count=-2), off).counts(FAILED)
+    assert not task_back_off(RetryPolicy(fancy_retry_policy=True, max_retry_count=-2), FAILED, off).counts(FAILED)
 
 
 # --- a Task -------------------------------------------------------------------------------------------------------
