@@ -120,6 +120,11 @@ class Guarantees:
         encoded = encode_status(name, after)
         counted = {state: sum(task.state is state for task in tracker.tasks()) for state in State}
         self._require(tracker.task_states == counted, f"Tasks by state: {tracker.task_states}, but there are {counted}")
+        for role, indexes in tracker.readiness.items():
+            for index in indexes:
+                one = tracker.task((role, index))
+                runs = one is not None and one.state is State.RUNNING and not one.deletion_pending
+                self._require(runs, f"{role}[{index}] counts as ready")
         for task in tracker.tasks():
             task.encoded = None
         if encode_status(name, after) != encoded:

@@ -113,6 +113,29 @@ def test_a_plan_with_nothing_to_do_visits_nothing(big: Big) -> None:
     assert (big.tasks.visits, big.pods.visits) == (0, 0)
 
 
+def test_a_pod_that_others_wait_for_visits_one_task() -> None:
+    number = 500
+    waiting = {**role("w", number), "dependsOn": [{"name": "a", "status": "Ready"}]}
+    bench = Bench(role("a", number), waiting, checked=False)
+    bench.all_pods()
+    for index in range(number):
+        bench.show(f"f-a-{index}", phase="Running", podIP="10.0.0.1", nodeName="node-1")
+    bench.all_pods()
+    roles = bench.status.attempt.roles
+    for item in roles:
+        item.tasks = Counting(item.tasks)
+    for index in range(number):
+        for item in roles:
+            item.tasks.visits = 0  # type: ignore[attr-defined]
+        bench.show(f"f-a-{index}", conditions=[{"type": "Ready", "status": "True"}])
+        bench.plan(write=False)
+        visits = [item.tasks.visits for item in roles]  # type: ignore[attr-defined]
+        # The last one starts the other role, whose Tasks are then visited once.
+        assert visits[0] <= FEW
+        assert visits[1] == (number if index == number - 1 else 0)
+    assert roles[1].started
+
+
 def test_one_event_visits_one_task_from_its_end_to_its_retry(big: Big) -> None:
     bench, task = big.bench, list.__getitem__(big.tasks, 7777)
     big.change(7777, phase="Failed")
