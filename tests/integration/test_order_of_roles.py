@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 
 from frameworkcontroller.kube.errors import Invalid
+from frameworkcontroller.kube.resources import EVENTS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
+from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, codes, condition, policy, role, tasks
 
 
@@ -21,6 +24,12 @@ async def frameworks(cluster: Cluster, pods: SimulatedRuntime, controller: Contr
 def waiting(name: str, number: int, other: str, status: str, **more: Any) -> Json:
     """A role that depends on another one."""
     return role(name, number, dependsOn=[{"name": other, "status": status}], **more)
+
+
+async def recorded(frameworks: Frameworks) -> list[Json]:
+    """The Events of the namespace."""
+    found: list[Json] = orjson.loads(await frameworks.client.list(EVENTS, frameworks.namespace))["items"]
+    return found
 
 
 def started(status: Json) -> dict[str, bool]:
@@ -55,6 +64,13 @@ async def test_roles_start_in_order(frameworks: Frameworks) -> None:
     begun = [tasks(status, name)[0]["runTime"] for name in ("init", "server", "client")]
     assert begun == sorted(begun)
     await frameworks.assert_nothing_left("f")
+
+    async def events() -> None:
+        found = [one for one in await recorded(frameworks) if one["involvedObject"]["name"] == "f"]
+        assert {"DependencyPending", "TaskRoleStarted"} <= {one["reason"] for one in found}
+        assert "TaskRole server starts, as TaskRole init is Complete" in {one["message"] for one in found}
+
+    await eventually(events, within=30)
 
 
 async def test_an_attempt_ends_when_a_role_waits_in_vain_and_the_next_one_waits_again(frameworks: Frameworks) -> None:
