@@ -4,6 +4,8 @@ The guarantees that `tests.support.guarantees` checks after every step hold here
 read of the Node that found it lost.
 """
 
+import random
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -261,6 +263,73 @@ def test_no_instance_is_forced_while_its_node_is_healthy(acts: list[tuple[str, i
         assert is_deleting(there)
     history.world.refused_kinds.clear()
     history.finish()
+
+
+WALKS: Final = 60
+_STEPS: Final = 25
+
+
+def walk(seed: int) -> History:
+    """Pods are deleted on nodes that are lost, or slow, and much else happens; all guarantees are checked."""
+    rng = random.Random(seed)
+    history = History(seed)
+    task = {"retryPolicy": {"maxRetryCount": -2}, "podForceDeletionPolicy": "NodeUnreachable"}
+    roles = [
+        {"name": name, "taskNumber": 2, "task": {**task, "podGracefulDeletionTimeoutSec": rng.choice([5, 60])}}
+        for name in "ab"
+    ]
+    history.create({"executionType": "Start", "retryPolicy": {"maxRetryCount": -2}, "taskRoles": roles})
+    for _ in range(_STEPS):
+        match rng.choice(["lose", "lose", "lose", "find", "find", "back", "wait", "wait", "others", "others"]):
+            case "lose":
+                history.settle()
+                for index in range(4):
+                    history.kubelet(index, "Running")
+                history.lose_node(lost=True)
+                history.delete_pod(rng.randrange(4), force=False)
+            case "find":
+                history.find_node(*rng.choice([(), ("a/b",), (UNREACHABLE,), (OUT_OF_SERVICE, "x")]))
+            case "back":
+                history.lose_node(lost=False)
+            case "wait":
+                history.run(0, rng.randrange(10))
+                go_by(history, rng.choice([1, 10, 40, 100]))
+            case _:
+                _happen(rng, history)
+    history.finish()
+    return history
+
+
+def _happen(rng: random.Random, history: History) -> None:
+    match rng.randrange(8):
+        case 0:
+            history.remove_node()
+        case 1:
+            history.crash(0)
+        case 2:
+            history.rescale(rng.choice("ab"), rng.randrange(4))
+        case 3:
+            history.drop("b")
+        case 4:
+            history.unlabel(rng.randrange(4))
+        case 5:
+            history.fail(
+                rng.choice(["get", "delete", "write"]), rng.choice([Fate.LOST, Fate.ANSWER_LOST, Fate.TOO_MANY])
+            )
+        case 6:
+            history.delete_configmap(rng.choice(["Foreground", "Background"]))
+        case _:
+            history.set_timeout(rng.choice("ab"), rng.choice([0, 30, None]), "NodeUnreachable")
+
+
+def test_walks_with_lost_and_slow_nodes() -> None:
+    forced = spared = 0
+    for seed in range(WALKS):
+        told = "\n".join(walk(seed).world.story)
+        forced += len(re.findall(r"Remove .* force confirm .* -> done", told))
+        spared += len(re.findall(r"Waiting: Pod .* is not force-deleted", told))
+    assert forced > WALKS / 2
+    assert spared > WALKS / 2
 
 
 def test_a_controller_that_does_not_look_at_the_node_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
