@@ -285,9 +285,9 @@ def _owned(metadata: Mapping[str, Any], wanted: tuple[str, ...]) -> tuple[str, s
 
 
 def _conditions(status: Mapping[str, Any], *, whole: bool) -> tuple[PodCondition, ...]:
-    return _shared(
+    return _made_conditions(
         tuple(
-            _condition(*(fields.text(item, key) for key in ("type", "status", "reason")))
+            (item.get("type") or "", item.get("status") or "", item.get("reason") or "")
             for item in status.get("conditions") or ()
             if whole or item.get("type") == _DISRUPTION_TARGET
         )
@@ -295,14 +295,9 @@ def _conditions(status: Mapping[str, Any], *, whole: bool) -> tuple[PodCondition
 
 
 @lru_cache(maxsize=1024)
-def _condition(kind: str, status: str, reason: str) -> PodCondition:
-    return PodCondition(kind, status, reason)
-
-
-@lru_cache(maxsize=1024)
-def _shared(conditions: tuple[PodCondition, ...]) -> tuple[PodCondition, ...]:
-    """Return the same tuple for equal ones: most Pods have the same conditions."""
-    return conditions
+def _made_conditions(conditions: tuple[tuple[str, str, str], ...]) -> tuple[PodCondition, ...]:
+    """Return the same records for equal conditions, which most Pods have."""
+    return tuple(PodCondition(*condition) for condition in conditions)
 
 
 def _disruption(status: Mapping[str, Any]) -> Disruption | None:

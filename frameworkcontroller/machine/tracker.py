@@ -71,7 +71,7 @@ class Tracker:
     templates: dict[str, PodTemplate] = field(default_factory=dict)
     """Encoded Pods by role, of this attempt and generation."""
     dropped: dict[TaskKey, PodRecord] = field(default_factory=dict)
-    """Last states of recorded Pods that the cache has dropped, if they have conditions."""
+    """Last states of recorded Pods that the cache has dropped, if they have conditions and no completion is decided."""
     left_running: dict[TaskKey, tuple[str, float]] = field(default_factory=dict)
     """UIDs of ended Pods with running containers, and when that was first seen (monotonic seconds)."""
     readiness: dict[str, set[int]] = field(default_factory=dict)
@@ -401,10 +401,10 @@ class Tracker:
         task = self.task(key)
         if task is None or task.attempt.pod_uid != last.uid or task.state in ENDED:
             return
-        if last.disruption is None and not last.conditions:
-            self.dropped.pop(key, None)
-        else:
+        if task.attempt.completion_status is None and (last.disruption is not None or last.conditions):
             self.dropped[key] = last
+        else:
+            self.dropped.pop(key, None)
         if removed:
             self.expectations.see(last.uid)
         else:

@@ -1,7 +1,9 @@
 """Causes of ends, for people."""
 
+import orjson
 import pytest
 
+from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.completion import (
     CONTAINER_PERMANENT_FAILED,
     POD_CREATION_PERMANENT_ERROR,
@@ -11,7 +13,9 @@ from frameworkcontroller.api.completion import (
     PodCompletion,
     Trigger,
 )
-from frameworkcontroller.commands.diagnosis import cause, trigger
+from frameworkcontroller.api.status import State
+from frameworkcontroller.commands.diagnosis import cause, diagnose_framework, diagnose_task, read_view, trigger
+from tests.support.bench import Bench, role
 
 
 def test_why_a_pod_failed_is_said_in_its_own_words() -> None:
@@ -62,3 +66,39 @@ def test_the_task_that_met_a_policy_is_named_and_not_the_last_of_all() -> None:
     last = CompletionStatus.of(POD_SUCCEEDED, "3 have reached 3", trigger=Trigger("3 have reached 3", "a", 2))
     assert trigger(last) == ""
     assert trigger(CompletionStatus.of(POD_SUCCEEDED, "said")) == ""
+
+
+@pytest.mark.parametrize(
+    ("action", "of_task", "of_framework"),
+    [
+        ("FailTask", "not retried: podFailurePolicy.rules[0] is FailTask", None),
+        (
+            "FailFramework",
+            "not retried: podFailurePolicy.rules[0] is FailFramework",
+            [
+                "42 ContainerUnrecognizedFailed, by a[0]: podFailurePolicy.rules[0] is FailFramework",
+                "not retried: podFailurePolicy.rules[0] is FailFramework",
+            ],
+        ),
+        (
+            "RestartFramework",
+            "not retried: podFailurePolicy.rules[0] is RestartFramework",
+            [
+                "42 ContainerUnrecognizedFailed, by a[0]: podFailurePolicy.rules[0] is RestartFramework",
+                "not retried: maxRetryCount is 0",
+            ],
+        ),
+    ],
+)
+def test_what_a_failure_rule_decided_is_told(action: str, of_task: str, of_framework: list[str] | None) -> None:
+    rule = {"action": action, "onExitCodes": {"operator": "In", "values": [42]}}
+    retry = {"maxRetryCount": -1}
+    bench = Bench(role(number=2, retryPolicy=retry, podFailurePolicy={"rules": [rule]}))
+    bench.all_pods()
+    bench.run()
+    bench.end(code=42)
+    assert bench.state() is State.COMPLETED
+    status = orjson.loads(encode_status("f", bench.status))
+    view = read_view({"metadata": {"namespace": "ns", "name": "f"}, "spec": bench.spec, "status": status}, {})
+    assert diagnose_task(view, "a", bench.task()).endswith(f"; {of_task}")
+    assert diagnose_framework(view, bench.now) == (of_framework or [])
