@@ -113,8 +113,9 @@ async def test_the_api_server_refuses_a_wrong_rule(cluster: Cluster, rule: Json,
     with pytest.raises(Invalid) as refusal:
         await Frameworks(client, cluster.namespace).create("f", role("a", 1, task=rules(rule)))
     place = f"spec.taskRoles[0].task.podFailurePolicy.{field}"
-    # That of 2020 gives no positions.
-    assert (place if cluster.name != "1.20" else re.sub(r"\[\d+\]", "", place)) in str(refusal.value)
+    # That of 2020 gives no positions, except of what is twice in a set.
+    places = {place, re.sub(r"\[\d+\]", "", place)} if cluster.name == "1.20" else {place}
+    assert any(one in str(refusal.value) for one in places)
 
 
 async def test_the_api_server_takes_every_kind_of_rule(cluster: Cluster) -> None:
