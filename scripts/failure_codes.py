@@ -28,6 +28,8 @@ CONTRACT: Final = {
     -210: "A user set `executionType: Stop`.",
     -220: "The attempt ended before the Task, by its completion policy or by Stop.",
     -230: "A rescale removed the Task.",
+    -250: "All attempts together were active for longer than `activeDeadlineSeconds`.",
+    -260: "The Pod did not run within `preRunningDeadlineSeconds` after its creation.",
     -300: "The Pod failed without a failed container, and no entry of `podFailureSpec` matches.",
     -310: "The API server rejected the Pod for another reason (`BadRequest` or `Forbidden`).",
 }
@@ -45,7 +47,7 @@ decide about retries under `fancyRetryPolicy`:
 - A Permanent failure is not retried.
 - Any other failure counts against `maxRetryCount`.
 
-Codes -210, -220 and -230 are never retried.
+Codes -210, -220, -230 and -250 are never retried.
 
 A failed Pod is classified in this order; the first match wins:
 
@@ -79,11 +81,12 @@ TAIL: Final = """
 - A container that cannot be created (`CreateContainerError`, `CreateContainerConfigError`, `ErrImagePull`,
   `ImagePullBackOff`, `InvalidImageName`): the node retries indefinitely, and the Pod stays Pending. With CRI-O, so does
   a command that does not exist; containerd reports `StartError`. With `activeDeadlineSeconds`, such a Pod ends
-  with -1004.
+  with -1004; with `preRunningDeadlineSeconds`, its attempt ends with -260.
 - A Pod whose volumes cannot be attached or mounted (`FailedAttachVolume`, `FailedMount`), or whose sandbox or network
   cannot be created (`FailedCreatePodSandBox`): the same, and only Events show it. `kubectl framework status` quotes the
   last Event.
-- A Pod for which the scheduler finds no node: it stays Pending.
+- A Pod for which the scheduler finds no node: it stays Pending, or ends by `preRunningDeadlineSeconds` with
+  -260.
 
 ## Deleted Pods
 

@@ -124,10 +124,13 @@ def _encode_head(framework: str, status: FrameworkStatus) -> bytes:
             "configMapName": names.configmap_name(framework),
             "configMapUID": uid,
             "completionStatus": _completion(attempt.completion_status),
+            **_not_empty({"executionStartTime": _time(attempt.execution_start_time)}),
             # Must be last: taskRoleStatusesCompressed follows it.
             "taskRoleStatuses": orjson.Fragment(_ROLES),
         },
     }
+    if status.accumulated_past_execution_time_seconds:
+        body["accumulatedPastExecutionTimeSeconds"] = status.accumulated_past_execution_time_seconds
     if status.observed_generation is not None:
         body["observedGeneration"] = status.observed_generation
     if status.task_counts is not None:

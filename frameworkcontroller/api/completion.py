@@ -55,6 +55,8 @@ POD_CREATION_PERMANENT_ERROR = _predefined(-200, "PodCreationPermanentError", FA
 STOP_FRAMEWORK_REQUESTED = _predefined(-210, "StopFrameworkRequested", FAILED, PERMANENT)
 FRAMEWORK_ATTEMPT_COMPLETION = _predefined(-220, "FrameworkAttemptCompletion", FAILED, PERMANENT)
 DELETE_TASK_REQUESTED = _predefined(-230, "DeleteTaskRequested", FAILED, PERMANENT)
+FRAMEWORK_ACTIVE_DEADLINE_EXCEEDED = _predefined(-250, "FrameworkActiveDeadlineExceeded", FAILED, PERMANENT)
+TASK_PRE_RUNNING_DEADLINE_EXCEEDED = _predefined(-260, "TaskPreRunningDeadlineExceeded", FAILED, TRANSIENT, CONFLICT)
 POD_FAILED_WITHOUT_FAILED_CONTAINER = _predefined(-300, "PodFailedWithoutFailedContainer", FAILED)
 POD_CREATION_UNKNOWN_ERROR = _predefined(-310, "PodCreationUnknownError", FAILED)
 
@@ -78,10 +80,13 @@ CONTAINER_UNRECOGNIZED_FAILED_PHRASE: Final = "ContainerUnrecognizedFailed"
 RESERVED: Final = (range(-999, 1), range(200, 220))
 """Codes that podFailureSpec may not define: they belong to the contract with containers and clients."""
 
-NEVER_RETRIED: Final = frozenset(
+REQUESTED: Final = frozenset(
     {STOP_FRAMEWORK_REQUESTED.code, FRAMEWORK_ATTEMPT_COMPLETION.code, DELETE_TASK_REQUESTED.code}
 )
-"""Codes of attempts that ended on request: no policy retries them (docs/manual.md, Retry, rule 1)."""
+"""Codes of attempts that ended on request."""
+
+NEVER_RETRIED: Final = REQUESTED | {FRAMEWORK_ACTIVE_DEADLINE_EXCEEDED.code}
+"""Codes of attempts that no policy retries (docs/manual.md, Retry, rule 1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +181,7 @@ class CompletionStatus:
     @property
     def unexpected(self) -> bool:
         """Whether it failed, and not on request."""
-        return self.failed and self.code not in NEVER_RETRIED
+        return self.failed and self.code not in REQUESTED
 
     @property
     def ends_framework_attempt(self) -> bool:

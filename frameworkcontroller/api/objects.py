@@ -92,10 +92,11 @@ class _OwnedRecord:
         return self.identity.uid
 
 
+@dataclass(slots=True, frozen=True)
 class ConfigMapRecord(_OwnedRecord):
-    """A ConfigMap with the label of a Framework."""
+    """A ConfigMap with the label of a Framework. ``creation_time``: by the clock of the API server."""
 
-    __slots__ = ()
+    creation_time: int | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -120,6 +121,8 @@ class PodRecord(_OwnedRecord):
     running_grace_sec: int | None = None
     ready: bool = False
     """Whether its condition Ready is True."""
+    creation_time: int | None = None
+    """By the clock of the API server."""
 
     @property
     def inputs(self) -> tuple[object, ...]:
@@ -224,13 +227,16 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         conditions=_conditions(status, whole=phase in ENDED_PHASES or "deletionTimestamp" in metadata),
         running_grace_sec=_running_grace(spec, status) if phase in ENDED_PHASES else None,
         ready=_is_ready(status),
+        creation_time=fields.maybe_time(metadata, "creationTimestamp"),
     )
 
 
 @_decoder_of("ConfigMap")
 def configmap_record(body: Mapping[str, Any]) -> ConfigMapRecord:
     """The record of a ConfigMap. Raises ObjectError if it is invalid."""
-    return ConfigMapRecord(*_owned(body["metadata"], names.CONFIGMAP_IDENTITY))
+    metadata = body["metadata"]
+    created = fields.maybe_time(metadata, "creationTimestamp")
+    return ConfigMapRecord(*_owned(metadata, names.CONFIGMAP_IDENTITY), creation_time=created)
 
 
 @_decoder_of("Framework")

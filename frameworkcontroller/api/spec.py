@@ -179,13 +179,14 @@ class TaskSpec(_SpecModel):
     """The Tasks of a role. ``pod`` is a PodTemplateSpec, which is not validated.
 
     ``pod_graceful_deletion_timeout_sec``: seconds after which the deletion of a Pod is forced (availability); None is
-    never (consistency).
+    never (consistency). ``pre_running_deadline_seconds``: seconds after its creation by which a Pod must run.
     """
 
     retry_policy: RetryPolicy = RetryPolicy()
     pod_failure_policy: FailurePolicy | None = None
     pod_graceful_deletion_timeout_sec: Annotated[int, Field(ge=-(INT64_MAX + 1), le=INT64_MAX)] | None = None
     pod_force_deletion_policy: Annotated[PodForceDeletionPolicy, Field(strict=False)] = PodForceDeletionPolicy.ALWAYS
+    pre_running_deadline_seconds: Annotated[int, Field(ge=1, le=INT32_MAX)] | None = None
     pod: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -207,11 +208,16 @@ class TaskRoleSpec(_SpecModel):
 
 
 class FrameworkSpec(_SpecModel):
-    """The whole spec."""
+    """The whole spec.
+
+    ``active_deadline_seconds``: for all attempts together. ``ttl_seconds_after_finished``: None is the configured one.
+    """
 
     description: str | None = None
     execution_type: Annotated[ExecutionType, Field(strict=False)] = ExecutionType.START
     retry_policy: RetryPolicy = RetryPolicy()
+    active_deadline_seconds: Annotated[int, Field(ge=1, le=INT32_MAX)] | None = None
+    ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
     task_roles: tuple[TaskRoleSpec, ...] = Field(default=(), strict=False)
 
     @model_validator(mode="after")

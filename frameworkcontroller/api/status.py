@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.fields import Time
@@ -25,6 +26,10 @@ class State(StrEnum):
     DELETING = "AttemptDeleting"
     ATTEMPT_COMPLETED = "AttemptCompleted"
     COMPLETED = "Completed"
+
+
+WAITS: Final = " waits: "
+"""Precedes the reason to wait in the message of the condition Running."""
 
 
 @dataclass(slots=True)
@@ -98,7 +103,10 @@ class TaskRoleStatus:
 
 @dataclass(slots=True)
 class FrameworkAttemptStatus:
-    """An attempt of the Framework: a ConfigMap that owns its Pods. ``id`` is the total retried count."""
+    """An attempt of the Framework: a ConfigMap that owns its Pods. ``id`` is the total retried count.
+
+    ``execution_start_time``: creation of the ConfigMap, recorded if there is a deadline.
+    """
 
     id: int
     start_time: Time
@@ -107,6 +115,7 @@ class FrameworkAttemptStatus:
     configmap_uid: str | None = None
     completion_status: CompletionStatus | None = None
     roles: list[TaskRoleStatus] = field(default_factory=list)
+    execution_start_time: Time | None = None
 
 
 @dataclass(slots=True)
@@ -138,7 +147,10 @@ class Condition:
 
 @dataclass(slots=True)
 class FrameworkStatus:
-    """The whole status. ``task_counts`` is None if another controller wrote it."""
+    """The whole status. ``task_counts`` is None if another controller wrote it.
+
+    ``accumulated_past_execution_time_seconds``: of the attempts that are over and have an ``execution_start_time``.
+    """
 
     start_time: Time
     transition_time: Time
@@ -150,3 +162,4 @@ class FrameworkStatus:
     observed_generation: int | None = None
     task_counts: TaskCounts | None = None
     conditions: list[Condition] = field(default_factory=list)
+    accumulated_past_execution_time_seconds: int = 0

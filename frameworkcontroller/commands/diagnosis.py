@@ -14,7 +14,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import StatusError, decode_status
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, RetryPolicy, SpecError, parse_spec
-from frameworkcontroller.api.status import Condition, FrameworkStatus, State, TaskStatus
+from frameworkcontroller.api.status import WAITS, Condition, FrameworkStatus, State, TaskStatus
 from frameworkcontroller.commands.output import clean_line, duration
 from frameworkcontroller.commands.poddiagnosis import without_name
 from frameworkcontroller.machine.policy import RetryDecision, decide_retry, decide_task_retry
@@ -89,6 +89,12 @@ def stalled(status: FrameworkStatus) -> Condition | None:
     return next((one for one in status.conditions if one.type == "Stalled" and one.status == "True"), None)
 
 
+def wait_of(status: FrameworkStatus) -> str:
+    """Return why nothing runs, as the condition Running says it; "" if it gives no reason."""
+    running = next((one for one in status.conditions if one.type == "Running" and one.status == "False"), None)
+    return "" if running is None else running.message.partition(WAITS)[2]
+
+
 def diagnose_framework(view: View, now: float) -> list[str]:
     """Return lines on the state of the Framework; none if it needs no explanation."""
     lines = [clean_line(view.problem)] if view.problem else []
@@ -103,6 +109,8 @@ def diagnose_framework(view: View, now: float) -> list[str]:
         lines.append(f"stalled for {since}: {stall.reason}: {clean_line(stall.message)}")
     if status.state is State.CREATION_PENDING and view.spec.execution_type is ExecutionType.CREATE:
         lines.append("waits to be started: its executionType is Create")
+    elif waits := wait_of(status):
+        lines.append(f"waits: {clean_line(waits)}")
     completion = status.attempt.completion_status
     if completion is None:
         return lines

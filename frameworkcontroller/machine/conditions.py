@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from frameworkcontroller.api.codec import encode_condition
-from frameworkcontroller.api.status import Condition, State
+from frameworkcontroller.api.status import WAITS, Condition, State
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.holds import Wait
 from frameworkcontroller.machine.model import Env, Urgency
@@ -32,7 +32,8 @@ def refresh(ctx: Context) -> None:
     completed = state is State.COMPLETED
     wait = None if ctx.tracker.is_completing else _shown_wait(ctx.tracker, state)
     attempt = f"FrameworkAttempt {status.attempt.id}"
-    message = attempt if wait is None else f"{attempt}{' waits' * (state is not State.RUNNING)}: {wait.message}"
+    link = ": " if state is State.RUNNING else WAITS
+    message = attempt if wait is None else f"{attempt}{link}{wait.message}"
     now = {
         "Running": (state is State.RUNNING, state.value, message),
         "Completed": (completed, state.value, attempt),

@@ -27,7 +27,14 @@ from frameworkcontroller.machine.context import (
     replace_orphan,
     summarize,
 )
-from frameworkcontroller.machine.gates import STOPPED, ends_otherwise, may_start, must_end, must_end_first
+from frameworkcontroller.machine.gates import (
+    STOPPED,
+    ends_otherwise,
+    may_start,
+    must_end,
+    must_end_first,
+    must_not_begin,
+)
 from frameworkcontroller.machine.holds import Stall
 from frameworkcontroller.machine.manifests import configmap_body
 from frameworkcontroller.machine.model import Env, SnapshotTrigger, Urgency, require
@@ -81,6 +88,9 @@ def step(ctx: Context) -> None:
         ctx.tracker.expectations.see(configmap.uid)
         ctx.tracker.holds.end_stall(None, Reason.CONFIGMAP_NOT_ANSWERED)
         ctx.tracker.touch_all()
+    if ctx.framework.spec.active_deadline_seconds is not None and ctx.attempt.execution_start_time is None:
+        started = configmap.creation_time
+        ctx.tracker.record_execution_start(ctx.status.transition_time if started is None else started)
     if configmap.identity.deleting:
         _with_deleting_configmap(ctx)
     else:
@@ -92,9 +102,14 @@ def step(ctx: Context) -> None:
 
 def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
     """Decide the completion of the attempt. Once it is persisted, the ConfigMap and its dependents are deleted."""
-    ctx.tracker.decide_completion(ctx.status, completion)
+    decided = ctx.tracker.decide_completion(ctx.status, completion)
     _stop_tasks(ctx)
     ctx.tracker.move_framework(State.DELETION_PENDING, ctx.env.second)
+    if decided:
+        _record_completing(ctx)
+
+
+def _record_completing(ctx: Context) -> None:
     final = require(ctx.attempt.completion_status, "completionStatus of the attempt")
     text = f"FrameworkAttempt {ctx.attempt.id} is completing with {describe(final)}"
     ctx.record(Reason.FRAMEWORK_ATTEMPT_COMPLETING, text, completion=final)
@@ -137,7 +152,7 @@ def created(ctx: Context, uid: str) -> None:
 
 def _adopt(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
     """Adopt a ConfigMap that was created for this attempt, but not recorded. Return whether there is one."""
-    if configmap is None or configmap.identity.deleting:
+    if configmap is None or configmap.identity.deleting or ctx.tracker.is_completing:
         return False
     # Attempt ids are not random: the ConfigMap was created for a persisted one.
     if not ctx.tracker.is_clean:
@@ -153,11 +168,16 @@ def _adopt(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
 def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     ctx.tracker.agenda.clear()
     _watch_orphan(ctx, configmap)
-    if may_start(ctx) is not None:
+    tracker = ctx.tracker
+    if may_start(ctx) is not None and (ctx.framework.deleting or not tracker.is_completing):
         return
-    if not ctx.tracker.is_clean:
+    ends = tracker.is_completing or must_end_first(ctx) is not None
+    if not ends and (completion := must_not_begin(ctx)) is not None:
+        ends = tracker.decide_completion(ctx.status, completion, Urgency.NOW)
+        _record_completing(ctx)
+    if not tracker.is_clean:
         _persist_first(ctx)
-    elif must_end_first(ctx) is not None:
+    elif ends:
         ctx.act(Cleanup(ctx.configmap_target(), ctx.framework.uid))
     elif not _delete_orphan(ctx, configmap):
         body = configmap_body(ctx.framework, ctx.attempt.id)
@@ -214,10 +234,10 @@ def _without_configmap(ctx: Context) -> None:
     ctx.tracker.agenda.clear()
     if ctx.status.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
         timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
-        stop = ctx.framework.spec.execution_type is ExecutionType.STOP
-        if not stop and not ctx.is_over(None, ctx.status.transition_time, timeout):
+        ends = ctx.tracker.is_completing or must_end_first(ctx) is not None
+        if not ends and not ctx.is_over(None, ctx.status.transition_time, timeout):
             return
-        if stop or ctx.tracker.expectations.is_hidden(uid, ctx.observed.configmaps_listed):
+        if ends or ctx.tracker.expectations.is_hidden(uid, ctx.observed.configmaps_listed):
             if ctx.tracker.is_clean:
                 ctx.act(Delete(target, uid, confirm=True))
             else:
@@ -302,13 +322,19 @@ def _with_configmap(ctx: Context) -> None:
 
 def _step_alive(ctx: Context) -> None:
     tracker = ctx.tracker
-    if not tracker.is_completing:
+    if tracker.is_completing and ctx.status.state in (State.PREPARING, State.RUNNING):
+        # Its end was decided before its ConfigMap was known.
+        complete_attempt(ctx, require(ctx.attempt.completion_status, "completionStatus of the attempt"))
+    elif not tracker.is_completing:
         if (completion := must_end_first(ctx)) is not None:
             complete_attempt(ctx, completion)
         else:
             ctx.ends = ends_otherwise(ctx)
     dependencies.watch_readiness(ctx)
     _step_tasks(ctx)
+    if ctx.ends:
+        # A Task whose Pod is gone completes, so that a policy may be met.
+        _step_tasks(ctx)
     if ctx.status.state is State.PREPARING and tracker.counts.running:
         tracker.move_framework(State.RUNNING, ctx.env.second)
         ctx.record(Reason.FRAMEWORK_ATTEMPT_RUNNING, f"FrameworkAttempt {ctx.attempt.id} is running")
@@ -385,7 +411,9 @@ def retain(ctx: Context) -> None:
     """Delete the completed Framework after its retention."""
     if ctx.framework.deleting:
         return
-    if not ctx.is_over(None, ctx.status.transition_time, ctx.env.limits.framework_completed_retain_sec):
+    ttl = ctx.framework.spec.ttl_seconds_after_finished
+    seconds = ctx.env.limits.framework_completed_retain_sec if ttl is None else ttl
+    if not ctx.is_over(None, ctx.status.transition_time, seconds):
         return
     if ctx.tracker.is_clean:
         if not ctx.tracker.deletion_snapshot_taken:

@@ -13,7 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from frameworkcontroller.api.completion import STOP_FRAMEWORK_REQUESTED, CompletionStatus
+from frameworkcontroller.api.completion import (
+    FRAMEWORK_ACTIVE_DEADLINE_EXCEEDED,
+    STOP_FRAMEWORK_REQUESTED,
+    CompletionStatus,
+)
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.machine.context import Context
@@ -94,6 +98,11 @@ def _kept(ctx: Context, task: TaskStatus | None, wait: Wait | None) -> Wait | No
 # --- while the ConfigMap of an attempt exists ----------------------------------------------------------------------
 
 
+def must_not_begin(ctx: Context) -> CompletionStatus | None:
+    """Why the attempt, which has no ConfigMap yet, ends without one. Persisted before anything is looked for."""
+    return _first(ctx, _NOT_BEGIN)
+
+
 def must_end_first(ctx: Context) -> CompletionStatus | None:
     """Why the attempt ends, for any outcomes of its Tasks. Asked before Tasks observe their Pods."""
     return _first(ctx, _END_FIRST)
@@ -121,11 +130,32 @@ def _fails_by_rule(ctx: Context) -> CompletionStatus | None:
     return end_by_rule(ctx.tracker)
 
 
+def _has_no_time_left(ctx: Context) -> CompletionStatus | None:
+    deadline = ctx.framework.spec.active_deadline_seconds
+    if deadline is None or ctx.status.accumulated_past_execution_time_seconds < deadline:
+        return None
+    return _deadline_exceeded(deadline)
+
+
+def _exceeds_deadline(ctx: Context) -> CompletionStatus | None:
+    deadline, started = ctx.framework.spec.active_deadline_seconds, ctx.attempt.execution_start_time
+    if deadline is None or started is None:
+        return None
+    left = max(0, deadline - ctx.status.accumulated_past_execution_time_seconds)
+    return _deadline_exceeded(deadline) if ctx.is_over(None, started, left) else None
+
+
+def _deadline_exceeded(seconds: int) -> CompletionStatus:
+    text = f"Framework was active for longer than its activeDeadlineSeconds {seconds}, in all of its FrameworkAttempts"
+    return CompletionStatus.of(FRAMEWORK_ACTIVE_DEADLINE_EXCEEDED, text)
+
+
 _EndRules = tuple[Callable[[Context], CompletionStatus | None], ...]
 
+_NOT_BEGIN: Final[_EndRules] = (_has_no_time_left,)
 _END_FIRST: Final[_EndRules] = (_is_stopped,)
 _END_BY_TASKS: Final[_EndRules] = (_meets_policy, _fails_by_rule, unmet_dependency)
-_END_LAST: Final[_EndRules] = ()
+_END_LAST: Final[_EndRules] = (_exceeds_deadline,)
 """Those that a user or another component can take back."""
 
 

@@ -14,6 +14,7 @@ from frameworkcontroller.api.completion import (
     NEVER_RETRIED,
     PERMANENT,
     POD_SUCCEEDED,
+    REQUESTED,
     TRANSIENT,
     CompletionStatus,
     FailureAction,
@@ -47,7 +48,8 @@ def decide_retry(
     for Tasks it is 0.
     """
     if completion.code in NEVER_RETRIED:
-        return RetryDecision(False, reason="its end was requested")
+        requested = completion.code in REQUESTED
+        return RetryDecision(False, reason="its end was requested" if requested else "its time is over")
     if completion.policy is not None and completion.policy.action is FailureAction.FAIL_FRAMEWORK:
         return RetryDecision(False, reason=str(completion.policy))
     if policy.fancy_retry_policy and completion.failed:

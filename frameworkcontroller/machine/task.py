@@ -12,6 +12,7 @@ from frameworkcontroller.api.completion import (
     POD_EXTERNAL_DELETED,
     POD_LOCAL_CACHE_CREATION_TIMEOUT,
     POD_SUCCEEDED,
+    TASK_PRE_RUNNING_DEADLINE_EXCEEDED,
     CompletionStatus,
 )
 from frameworkcontroller.api.names import pod_name, split_pod_name
@@ -348,7 +349,20 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         tracker.move(task, State.RUNNING, now)
         text = f"TaskAttempt {task.attempt.id} is running on {pod.node_name or '?'}"
         ctx.record(Reason.TASK_RUNNING, text, task)
+    elif task.state is State.PREPARING and (overdue := _exceeds_deadline(ctx, task, pod)) is not None:
+        _complete_attempt(ctx, task, overdue)
     ctx.tracker.observe_readiness(task, ready=pod.ready)
+
+
+def _exceeds_deadline(ctx: Context, task: TaskStatus, pod: PodRecord) -> CompletionStatus | None:
+    """The completion of an attempt whose Pod has not run for preRunningDeadlineSeconds."""
+    spec = ctx.framework.spec.role(task.role)
+    deadline = None if spec is None else spec.task.pre_running_deadline_seconds
+    if deadline is None or pod.creation_time is None or not ctx.is_over(task.key, pod.creation_time, deadline):
+        return None
+    where = f"on node {pod.node_name}" if pod.node_name else "and had no node"
+    text = f"Pod did not run {where} within preRunningDeadlineSeconds {deadline} after its creation"
+    return CompletionStatus.of(TASK_PRE_RUNNING_DEADLINE_EXCEEDED, text)
 
 
 def _left_running_until(ctx: Context, key: TaskKey, pod: PodRecord) -> float | None:

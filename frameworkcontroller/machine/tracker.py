@@ -219,6 +219,10 @@ class Tracker:
         self._enter(status, state, now)
         if state is State.COMPLETED:
             status.retry.recent_retried_count = 0
+        started = status.attempt.execution_start_time
+        if state is State.ATTEMPT_COMPLETED and started is not None:
+            # The API server's clock and this one may differ.
+            status.accumulated_past_execution_time_seconds += max(0, now - started)
         self.agenda.end_deadlines(None)
         self.holds.wait(None, None)
         self.again = True
@@ -239,6 +243,11 @@ class Tracker:
         """Record the ConfigMap of the current attempt."""
         require(self.status, "status").attempt.configmap_uid = uid
         self.move_framework(State.CREATION_REQUESTED, now)
+
+    def record_execution_start(self, seconds: int) -> None:
+        """Record the creation of the attempt's ConfigMap, from which its deadline counts."""
+        require(self.status, "status").attempt.execution_start_time = seconds
+        self.change(None, Urgency.SOON)
 
     def retry_framework(
         self, attempt: FrameworkAttemptStatus, completion: CompletionStatus, *, accountable: bool, recent: int, now: int

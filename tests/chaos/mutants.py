@@ -670,5 +670,26 @@ MUTANTS: Final = {
         _story(_create(_role(run_seconds="2"))),
         "all Tasks are completed",
     ),
+    "no-deadline": Mutant(
+        "lets a Framework be active for longer than its activeDeadlineSeconds",
+        lambda: patch.object(gates, "_END_LAST", ()),
+        _story(_create(_role(**_FOREVER), activeDeadlineSeconds=10)),
+        "it was to end by its deadline",
+    ),
+    "no-deadline-of-pods": Mutant(
+        "waits for a Pod to run for longer than its preRunningDeadlineSeconds",
+        lambda: patch.object(task, "_exceeds_deadline", _none),
+        _story(
+            _create(
+                role(
+                    "a",
+                    1,
+                    simulate={"prepare-seconds": "forever"},
+                    task={"preRunningDeadlineSeconds": 10},
+                )
+            )
+        ),
+        "a[0] is AttemptPreparing",
+    ),
 }
 """By name: what is missing."""

@@ -11,7 +11,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.local.kubelet.simulation import PREFIX
 from tests.support.frameworks import Json
 
-_NEVER_RETRIED: Final = (-210, -220, -230)
+_NEVER_RETRIED: Final = (-210, -220, -230, -250)
 
 
 def why_not_at_end(framework: Json, pods: Mapping[str, Json], before: Json | None) -> str | None:
@@ -43,6 +43,8 @@ def why_not_at_end(framework: Json, pods: Mapping[str, Json], before: Json | Non
         return f"it was to be stopped, and is {state}"
     if execution == "Create":
         return None if state == "AttemptCreationPending" else f"it was not to be started, and is {state}"
+    if spec.get("activeDeadlineSeconds") is not None:
+        return f"it was to end by its deadline, and is {state}"
     if _moves_for_ever(spec) and _progress(status) > (_progress(before) if before else (0, 0)):
         return None
     if state not in ("AttemptPreparing", "AttemptRunning"):

@@ -240,7 +240,7 @@ class Replay(World):
     @staticmethod
     def _possible_codes(pod: Body) -> set[int]:
         # Decided from above, whatever the Pod did; or the cache never showed it.
-        possible = {-220, -230, -111}
+        possible = {-220, -230, -260, -111}
         conditions = pod["status"].get("conditions") or ()
         stamps = [one["reason"] for one in conditions if one["type"] == "DisruptionTarget" and one["status"] == "True"]
         possible |= {DISRUPTIONS[reason].code for reason in stamps if reason in DISRUPTIONS}

@@ -37,6 +37,8 @@ ACTION = st.sampled_from(["Count", "Ignore", "FailTask", "RestartFramework", "Fa
 RULES = st.lists(st.builds(lambda action, pattern: {"action": action, **pattern}, ACTION, PATTERN), max_size=3)
 BACKOFF = st.sampled_from([None, None, {"baseSeconds": 1, "maxSeconds": 4}, {"baseSeconds": 0}])
 RETRY = st.fixed_dictionaries({"fancyRetryPolicy": st.booleans(), "maxRetryCount": LIMIT, "backoff": BACKOFF})
+DEADLINE = st.sampled_from([None, None, 1, 50, 500])
+TTL = st.sampled_from([None, None, 0, 50])
 
 
 @st.composite
@@ -55,6 +57,7 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
                 "podGracefulDeletionTimeoutSec": draw(TIMEOUT),
                 "podForceDeletionPolicy": draw(FORCE),
                 "podFailurePolicy": {"rules": draw(RULES)} if draw(st.booleans()) else None,
+                "preRunningDeadlineSeconds": draw(DEADLINE),
             },
         }
         for name in "abc"[: draw(st.sampled_from([1, 0, 2, 3]))]
@@ -68,6 +71,8 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
     return {
         "executionType": draw(st.sampled_from(["Start", "Create"])),
         "retryPolicy": draw(RETRY),
+        "activeDeadlineSeconds": draw(DEADLINE),
+        "ttlSecondsAfterFinished": draw(TTL),
         "taskRoles": roles,
     }
 
@@ -215,6 +220,18 @@ class Histories(RuleBasedStateMachine):
     @rule(role=ROLES, seconds=TIMEOUT, policy=FORCE)
     def set_timeout(self, role: str, seconds: int | None, policy: str | None) -> None:
         self.history.set_timeout(role, seconds, policy)
+
+    @rule(seconds=DEADLINE)
+    def set_deadline(self, seconds: int | None) -> None:
+        self.history.set_deadline(seconds)
+
+    @rule(role=ROLES, seconds=DEADLINE)
+    def set_pre_running(self, role: str, seconds: int | None) -> None:
+        self.history.set_pre_running(role, seconds)
+
+    @rule(seconds=TTL)
+    def set_ttl(self, seconds: int | None) -> None:
+        self.history.set_ttl(seconds)
 
     @rule(wanted=st.sampled_from(["Start", "Stop"]))
     def set_execution(self, wanted: str) -> None:

@@ -25,7 +25,7 @@ from tests.support.invariants import check_status, check_step
 from tests.support.world import Body, World, controller_of, is_deleting, mark_of, name_of, uid_of
 
 _OVER: Final = (State.ATTEMPT_COMPLETED, State.COMPLETED)
-_NEVER_RETRIED: Final = (-210, -220, -230)
+_NEVER_RETRIED: Final = (-210, -220, -230, -250)
 
 
 class Guarantees:
@@ -146,6 +146,10 @@ class Guarantees:
         self._require(status.attempt.completion_status is None, f"{where}: the attempt is completing")
         if target.kind is Kind.CONFIGMAP:
             self._require(status.state is State.CREATION_PENDING, f"{where}: the stored state is {status.state}")
+            spec = self._spec(framework_uid, status.observed_generation)
+            deadline = None if spec is None else spec.active_deadline_seconds
+            past = status.accumulated_past_execution_time_seconds
+            self._require(deadline is None or past < deadline, f"{where}: {past}s of {deadline}s are over")
             return
         task = _task_of(status, target.role, target.index)
         if task is None:
@@ -194,8 +198,14 @@ class Guarantees:
             self._justify_configmap_deletion(status, action, uid, where)
         else:
             self._require(status.state is State.COMPLETED, f"{where}: the stored state is {status.state}")
-            due = status.transition_time + self.limits.framework_completed_retain_sec
-            self._require(self.world.latest >= due, f"{where}: it is to be retained")
+            ttl = self._shortest_ttl(framework_uid)
+            self._require(self.world.latest >= status.transition_time + ttl, f"{where}: it is to be retained")
+
+    def _shortest_ttl(self, framework_uid: str) -> int:
+        """Of all specs, as the cache may show an older one."""
+        specs = (spec for (uid, _), spec in self.world.specs.items() if uid == framework_uid)
+        ttls = [spec.get("ttlSecondsAfterFinished") for spec in specs]
+        return min(self.limits.framework_completed_retain_sec if ttl is None else ttl for ttl in ttls)
 
     def node_read(self, uid: str, node: str) -> None:
         """A controller reads the Node of a Pod that it wants to delete by force."""
@@ -254,6 +264,7 @@ class Guarantees:
         if status.state is State.CREATION_REQUESTED:
             waited = status.transition_time + self.limits.object_local_cache_creation_timeout_sec
             stop = any(spec.get("executionType") == "Stop" for (_, _), spec in self.world.specs.items())
+            stop |= status.attempt.completion_status is not None
             self._require(stop or self.world.latest >= waited, f"{where}: the cache has not been waited for")
         else:
             self._require(status.state is State.DELETION_PENDING, f"{where}: the stored state is {status.state}")
@@ -475,6 +486,12 @@ class Guarantees:
             )
         elif completion.code == -210:
             self._require(spec.execution_type is ExecutionType.STOP, "-210, and nobody asked to stop")
+        elif completion.code == -250:
+            deadline, started = spec.active_deadline_seconds, status.attempt.execution_start_time
+            active = before.accumulated_past_execution_time_seconds
+            if started is not None:
+                active += int(self.world.latest) - started
+            self._require(deadline is not None and active >= deadline, f"-250 after {active}s of {deadline}s")
         else:
             self._require(completion.code in (-100, -110), f"the attempt completed with {completion.code}")
 
@@ -543,6 +560,9 @@ class Guarantees:
                 else:
                     role_spec = None if spec is None else spec.role(old.name)
                     self._check_task(where, was, task, None if role_spec is None else role_spec.task.retry_policy)
+                    if task.attempt.id == was.attempt.id and was.state is State.RUNNING:
+                        early = _completion_code(task) == -260 and _completion_code(was) is None
+                        self._require(not early, f"{where} ran, and ended with -260")
             for task in new.tasks[len(old.tasks) :]:
                 self._check_new_task(f"{old.name}[{task.index}]", task)
         for role in roles.values():
@@ -626,6 +646,12 @@ def _task_of(status: FrameworkStatus, role_name: str, index: int) -> TaskStatus 
 
 def _has_left(task: TaskStatus) -> bool:
     return task.deletion_pending and task.state is State.COMPLETED
+
+
+def _completion_code(task: TaskStatus) -> int | None:
+    """The completion code of the current attempt."""
+    completion = task.attempt.completion_status
+    return None if completion is None else completion.code
 
 
 def _counts(task: TaskStatus) -> bool:

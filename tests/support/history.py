@@ -313,6 +313,24 @@ class History:
 
         self.edit(f"podGracefulDeletionTimeoutSec of {role}: {seconds}, {policy}", change)
 
+    def set_deadline(self, seconds: int | None) -> None:
+        """The user changes activeDeadlineSeconds."""
+        self.edit(f"activeDeadlineSeconds: {seconds}", lambda spec: spec.update(activeDeadlineSeconds=seconds))
+
+    def set_pre_running(self, role: str, seconds: int | None) -> None:
+        """The user changes preRunningDeadlineSeconds."""
+
+        def change(spec: Body) -> None:
+            found = _role(spec, role)
+            if found is not None:
+                found.setdefault("task", {})["preRunningDeadlineSeconds"] = seconds
+
+        self.edit(f"preRunningDeadlineSeconds of {role}: {seconds}", change)
+
+    def set_ttl(self, seconds: int | None) -> None:
+        """The user changes ttlSecondsAfterFinished."""
+        self.edit(f"ttlSecondsAfterFinished: {seconds}", lambda spec: spec.update(ttlSecondsAfterFinished=seconds))
+
     def execute(self, wanted: str) -> None:
         """The user changes executionType, where that is supported."""
         if self.framework is not None:

@@ -69,6 +69,7 @@ def check_framework(body: Mapping[Any, Any]) -> Iterator[Finding]:
             yield from _role_policies(valid, ("spec", "taskRoles", position))
             yield from _dependencies(parsed, valid, ("spec", "taskRoles", position))
         yield from _policies(parsed)
+        yield from _deadlines(parsed)
 
 
 def _metadata(metadata: Any) -> Iterator[Finding]:
@@ -188,6 +189,32 @@ def _sizes(spec: FrameworkSpec) -> Iterator[Finding]:
         )
     if spec.execution_type == "Stop":
         yield warning(("spec", "executionType"), "is Stop: a Framework that is created so completes without running")
+
+
+def _deadlines(spec: FrameworkSpec) -> Iterator[Finding]:
+    active = spec.active_deadline_seconds
+    if spec.ttl_seconds_after_finished == 0:
+        yield warning(
+            ("spec", "ttlSecondsAfterFinished"),
+            "deletes the Framework as soon as it completes: only the history then has its result",
+            value=0,
+        )
+    for position, role in enumerate(spec.task_roles):
+        here, path = role.task.pre_running_deadline_seconds, ("spec", "taskRoles", position, "task")
+        if here is not None and active is not None and here >= active:
+            yield warning(
+                (*path, "preRunningDeadlineSeconds"),
+                f"has no effect: the Framework ends before, by its activeDeadlineSeconds {active}",
+                value=here,
+            )
+        pod_spec = role.task.pod.get("spec")
+        of_pod = pod_spec.get("activeDeadlineSeconds") if isinstance(pod_spec, dict) else None
+        if isinstance(of_pod, int) and active is not None and of_pod >= active:
+            yield warning(
+                (*path, "pod", "spec", "activeDeadlineSeconds"),
+                f"has no effect: the Framework ends before, by its activeDeadlineSeconds {active}",
+                value=of_pod,
+            )
 
 
 def _role_policies(role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:

@@ -20,6 +20,8 @@ TABLE = {
     -210: ("StopFrameworkRequested", "Failed", ("Permanent",)),
     -220: ("FrameworkAttemptCompletion", "Failed", ("Permanent",)),
     -230: ("DeleteTaskRequested", "Failed", ("Permanent",)),
+    -250: ("FrameworkActiveDeadlineExceeded", "Failed", ("Permanent",)),
+    -260: ("TaskPreRunningDeadlineExceeded", "Failed", ("Transient", "Conflict")),
     -300: ("PodFailedWithoutFailedContainer", "Failed", ()),
     -310: ("PodCreationUnknownError", "Failed", ()),
 }
@@ -48,7 +50,7 @@ def test_reserved_are_the_ranges_of_the_contract_and_hold_all_that_is_predefined
 
 
 def test_what_is_never_retried() -> None:
-    assert {-210, -220, -230} == NEVER_RETRIED
+    assert {-210, -220, -230, -250} == NEVER_RETRIED
 
 
 def test_no_attributes_given_is_as_none_of_them() -> None:

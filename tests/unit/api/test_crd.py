@@ -164,13 +164,14 @@ def whole_status(*, compress: bool = False) -> Json:
     status = FrameworkStatus(
         1,
         2,
-        FrameworkAttemptStatus(0, 1, 2, 3, "uid", of_framework, roles),
+        FrameworkAttemptStatus(0, 1, 2, 3, "uid", of_framework, roles, 1),
         run_time=1,
         completion_time=2,
         retry=RetryPolicyStatus(0, 0, 5, 1),
         observed_generation=1,
         task_counts=TaskCounts(1, 2, 3, 4),
         conditions=[Condition("Running", "True", "reason", "message", 1, 1)],
+        accumulated_past_execution_time_seconds=5,
     )
     body: Json = orjson.loads(EncodedStatus("f", status, compress=compress).body)
     return body

@@ -140,6 +140,9 @@ def test_roles_by_name_and_all_tasks() -> None:
     ("path", "low", "high"),
     [
         (("retryPolicy", "maxRetryCount"), -2, INT32),
+        (("activeDeadlineSeconds",), 1, INT32),
+        (("ttlSecondsAfterFinished",), 0, INT32),
+        (("taskRoles", 0, "task", "preRunningDeadlineSeconds"), 1, INT32),
         (("taskRoles", 0, "taskNumber"), 0, 10_000),
         (("taskRoles", 0, "frameworkAttemptCompletionPolicy", "minFailedTaskCount"), -1, INT32),
         (("taskRoles", 0, "frameworkAttemptCompletionPolicy", "minSucceededTaskCount"), -1, INT32),

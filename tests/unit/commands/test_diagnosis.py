@@ -13,8 +13,9 @@ from frameworkcontroller.api.completion import (
     PodCompletion,
     Trigger,
 )
-from frameworkcontroller.api.status import State
-from frameworkcontroller.commands.diagnosis import cause, diagnose_framework, diagnose_task, read_view, trigger
+from frameworkcontroller.api.spec import FrameworkSpec
+from frameworkcontroller.api.status import Condition, FrameworkAttemptStatus, FrameworkStatus, State
+from frameworkcontroller.commands.diagnosis import View, cause, diagnose_framework, diagnose_task, read_view, trigger
 from tests.support.bench import Bench, role
 
 
@@ -102,3 +103,12 @@ def test_what_a_failure_rule_decided_is_told(action: str, of_task: str, of_frame
     view = read_view({"metadata": {"namespace": "ns", "name": "f"}, "spec": bench.spec, "status": status}, {})
     assert diagnose_task(view, "a", bench.task()).endswith(f"; {of_task}")
     assert diagnose_framework(view, bench.now) == (of_framework or [])
+
+
+def test_a_framework_that_waits_is_told_with_its_reason() -> None:
+    status = FrameworkStatus(0, 0, FrameworkAttemptStatus(0, 0))
+    view = View("default", "f", status, FrameworkSpec(), deleting=False, problem="", pods={})
+    status.conditions = [Condition("Running", "False", message="FrameworkAttempt 0")]
+    assert diagnose_framework(view, 0) == []
+    status.conditions = [Condition("Running", "False", message="FrameworkAttempt 0 waits: something is missing")]
+    assert diagnose_framework(view, 0) == ["waits: something is missing"]

@@ -297,6 +297,25 @@ def test_completion_policies_that_never_trigger(policy: str, retry: str, expecte
     assert [one for one in found if one.startswith(place)] == [place + text for text in expected]
 
 
+def test_deadlines_without_effect() -> None:
+    pod = "{spec: {activeDeadlineSeconds: 90, restartPolicy: Never, containers: [{name: c, image: i, command: [c]}]}}"
+    assert spec(
+        "activeDeadlineSeconds: 60",
+        "ttlSecondsAfterFinished: 0",
+        "taskRoles:",
+        "- name: w",
+        "  frameworkAttemptCompletionPolicy: {minFailedTaskCount: 1}",
+        f"  task: {{preRunningDeadlineSeconds: 60, pod: {pod}}}",
+    ) == [
+        "6: warning: spec.ttlSecondsAfterFinished: 0: deletes the Framework as soon as it completes: only the history "
+        "then has its result",
+        "10: warning: spec.taskRoles[0].task.preRunningDeadlineSeconds: 60: has no effect: the Framework ends before, "
+        "by its activeDeadlineSeconds 60",
+        "10: warning: spec.taskRoles[0].task.pod.spec.activeDeadlineSeconds: 90: has no effect: the Framework ends "
+        "before, by its activeDeadlineSeconds 60",
+    ]
+
+
 def test_a_framework_that_cannot_fail() -> None:
     assert spec("retryPolicy: {maxRetryCount: 3}", "taskRoles:", "- name: w", f"  task: {{pod: {POD}}}") == [
         "5: warning: spec.retryPolicy.maxRetryCount: 3: has no effect: neither a role's minFailedTaskCount nor a "

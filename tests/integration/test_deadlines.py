@@ -1,0 +1,48 @@
+"""Deadlines and the retention of one Framework, with the whole controller (docs/manual.md, "Deadlines")."""
+
+import pytest
+
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
+from tests.support.clusters import Cluster
+from tests.support.frameworks import Frameworks, policy, role
+
+
+@pytest.fixture
+async def frameworks(cluster: Cluster, pods: SimulatedRuntime, controller: Controller) -> Frameworks:
+    return Frameworks(await cluster.client(), cluster.namespace)
+
+
+async def test_a_hung_framework_ends_by_its_deadline(frameworks: Frameworks) -> None:
+    always = {"maxRetryCount": -2}
+    await frameworks.create("f", role("a", 2), activeDeadlineSeconds=3, retryPolicy=always)
+    status = await frameworks.until_state("f", "Completed")
+    completion = status["attemptStatus"]["completionStatus"]
+    assert (completion["code"], completion["phrase"]) == (-250, "FrameworkActiveDeadlineExceeded")
+    assert status["accumulatedPastExecutionTimeSeconds"] >= 3
+    assert status["attemptStatus"]["id"] == 0
+    await frameworks.assert_nothing_left("f")
+
+
+async def test_a_deadline_that_is_set_while_the_framework_runs_ends_it(frameworks: Frameworks) -> None:
+    await frameworks.create("f", role("a", 1))
+    await frameworks.until_running("f", 1)
+    await frameworks.set("f", activeDeadlineSeconds=1)
+    status = await frameworks.until_state("f", "Completed")
+    assert status["attemptStatus"]["completionStatus"]["code"] == -250
+
+
+async def test_a_pod_that_does_not_run_in_time_fails_its_task(frameworks: Frameworks) -> None:
+    slow = role("a", 1, simulate={"prepare-seconds": 1000}, task={"preRunningDeadlineSeconds": 2})
+    await frameworks.create("f", slow, role("b", 1))
+    await frameworks.until_running("f", 1)
+    await frameworks.set("f", taskRoles__0__frameworkAttemptCompletionPolicy=policy(1))
+    status = await frameworks.until_state("f", "Completed")
+    completion = status["attemptStatus"]["completionStatus"]
+    assert (completion["code"], completion["trigger"]["taskRoleName"]) == (-260, "a")
+
+
+async def test_a_completed_framework_is_deleted_after_its_own_time(frameworks: Frameworks) -> None:
+    await frameworks.create("f", role("a", 1, simulate={"run-seconds": 0.1}), ttlSecondsAfterFinished=3)
+    await frameworks.until_state("f", "Completed")
+    await frameworks.until_gone("f")
