@@ -450,6 +450,10 @@ class History:
         while self.world.execute_late():
             pass
         self.world.late.clear()
+        # Pods run here only when all is still, which may be too late for it.
+        for role in (self.framework or {"spec": {"taskRoles": []}})["spec"]["taskRoles"]:
+            if (role.get("task") or {}).get("preRunningDeadlineSeconds") is not None:
+                self.set_pre_running(role["name"], None)
         self.settle()
         del self.controllers[1:]
         self._whatever_stands_in_the_way_is_told()
