@@ -38,6 +38,8 @@ RULES = st.lists(st.builds(lambda action, pattern: {"action": action, **pattern}
 BACKOFF = st.sampled_from([None, None, {"baseSeconds": 1, "maxSeconds": 4}, {"baseSeconds": 0}])
 RETRY = st.fixed_dictionaries({"fancyRetryPolicy": st.booleans(), "maxRetryCount": LIMIT, "backoff": BACKOFF})
 DEADLINE = st.sampled_from([None, None, 1, 50, 500])
+PRE_RUNNING = st.sampled_from([None, None, 50, 500])
+"""Not less than the time that settling may take: Pods run only afterwards."""
 TTL = st.sampled_from([None, None, 0, 50])
 
 
@@ -57,7 +59,7 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
                 "podGracefulDeletionTimeoutSec": draw(TIMEOUT),
                 "podForceDeletionPolicy": draw(FORCE),
                 "podFailurePolicy": {"rules": draw(RULES)} if draw(st.booleans()) else None,
-                "preRunningDeadlineSeconds": draw(DEADLINE),
+                "preRunningDeadlineSeconds": draw(PRE_RUNNING),
             },
         }
         for name in "abc"[: draw(st.sampled_from([1, 0, 2, 3]))]
@@ -225,7 +227,7 @@ class Histories(RuleBasedStateMachine):
     def set_deadline(self, seconds: int | None) -> None:
         self.history.set_deadline(seconds)
 
-    @rule(role=ROLES, seconds=DEADLINE)
+    @rule(role=ROLES, seconds=PRE_RUNNING)
     def set_pre_running(self, role: str, seconds: int | None) -> None:
         self.history.set_pre_running(role, seconds)
 
