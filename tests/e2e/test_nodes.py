@@ -4,8 +4,9 @@ from typing import Any, Final
 
 import orjson
 
-from frameworkcontroller.kube.resources import Resource
+from frameworkcontroller.kube.resources import PODS, Resource
 from tests.e2e.stage import NODE, Play, Track, attempts_of, play
+from tests.support.eventually import eventually
 from tests.support.frameworks import tasks
 
 Json = dict[str, Any]
@@ -75,20 +76,65 @@ async def test_a_lost_node_comes_back(play: Play) -> None:
     )
 
 
-@play(Track.NODE)
-async def test_availability_is_preferred_if_asked_for(play: Play) -> None:
-    """podGracefulDeletionTimeoutSec gives a lost node's Pods up, though they may run on."""
+async def given_up(play: Play, name: str, task: Json) -> None:
+    """A lost node's Pod is given up, though it may run on."""
     node = play.nodes.names[-1]
-    play.excused.add("available")
-    await begun(play, "available", 1, task={"podGracefulDeletionTimeoutSec": 5})
+    play.excused.add(name)
+    await begun(play, name, 1, task=task)
     play.nodes.kill_kubelet(node)
     try:
-        await play.until_attempts("available", [1])
-        await play.until_running("available", 1)
+        await play.until_attempts(name, [1])
+        await play.until_running(name, 1)
         (pod,) = play.recorder.pods(play.namespace).values()
         assert pod["spec"]["nodeName"] != node
     finally:
         await play.bring_back(node)
+
+
+@play(Track.NODE)
+async def test_availability_is_preferred_if_asked_for(play: Play) -> None:
+    """podGracefulDeletionTimeoutSec gives a lost node's Pods up, though they may run on."""
+    await given_up(play, "available", {"podGracefulDeletionTimeoutSec": 5})
+
+
+@play(Track.NODE)
+async def test_a_lost_node_is_given_up_because_it_is_unreachable(play: Play) -> None:
+    """As Kubernetes says by its taint. Once the node is back, it ends what still runs there."""
+    task = {"podGracefulDeletionTimeoutSec": 5, "podForceDeletionPolicy": "NodeUnreachable"}
+    await given_up(play, "unreachable", task)
+    (first, *_) = play.instances()
+
+    async def ended() -> None:
+        # Longer than between two of its lines.
+        (before, *_), last = play.instances(), max(one.last for one in play.instances())
+        assert before.uid == first.uid
+        assert last - before.last > 5
+
+    await eventually(ended, within=120, every=1)
+
+
+@play()
+async def test_a_pod_that_is_slow_to_end_on_a_healthy_node(play: Play) -> None:
+    """It saves its state under NodeUnreachable; under Always its Task goes on before it could."""
+    play.excused.add("forced")
+    for name, policy in (("spared", "NodeUnreachable"), ("forced", "Always")):
+        task = {**RETRIED, "podGracefulDeletionTimeoutSec": 5, "podForceDeletionPolicy": policy}
+        slow = play.role(script="trap 'checkpoint 60 0' TERM; hold", task=task, terminationGracePeriodSeconds=120)
+        await play.create(name, slow)
+    for name in ("spared", "forced"):
+        await play.until_said(name, "runs")
+        await play.until_running(name, 1)
+        await play.client.delete(PODS, f"{name}-a-0", play.namespace)
+    for name in ("forced", "spared"):
+        await play.until_attempts(name, [1])
+        await play.until_said(name, "runs", 2)
+    first, second = play.instances("spared")
+    (asked,), (saved,) = first.said("asked"), first.said("saved")
+    assert saved - asked >= 60
+    assert second.first > saved
+    first, second = play.instances("forced")
+    (asked,) = first.said("asked")
+    assert second.first < asked + 60
 
 
 @play(Track.NODE)
