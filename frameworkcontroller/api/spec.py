@@ -215,6 +215,7 @@ class FrameworkSpec(_SpecModel):
 
     description: str | None = None
     execution_type: Annotated[ExecutionType, Field(strict=False)] = ExecutionType.START
+    suspend: bool = False
     retry_policy: RetryPolicy = RetryPolicy()
     active_deadline_seconds: Annotated[int, Field(ge=1, le=INT32_MAX)] | None = None
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None

@@ -57,7 +57,14 @@ def _is_not_started(ctx: Context) -> Wait | None:
     return Wait(Reason.NOT_STARTED, "spec.executionType is Create")
 
 
-_START: Final[tuple[Callable[[Context], Wait | None], ...]] = (_is_deleted, _is_not_started)
+def _is_suspended(ctx: Context) -> Wait | None:
+    # Stop ends a suspended Framework, too.
+    if not ctx.framework.spec.suspend or ctx.framework.spec.execution_type is ExecutionType.STOP:
+        return None
+    return Wait(Reason.SUSPENDED, "spec.suspend is true")
+
+
+_START: Final[tuple[Callable[[Context], Wait | None], ...]] = (_is_deleted, _is_not_started, _is_suspended)
 
 
 # --- before the Pod of a Task is created --------------------------------------------------------------------------

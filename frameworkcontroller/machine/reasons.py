@@ -101,6 +101,7 @@ class Reason(StrEnum):
     WAITING = "Waiting", "a request for an object failed and will be retried"
     DELETING = "Deleting", "the Framework is being deleted, so no attempt starts"
     NOT_STARTED = "NotStarted", "executionType is Create, so no attempt starts"
+    SUSPENDED = _wait("Suspended", "spec.suspend is true, so no attempt starts")
     ATTEMPT_ENDS = "AttemptEnds", "the FrameworkAttempt ends, so no Pod is created"
     DEPENDENCY_PENDING = _wait("DependencyPending", "a TaskRole waits for others, as its dependsOn says")
     INVALID_SPEC = _stall("InvalidSpec", "the spec is invalid; the controller waits for a change")

@@ -84,7 +84,7 @@ def test_absent_and_null_mean_the_defaults_at_every_level(fields: dict[str, Any]
 @pytest.mark.parametrize(
     "spec",
     [
-        {"description": None, "executionType": None, "retryPolicy": None},
+        {"description": None, "executionType": None, "suspend": None, "retryPolicy": None},
         {"retryPolicy": {}},
         {"retryPolicy": {"maxRetryCount": None}},
         {"retryPolicy": {"fancyRetryPolicy": None}},
@@ -202,6 +202,11 @@ def nested(path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
 def test_fancy_is_a_boolean(path: tuple[str | int, ...], value: Any) -> None:
     text = error(nested(path, {"fancyRetryPolicy": value}))
     assert text.endswith(f".fancyRetryPolicy: {shown(value)}: must be true or false")
+
+
+@pytest.mark.parametrize("value", [0, 1, "true", "false", []])
+def test_suspend_is_a_boolean(value: Any) -> None:
+    assert error({"suspend": value}) == f"spec.suspend: {shown(value)}: must be true or false"
 
 
 @pytest.mark.parametrize("value", ["start", "STOP", "", "Pause", 1, True])
