@@ -126,7 +126,10 @@ class PodRecord(_OwnedRecord):
 
     @property
     def inputs(self) -> tuple[object, ...]:
-        """The fields whose change is an event for the machine. It reads the others only after a change of these."""
+        """The fields whose change is an event for every Framework; one of ``ready`` is one for the roles that wait for it.
+
+        The machine reads the others only after a change of these.
+        """
         return self.identity, self.phase, self.node_name, self.pod_ip, self.host_ip, self.running_grace_sec
 
     @property

@@ -91,7 +91,7 @@ def stalled(status: FrameworkStatus) -> Condition | None:
 
 def wait_of(status: FrameworkStatus) -> str:
     """Return why nothing runs, as the condition Running says it; "" if it gives no reason."""
-    running = next((one for one in status.conditions if one.type == "Running" and one.status == "False"), None)
+    running = next((one for one in status.conditions if one.type == "Running"), None)
     return "" if running is None else running.message.partition(WAITS)[2]
 
 
@@ -109,7 +109,7 @@ def diagnose_framework(view: View, now: float) -> list[str]:
         lines.append(f"stalled for {since}: {stall.reason}: {clean_line(stall.message)}")
     if status.state is State.CREATION_PENDING and view.spec.execution_type is ExecutionType.CREATE:
         lines.append("waits to be started: its executionType is Create")
-    elif waits := wait_of(status):
+    elif (waits := wait_of(status)) and status.state is not State.ATTEMPT_COMPLETED:
         lines.append(f"waits: {clean_line(waits)}")
     completion = status.attempt.completion_status
     if completion is None:

@@ -55,7 +55,7 @@ def _table(found: list[Summary], now: float, *, everywhere: bool, wide: bool) ->
     columns: dict[str, Callable[[Summary], str | Text]] = {
         **({"NAMESPACE": lambda one: one.namespace} if everywhere else {}),
         "NAME": lambda one: one.name,
-        "STATE": _state,
+        "STATE": state_text,
         "RUNNING": lambda one: f"{one.tasks[State.RUNNING]}/{one.total}",
         "RETRIES": lambda one: str(one.retries),
         "RESULT": _result,
@@ -68,7 +68,9 @@ def _table(found: list[Summary], now: float, *, everywhere: bool, wide: bool) ->
             "TASK RETRIES": lambda one: str(one.task_retries),
             "RAN": lambda one: _NONE if one.run_time is None else duration((one.completion_time or now) - one.run_time),
             "ROLES": lambda one: ",".join(f"{name}={number}" for name, number in one.wanted.items()) or _NONE,
+            "SUSPENDED": lambda one: one.suspended or _NONE,
             "STALLED": lambda one: one.stalled or _NONE,
+            "WHY": lambda one: one.why or _NONE,
         }
     rows = table(*columns)
     for one in found:
@@ -76,14 +78,23 @@ def _table(found: list[Summary], now: float, *, everywhere: bool, wide: bool) ->
     return rows
 
 
-def _state(one: Summary) -> Text:
+def state_text(one: Summary) -> Text:
+    """Return the state, with a word on what it waits for."""
     if one.unreadable:
         return Text("(unreadable status)", "red")
     if not one.state:
         return Text("(not seen by a controller yet)", "yellow")
-    if one.stalled and not one.completed:
-        return Text(f"{one.state} (stalled)", "yellow")
-    return Text(one.state, {State.RUNNING: "green", State.COMPLETED: "dim"}.get(State(one.state), ""))
+    if one.completed:
+        return Text(one.state, "dim")
+    for holds, text in (
+        (one.stalled, "stalled"),
+        (one.deleting, "being deleted"),
+        (one.suspended == "True", "suspended"),
+        (one.why, "waits"),
+    ):
+        if holds:
+            return Text(f"{one.state} ({text})", "yellow")
+    return Text(one.state, "green" if one.state == State.RUNNING else "")
 
 
 def _result(one: Summary) -> Text:

@@ -9,10 +9,11 @@ from typing import Any
 
 from frameworkcontroller.api import fields
 from frameworkcontroller.api.codec import with_plain_roles
-from frameworkcontroller.api.status import State
+from frameworkcontroller.api.status import WAITS, State
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands.diagnosis import code_and_phrase
 from frameworkcontroller.commands.objects import roles_of, task_number
+from frameworkcontroller.commands.output import clean_line
 
 
 @dataclass(slots=True)
@@ -33,6 +34,13 @@ class Summary:
     end: str = ""
     """The code and phrase of the completion."""
     stalled: str = ""
+    suspended: str = ""
+    """The status of the condition Suspended."""
+    deleting: bool = False
+    why: str = ""
+    """Why it is stalled, or why nothing runs."""
+    idle_since: int | None = None
+    """When it last stopped running, or began to wait."""
     tasks: Counter[str] = field(default_factory=Counter)
     done: int = 0
     task_retries: int = 0
@@ -58,6 +66,7 @@ def summarize(framework: Mapping[str, Any]) -> Summary:
         created=parse_time(metadata["creationTimestamp"]),
         execution=(framework.get("spec") or {}).get("executionType") or "Start",
         wanted={role["name"]: task_number(role) for role in roles_of(framework)},
+        deleting=bool(metadata.get("deletionTimestamp")),
     )
     try:
         if framework.get("status"):
@@ -76,13 +85,27 @@ def _add_status(summary: Summary, status: Mapping[str, Any]) -> None:
     if completion:
         summary.result = (completion.get("type") or {}).get("name") or ""
         summary.end = code_and_phrase(completion["code"], completion.get("phrase") or "")
-    for condition in status.get("conditions") or ():
-        if condition["type"] == "Stalled" and condition["status"] == "True":
-            summary.stalled = condition.get("reason") or "Stalled"
+    conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
+    _add_conditions(summary, conditions)
     for _, task in tasks_of(status["attemptStatus"]):
         summary.tasks[task["state"]] += 1
         summary.task_retries += (task.get("retryPolicyStatus") or {}).get("totalRetriedCount") or 0
         summary.done += task["state"] == State.COMPLETED and not task.get("deletionPending")
+
+
+def _add_conditions(summary: Summary, conditions: Mapping[str, Mapping[str, Any]]) -> None:
+    if summary.completed:
+        return
+    if "Suspended" in conditions:
+        summary.suspended = conditions["Suspended"]["status"]
+    if running := conditions.get("Running"):
+        summary.why = clean_line((running.get("message") or "").partition(WAITS)[2])
+        if running["status"] == "False":
+            summary.idle_since = fields.maybe_time(running, "lastTransitionTime")
+    stalled = conditions.get("Stalled")
+    if stalled and stalled["status"] == "True":
+        summary.stalled = stalled.get("reason") or "Stalled"
+        summary.why = clean_line(stalled.get("message") or "") or summary.why
 
 
 def tasks_of(attempt: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from heapq import nlargest
+from heapq import nlargest, nsmallest
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -55,6 +56,7 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
         invocation.note("there are no Frameworks")
         return program.EXIT_OK
     _print_totals(invocation, found)
+    _print_longest_waiting(invocation, found, now, options.most)
     _print_most_retried(invocation, found, now, options.most)
     if slowest:
         rows = table("SLOWEST TO START", "TASK", "WAITED")
@@ -87,7 +89,9 @@ def _starts(body: Mapping[str, Any], summary: Summary, now: float) -> Iterator[_
 def _print_totals(invocation: Invocation, found: Sequence[Summary]) -> None:
     states = Counter(one.state or "not seen by a controller" for one in found)
     results = Counter(one.result for one in found if one.completed)
-    stalled = sum(bool(one.stalled) and not one.completed for one in found)
+    stalled = sum(bool(one.stalled) for one in found)
+    waiting = sum(bool(one.why) for one in found) - stalled
+    suspended = sum(one.suspended == "True" for one in found)
     tasks = sum((one.tasks for one in found), Counter[str]())
     retries = sum(one.retries for one in found)
     task_retries = sum(one.task_retries for one in found)
@@ -96,6 +100,8 @@ def _print_totals(invocation: Invocation, found: Sequence[Summary]) -> None:
         invocation.print(f"  of those completed: {_counts(results)}")
     if stalled:
         invocation.print(f"  stalled: {stalled}")
+    if waiting:
+        invocation.print(f"  waiting: {waiting}{f', {suspended} of them suspended' if suspended else ''}")
     invocation.print(f"{counted(tasks.total(), 'Task')}: {_counts(tasks) or 'none yet'}")
     invocation.print(
         f"{counted(retries, 'retry', 'retries')} of Frameworks, {task_retries:,} of Tasks in their last attempts"
@@ -104,6 +110,17 @@ def _print_totals(invocation: Invocation, found: Sequence[Summary]) -> None:
 
 def _counts(counts: Counter[str]) -> str:
     return ", ".join(f"{number:,} {name}" for name, number in counts.most_common())
+
+
+def _print_longest_waiting(invocation: Invocation, found: Sequence[Summary], now: float, most: int) -> None:
+    rows = table("WAITING LONGEST", "FOR", "WHY")
+    waiting = (one for one in found if one.why)
+    for one in nsmallest(most, waiting, key=lambda one: math.inf if one.idle_since is None else one.idle_since):
+        waited = "-" if one.idle_since is None else duration(now - one.idle_since)
+        rows.add_row(f"{one.namespace}/{one.name}", waited, one.why)
+    if rows.rows:
+        invocation.print()
+        invocation.print_table(rows)
 
 
 def _print_most_retried(invocation: Invocation, found: Sequence[Summary], now: float, most: int) -> None:

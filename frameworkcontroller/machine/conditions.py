@@ -30,9 +30,11 @@ def refresh(ctx: Context) -> None:
     status = ctx.status
     state = status.state
     completed = state is State.COMPLETED
-    wait = None if ctx.tracker.is_completing else _shown_wait(ctx.tracker, state)
+    if ctx.tracker.is_completing and state is not State.ATTEMPT_COMPLETED:
+        ctx.tracker.holds.end_waits()
+    wait = _shown_wait(ctx.tracker)
     attempt = f"FrameworkAttempt {status.attempt.id}"
-    link = ": " if state is State.RUNNING else WAITS
+    link = ": " if ctx.tracker.counts.running else WAITS
     message = attempt if wait is None else f"{attempt}{link}{wait.message}"
     now = {
         "Running": (state is State.RUNNING, state.value, message),
@@ -91,17 +93,27 @@ def _record_stall(ctx: Context, before: Condition | None, stalled: tuple[Reason,
         ctx.tracker.last_stall = None
 
 
-def _shown_wait(tracker: Tracker, state: State) -> Wait | None:
+def _shown_wait(tracker: Tracker) -> Wait | None:
     """The wait that the condition Running shows: while some Tasks run, that of a role for others."""
-    if state is State.RUNNING:
-        return tracker.holds.waits().get(Reason.DEPENDENCY_PENDING)
-    return next((wait for wait in tracker.holds.waits().values() if wait.reason.event is EventPolicy.WAIT), None)
+    waits = tracker.holds.waits()
+    if tracker.counts.running:
+        return waits.get(Reason.DEPENDENCY_PENDING)
+    # A role mostly waits for longer than a Task.
+    for policy in (EventPolicy.WAIT, EventPolicy.RETRY):
+        if (found := next((wait for wait in waits.values() if wait.reason.event is policy), None)) is not None:
+            return found
+    return None
 
 
 def _record_wait(ctx: Context, before: Condition | None, wait: Wait | None, message: str) -> None:
     """Record a new reason to wait, unless the stored condition shows it."""
-    reason = None if wait is None else wait.reason
-    if wait is not None and reason is not ctx.tracker.last_wait and (before is None or before.message != message):
+    reason = None if wait is None or wait.reason.event is EventPolicy.RETRY else wait.reason
+    if (
+        wait is not None
+        and reason is not None
+        and reason is not ctx.tracker.last_wait
+        and (before is None or before.message != message)
+    ):
         ctx.record(wait.reason, wait.message)
     ctx.tracker.last_wait = reason
 

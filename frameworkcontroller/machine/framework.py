@@ -29,11 +29,13 @@ from frameworkcontroller.machine.context import (
 )
 from frameworkcontroller.machine.gates import (
     STOPPED,
+    attempt_backs_off,
     ends_otherwise,
     may_start,
     must_end,
     must_end_first,
     must_not_begin,
+    retry_waits,
 )
 from frameworkcontroller.machine.holds import Stall
 from frameworkcontroller.machine.manifests import configmap_body
@@ -179,7 +181,7 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         _persist_first(ctx)
     elif ends:
         ctx.act(Cleanup(ctx.configmap_target(), ctx.framework.uid))
-    elif not _delete_orphan(ctx, configmap):
+    elif not _delete_orphan(ctx, configmap) and attempt_backs_off(ctx) is None:
         body = configmap_body(ctx.framework, ctx.attempt.id)
         ctx.act(Create(ctx.configmap_target(), body, ctx.framework.uid))
 
@@ -384,17 +386,18 @@ def _decide_retry(ctx: Context) -> None:
         _persist_first(ctx)
         return
     in_a_row, back_off = retries_in_a_row(status), framework_back_off(policy)
+    last = summarize(completion) + describe_row(in_a_row)
     if status.retry.retry_delay_sec is None:
         delay = max(decision.delay_sec, back_off.delay_sec(in_a_row, completion))
         ctx.tracker.schedule_retry(status, delay)
         due = status.transition_time + delay
         when = f"in {delay}s, at {format_time(min(due, LAST_TIME))}" if delay else "at once"
-        last = summarize(completion) + describe_row(in_a_row)
         text = f"FrameworkAttempt {status.attempt.id + 1} starts {when}, as {decision.reason}, after {last}"
         ctx.record(Reason.FRAMEWORK_RETRY_SCHEDULED, text, completion=completion, warning=False)
     delay = require(status.retry.retry_delay_sec, "retryDelaySec")
     stop = ctx.framework.spec.execution_type is ExecutionType.STOP
     if not stop and not ctx.is_over(None, status.transition_time, delay):
+        retry_waits(ctx, None, delay, last)
         return
     ctx.snapshot_framework(SnapshotTrigger.FRAMEWORK_RETRY)
     attempt = new_attempt(ctx.framework, status.retry.total_retried_count + 1, ctx.env)

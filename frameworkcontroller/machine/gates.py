@@ -20,6 +20,7 @@ from frameworkcontroller.api.completion import (
 )
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import TaskStatus
+from frameworkcontroller.api.timestamps import LAST_TIME, format_time
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.dependencies import dependency_wait, unmet_dependency
 from frameworkcontroller.machine.holds import CREATIONS, Wait
@@ -29,12 +30,12 @@ from frameworkcontroller.machine.rules import end_by_rule
 
 WAITS: Final = (
     Reason.DELETING,
-    Reason.NOT_STARTED,
     Reason.ATTEMPT_ENDS,
     Reason.WAITING,
-    *(reason for reason in Reason if reason.event is EventPolicy.WAIT),
+    Reason.RELISTING,
+    *(reason for reason in Reason if reason.event in (EventPolicy.WAIT, EventPolicy.RETRY)),
 )
-"""The reasons to wait."""
+"""The reasons to wait. tests/unit/machine/test_waits.py holds where each of them is shown."""
 
 STOPPED: Final = CompletionStatus.of(STOP_FRAMEWORK_REQUESTED, "User has requested to stop the Framework")
 
@@ -67,6 +68,12 @@ def _is_suspended(ctx: Context) -> Wait | None:
 _START: Final[tuple[Callable[[Context], Wait | None], ...]] = (_is_deleted, _is_not_started, _is_suspended)
 
 
+def attempt_backs_off(ctx: Context) -> Wait | None:
+    """Why the ConfigMap of an attempt that may start is not created yet."""
+    held = ctx.tracker.holds.held(None, ctx.env.clock)
+    return _kept(ctx, None, None if held is None else Wait(held.reason, held.why, held.until))
+
+
 # --- before the Pod of a Task is created --------------------------------------------------------------------------
 
 
@@ -81,9 +88,9 @@ def _attempt_ends(ctx: Context, task: TaskStatus) -> Wait | None:  # noqa: ARG00
 
 
 def _backs_off(ctx: Context, task: TaskStatus) -> Wait | None:
-    holds = ctx.tracker.holds
-    until = max(holds.until(task.key), holds.until(CREATIONS))
-    return Wait(Reason.WAITING, "a creation failed", until) if until > ctx.env.clock else None
+    found = (ctx.tracker.holds.held(key, ctx.env.clock) for key in (task.key, CREATIONS))
+    last = max((held for held in found if held is not None), key=lambda held: held.until, default=None)
+    return None if last is None else Wait(last.reason, last.why, last.until)
 
 
 _CREATE: Final[tuple[Callable[[Context, TaskStatus], Wait | None], ...]] = (
@@ -91,6 +98,16 @@ _CREATE: Final[tuple[Callable[[Context, TaskStatus], Wait | None], ...]] = (
     dependency_wait,
     _backs_off,
 )
+
+
+def retry_waits(ctx: Context, task: TaskStatus | None, delay_sec: int, after: str) -> None:
+    """Keep the wait of a Task or (None) the Framework for the next attempt, whose delay is persisted or decided now."""
+    status, name = (ctx.status, "FrameworkAttempt") if task is None else (task, "TaskAttempt")
+    reason = Reason.FRAMEWORK_RETRY_SCHEDULED if task is None else Reason.TASK_RETRY_SCHEDULED
+    owner = "" if task is None else f" of {task.role}[{task.index}]"
+    when = format_time(min(status.transition_time + delay_sec, LAST_TIME))
+    wait = Wait(reason, f"{name} {status.attempt.id + 1}{owner} starts at {when}, {delay_sec}s after {after}")
+    ctx.tracker.holds.wait(None if task is None else task.key, wait)
 
 
 def _kept(ctx: Context, task: TaskStatus | None, wait: Wait | None) -> Wait | None:

@@ -38,10 +38,12 @@ class Wait:
 
 @dataclass(slots=True)
 class Hold:
-    """A back-off until ``until`` (monotonic seconds), after ``failures`` failures in a row."""
+    """A back-off until ``until`` (monotonic seconds), after ``failures`` failures in a row. ``why``: the last one."""
 
     failures: int
     until: float
+    why: str = ""
+    reason: Reason = Reason.WAITING
 
 
 @dataclass(slots=True, frozen=True)
@@ -70,7 +72,7 @@ class Holds:
         self._refused = False
         self._refused_attempts = 0
 
-    def hold(self, key: HoldKey, env: Env, at_least_sec: float = 0.0) -> int:
+    def hold(self, key: HoldKey, env: Env, why: str, at_least_sec: float = 0.0, reason: Reason = Reason.WAITING) -> int:
         """Back off after a failure, twice as long as the last time. Return the number of failures in a row.
 
         ``at_least_sec``: the Retry-After of the API server. A failure during a back-off does not count: its request was
@@ -82,16 +84,16 @@ class Holds:
             return held.failures
         failures = 1 if held is None else held.failures + 1
         delay = HOLD_BACKOFF.delay(failures, env.rng)
-        self._holds[key] = Hold(failures, env.clock + max(delay, at_least_sec))
+        self._holds[key] = Hold(failures, env.clock + max(delay, at_least_sec), why, reason)
         return failures
 
-    def hold_retry(self, key: TaskKey, env: Env) -> None:
+    def hold_retry(self, key: TaskKey, env: Env, why: str) -> None:
         """Back off before the next attempt of a Task whose Pod was refused permanently.
 
         A policy that always retries, with an admission webhook or RBAC that always refuses, would be a tight loop. The
         back-offs of Task and Framework (``hold_attempt``) grow until a Pod is created.
         """
-        self.hold(key, env)
+        self.hold(key, env, why)
         self._refused = True
 
     def hold_attempt(self, env: Env) -> None:
@@ -100,7 +102,7 @@ class Holds:
             self._refused = False
             self._refused_attempts += 1
             self._holds[None] = Hold(self._refused_attempts - 1, env.clock)
-            self.hold(None, env)
+            self.hold(None, env, "Pods of the last FrameworkAttempt were refused")
 
     def spare(self, key: TaskKey, spared: Spared) -> bool:
         """Do not force-delete the Task's Pod for now. Return whether this is new for that Pod."""
@@ -131,6 +133,11 @@ class Holds:
         hold = self._holds.get(key)
         return 0.0 if hold is None else hold.until
 
+    def held(self, key: HoldKey, clock: float) -> Hold | None:
+        """The back-off, None if there is none or it is over."""
+        hold = self._holds.get(key)
+        return hold if hold is not None and hold.until > clock else None
+
     def end_stalls_of_pods(self) -> None:
         """End the stalls of all Tasks."""
         for key in [key for key in self.stalls if key is not None]:
@@ -151,6 +158,10 @@ class Holds:
                     del self._waits[reason]
         if wait is not None:
             self._waits.setdefault(wait.reason, {})[key] = wait
+
+    def end_waits(self) -> None:
+        """End all waits."""
+        self._waits.clear()
 
     def waits(self) -> dict[Reason, Wait]:
         """For each reason to wait, one of the waits. Does not cost the number of Tasks."""

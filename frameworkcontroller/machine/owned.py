@@ -40,7 +40,7 @@ from frameworkcontroller.machine.failure import (
     is_quota_refusal,
 )
 from frameworkcontroller.machine.gates import STOPPED
-from frameworkcontroller.machine.holds import CREATIONS, Spared, Stall
+from frameworkcontroller.machine.holds import CREATIONS, Spared, Stall, Wait
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind, Refused, Unanswered
 from frameworkcontroller.machine.states import ENDED
@@ -100,7 +100,7 @@ def _take(owned: _Owned, outcome: Outcome) -> None:
                 _take_failed_deletion(ctx, action, result)
             elif action.uid != owned.uid or not owned.deleted(action, result):
                 # No state waits for the deletion, but a stale cache may still show the object.
-                _look_later(ctx, target)
+                _look_later(ctx, target, f"{target.kind} {target.name} was deleted")
         case Cleanup():
             if isinstance(result, Exists) and result.found is not None:
                 if owned.state is State.CREATION_PENDING:
@@ -155,7 +155,7 @@ def _replace(owned: _Owned, found: Identity, verb: str) -> None:
         owned.end(found)
     else:
         owned.ctx.tracker.follow_ups.append(owned.replace(found))
-        _look_later(owned.ctx, owned.target)
+        _look_later(owned.ctx, owned.target, f"Another {owned.target.kind} {owned.target.name} is deleted first")
 
 
 # --- objects that are not in the cache ---------------------------------------------------------------------------
@@ -168,11 +168,11 @@ def _not_in_cache(ctx: Context, action: Confirm | Relabel, result: Result) -> No
         case Remains(unlabelled=True):
             # At most once per back-off: another client may remove the label again.
             tracker.follow_ups.append(Relabel(target, action.uid, ctx.framework.name))
-            _look_later(ctx, target)
+            _look_later(ctx, target, f"The label of {target.kind} {target.name} is restored")
         case Accepted():
             text = f"Restored the label {FRAMEWORK_NAME} of {target.kind} {target.name}, by which it is watched"
             ctx.record(Reason.LABEL_RESTORED, text, _task_of(ctx, target), warning=True)
-            _look_later(ctx, target)
+            _look_later(ctx, target, text)
         case Remains():
             if tracker.expectations.hide(action.uid, ctx.env):
                 ctx.plan.relist.add(target.kind)
@@ -252,7 +252,7 @@ def _wait(
 
     ``at_least``: seconds. ``keep``: an earlier stall of the object stays.
     """
-    failures = _look_later(ctx, target, at_least)
+    failures = _look_later(ctx, target, text, at_least)
     if failures == 1:
         ctx.record(Reason.WAITING, text, _task_of(ctx, target), warning=True)
     stalls = ctx.tracker.holds.stalls
@@ -260,10 +260,15 @@ def _wait(
         stalls[target.key] = Stall(reason, text)
 
 
-def _look_later(ctx: Context, target: Target, at_least: float = 0.0) -> int:
+def _look_later(ctx: Context, target: Target, why: str, at_least: float = 0.0) -> int:
     """Back off, and plan again afterwards. Return the number of failures in a row."""
-    failures = ctx.tracker.holds.hold(target.key, ctx.env, at_least)
-    ctx.plan_again(target.key, ctx.tracker.holds.until(target.key))
+    holds, task = ctx.tracker.holds, _task_of(ctx, target)
+    failures = holds.hold(target.key, ctx.env, why, at_least)
+    until = holds.until(target.key)
+    if task is not None and task.state is State.CREATION_PENDING:
+        # It is not looked at before.
+        holds.wait(task.key, Wait(Reason.WAITING, why, until))
+    ctx.plan_again(target.key, until)
     return failures
 
 
@@ -339,7 +344,8 @@ class _Pod:
                 return
             if is_quota_refusal(result):
                 _stall_by_quota(ctx, self.target, result)
-        ctx.tracker.holds.hold(CREATIONS, ctx.env, _retry_after(result))
+        why = f"Cannot create {self.target.kind} {self.target.name}: {_why(result)}"
+        ctx.tracker.holds.hold(CREATIONS, ctx.env, why, _retry_after(result))
         _hold(ctx, self.target, result, "create")
 
     def replace(self, found: Identity) -> Action:

@@ -12,6 +12,7 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.machine import conditions, framework, scale
 from frameworkcontroller.machine.actions import Outcome
 from frameworkcontroller.machine.context import Context, count_tasks
+from frameworkcontroller.machine.gates import may_start
 from frameworkcontroller.machine.holds import Stall
 from frameworkcontroller.machine.model import Env, Observed, Plan
 from frameworkcontroller.machine.owned import take
@@ -34,6 +35,8 @@ def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> 
         tracker.begin(framework.new_status(subject, env), dirty=True)
         ctx.record(Reason.FRAMEWORK_ACCEPTED, f"Framework was accepted with {count_tasks(subject.spec.task_count)}")
         _observe_generation(ctx)
+        # The first written status says why nothing starts.
+        may_start(ctx)
         return _finish(ctx)
     _observe_generation(ctx)
     if scale.rescale(ctx) or scale.copy_forced_deletion(ctx):

@@ -19,6 +19,8 @@ class EventPolicy(Enum):
     """All, and the reason may be that of the Stalled condition."""
     WAIT = auto()
     """All, and the condition Running has the message while nothing runs."""
+    RETRY = auto()
+    """As WAIT, but the record has the decision to retry, not the wait."""
 
 
 def _event(
@@ -63,7 +65,9 @@ class Reason(StrEnum):
         event=EventPolicy.IF_WARNING,
     )
     FRAMEWORK_ATTEMPT_COMPLETED = "FrameworkAttemptCompleted", "nothing of the attempt runs"
-    FRAMEWORK_RETRY_SCHEDULED = _event("FrameworkRetryScheduled", "another attempt follows, with its time")
+    FRAMEWORK_RETRY_SCHEDULED = _event(
+        "FrameworkRetryScheduled", "another attempt follows, with its time", event=EventPolicy.RETRY
+    )
     FRAMEWORK_RETRIED = "FrameworkRetried", "the next attempt replaces the last one"
     FRAMEWORK_SUCCEEDED = _event("FrameworkSucceeded", "the Framework succeeded")
     FRAMEWORK_FAILED = _event(
@@ -83,7 +87,10 @@ class Reason(StrEnum):
     TASK_STOPPED = "TaskStopped", "a Task is stopped, on request or because its FrameworkAttempt is over"
     TASK_ATTEMPT_COMPLETED = "TaskAttemptCompleted", "the Pod of a TaskAttempt is gone"
     TASK_RETRY_SCHEDULED = _event(
-        "TaskRetryScheduled", "another TaskAttempt follows later, with its time", "wait for their next attempt after"
+        "TaskRetryScheduled",
+        "another TaskAttempt follows later, with its time",
+        "wait for their next attempt after",
+        event=EventPolicy.RETRY,
     )
     TASK_RETRIED = _event("TaskRetried", "another TaskAttempt starts", "are retried after")
     TASK_COMPLETED = _event(
@@ -100,8 +107,12 @@ class Reason(StrEnum):
     )
     WAITING = "Waiting", "a request for an object failed and will be retried"
     DELETING = "Deleting", "the Framework is being deleted, so no attempt starts"
-    NOT_STARTED = "NotStarted", "executionType is Create, so no attempt starts"
+    NOT_STARTED = _wait("NotStarted", "executionType is Create, so no attempt starts")
     SUSPENDED = _wait("Suspended", "spec.suspend is true, so no attempt starts")
+    RELISTING = (
+        "Relisting",
+        "the ConfigMaps are listed again before Pods are created, as a Pod was deleted before it ran",
+    )
     ATTEMPT_ENDS = "AttemptEnds", "the FrameworkAttempt ends, so no Pod is created"
     DEPENDENCY_PENDING = _wait("DependencyPending", "a TaskRole waits for others, as its dependsOn says")
     INVALID_SPEC = _stall("InvalidSpec", "the spec is invalid; the controller waits for a change")

@@ -24,7 +24,7 @@ from frameworkcontroller.machine.actions import Cleanup, Confirm, Delete, Target
 from frameworkcontroller.machine.agenda import TaskKey
 from frameworkcontroller.machine.context import Context, describe_row, replace_orphan, summarize
 from frameworkcontroller.machine.failure import disrupted
-from frameworkcontroller.machine.gates import may_create
+from frameworkcontroller.machine.gates import may_create, retry_waits
 from frameworkcontroller.machine.holds import CREATIONS, Stall
 from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import SnapshotTrigger, Urgency, require
@@ -87,7 +87,7 @@ def attempt_is_over(
     tracker.dropped.pop(key, None)
     tracker.left_running.pop(key, None)
     if refused:
-        tracker.holds.hold_retry(key, ctx.env)
+        tracker.holds.hold_retry(key, ctx.env, "the Pod of the last TaskAttempt was refused")
     else:
         tracker.holds.release(key)
     tracker.move(task, State.ATTEMPT_COMPLETED, ctx.env.second)
@@ -249,7 +249,8 @@ def _doubt_configmaps(ctx: Context, task: TaskStatus, by_others: CompletionStatu
     is_old = ctx.env.clock - ctx.observed.configmaps_listed > _CONFIGMAP_DOUBT_SEC
     if unexplained and task.attempt.run_time is None and is_old:
         ctx.plan.relist.add(Kind.CONFIGMAP)
-        ctx.tracker.holds.hold(CREATIONS, ctx.env)
+        why = "ConfigMaps are listed again, as a Pod was deleted before it ran"
+        ctx.tracker.holds.hold(CREATIONS, ctx.env, why, reason=Reason.RELISTING)
 
 
 # --- the recorded Pod is there ------------------------------------------------------------------------------------
@@ -468,6 +469,7 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
             ctx.record(Reason.TASK_RETRY_SCHEDULED, text, task, completion=completion, warning=False)
     delay = require(task.retry.retry_delay_sec, "retryDelaySec")
     if not ctx.is_over(task.key, task.transition_time, delay):
+        retry_waits(ctx, task, delay, summarize(completion) + describe_row(in_a_row))
         return
     ctx.snapshot_task(SnapshotTrigger.TASK_RETRY, task)
     recent = 0 if back_off is NO_BACK_OFF else back_off.row_after(in_a_row, completion)

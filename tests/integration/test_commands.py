@@ -73,7 +73,7 @@ async def test_list(cluster: Cluster, frameworks: Frameworks, cli: Cli) -> None:
     assert rows[1][5] == "ContainerUnrecognizedFailed"
     assert [line.split()[0] for line in await cli.ok("list", "-l", "team=x")] == ["NAME", "f"]
     wide = (await cli.ok("list", "-o", "wide"))[1]
-    assert wide.split()[6:9] + wide.split()[-2:] == ["Start", "0/3", "0", "a=2,b=1", "-"]
+    assert wide.split()[6:9] + wide.split()[-4:] == ["Start", "0/3", "0", "a=2,b=1", "-", "-", "-"]
     everywhere = await cli.ok("list", "-A")
     assert [cluster.namespace, "f"] in [line.split()[:2] for line in everywhere]
     named = await cli.ok("list", "-o", "name")
@@ -120,6 +120,13 @@ async def test_status_says_what_is_waited_for(frameworks: Frameworks, cli: Cli) 
     await frameworks.create("f", role("a"), waiting, executionType="Create")
     await frameworks.until_state("f", "AttemptCreationPending")
     assert "waits to be started: its executionType is Create" in (await cli.ok("status", "f"))[1]
+    assert (await cli.ok("list"))[1].split()[1:3] == ["AttemptCreationPending", "(waits)"]
+    assert (await cli.ok("list", "-o", "wide"))[1].endswith("spec.executionType is Create")
+    top = await cli.ok("top")
+    assert "  waiting: 1" in top
+    assert top[top.index(next(line for line in top if line.startswith("WAITING"))) + 1].endswith(
+        "spec.executionType is Create"
+    )
     await cli.ok("start", "f")
 
     async def stalled() -> list[str]:

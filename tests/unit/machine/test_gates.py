@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from frameworkcontroller.api.status import Condition, TaskStatus
@@ -19,12 +21,16 @@ def running(bench: Bench) -> Condition:
     return next(item for item in bench.status.conditions if item.type == "Running")
 
 
-def test_executiontype_create_is_a_wait_that_the_condition_does_not_show() -> None:
-    bench = Bench(role(), executionType="Create")
+@pytest.mark.parametrize("spec", [{"executionType": "Create"}, {"suspend": True}])
+def test_the_first_written_status_says_why_the_attempt_does_not_start(spec: dict[str, Any]) -> None:
+    bench = Bench(role(), **spec)
     bench.plan()
+    (reason,) = bench.tracker.holds.waits()
+    first = running(bench).message
+    assert " waits: spec." in first
     bench.plan()
-    assert [*bench.tracker.holds.waits()] == [Reason.NOT_STARTED]
-    assert running(bench).message == "FrameworkAttempt 0"
+    assert bench.tracker.holds.waits().keys() == {reason}
+    assert (bench.writes, running(bench).message) == (1, first)
 
 
 def test_the_wait_for_a_start_is_over_once_the_attempt_has_started() -> None:

@@ -1,0 +1,253 @@
+"""Every reason to wait has a sentence in each place where people look for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from io import StringIO
+from types import SimpleNamespace
+from typing import Any, cast
+
+import orjson
+import pytest
+
+from frameworkcontroller.api.codec import encode_status
+from frameworkcontroller.api.status import State
+from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.commands.diagnosis import read_view
+from frameworkcontroller.commands.list import state_text
+from frameworkcontroller.commands.output import console
+from frameworkcontroller.commands.summary import Summary, summarize
+from frameworkcontroller.commands.tree import framework_tree
+from frameworkcontroller.controller.statecounts import StateCounts
+from frameworkcontroller.machine.actions import Action, Create, Result
+from frameworkcontroller.machine.gates import WAITS
+from frameworkcontroller.machine.model import Plan, Record
+from frameworkcontroller.machine.reasons import EventPolicy, Reason
+from tests.support.bench import Bench, refused, role
+
+
+@dataclass
+class Watched(Bench):
+    """A bench that keeps all records."""
+
+    records: list[Record] = field(default_factory=list)
+
+    def __init__(self, *roles: dict[str, Any], **spec: Any) -> None:
+        super().__init__(*roles, **spec)
+        self.records = []
+
+    def plan(self, *, write: bool = True) -> Plan:
+        made = super().plan(write=write)
+        self.records += made.records
+        return made
+
+    def fold(self, action: Action, result: Result, *, write: bool = True) -> Plan:
+        made = super().fold(action, result, write=write)
+        self.records += made.records
+        return made
+
+    def body(self) -> dict[str, Any]:
+        """The Framework as clients read it."""
+        metadata: dict[str, Any] = {"name": "f", "namespace": "ns", "creationTimestamp": format_time(int(self.now))}
+        if self.deleting:
+            metadata["deletionTimestamp"] = format_time(int(self.now))
+        status = orjson.loads(encode_status("f", self.status))
+        return {"metadata": metadata, "spec": self.spec, "status": status}
+
+
+def deleted() -> Watched:
+    bench = Watched(role(), executionType="Create")
+    bench.deleting = True
+    bench.plan()
+    bench.plan()
+    return bench
+
+
+def not_started() -> Watched:
+    bench = Watched(role(), executionType="Create")
+    bench.plan()
+    return bench
+
+
+def suspended() -> Watched:
+    bench = Watched(role(), suspend=True)
+    bench.plan()
+    return bench
+
+
+def stopped() -> Watched:
+    bench = Watched(role())
+    bench.attempt()
+    bench.edit(executionType="Stop")
+    bench.plan()
+    return bench
+
+
+def refused_pod() -> Watched:
+    bench = Watched(role())
+    bench.attempt()
+    bench.refuse(bench.only(bench.plan()), refused(500, "the webhook is down"))
+    bench.plan()
+    return bench
+
+
+def refused_configmap() -> Watched:
+    bench = Watched(role())
+    bench.plan()
+    bench.refuse(bench.only(bench.plan()), refused(500, "the webhook is down"))
+    bench.plan()
+    return bench
+
+
+def doubted() -> Watched:
+    bench = Watched(role(number=2, retryPolicy={"maxRetryCount": 3}))
+    bench.all_pods()
+    bench.now += 60
+    bench.show("f-a-0", deleting=bench.now)
+    bench.plan()
+    bench.hide("f-a-0")
+    while not (made := bench.plan()).requeue_after or bench.tracker.is_busy:
+        assert not any(isinstance(action, Create) for action in made.actions)
+    return bench
+
+
+def dependent() -> Watched:
+    bench = Watched(role("a"), {**role("b"), "dependsOn": [{"name": "a", "status": "Ready"}]})
+    bench.attempt()
+    for _ in range(2):
+        bench.plan()
+    return bench
+
+
+def task_retried() -> Watched:
+    bench = Watched(role(retryPolicy={"maxRetryCount": 9, "backoff": {"baseSeconds": 40, "maxSeconds": 360}}))
+    bench.all_pods()
+    bench.run()
+    bench.now += 5
+    bench.end(code=1)
+    return bench
+
+
+def framework_retried() -> Watched:
+    bench = Watched(role(failed=1), retryPolicy={"maxRetryCount": 9, "backoff": {"baseSeconds": 70, "maxSeconds": 360}})
+    bench.all_pods()
+    bench.run()
+    bench.now += 5
+    bench.end(code=1)
+    return bench
+
+
+@dataclass(frozen=True)
+class Row:
+    """A reason to wait. ``condition``, ``event``, ``status``, ``list``: what each place says; "" for nothing."""
+
+    reason: Reason
+    make: Callable[[], Watched]
+    condition: str
+    event: str
+    status: str
+    list: str
+
+
+CREATE = "spec.executionType is Create"
+WEBHOOK = "Cannot create Pod f-a-0: 500: the webhook is down"
+TASK = "TaskAttempt 1 of a[0] starts at {at}, 40s after 1 ContainerUnrecognizedFailed"
+FRAMEWORK = "FrameworkAttempt 1 starts at {at}, 70s after 1 ContainerUnrecognizedFailed"
+
+ROWS = (
+    # The object itself says it, and no status is written for it.
+    Row(Reason.DELETING, deleted, "", "", "is being deleted", "being deleted"),
+    Row(Reason.NOT_STARTED, not_started, CREATE, CREATE, "its executionType is Create", CREATE),
+    Row(Reason.SUSPENDED, suspended, *["spec.suspend is true"] * 4),
+    Row(Reason.WAITING, refused_pod, *[WEBHOOK] * 4),
+    Row(Reason.WAITING, refused_configmap, *["the webhook is down"] * 4),
+    # Over after half a second.
+    Row(Reason.RELISTING, doubted, "", "", "AttemptCreationPending", ""),
+    Row(Reason.DEPENDENCY_PENDING, dependent, *["TaskRole b waits until TaskRole a is Ready"] * 4),
+    Row(
+        Reason.FRAMEWORK_RETRY_SCHEDULED, framework_retried,
+        FRAMEWORK, "starts in 70s, at {at}", "is retried in 1m10s", FRAMEWORK,
+    ),
+    Row(Reason.TASK_RETRY_SCHEDULED, task_retried, TASK, "TaskAttempt 1 follows 40s later", TASK, TASK),
+)  # fmt: skip
+
+
+def test_no_reason_to_wait_is_forgotten() -> None:
+    # The end of an attempt is a wait for the rest of a plan.
+    assert {row.reason for row in ROWS} == {*WAITS} - {Reason.ATTEMPT_ENDS}
+
+
+def summary(bench: Watched) -> Summary:
+    return summarize(bench.body())
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.reason}-{row.make.__name__}")
+def test_why_nothing_runs(row: Row) -> None:
+    bench = row.make()
+    delay = bench.status.retry.retry_delay_sec or bench.task().retry.retry_delay_sec or 0
+    at = format_time(int(bench.now) + delay)
+    conditions = {one.type: one for one in bench.status.conditions}
+    shown = " ".join(
+        one.message.partition("waits: ")[2] if one.type == "Running" else one.message
+        for one in (conditions["Running"], conditions.get("Stalled"))
+        if one is not None
+    )
+    assert row.condition.format(at=at) in shown
+    assert bool(shown.strip()) == bool(row.condition)
+    events = [one.message for one in bench.records if one.reason.event is not EventPolicy.NEVER]
+    assert any(row.event.format(at=at) in text for text in events) or not row.event
+    assert len(events) == len(set(events))
+    (out := console(text := StringIO())).width = 300
+    out.print(framework_tree(read_view(bench.body(), {}), bench.now))
+    assert row.status.format(at=at) in text.getvalue()
+    one = summary(bench)
+    assert row.list.format(at=at) in f"{one.why} {state_text(one)}"
+    assert "(" in state_text(one).plain or not row.list
+    counts = StateCounts()
+    counts.update("ns/f", cast("Any", SimpleNamespace(tracker=bench.tracker, quarantined=False)))
+    assert {reason for reason, number in counts.waiting.items() if number} == {row.reason}
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.reason not in (Reason.WAITING, Reason.RELISTING)], ids=lambda row: row.reason
+)
+def test_another_process_says_the_same_and_writes_nothing(row: Row) -> None:
+    bench = row.make()
+    bench.settle() if row.reason is not Reason.DEPENDENCY_PENDING else bench.plan()
+    before, writes = [*bench.status.conditions], bench.writes
+    bench.records.clear()
+    bench.restart()
+    bench.listed = bench.now
+    for _ in range(3):
+        bench.plan()
+    assert (bench.status.conditions, bench.writes) == (before, writes)
+    assert row.reason in bench.tracker.holds.waits()
+    assert [one.reason for one in bench.records if one.reason in WAITS] == []
+
+
+def test_the_end_of_an_attempt_ends_all_waits() -> None:
+    bench = stopped()
+    assert bench.tracker.is_completing
+    assert not bench.tracker.holds.waits()
+    waiting = dependent()
+    waiting.edit(executionType="Stop")
+    waiting.plan()
+    assert not waiting.tracker.holds.waits()
+    assert waiting.status.conditions[0].message == "FrameworkAttempt 0"
+
+
+def test_while_a_task_runs_the_back_off_of_another_is_not_shown() -> None:
+    backoff = {"baseSeconds": 40, "maxSeconds": 360}
+    bench = Watched(role(number=2, retryPolicy={"maxRetryCount": 9, "backoff": backoff}))
+    bench.all_pods()
+    bench.run("f-a-0")
+    bench.run("f-a-1")
+    bench.end("f-a-0", code=1)
+    assert bench.tracker.holds.waits().keys() == {Reason.TASK_RETRY_SCHEDULED}
+    assert summary(bench).why == ""
+    bench.end("f-a-1", code=1)
+    assert summary(bench).why.startswith("TaskAttempt 1 of a[0] starts at ")
+    assert bench.status.state is State.RUNNING
+    bench.wait(40)
+    assert summary(bench).why.startswith("TaskAttempt 1 of a[1] starts at ") or not bench.tracker.holds.waits()
