@@ -126,7 +126,7 @@ class PodRecord(_OwnedRecord):
 
     @property
     def inputs(self) -> tuple[object, ...]:
-        """The fields whose change is an event for every Framework; one of ``ready`` is one for the roles that wait for it.
+        """The fields whose change is an event. Of ``ready`` it is one if a role waits for that.
 
         The machine reads the others only after a change of these.
         """
