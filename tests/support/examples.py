@@ -18,11 +18,13 @@ Json = dict[str, Any]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 EXAMPLES: Final = ROOT / "examples"
+BEFORE: Final = EXAMPLES / "moving/before"
+"""Manifests of other controllers."""
 
 
 def example_files() -> list[Path]:
-    """Every manifest below examples/."""
-    return sorted(EXAMPLES.rglob("*.yaml"))
+    """Every manifest below examples/ that is for this controller."""
+    return sorted(path for path in EXAMPLES.rglob("*.yaml") if path.parent != BEFORE)
 
 
 def find(name: str) -> Path:

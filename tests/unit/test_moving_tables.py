@@ -1,0 +1,63 @@
+"""docs/moving.md translates every field of the other controllers' resources, and no others."""
+
+import re
+from typing import Final
+
+import pytest
+
+from tests.support.examples import BEFORE, ROOT
+from tests.support.othercontrollers import crd_of, fields_in, fields_of_crd, fields_of_job, manifest
+
+PAGE: Final = ROOT / "docs/moving.md"
+NAMES: Final = sorted(path.stem for path in BEFORE.glob("*.yaml"))
+
+
+def told(name: str) -> list[str]:
+    """The fields in the first column of the table after the mark ``<!-- fields: name -->``."""
+    table = PAGE.read_text().partition(f"<!-- fields: {name} -->\n")[2].partition("\n\n")[0]
+    lines = table.splitlines()[2:]
+    assert lines, name
+    return [field for line in lines for field in re.findall(r"`([^`]+)`", line.split("|")[1])]
+
+
+def schema(name: str) -> list[str]:
+    if name == "job":
+        return fields_of_job()
+    crd = crd_of(manifest(name))
+    if crd is None:
+        pytest.skip(f"no CustomResourceDefinition of {name} in ../shared/crds or OTHER_CRDS")
+    return fields_of_crd(crd)
+
+
+def is_at_or_below(field: str, above: str) -> bool:
+    return field == above or field.startswith(above + ".")
+
+
+def test_every_manifest_has_a_table() -> None:
+    assert sorted(re.findall(r"<!-- fields: (\w+) -->", PAGE.read_text())) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tells_of_no_field_twice(name: str) -> None:
+    fields = told(name)
+    doubled = [(one, two) for one in fields for two in fields if one is not two and is_at_or_below(two, one)]
+    assert doubled == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tells_of_every_field_of_the_schema(name: str) -> None:
+    fields = told(name)
+    assert [field for field in schema(name) if not any(is_at_or_below(field, one) for one in fields)] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tells_of_no_field_that_is_not_in_the_schema(name: str) -> None:
+    there = schema(name)
+    assert [one for one in told(name) if not any(is_at_or_below(field, one) for field in there)] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tells_of_every_field_of_the_manifest(name: str) -> None:
+    fields = told(name)
+    used = fields_in(manifest(name)["spec"])
+    assert [field for field in used if not any(is_at_or_below(field, one) for one in fields)] == []
