@@ -93,6 +93,18 @@ RUNS: Final = {
         {"prepare": [0], "server": [-220], "client": [0, 0, 0]},
         trigger="SucceededTaskCount 3 has reached MinSucceededTaskCount 3 in the TaskRole",
     ),
+    "deadline": Run({"worker": SERVE}, "FrameworkActiveDeadlineExceeded", {"worker": [-220]}),
+    "failurerules": Run(
+        {"worker": {"run-seconds": "1", "exit-code": "42"}},
+        "ContainerUnrecognizedFailed",
+        {},
+        retries={"worker": [0, 0, 0]},
+    ),
+    "backoff": Run(
+        {"worker": {"run-seconds": "0", "exit-code": "1, 1, 0"}}, "Succeeded", {"worker": [0]}, {"worker": [2]}
+    ),
+    "gang": Run({"worker": WORK}, "Succeeded", {"worker": [0, 0, 0, 0]}),
+    "lostnode": Run({"worker": WORK}, "Succeeded", {"worker": [0, 0]}),
     "serverworkers": Run(
         {"server": SERVE, "worker": WORK},
         "Succeeded",
@@ -109,9 +121,18 @@ ENDING: Final = {
     "batchstatefulfailed": "Failed",
     "batchwithservicesucceeded": "Succeeded",
     "inorder": "Succeeded",
+    "deadline": "Failed",
+    "failurerules": "Failed",
+    "backoff": "Succeeded",
+    "gang": "Succeeded",
+    "lostnode": "Succeeded",
     "serverworkers": "Succeeded",
     "allreduce": "Succeeded",
     "standalone": "Succeeded",
+    "fromjob": "Succeeded",
+    "fromjobset": "Succeeded",
+    "fromtrainjob": "Succeeded",
+    "fromvolcanojob": "Succeeded",
 }
 """Those that run to their end by themselves on any machine with sh and python3, and how they end."""
 
@@ -176,6 +197,41 @@ async def test_a_conflict_gives_everything_back_and_waits(
     status = await frameworks.until(name, lambda status: bool(status["attemptStatus"]["id"] == 1), within=1000, every=5)
     assert status["retryPolicyStatus"]["totalRetriedCount"] == 1
     assert status["retryPolicyStatus"]["accountableRetriedCount"] == 0
+
+
+async def test_a_gang_that_is_not_complete_in_time_gives_everything_back(
+    cluster: Cluster, pods: SimulatedRuntime, controller: Controller
+) -> None:
+    """Its last worker finds no room at first."""
+    client = await cluster.client()
+    frameworks = Frameworks(client, cluster.namespace)
+    framework = framework_of(find("gang"))
+    (worker,) = framework["spec"]["taskRoles"]
+    worker["taskNumber"] = 3
+    stuck = {PREFIX + "prepare-seconds": "100000, 0", PREFIX + "attempt": "framework", PREFIX + "run-seconds": "1"}
+    runs = {PREFIX + "run-seconds": "100000, 1", PREFIX + "attempt": "framework"}
+    framework["spec"]["taskRoles"] = [
+        {**worker, "task": in_time(worker, runs)},
+        {**worker, "name": "last", "taskNumber": 1, "task": in_time(worker, stuck)},
+    ]
+    await client.create(FRAMEWORKS, orjson.dumps(framework), cluster.namespace)
+    status = await frameworks.until("gang", lambda status: status["retryPolicyStatus"]["retryDelaySec"] is not None)
+    assert status["attemptStatus"]["completionStatus"]["code"] == -260
+    assert codes(tasks(status, "worker")) == [-220, -220, -220]
+    assert 60 <= status["retryPolicyStatus"]["retryDelaySec"] <= 900
+    await frameworks.assert_nothing_left("gang")
+    if not cluster.embedded:
+        return  # nobody waits so long by a real clock
+    status = await frameworks.until_state("gang", "Completed", within=1000, every=5)
+    assert status["attemptStatus"]["completionStatus"]["code"] == 0
+    policy = status["retryPolicyStatus"]
+    assert (policy["totalRetriedCount"], policy["accountableRetriedCount"]) == (1, 0)
+
+
+def in_time(role: Json, annotations: dict[str, str]) -> Json:
+    """The role's Task with other Pods, which must run within three seconds."""
+    pod = {**role["task"]["pod"], "metadata": {"annotations": annotations}}
+    return {**role["task"], "pod": pod, "preRunningDeadlineSeconds": 3}
 
 
 async def test_every_api_server_takes_every_example(cluster: Cluster) -> None:
