@@ -40,6 +40,17 @@ def state_of(framework: Mapping[str, Any]) -> str | None:
     return state
 
 
+def is_suspended(framework: Mapping[str, Any]) -> bool:
+    """Return whether ``spec.suspend`` is true."""
+    return bool((framework.get("spec") or {}).get("suspend"))
+
+
+def condition_of(framework: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """Return the condition of that type; an empty one if there is none."""
+    conditions = (framework.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if one.get("type") == kind), {})
+
+
 def roles_of(framework: Mapping[str, Any]) -> Sequence[Json]:
     """Return the roles in the spec of a Framework."""
     return (framework.get("spec") or {}).get("taskRoles") or ()

@@ -69,8 +69,8 @@ def build_plugin_parser() -> Parser:
 def add_commands(commands: Any) -> None:
     """Add the commands of ``kubectl framework``. Each sets ``command``, which takes the options and returns a code."""
     for add in (
-        _add_list, _add_status, _add_wait, _add_start_and_stop, _add_scale, _add_logs, _add_events, _add_lint,
-        _add_top, _add_timeline, _add_decompress, _add_completion,
+        _add_list, _add_status, _add_wait, _add_start_and_stop, _add_suspend_and_resume, _add_scale, _add_logs,
+        _add_events, _add_lint, _add_top, _add_timeline, _add_decompress, _add_completion,
     ):  # fmt: skip
         add(commands)
 
@@ -155,7 +155,7 @@ def _add_wait(commands: Any) -> None:
     parser = _add(
         commands,
         "wait",
-        "wait until Frameworks run, have completed or have succeeded",
+        "wait until Frameworks run, are suspended, have completed or have succeeded",
         "Wait for Frameworks, then print their states. Exit code 0: all met the condition; 1: one of them can no "
         "longer meet it (because it failed or was deleted, for example), or the timeout has expired.",
     )
@@ -163,9 +163,10 @@ def _add_wait(commands: Any) -> None:
     parser.add_argument(
         "--for",
         dest="wanted",
-        choices=("running", "completed", "succeeded"),
+        choices=("running", "suspended", "completed", "succeeded"),
         default="completed",
-        help="running: at least one Task runs; completed (the default): succeeded or failed; succeeded",
+        help="running: at least one Task runs; suspended: nothing runs, and spec.suspend is true; completed (the "
+        "default): succeeded or failed; succeeded",
     )
     parser.add_argument("--timeout", metavar="SPAN", type=span, help="give up after this time, such as 90s or 2h")
 
@@ -183,6 +184,21 @@ def _add_start_and_stop(commands: Any) -> None:
         parser = _add(commands, name, summary, description, module="startstop")
         _add_name(parser, "names", "name of a Framework", nargs="+")
         parser.set_defaults(wanted=name.capitalize())
+
+
+def _add_suspend_and_resume(commands: Any) -> None:
+    suspended = (
+        "Suspend Frameworks: end their attempts with code -240, which no retry policy counts, and start no other one "
+        "until they are resumed. `wait --for suspended` waits until nothing of them runs."
+    )
+    resumed = "Resume suspended Frameworks: start their next attempts, in which all Tasks run from the beginning."
+    for name, summary, description, wanted in (
+        ("suspend", "suspend Frameworks until they are resumed", suspended, True),
+        ("resume", "resume suspended Frameworks", resumed, False),
+    ):
+        parser = _add(commands, name, summary, description, module="suspend")
+        _add_name(parser, "names", "name of a Framework", nargs="+")
+        parser.set_defaults(wanted=wanted)
 
 
 def _add_scale(commands: Any) -> None:

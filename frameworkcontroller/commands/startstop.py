@@ -8,7 +8,7 @@ from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.objects import Json, state_of
+from frameworkcontroller.commands.objects import Json, is_suspended, state_of
 
 
 async def run(invocation: Invocation, options: argparse.Namespace) -> int:
@@ -25,7 +25,9 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
             raise program.CommandError(f"{name}: has already completed")
         if now == ExecutionType.STOP:
             raise program.CommandError(f"{name}: is stopped and cannot be started again; create another one")
-        return [{"op": "add", "path": "/spec/executionType", "value": wanted}], done
+        waits = wanted is ExecutionType.START and is_suspended(framework)
+        text = f"{done}; it waits to be resumed" if waits else done
+        return [{"op": "add", "path": "/spec/executionType", "value": wanted}], text
 
     code = program.EXIT_OK
     for name in options.names:

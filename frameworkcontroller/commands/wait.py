@@ -1,4 +1,4 @@
-"""``wait``: wait until Frameworks run, have completed or have succeeded."""
+"""``wait``: wait until Frameworks run, are suspended, have completed or have succeeded."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.follower import Follower
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.objects import state_of
+from frameworkcontroller.commands.objects import condition_of, is_suspended, state_of
 from frameworkcontroller.commands.progress import ending
 
 _CONDITIONS: Final[dict[str, Callable[[Mapping[str, Any]], bool]]] = {
     "running": lambda body: state_of(body) == State.RUNNING,
+    "suspended": lambda body: is_suspended(body) and condition_of(body, "Suspended").get("status") == "True",
     "completed": lambda body: state_of(body) == State.COMPLETED,
     "succeeded": lambda body: ending("", body).succeeded,
 }
+
+_PASSING: Final = ("running", "suspended")
+"""Conditions that a Framework meets before its end."""
 
 
 async def run(invocation: Invocation, options: argparse.Namespace) -> int:
@@ -26,7 +30,8 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     frameworks = [await invocation.framework(name) for name in options.names]
     wanted: str = options.wanted
     is_met = _CONDITIONS[wanted]
-    follower = Follower(invocation.client, frameworks, until=lambda body: wanted == "running" and is_met(body))
+    # Of the others, the Follower waits for the end.
+    follower = Follower(invocation.client, frameworks, until=lambda body: wanted in _PASSING and is_met(body))
     try:
         async with asyncio.timeout(options.timeout):
             await follower.run()
@@ -34,8 +39,7 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
         late = ", ".join(key.partition("/")[2] for key, body in follower.last.items() if not body or not is_met(body))
         raise program.CommandError(f"not {wanted} within {options.timeout:g} s: {late}") from None
     for key, body in follower.last.items():
-        invocation.print(
-            f"{key.partition('/')[2]}: running" if body and _CONDITIONS["running"](body) else ending(key, body).text
-        )
+        state = next((name for name in _PASSING if body and _CONDITIONS[name](body)), None)
+        invocation.print(f"{key.partition('/')[2]}: {state}" if state else ending(key, body).text)
     met = all(body and is_met(body) for body in follower.last.values())
     return program.EXIT_OK if met else program.EXIT_FAILED

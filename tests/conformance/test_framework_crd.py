@@ -195,6 +195,20 @@ async def test_supported_changes_of_execution_type(frameworks: Frameworks, befor
     assert (await frameworks.patch({"spec": {"executionType": after}}))["spec"]["executionType"] == after
 
 
+async def test_a_suspended_framework_may_go_back_to_create(frameworks: Frameworks) -> None:
+    await frameworks.create(spec={"suspend": True})
+    assert (await frameworks.patch({"spec": {"executionType": "Create"}}))["spec"]["executionType"] == "Create"
+
+
+@pytest.mark.parametrize("suspend", [False, None])
+async def test_no_other_framework_may(cluster: Cluster, frameworks: Frameworks, suspend: bool | None) -> None:
+    await frameworks.create(spec={"suspend": suspend})
+    if not cluster.evaluates_rules:
+        pytest.skip("this API server ignores CEL rules")
+    with pytest.raises(Invalid, match="executionType may only change from Create to Start"):
+        await frameworks.patch({"spec": {"executionType": "Create", "suspend": True}})
+
+
 @pytest.mark.parametrize(("before", "after"), [("Start", "Create"), ("Stop", "Start"), ("Stop", "Create")])
 async def test_other_changes_of_execution_type_are_refused(
     cluster: Cluster, frameworks: Frameworks, before: str, after: str
@@ -203,7 +217,8 @@ async def test_other_changes_of_execution_type_are_refused(
     if not cluster.evaluates_rules:
         pytest.skip("this API server ignores CEL rules")
     with pytest.raises(
-        Invalid, match="may only change from Create to Start, from Create to Stop, and from Start to Stop"
+        Invalid,
+        match="executionType may only change from Create to Start, from Create to Stop, from Start to Stop, and",
     ):
         await frameworks.patch({"spec": {"executionType": after}})
     with pytest.raises(Invalid):

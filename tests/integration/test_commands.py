@@ -18,6 +18,7 @@ import pytest
 import yaml
 from rich.console import Console
 
+from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands import status
 from frameworkcontroller.commands.invocation import Invocation
@@ -215,11 +216,13 @@ async def test_status_watch_ends_with_the_framework(frameworks: Frameworks, cli:
     assert re.search(rf"^{frameworks.namespace}/f: Succeeded after \d+ s: 0 Succeeded$", ended.out, re.MULTILINE)
 
 
-@pytest.mark.parametrize("command", ["status", "wait", "start", "stop", "logs", "timeline", "decompress"])
+@pytest.mark.parametrize(
+    "command", ["status", "wait", "start", "stop", "suspend", "resume", "logs", "timeline", "decompress"]
+)
 async def test_a_framework_that_is_not_there(cluster: Cluster, cli: Cli, command: str) -> None:
     more = ["-o", "-"] if command == "timeline" else []
     ended = await cli(command, "nobody", *more)
-    if command in ("start", "stop"):
+    if command in ("start", "stop", "suspend", "resume"):
         assert ended.code == 1  # said on the way, since others may be named, too
     else:
         said = f'there is no Framework "nobody" in namespace "{cluster.namespace}"'
@@ -276,6 +279,47 @@ async def test_start_and_stop(frameworks: Frameworks, cli: Cli, capsys: pytest.C
     await frameworks.create("g", role(), executionType="Create")
     both = await cli("start", "f", "g")
     assert (both.code, both.out) == (1, "g: started\n")
+
+
+async def test_suspend_and_resume(frameworks: Frameworks, cli: Cli, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("f", "g"):
+        await frameworks.create(name, role(), executionType="Create")
+    await frameworks.until_state("f", "AttemptCreationPending")
+    waits = "; it also waits to be started"
+    assert await cli.ok("suspend", "f", "g") == [f"f: suspended{waits}", f"g: suspended{waits}"]
+    assert await cli.ok("suspend", "f") == ["f: already suspended"]
+    assert (await frameworks.get("f"))["spec"]["suspend"] is True
+    assert await cli.ok("start", "f") == ["f: started; it waits to be resumed"]
+
+    async def waits_to_be_resumed() -> None:
+        assert (await cli.ok("list", "-o", "wide"))[1].endswith("spec.suspend is true")
+
+    await eventually(waits_to_be_resumed)
+    assert any("waits: spec.suspend is true" in line for line in await cli.ok("status", "f"))
+    assert await cli.ok("resume", "f") == ["f: resumed"]
+    await frameworks.until_running("f", 1)
+    assert await cli.ok("resume", "f") == ["f: is not suspended"]
+    await cli.ok("stop", "f")
+    for command in ("suspend", "resume"):
+        assert (await cli(command, "f")).code == 1
+        assert re.fullmatch(r"error: f: (is stopped, and completes|has already completed)\n", capsys.readouterr().err)
+    await frameworks.until_state("f", "Completed")
+    both = await cli("suspend", "f", "g")
+    assert (both.code, both.out) == (1, "g: already suspended\n")
+    assert capsys.readouterr().err == "error: f: has already completed\n"
+
+
+async def test_a_crd_without_suspend_is_noticed(
+    cluster: Cluster, unattended: Frameworks, cli: Cli, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not cluster.embedded:
+        pytest.skip("the CRD of a cluster that others use stays")
+    path = orjson.loads(await unattended.client.get(CRDS, names.CRD_NAME))
+    del path["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["suspend"]
+    await unattended.client.replace(CRDS, names.CRD_NAME, orjson.dumps(path))
+    await unattended.create("f", role())
+    assert (await cli("suspend", "f")).code == 1
+    assert "the CRD of this cluster has no spec.suspend" in capsys.readouterr().err
 
 
 async def test_scale(frameworks: Frameworks, cli: Cli) -> None:
