@@ -69,7 +69,7 @@ class LocalCluster:
         self._printed = printed
         self._wall = wall
         self._rng = rng
-        self.server = ApiServer(wall=wall, port=port, rng=rng)
+        self.server = ApiServer(wall=wall, port=port, rng=rng, node_lifecycle=True)
         self._client: KubeClient | None = None
         self._node: asyncio.Task[None] | None = None
 
@@ -127,7 +127,7 @@ class LocalCluster:
         else:
             runtime = SimulatedRuntime(wall=self._wall)
         self.server.logs = runtime
-        agent = NodeAgent(client, runtime, wall=self._wall, rng=self._rng)
+        agent = NodeAgent(client, runtime, lease=True, wall=self._wall, rng=self._rng)
         self._node = asyncio.create_task(agent.run(), name="node")
         ready = asyncio.create_task(agent.wait_ready(), name="node is ready")
         try:

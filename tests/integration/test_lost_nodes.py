@@ -30,11 +30,13 @@ async def taint(client: KubeClient, *keys: str) -> None:
     await client.patch(NODES, DEFAULT_NODE_NAME, body, content_type=MERGE_PATCH)
 
 
-async def on_a_lost_node(frameworks: Frameworks, pods: SimulatedRuntime) -> Json:
-    """The Task's Pod is being deleted, and its node does not answer. Returns the Pod."""
+async def on_a_lost_node(frameworks: Frameworks, pods: SimulatedRuntime, *keys: str) -> Json:
+    """The Task's Pod is being deleted, and its node, which has these taints, does not answer. Returns the Pod."""
     await frameworks.create("f", role("a", 1, task=FORCED))
     await frameworks.until_running("f", 1)
     pods.lose_node()
+    if keys:
+        await taint(frameworks.client, *keys)
     await frameworks.delete_pod("f-a-0", grace=1)
     return (await frameworks.pods())["f-a-0"]
 
@@ -67,9 +69,8 @@ def is_told(status: Json) -> bool:
 
 @pytest.mark.parametrize("key", ["node.kubernetes.io/unreachable", "node.kubernetes.io/out-of-service"])
 async def test_a_pod_on_a_lost_node_is_force_deleted(frameworks: Frameworks, pods: SimulatedRuntime, key: str) -> None:
-    await taint(frameworks.client, key)
     try:
-        before = await on_a_lost_node(frameworks, pods)
+        before = await on_a_lost_node(frameworks, pods, key)
         status = await until_replaced(frameworks, before)
         assert status["attemptStatus"]["taskRoleStatuses"][0]["podForceDeletionPolicy"] == "NodeUnreachable"
     finally:

@@ -19,14 +19,16 @@ from frameworkcontroller.local.apiserver.registry import Deleted, Registry
 from frameworkcontroller.local.apiserver.strategy import Strategy
 
 _DEFAULT_GRACE: Final = 30
-_TERMINAL: Final = frozenset({"Succeeded", "Failed"})
+TERMINAL: Final = frozenset({"Succeeded", "Failed"})
 _COMPUTE: Final = ("cpu", "memory")
-_EVICTED: Final = {
-    "type": "DisruptionTarget",
-    "status": "True",
-    "reason": "EvictionByEvictionAPI",
-    "message": "Eviction API: evicting",
-}
+
+
+def disrupted(reason: str, message: str) -> dict[str, Any]:
+    """The condition of a Pod that is about to be deleted for a cause outside of it."""
+    return {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
+
+
+_EVICTED: Final = disrupted("EvictionByEvictionAPI", "Eviction API: evicting")
 
 
 class PodStrategy(Strategy):
@@ -79,7 +81,7 @@ class PodStrategy(Strategy):
 
 def _grace(pod: Mapping[str, Any], options: DeleteOptions) -> int:
     spec = pod.get("spec") or {}
-    if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in _TERMINAL:
+    if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in TERMINAL:
         return 0
     period: int | None = options.grace_period_seconds
     if period is None:
@@ -137,14 +139,21 @@ def bind(registry: Registry, endpoint: Endpoint, namespace: str, binding: Mappin
     annotations = (binding.get("metadata") or {}).get("annotations")
     if annotations:
         metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
-    _set_condition(pod, {"type": "PodScheduled", "status": "True"}, registry.wall())
+    set_condition(pod, {"type": "PodScheduled", "status": "True"}, registry.wall())
     return registry.store(endpoint, record, pod, call, subresource="binding")
 
 
-def _set_condition(pod: dict[str, Any], condition: Mapping[str, str], now: float) -> None:
-    state = pod.setdefault("status", {})
-    others = [one for one in state.get("conditions") or () if one.get("type") != condition["type"]]
-    state["conditions"] = [*others, {**condition, "lastTransitionTime": rfc3339(now)}]
+def set_condition(pod: dict[str, Any], condition: Mapping[str, str], now: float) -> None:
+    """Set one of a Pod's conditions; its transition is that of its status."""
+    conditions: list[dict[str, Any]] = pod.setdefault("status", {}).setdefault("conditions", [])
+    before = next((one for one in conditions if one.get("type") == condition["type"]), None)
+    after = {**condition, "lastTransitionTime": rfc3339(now)}
+    if before is None:
+        conditions.append(after)
+        return
+    if before.get("status") == condition["status"] and "lastTransitionTime" in before:
+        after["lastTransitionTime"] = before["lastTransitionTime"]
+    conditions[conditions.index(before)] = after
 
 
 def _binding_conflict(name: str, why: str) -> StatusError:
@@ -160,7 +169,7 @@ def evict(
     version = str(record.revision)
     if not call.dry_run and options.uid in (None, record.uid) and options.resource_version in (None, version):
         pod = endpoint.document(record)
-        _set_condition(pod, _EVICTED, registry.wall())
+        set_condition(pod, _EVICTED, registry.wall())
         record = registry.store(endpoint, record, pod, call, subresource="eviction")
         if options.resource_version is not None:
             options = replace(options, resource_version=str(record.revision))

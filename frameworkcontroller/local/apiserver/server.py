@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import yaml
 from aiohttp import web
@@ -33,7 +33,9 @@ from frameworkcontroller.local.apiserver.namespaces import (
     NamespaceLifecycle,
     NamespaceStrategy,
 )
+from frameworkcontroller.local.apiserver.node_lifecycle import NodeLifecycle
 from frameworkcontroller.local.apiserver.options import Call
+from frameworkcontroller.local.apiserver.pod_disruption import PodGc, TaintEviction
 from frameworkcontroller.local.apiserver.pod_logs import PodLogs
 from frameworkcontroller.local.apiserver.pod_strategy import PodStrategy
 from frameworkcontroller.local.apiserver.quotas import Quotas
@@ -42,6 +44,7 @@ from frameworkcontroller.local.apiserver.services import ServiceStrategy
 from frameworkcontroller.local.apiserver.storage import Storage
 from frameworkcontroller.local.apiserver.strategies import plain_strategy
 from frameworkcontroller.local.apiserver.strategy import Strategy
+from frameworkcontroller.local.apiserver.worker import Controller
 
 _KEEP_ALIVE: Final = 3600.0
 """Longer than any client keeps an idle connection, so that the client closes it."""
@@ -70,6 +73,7 @@ class ApiServer:
         rng: random.Random | None = None,
         logs: PodLogs | None = None,
         gc_delay: float = 0.0,
+        node_lifecycle: bool = False,
         audit: bool = False,
         observe: Callable[[Served], None] | None = None,
     ) -> None:
@@ -86,6 +90,7 @@ class ApiServer:
             rng: source of uids and generated names; seed it for reproducible runs.
             logs: reads the logs of Pods.
             gc_delay: the garbage collector's delay in seconds.
+            node_lifecycle: mark nodes without heartbeats as lost, and delete the Pods of tainted and removed nodes.
             audit: keep every accepted write in ``storage.audit``.
             observe: called with each answered request.
         """
@@ -103,7 +108,10 @@ class ApiServer:
         self._namespaces = NamespaceController(self.registry)
         self.gc = GarbageCollector(self.registry, delay=gc_delay)
         self._expiry = EventExpiry(self.storage)
-        self._controllers = (self._definitions, self._quotas, self._namespaces, self.gc)
+        self._controllers: tuple[Controller[Any], ...] = (self._definitions, self._quotas, self._namespaces, self.gc)
+        if node_lifecycle:
+            of_nodes = NodeLifecycle(self.registry), TaintEviction(self.registry), PodGc(self.registry)
+            self._controllers = (*self._controllers, *of_nodes)
         self.registry.admission = [NamespaceLifecycle(self.registry), self._definitions, self._quotas]
         self._handlers = ResourceHandlers(self.registry, source, bookmark_interval)
         self._api = HttpApi(self.registry, self._handlers, self.authenticator, logs=logs, observe=observe)
@@ -140,8 +148,9 @@ class ApiServer:
         await site.start()
         self._runner = runner
         self._listeners = (listener,)
-        for part in (*self._controllers, self._expiry):
-            part.start()
+        for controller in self._controllers:
+            controller.start()
+        self._expiry.start()
 
     async def stop(self, *, abort: bool = False) -> None:
         """End all watches and connections, and stop working.

@@ -10,9 +10,9 @@ from functools import partial
 
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.informer import Informer
-from frameworkcontroller.kube.resources import PODS
+from frameworkcontroller.kube.resources import NODES, PODS
 from frameworkcontroller.local.kubelet.kubelet import Kubelet
-from frameworkcontroller.local.kubelet.node import NodeRegistration
+from frameworkcontroller.local.kubelet.node import NodeRecord, NodeRegistration, decode_node
 from frameworkcontroller.local.kubelet.pod import PodRecord, decode_pod
 from frameworkcontroller.local.kubelet.runtime import Runtime
 from frameworkcontroller.local.kubelet.scheduler import Scheduler
@@ -24,7 +24,7 @@ class NodeAgent:
     """Registers ``runtime`` as a node of the cluster behind ``client`` (any API server), and binds Pods to it.
 
     ``schedule=False`` leaves binding to another scheduler. ``concurrency`` bounds the requests in flight of the kubelet
-    and of the scheduler each.
+    and of the scheduler each. ``lease``: renew the node's Lease, by which a cluster notices soon that it is lost.
     """
 
     def __init__(
@@ -34,6 +34,7 @@ class NodeAgent:
         *,
         node_name: str = DEFAULT_NODE_NAME,
         schedule: bool = True,
+        lease: bool = False,
         concurrency: int = 32,
         wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
@@ -43,9 +44,19 @@ class NodeAgent:
         self.pods: Informer[PodRecord] = Informer(
             client, PODS, partial(decode_pod, keep_manifest=runtime.needs_manifest), rng=rng
         )
-        self.node = NodeRegistration(client, node_name=node_name, runtime_name=runtime.name, wall=wall)
+        self.nodes: Informer[NodeRecord] = Informer(
+            client, NODES, decode_node, field_selector=f"metadata.name={node_name}", rng=rng
+        )
+        self._known = asyncio.Event()
+        self.nodes.add_handler(
+            on_add=self._node_added,
+            on_update=lambda old, new: self._node_changed(new) if old.disconnected != new.disconnected else None,
+        )
+        self.node = NodeRegistration(client, node_name=node_name, runtime_name=runtime.name, lease=lease, wall=wall)
         self.scheduler = (
-            Scheduler(client, self.pods, node_name=node_name, concurrency=concurrency) if schedule else None
+            Scheduler(client, self.pods, self.nodes, node_name=node_name, concurrency=concurrency, wall=wall)
+            if schedule
+            else None
         )
         self.kubelet = Kubelet(
             client,
@@ -66,6 +77,7 @@ class NodeAgent:
                 if self.scheduler is not None:
                     group.create_task(self.scheduler.run(), name="scheduler")
                 group.create_task(self.kubelet.run(), name="kubelet")
+                group.create_task(self.nodes.run(), name="nodes")
                 group.create_task(self.pods.run(), name="pods")
         finally:
             await self.kubelet.close()
@@ -73,9 +85,17 @@ class NodeAgent:
     async def wait_ready(self) -> None:
         """Wait until the Node is registered and the existing Pods are known."""
         await self.node.wait_registered()
+        await self._known.wait()
         await self.pods.wait_synced()
 
+    def _node_added(self, record: NodeRecord) -> None:
+        self._known.set()
+        self._node_changed(record)
+
+    def _node_changed(self, record: NodeRecord) -> None:
+        self.kubelet.set_reachable(not record.disconnected)
+
     def _set_reachable(self, reachable: bool) -> None:
-        self.node.reachable = reachable
+        self.node.set_reachable(reachable)
         if self.scheduler is not None:
             self.scheduler.set_open(reachable)

@@ -46,7 +46,7 @@ class Kubelet:
         self._on_reachable = on_reachable
         self._reachable = True
         self._workers = Workers("kubelet", self._sync, concurrency=concurrency)
-        self.pod_workers = PodWorkers(runtime, on_change=self._workers.add, on_reachable=self._set_reachable, wall=wall)
+        self.pod_workers = PodWorkers(runtime, on_change=self._workers.add, on_reachable=self.set_reachable, wall=wall)
         # Pods of this node with nothing to run: terminal when first seen, or released for deletion.
         self._over: dict[str, PodRecord] = {}
         pods.add_handler(on_add=self._seen, on_update=self._updated, on_delete=lambda old, _: self._gone(old.uid))
@@ -89,11 +89,14 @@ class Kubelet:
             self._over.pop(uid, None)
             self.pod_workers.abandon(uid)
 
-    def _set_reachable(self, reachable: bool) -> None:
+    def set_reachable(self, reachable: bool) -> None:
         """Set whether the node reaches the API server. If not, it keeps running its Pods, and catches up later."""
         if reachable and not self._reachable:
             self._reachable = True
             here = {record.uid: record for record in self._pods.lister.values() if record.node_name == self.node_name}
+            for pod in self.pod_workers:
+                # Others may have changed its status: the node controller marks the Pods of lost nodes.
+                pod.reported = None
             for uid in [*self._over, *(pod.record.uid for pod in self.pod_workers)]:
                 if uid not in here:
                     self._gone(uid)

@@ -1,25 +1,35 @@
-"""The Node object that Pods are bound to."""
+"""The Node object that Pods are bound to: its registration, its heartbeats, and what its users change."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import platform
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
 
 from frameworkcontroller import __version__
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.kube.client import STRATEGIC_PATCH, KubeClient
+from frameworkcontroller.kube.client import MERGE_PATCH, STRATEGIC_PATCH, KubeClient
 from frameworkcontroller.kube.errors import AlreadyExists, KubeError, NotFound
-from frameworkcontroller.kube.resources import NODES
+from frameworkcontroller.kube.resources import LEASES, NODES
 from frameworkcontroller.local.kubelet.podstatus import HOST_IP
+from frameworkcontroller.local.taints import Taint
+
+DISCONNECTED: Final = "sim.frameworkcontroller.dev/disconnected"
+"""Annotation of a Node. While it is "true", the kubelet behaves as if the node had lost its network."""
 
 HEARTBEAT_SECONDS: Final = 60.0
+LEASE_SECONDS: Final = 10.0
+_LEASE_NAMESPACE: Final = "kube-node-lease"
 _RETRY_SECONDS: Final = 1.0
 _PODS: Final = 20_000
 """The node's Pod capacity; more than any test uses."""
@@ -27,8 +37,40 @@ _PODS: Final = 20_000
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """What scheduler and kubelet read of a Node."""
+
+    key: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    unschedulable: bool
+    taints: tuple[Taint, ...]
+    disconnected: bool
+
+
+def decode_node(body: dict[str, Any]) -> NodeRecord:
+    """Decode a Node as the API server sent it."""
+    metadata, spec = body["metadata"], body.get("spec") or {}
+    return NodeRecord(
+        key=metadata["name"],
+        namespace="",
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata.get("resourceVersion") or "",
+        unschedulable=bool(spec.get("unschedulable")),
+        taints=tuple(spec.get("taints") or ()),
+        disconnected=(metadata.get("annotations") or {}).get(DISCONNECTED) == "true",
+    )
+
+
 class NodeRegistration:
-    """Creates or adopts the Node, and keeps its Ready condition fresh."""
+    """Creates or adopts the Node, and keeps its Ready condition fresh.
+
+    ``lease``: renew the node's Lease as well, so that silence is noticed soon.
+    """
 
     def __init__(
         self,
@@ -36,10 +78,15 @@ class NodeRegistration:
         *,
         node_name: str,
         runtime_name: str,
+        lease: bool = False,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self.reachable = True
+        self._reachable = asyncio.Event()
+        self._reachable.set()
+        self._back = asyncio.Event()
+        self._status_due = -math.inf
         self._client = client
+        self._lease = lease
         self._node_name = node_name
         self._runtime_name = runtime_name
         self._wall = wall
@@ -50,18 +97,51 @@ class NodeRegistration:
         """Wait until the Node exists."""
         await self._registered.wait()
 
+    def set_reachable(self, reachable: bool) -> None:
+        """Set whether the node reaches the API server. Once it does again, it reports itself at once."""
+        if reachable and not self._reachable.is_set():
+            self._ready_since = ""
+            self._status_due = -math.inf
+            self._back.set()
+            self._reachable.set()
+        elif not reachable:
+            self._reachable.clear()
+
     async def run(self) -> None:
         """Register, then send heartbeats until cancelled. A deleted Node is created again."""
+        loop = asyncio.get_running_loop()
         while True:
-            pause = HEARTBEAT_SECONDS
-            if self.reachable:
-                try:
+            await self._reachable.wait()
+            self._back.clear()
+            pause = LEASE_SECONDS if self._lease else HEARTBEAT_SECONDS
+            try:
+                if loop.time() >= self._status_due:
                     await self._write()
                     self._registered.set()
-                except KubeError as error:
-                    log.warning("node %s: %s", self._node_name, error)
-                    pause = _RETRY_SECONDS
-            await asyncio.sleep(pause)
+                    self._status_due = loop.time() + HEARTBEAT_SECONDS
+                if self._lease:
+                    await self._renew()
+            except KubeError as error:
+                log.warning("node %s: %s", self._node_name, error)
+                pause = _RETRY_SECONDS
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._back.wait()
+
+    async def _renew(self) -> None:
+        renewed = datetime.fromtimestamp(self._wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        body = {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": {"name": self._node_name},
+            "spec": {"holderIdentity": self._node_name, "leaseDurationSeconds": 40, "renewTime": renewed},
+        }
+        try:
+            await self._client.patch(
+                LEASES, self._node_name, orjson.dumps(body), _LEASE_NAMESPACE, content_type=MERGE_PATCH
+            )
+        except NotFound:
+            await self._client.create(LEASES, orjson.dumps(body), _LEASE_NAMESPACE)
 
     async def _write(self) -> None:
         now = format_time(int(self._wall()))

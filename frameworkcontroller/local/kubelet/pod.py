@@ -42,8 +42,8 @@ class PodRecord:
 
     ``deletion_grace`` is the grace period, in seconds, of a deletion in progress, else None. ``ran`` is true if the
     stored status shows that a container was ever started, ``running_since`` is the earliest start of a running one
-    (epoch
-    seconds). ``manifest`` is the whole object in JSON, if the runtime asks for it.
+    (epoch seconds). ``unschedulable`` is the scheduler's message, if it found no node. ``manifest`` is the whole object
+    in JSON, if the runtime asks for it.
     """
 
     key: str
@@ -62,10 +62,12 @@ class PodRecord:
     containers: tuple[ContainerSpec, ...]
     phase: str
     scheduled: bool
+    unschedulable: str
     start_time: int | None
     pod_ip: str
     ran: bool
     running_since: int | None
+    tolerations: tuple[Mapping[str, Any], ...] = ()
     manifest: bytes = b""
 
     def container(self, name: str) -> ContainerSpec:
@@ -85,6 +87,9 @@ def decode_pod(body: dict[str, Any], *, keep_manifest: bool = False) -> PodRecor
         deletion_grace = metadata.get("deletionGracePeriodSeconds") or 0
     grace = spec.get("terminationGracePeriodSeconds")
     start_time = status.get("startTime")
+    scheduled: Mapping[str, Any] = next(
+        (one for one in status.get("conditions") or () if one.get("type") == "PodScheduled"), {}
+    )
     ran, running_since = _history(status)
     return PodRecord(
         key=f"{namespace}/{name}",
@@ -112,14 +117,13 @@ def decode_pod(body: dict[str, Any], *, keep_manifest: bool = False) -> PodRecor
             *(ContainerSpec(item["name"], item.get("image") or "", Kind.MAIN) for item in spec["containers"]),
         ),
         phase=status.get("phase") or PENDING,
-        scheduled=any(
-            item.get("type") == "PodScheduled" and item.get("status") == "True"
-            for item in status.get("conditions") or ()
-        ),
+        scheduled=scheduled.get("status") == "True",
+        unschedulable=(scheduled.get("message") or "") if scheduled.get("status") == "False" else "",
         start_time=None if start_time is None else parse_time(start_time),
         pod_ip=status.get("podIP") or "",
         ran=ran,
         running_since=running_since,
+        tolerations=tuple(spec.get("tolerations") or ()),
         manifest=orjson.dumps(body) if keep_manifest else b"",
     )
 

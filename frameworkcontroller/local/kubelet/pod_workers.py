@@ -11,7 +11,7 @@ from frameworkcontroller.local.kubelet.lifecycle import Command, PodFailure, Pod
 from frameworkcontroller.local.kubelet.pod import PodRecord
 from frameworkcontroller.local.kubelet.podstatus import Json, PodStatusView
 from frameworkcontroller.local.kubelet.runtime import Runtime
-from frameworkcontroller.local.kubelet.timers import Timers
+from frameworkcontroller.local.timers import Timers
 
 
 class PodWorker:

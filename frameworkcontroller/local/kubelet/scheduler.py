@@ -1,52 +1,83 @@
-"""Binds pending Pods to the only node.
+"""Binds pending Pods to the only node, unless it is cordoned or has a taint that they do not tolerate.
 
-Every Pod fits: requests, nodeSelector, affinity and taints are ignored. So are Pods that name their node or another
-scheduler.
+Requests, nodeSelector and affinity are ignored. So are Pods that name their node or another scheduler.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
 import orjson
 
-from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.kube.client import STRATEGIC_PATCH, KubeClient
 from frameworkcontroller.kube.errors import Conflict, NotFound
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import PODS
+from frameworkcontroller.local import taints
+from frameworkcontroller.local.kubelet.node import NodeRecord
 from frameworkcontroller.local.kubelet.pod import PENDING, PodRecord
 from frameworkcontroller.local.kubelet.workers import Workers
 
 NAME = "default-scheduler"
+_CORDON: Final = {"key": taints.UNSCHEDULABLE, "effect": taints.NO_SCHEDULE}
 
 
 class Scheduler:
     """Binds Pods to ``node_name`` while it is open. ``concurrency`` bounds the requests in flight."""
 
-    def __init__(self, client: KubeClient, pods: Informer[PodRecord], *, node_name: str, concurrency: int = 32) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        pods: Informer[PodRecord],
+        nodes: Informer[NodeRecord],
+        *,
+        node_name: str,
+        concurrency: int = 32,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
         self._client = client
         self._pods = pods
+        self._nodes = nodes
         self._node_name = node_name
+        self._wall = wall
         self._open = True
         self._workers = Workers("scheduler", self._bind, concurrency=concurrency)
         pods.add_handler(on_add=self._seen, on_update=lambda _, new: self._seen(new))
+        nodes.add_handler(on_add=lambda _: self._look_again(), on_update=self._node_updated)
 
     def set_open(self, is_open: bool) -> None:
         """Set whether the node takes Pods; Pods that arrive meanwhile are bound once it does."""
         self._open = is_open
-        if is_open:
-            for record in self._pods.lister.values():
-                self._seen(record)
+        self._look_again()
 
     async def run(self) -> None:
         """Run until cancelled."""
         await self._workers.run()
 
+    def _node_updated(self, old: NodeRecord, new: NodeRecord) -> None:
+        if (old.taints, old.unschedulable) != (new.taints, new.unschedulable):
+            self._look_again()
+
+    def _look_again(self) -> None:
+        for record in self._pods.lister.values():
+            self._seen(record)
+
     def _seen(self, record: PodRecord) -> None:
-        if self._open and _waits(record):
+        if _waits(record):
             self._workers.add(record.key)
 
     async def _bind(self, key: str) -> None:
         record = self._pods.lister.get(key)
-        if record is None or not self._open or not _waits(record):
+        if record is None or not _waits(record):
+            return
+        if (why := self._why_not(record)) is not None:
+            await self._report(record, why)
+            return
+        if not self._open:
             return
         binding = {
             "apiVersion": "v1",
@@ -61,6 +92,39 @@ class Scheduler:
         except (NotFound, Conflict):
             # Deleted, replaced or bound concurrently; the informer will show it.
             return
+
+    def _why_not(self, record: PodRecord) -> str | None:
+        """Why the Pod does not fit; None if it does. In the words of kube-scheduler."""
+        node = self._nodes.lister.get(self._node_name)
+        if node is None:
+            return "no nodes available to schedule pods"
+        if node.unschedulable and taints.first_untolerated(record.tolerations, [_CORDON]) is not None:
+            return "0/1 nodes are available: 1 node(s) were unschedulable."
+        taint = taints.first_untolerated(record.tolerations, node.taints)
+        if taint is not None:
+            label = f"{taint.get('key')}: {taint.get('value') or ''}"
+            return f"0/1 nodes are available: 1 node(s) had untolerated taint {{{label}}}."
+        return None
+
+    async def _report(self, record: PodRecord, why: str) -> None:
+        if record.unschedulable == why:
+            return
+        now = format_time(int(self._wall()))
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
+        body = {
+            "metadata": {"uid": record.uid},
+            "status": {"conditions": [{**condition, "lastTransitionTime": now}]},
+        }
+        with suppress(NotFound, Conflict):
+            await self._client.patch(
+                PODS,
+                record.name,
+                orjson.dumps(body),
+                record.namespace,
+                content_type=STRATEGIC_PATCH,
+                subresource="status",
+                metadata_only=True,
+            )
 
 
 def _waits(record: PodRecord) -> bool:

@@ -25,7 +25,7 @@ from frameworkcontroller.local.kubelet.simulation import (
     check,
     pod_behavior,
 )
-from frameworkcontroller.local.kubelet.timers import Timers
+from frameworkcontroller.local.timers import Timers
 
 _KILLED: Final = 137
 _TERMINATED: Final = 143

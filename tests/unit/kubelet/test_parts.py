@@ -11,8 +11,8 @@ import pytest
 from frameworkcontroller.kube.errors import ServerError, TooManyRequests
 from frameworkcontroller.local.kubelet.access import ApiAccess
 from frameworkcontroller.local.kubelet.addresses import AddressPool
-from frameworkcontroller.local.kubelet.timers import Timers
 from frameworkcontroller.local.kubelet.workers import Workers
+from frameworkcontroller.local.timers import Timers
 from tests.support.virtual_clock import VirtualClockLoop
 
 
