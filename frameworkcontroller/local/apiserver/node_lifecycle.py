@@ -107,7 +107,7 @@ class NodeLifecycle(Controller[str]):
         return self._registry.store(endpoint, record, obj, Call("patch", _AGENT, _AGENT), subresource="status")
 
     def _mark_pods(self, node: str) -> None:
-        """Set the Pods of a silent node to not ready: nobody knows."""
+        """Set the Pods of a silent node to not ready."""
         endpoint = self._registry.endpoints.of_resource(_PODS)
         for record in self._registry.storage.records(_PODS):
             if endpoint is None or record.fields["spec.nodeName"] != node:
