@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -70,6 +71,32 @@ async def test_retries_are_as_told(here: Here) -> None:
 
 
 @pytest.mark.virtual_clock
+async def test_delays_are_as_told(here: Here) -> None:
+    """By the times at which the attempts of a Task begin, of which each takes a second and its own deletion."""
+    frameworks = here.frameworks
+    for number, (fancy, bounds, exits, delays) in enumerate(rows("delays")):
+        name, retry = f"f{number}", dict[str, Any](fancyRetryPolicy=fancy == "true", maxRetryCount=100)
+        if bounds:
+            base, _, most = bounds.partition(", ")
+            retry["backoff"] = {"baseSeconds": int(base), "maxSeconds": int(most)}
+        does = {"run-seconds": 1, "exit-code": exits}
+        await frameworks.create(name, role(task={"retryPolicy": retry}, simulate=does))
+        begun: dict[int, int] = {}
+
+        def ended(status: Json, begun: dict[int, int] = begun) -> bool:
+            (task,) = tasks(status)
+            started = datetime.fromisoformat(task["attemptStatus"]["startTime"]).timestamp()
+            begun.setdefault(task["attemptStatus"]["id"], int(started))
+            return bool(status["state"] == "Completed")
+
+        await frameworks.until(name, ended, within=1000, every=0.5)
+        expected = [int(delay) for delay in delays.split(", ")]
+        assert sorted(begun) == list(range(len(expected) + 1)), (fancy, bounds)
+        found = [begun[index + 1] - begun[index] for index in range(len(expected))]
+        assert all(delay + 1 <= one <= delay + 3 for delay, one in zip(expected, found, strict=True)), (bounds, found)
+
+
+@pytest.mark.virtual_clock
 async def test_failure_rules_are_as_told(here: Here) -> None:
     frameworks, retry = here.frameworks, {"maxRetryCount": 1}
     for action, exits, retries, counted, code, of_framework in rows("rules"):
@@ -108,6 +135,11 @@ async def test_completions_are_as_told(here: Here) -> None:
         left = [index for index, one in enumerate(codes(tasks(status))) if one == -220]
         assert left == [int(index) for index in re.findall(r"\d+", stopped)], (failed, succeeded, ends)
         assert [codes(tasks(status))[index] for index in ended] == list(ended.values())
+
+
+def test_every_table_that_says_so_is_tried() -> None:
+    marks = re.findall(r"<!-- tried: (\w+) -->", MANUAL.read_text())
+    assert sorted(marks) == sorted(set(re.findall(r'rows\("(\w+)"\)', Path(__file__).read_text())))
 
 
 def test_the_walk_through_has_the_steps_of_the_script() -> None:
