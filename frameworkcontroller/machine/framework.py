@@ -40,7 +40,13 @@ from frameworkcontroller.machine.gates import (
 from frameworkcontroller.machine.holds import Stall
 from frameworkcontroller.machine.manifests import configmap_body
 from frameworkcontroller.machine.model import Env, SnapshotTrigger, Urgency, require
-from frameworkcontroller.machine.policy import NO_BACK_OFF, decide_retry, framework_back_off, retries_in_a_row
+from frameworkcontroller.machine.policy import (
+    NO_BACK_OFF,
+    decide_retry,
+    ended_early,
+    framework_back_off,
+    retries_in_a_row,
+)
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.scale import new_role
@@ -385,10 +391,11 @@ def _decide_retry(ctx: Context) -> None:
         # Clients must see the end of this attempt before the next one starts.
         _persist_first(ctx)
         return
-    in_a_row, back_off = retries_in_a_row(status), framework_back_off(policy)
+    in_a_row, early = retries_in_a_row(status), ended_early(status)
+    back_off = framework_back_off(policy, completion, limits)
     last = summarize(completion) + describe_row(in_a_row)
     if status.retry.retry_delay_sec is None:
-        delay = max(decision.delay_sec, back_off.delay_sec(in_a_row, completion))
+        delay = max(decision.delay_sec, back_off.delay_sec(in_a_row, completion, early=early))
         ctx.tracker.schedule_retry(status, delay)
         due = status.transition_time + delay
         when = f"in {delay}s, at {format_time(min(due, LAST_TIME))}" if delay else "at once"
@@ -401,7 +408,7 @@ def _decide_retry(ctx: Context) -> None:
         return
     ctx.snapshot_framework(SnapshotTrigger.FRAMEWORK_RETRY)
     attempt = new_attempt(ctx.framework, status.retry.total_retried_count + 1, ctx.env)
-    recent = 0 if back_off is NO_BACK_OFF else back_off.row_after(in_a_row, completion)
+    recent = 0 if back_off is NO_BACK_OFF else back_off.row_after(in_a_row, completion, early=early)
     ctx.tracker.retry_framework(
         attempt, completion, accountable=decision.accountable, recent=recent, now=ctx.env.second
     )

@@ -15,6 +15,7 @@ from frameworkcontroller.api.completion import (
     PERMANENT,
     POD_SUCCEEDED,
     REQUESTED,
+    TASK_PRE_RUNNING_DEADLINE_EXCEEDED,
     TRANSIENT,
     CompletionStatus,
     FailureAction,
@@ -82,10 +83,13 @@ def decide_task_retry(
 
 
 RETRIES_AT_ONCE: Final = 3
-"""Retries of a Task in a row without delay, if its policy has no back-off of its own."""
+"""Retries in a row without delay, if the policy has no back-off of its own, and after early disruptions."""
 
 ROW_ENDS_AFTER_SEC: Final = 600
 """Run time of an attempt after which earlier retries no longer count."""
+
+_EARLY_SEC: Final = 30
+"""Time from the start of an attempt in which its disruption counts, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,43 +100,70 @@ class RetryBackOff:
     max_sec: int
     at_once: int = 0
 
-    def delay_sec(self, in_a_row: int, completion: CompletionStatus) -> int:
+    def delay_sec(self, in_a_row: int, completion: CompletionStatus, *, early: bool = False) -> int:
         """Seconds before the retry of an attempt that ended with ``completion``, after ``in_a_row`` retries."""
-        if not self.counts(completion):
+        if not self.counts(completion, early=early):
             return 0
-        return exponential(self.base_sec, self.max_sec, in_a_row - self.at_once + 1)
+        at_once = max(self.at_once, RETRIES_AT_ONCE) if completion.code in _DISRUPTED else self.at_once
+        return exponential(self.base_sec, self.max_sec, in_a_row - at_once + 1)
 
-    def counts(self, completion: CompletionStatus) -> bool:
-        """Whether a retry after ``completion`` waits and counts.
+    def counts(self, completion: CompletionStatus, *, early: bool = False) -> bool:
+        """Whether a retry after ``completion`` waits and counts. ``early``: the attempt had only just started.
 
         Even after a success, which maxRetryCount -2 retries forever. Not after a disruption: the program did not cause
-        it, and the scheduler looks for another node.
+        it, and the scheduler looks for another node. An early one counts, since a Pod that names a tainted node is
+        deleted at once, each time.
         """
-        return self.base_sec > 0 and completion.code not in _DISRUPTED
+        return self.base_sec > 0 and (early or completion.code not in _DISRUPTED)
 
-    def row_after(self, in_a_row: int, completion: CompletionStatus) -> int:
+    def row_after(self, in_a_row: int, completion: CompletionStatus, *, early: bool = False) -> int:
         """Number of retries in a row after the retry of an attempt that ended with ``completion``."""
-        return in_a_row + self.counts(completion)
+        return in_a_row + self.counts(completion, early=early)
 
 
 NO_BACK_OFF: Final = RetryBackOff(0, 0)
 
 
-def framework_back_off(policy: RetryPolicy) -> RetryBackOff:
-    """The back-off of a Framework: the one that ``policy`` gives, or none."""
-    given = policy.backoff
-    return NO_BACK_OFF if given is None else RetryBackOff(given.base_seconds, given.max_seconds)
+def framework_back_off(policy: RetryPolicy, completion: CompletionStatus, limits: Limits) -> RetryBackOff:
+    """The back-off of a Framework: the one that ``policy`` gives or that of the configuration, or none.
+
+    That of the configuration applies after the action RestartFramework, and after -260 unless that is a transient
+    conflict, which has a delay of its own.
+    """
+    restarted = _action(completion) is FailureAction.RESTART_FRAMEWORK
+    return _back_off(policy, limits, default=restarted or (_never_ran(completion) and not policy.fancy_retry_policy))
 
 
 def task_back_off(policy: RetryPolicy, completion: CompletionStatus, limits: Limits) -> RetryBackOff:
-    """The back-off of a Task: the one that ``policy`` gives or, for retries without end, that of the configuration.
+    """The back-off of a Task: the one that ``policy`` gives or that of the configuration, or none.
 
-    Retries under fancyRetryPolicy and by the action Ignore have no end.
+    That of the configuration applies under fancyRetryPolicy and after the action Ignore, as these retries have no end,
+    and after -260.
     """
-    ignored = completion.policy is not None and completion.policy.action is FailureAction.IGNORE
-    if policy.backoff is None and (policy.fancy_retry_policy or ignored):
+    ignored = _action(completion) is FailureAction.IGNORE
+    return _back_off(policy, limits, default=policy.fancy_retry_policy or ignored or _never_ran(completion))
+
+
+def _back_off(policy: RetryPolicy, limits: Limits, *, default: bool) -> RetryBackOff:
+    if (given := policy.backoff) is not None:
+        return RetryBackOff(given.base_seconds, given.max_seconds)
+    if default:
         return RetryBackOff(limits.task_min_retry_delay_sec, limits.task_max_retry_delay_sec, RETRIES_AT_ONCE)
-    return framework_back_off(policy)
+    return NO_BACK_OFF
+
+
+def _action(completion: CompletionStatus) -> FailureAction | None:
+    return None if completion.policy is None else completion.policy.action
+
+
+def _never_ran(completion: CompletionStatus) -> bool:
+    return completion.code == TASK_PRE_RUNNING_DEADLINE_EXCEEDED.code
+
+
+def ended_early(subject: FrameworkStatus | TaskStatus) -> bool:
+    """Whether the completed attempt had only just started."""
+    ended = subject.attempt.completion_time
+    return ended is not None and ended - subject.attempt.start_time < _EARLY_SEC
 
 
 def retries_in_a_row(subject: FrameworkStatus | TaskStatus) -> int:

@@ -28,7 +28,13 @@ from frameworkcontroller.machine.gates import may_create, retry_waits
 from frameworkcontroller.machine.holds import CREATIONS, Stall
 from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import SnapshotTrigger, Urgency, require
-from frameworkcontroller.machine.policy import NO_BACK_OFF, decide_task_retry, retries_in_a_row, task_back_off
+from frameworkcontroller.machine.policy import (
+    NO_BACK_OFF,
+    decide_task_retry,
+    ended_early,
+    retries_in_a_row,
+    task_back_off,
+)
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.rules import with_rule
@@ -456,10 +462,10 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
         # Clients must see the end of this attempt before the next one starts.
         ctx.tracker.block(task.key)
         return
-    in_a_row = retries_in_a_row(task)
+    in_a_row, early = retries_in_a_row(task), ended_early(task)
     back_off = task_back_off(policy, completion, ctx.env.limits)
     if task.retry.retry_delay_sec is None:
-        delay = back_off.delay_sec(in_a_row, completion)
+        delay = back_off.delay_sec(in_a_row, completion, early=early)
         ctx.tracker.schedule_retry(task, delay)
         if delay:
             text = (
@@ -472,7 +478,7 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
         retry_waits(ctx, task, delay, summarize(completion) + describe_row(in_a_row))
         return
     ctx.snapshot_task(SnapshotTrigger.TASK_RETRY, task)
-    recent = 0 if back_off is NO_BACK_OFF else back_off.row_after(in_a_row, completion)
+    recent = 0 if back_off is NO_BACK_OFF else back_off.row_after(in_a_row, completion, early=early)
     ctx.tracker.retry(task, completion, accountable=decision.accountable, recent=recent, now=ctx.env.second)
     ctx.tracker.block(task.key)
     when = f"after {delay}s" if delay else "at once"

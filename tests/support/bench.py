@@ -219,7 +219,8 @@ class Bench:
         self._uids += 1
         body = orjson.loads(action.body)
         uid = f"{action.target.kind.lower()}-{self._uids}"
-        body["metadata"] |= {"uid": uid, "resourceVersion": "1"}
+        now = format_time(int(self.now))
+        body["metadata"] |= {"uid": uid, "resourceVersion": "1", "creationTimestamp": now}
         self.bodies[action.target.name] = body
         self.fold(action, Created(uid))
         if show:

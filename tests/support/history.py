@@ -455,8 +455,9 @@ class History:
             if (role.get("task") or {}).get("preRunningDeadlineSeconds") is not None:
                 self.set_pre_running(role["name"], None)
         self.settle()
+        alone = len(self.controllers) == 1
         del self.controllers[1:]
-        self._whatever_stands_in_the_way_is_told()
+        self._whatever_stands_in_the_way_is_told(alone=alone)
         self.lose_node(lost=False)
         self.set_quota(None)
         self.retreat()
@@ -473,8 +474,11 @@ class History:
         self._until(kept, lambda: self.framework is None, step=lambda: None, wakes=3)
         self._nothing_is_left()
 
-    def _whatever_stands_in_the_way_is_told(self) -> None:
-        """With nothing mended, the Framework runs, is completed, or waits and says for what."""
+    def _whatever_stands_in_the_way_is_told(self, *, alone: bool) -> None:
+        """With nothing mended, the Framework runs, is completed, or waits and says for what.
+
+        ``alone``: there was no second controller. Conditions that one has written stay until the next write.
+        """
         for _ in range(_WAKES_TO_TELL):
             self._all_pods_run()
             self.settle()
@@ -482,7 +486,10 @@ class History:
             status, spec = self.status, self.spec
             if status is None or self.framework is None or is_deleting(self.framework) or self._is_running():
                 return
-            if any(item.type == "Stalled" and item.status == "True" for item in status.conditions):
+            told = [*status.conditions]
+            if not alone and controller.reconciler is not None and controller.reconciler.tracker.status is not None:
+                told += controller.reconciler.tracker.status.conditions
+            if any(item.type == "Stalled" and item.status == "True" for item in told):
                 return
             if (
                 spec is not None
@@ -490,7 +497,7 @@ class History:
                 and status.state is State.CREATION_PENDING
             ):
                 return
-            if any("waits until TaskRole" in item.message for item in status.conditions):
+            if any("waits until TaskRole" in item.message for item in told):
                 return
             if controller.requeue_at is not None:
                 self.world.go_until(controller.requeue_at)

@@ -15,13 +15,16 @@ from frameworkcontroller.api.completion import (
     DISRUPTIONS,
     POD_EXTERNAL_DELETED,
     POD_SUCCEEDED,
+    TASK_PRE_RUNNING_DEADLINE_EXCEEDED,
     Code,
     CompletionStatus,
+    DecidedRule,
+    FailureAction,
 )
 from frameworkcontroller.api.spec import RetryBackoff, RetryPolicy
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.model import Limits
-from frameworkcontroller.machine.policy import NO_BACK_OFF, framework_back_off, task_back_off
+from frameworkcontroller.machine.policy import NO_BACK_OFF, RetryBackOff, framework_back_off, task_back_off
 from frameworkcontroller.machine.reasons import Reason
 from tests.support.bench import Bench, limits, role
 
@@ -83,12 +86,12 @@ def test_configured_delays() -> None:
 def test_given_delays(fancy: bool, base: int, longest: int, expected: list[int]) -> None:
     backoff = RetryBackoff(base_seconds=base, max_seconds=longest)
     assert delays(5, limits(), fancy_retry_policy=fancy, backoff=backoff) == expected
-    back_off = framework_back_off(RetryPolicy(backoff=backoff))
+    back_off = framework_back_off(RetryPolicy(backoff=backoff), FAILED, limits())
     assert [back_off.delay_sec(number, FAILED) for number in range(5)] == expected
 
 
 def test_a_framework_has_only_a_given_back_off() -> None:
-    assert framework_back_off(RetryPolicy(fancy_retry_policy=True)) is NO_BACK_OFF
+    assert framework_back_off(RetryPolicy(fancy_retry_policy=True), FAILED, limits()) is NO_BACK_OFF
 
 
 @pytest.mark.parametrize(
@@ -113,11 +116,47 @@ def test_which_retries_count(code: Code, fancy: bool, expected: bool) -> None:
 
 @pytest.mark.parametrize("code", [*DISRUPTIONS.values(), POD_EXTERNAL_DELETED])
 def test_no_disruption_counts_for_a_given_back_off(code: Code) -> None:
-    back_off = framework_back_off(RetryPolicy(backoff=RetryBackoff()))
     completion = CompletionStatus.of(code, "")
+    back_off = framework_back_off(RetryPolicy(backoff=RetryBackoff()), completion, limits())
     disrupts = code is not POD_EXTERNAL_DELETED
     assert back_off.delay_sec(3, completion) == (0 if disrupts else 80)
     assert back_off.row_after(3, completion) == (3 if disrupts else 4)
+
+
+@pytest.mark.parametrize("at_once", [0, 3])
+@pytest.mark.parametrize("code", DISRUPTIONS.values())
+def test_early_disruptions_in_a_row_wait(code: Code, at_once: int) -> None:
+    back_off = RetryBackOff(10, 30, at_once)
+    completion = CompletionStatus.of(code, "")
+    assert [back_off.delay_sec(number, completion, early=True) for number in range(7)] == [0, 0, 0, 10, 20, 30, 30]
+    assert back_off.row_after(3, completion, early=True) == 4
+
+
+NEVER_RAN = CompletionStatus.of(TASK_PRE_RUNNING_DEADLINE_EXCEEDED, "")
+
+
+@pytest.mark.parametrize("limit", [-2, -1, 7])
+def test_retries_of_pods_that_never_run_wait(limit: int) -> None:
+    expected = [0, 0, 0, 10, 20]
+    plain, fancy = (RetryPolicy(fancy_retry_policy=fancy, max_retry_count=limit) for fancy in (False, True))
+    for back_off in (
+        task_back_off(plain, NEVER_RAN, limits()),
+        task_back_off(fancy, NEVER_RAN, limits()),
+        framework_back_off(plain, NEVER_RAN, limits()),
+    ):
+        assert [back_off.delay_sec(number, NEVER_RAN) for number in range(5)] == expected
+    # The Framework has the delay of a transient conflict.
+    assert framework_back_off(fancy, NEVER_RAN, limits()) is NO_BACK_OFF
+
+
+@pytest.mark.parametrize("fancy", [True, False])
+@pytest.mark.parametrize("action", FailureAction)
+def test_which_actions_let_retries_wait(action: FailureAction, fancy: bool) -> None:
+    completion = replace(FAILED, policy=DecidedRule(action, 0))
+    policy = RetryPolicy(fancy_retry_policy=fancy, max_retry_count=-2)
+    of_task, of_framework = (choose(policy, completion, limits()) for choose in (task_back_off, framework_back_off))
+    assert (of_task is not NO_BACK_OFF) is (fancy or action is FailureAction.IGNORE)
+    assert (of_framework is not NO_BACK_OFF) is (action is FailureAction.RESTART_FRAMEWORK)
 
 
 def test_no_retry_counts_where_it_is_switched_off() -> None:
@@ -242,20 +281,38 @@ def test_the_row_is_forgotten_once_an_attempt_has_run_for_ten_minutes() -> None:
     assert [fail(bench, ran=600), *(fail(bench) for _ in range(4))] == [0, 0, 0, 10, 20]
 
 
+def disrupt(bench: Bench, *, ran: float) -> float:
+    """Kubernetes deletes the Task's Pod so long after its creation; seconds from then to the creation of the next."""
+    bench.run()
+    bench.now += ran
+    attempt, ended = bench.task().attempt.id, bench.now
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+    bench.show("f-a-0", deleting=bench.now + 30, conditions=[condition])
+    bench.plan()
+    bench.hide("f-a-0")
+    bench.settle()
+    while bench.task().attempt.id == attempt:
+        bench.now += bench.plan().requeue_after or 0
+        bench.settle()
+    return bench.now - ended
+
+
 def test_disruptions_neither_wait_nor_count() -> None:
     bench = started()
     for _ in range(3):
         fail(bench)
-    condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
-    for _ in range(3):
-        bench.run()
-        attempt = bench.task().attempt.id
-        bench.show("f-a-0", deleting=bench.now + 30, conditions=[condition])
-        bench.plan()
-        bench.hide("f-a-0")
-        bench.settle()
-        assert bench.task().attempt.id == attempt + 1
+    assert [disrupt(bench, ran=30) for _ in range(3)] == [0, 0, 0]
     assert fail(bench) == 10
+
+
+@pytest.mark.parametrize("policy", [FANCY, GIVEN])
+def test_a_pod_that_names_a_tainted_node(policy: dict[str, Any]) -> None:
+    bench = Bench(role(retryPolicy=policy))
+    bench.pod()
+    base = 10 if policy is FANCY else 5
+    assert [disrupt(bench, ran=1) for _ in range(5)] == [0, 0, 0, base, 2 * base]
+    assert disrupt(bench, ran=600) == 0
+    assert disrupt(bench, ran=1) == 0
 
 
 def waiting() -> Bench:

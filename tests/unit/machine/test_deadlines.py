@@ -20,18 +20,6 @@ POD = "f-a-0"
 ALWAYS = {"maxRetryCount": -2}
 
 
-class Clocked(Bench):
-    """A bench whose objects have creation times, as the API server sets them."""
-
-    def created(self, action: Any, *, show: bool = True) -> str:
-        """A creation succeeds now."""
-        uid = super().created(action, show=False)
-        self.bodies[action.target.name]["metadata"]["creationTimestamp"] = format_time(int(self.now))
-        if show:
-            self.show(action.target.name)
-        return uid
-
-
 def code(bench: Bench) -> int | None:
     """The completion code of the current attempt of the Framework."""
     completion = bench.status.attempt.completion_status
@@ -54,7 +42,7 @@ def stored(bench: Bench) -> dict[str, Any]:
 
 
 def test_a_framework_that_is_active_for_too_long_fails_for_good() -> None:
-    bench = Clocked(role(), activeDeadlineSeconds=100, retryPolicy=ALWAYS)
+    bench = Bench(role(), activeDeadlineSeconds=100, retryPolicy=ALWAYS)
     bench.all_pods()
     bench.run()
     bench.now += 99
@@ -72,7 +60,7 @@ def test_a_framework_that_is_active_for_too_long_fails_for_good() -> None:
 
 
 def test_the_deadline_counts_from_the_creation_of_the_configmap() -> None:
-    bench = Clocked(role(), activeDeadlineSeconds=100)
+    bench = Bench(role(), activeDeadlineSeconds=100)
     bench.plan()
     action = bench.only(bench.plan())
     bench.created(action, show=False)
@@ -87,7 +75,7 @@ def test_the_deadline_counts_from_the_creation_of_the_configmap() -> None:
 
 
 def test_no_plan_creates_a_pod_and_exceeds_the_deadline() -> None:
-    bench = Clocked(role(number=2), activeDeadlineSeconds=5)
+    bench = Bench(role(number=2), activeDeadlineSeconds=5)
     bench.attempt()
     bench.now += 5
     assert not [action for action in bench.plan().actions if isinstance(action, Create)]
@@ -95,7 +83,7 @@ def test_no_plan_creates_a_pod_and_exceeds_the_deadline() -> None:
 
 
 def test_a_completion_policy_that_is_met_at_the_same_moment_counts() -> None:
-    bench = Clocked(role(), activeDeadlineSeconds=100)
+    bench = Bench(role(), activeDeadlineSeconds=100)
     bench.all_pods()
     bench.run()
     bench.stop()
@@ -111,7 +99,7 @@ def test_a_completion_policy_that_is_met_at_the_same_moment_counts() -> None:
 
 
 def test_stop_counts_before_the_deadline() -> None:
-    bench = Clocked(role(), activeDeadlineSeconds=100)
+    bench = Bench(role(), activeDeadlineSeconds=100)
     bench.all_pods()
     bench.edit(executionType="Stop")
     bench.now += 100
@@ -121,7 +109,7 @@ def test_stop_counts_before_the_deadline() -> None:
 
 @pytest.mark.parametrize(("seconds", "ends"), [(50, True), (150, False), (None, False)])
 def test_a_changed_deadline_counts_at_once(seconds: int | None, ends: bool) -> None:
-    bench = Clocked(role(), activeDeadlineSeconds=100)
+    bench = Bench(role(), activeDeadlineSeconds=100)
     bench.all_pods()
     bench.run()
     bench.now += 60
@@ -135,7 +123,7 @@ def test_a_changed_deadline_counts_at_once(seconds: int | None, ends: bool) -> N
 
 
 def test_a_deadline_that_is_set_later_counts_from_the_creation_of_the_configmap() -> None:
-    bench = Clocked(role())
+    bench = Bench(role())
     bench.all_pods()
     bench.run()
     bench.now += 60
@@ -148,7 +136,7 @@ def test_a_deadline_that_is_set_later_counts_from_the_creation_of_the_configmap(
 
 
 def test_a_restart_does_not_start_the_time_again() -> None:
-    bench = Clocked(role(), activeDeadlineSeconds=100)
+    bench = Bench(role(), activeDeadlineSeconds=100)
     bench.all_pods()
     bench.run()
     bench.now += 60
@@ -160,7 +148,7 @@ def test_a_restart_does_not_start_the_time_again() -> None:
 
 
 def test_the_time_of_all_attempts_is_summed_without_the_delay_between_them() -> None:
-    bench = Clocked(role(failed=1), activeDeadlineSeconds=100, retryPolicy={"fancyRetryPolicy": True})
+    bench = Bench(role(failed=1), activeDeadlineSeconds=100, retryPolicy={"fancyRetryPolicy": True})
     bench.all_pods()
     bench.run()
     bench.now += 60
@@ -186,9 +174,9 @@ def require(value: int | None) -> int:
     return value
 
 
-def exhausted() -> Clocked:
+def exhausted() -> Bench:
     """A Framework whose second attempt has no time left."""
-    bench = Clocked(role(failed=1), activeDeadlineSeconds=100, retryPolicy={"fancyRetryPolicy": True})
+    bench = Bench(role(failed=1), activeDeadlineSeconds=100, retryPolicy={"fancyRetryPolicy": True})
     bench.all_pods()
     bench.run()
     bench.now += 60
@@ -236,7 +224,7 @@ def test_a_configmap_of_an_attempt_without_time_left_is_deleted_and_not_adopted(
 
 
 def test_a_creation_that_is_answered_after_the_end_was_decided_is_ended() -> None:
-    bench = Clocked(role(failed=1), activeDeadlineSeconds=100, retryPolicy={"fancyRetryPolicy": True})
+    bench = Bench(role(failed=1), activeDeadlineSeconds=100, retryPolicy={"fancyRetryPolicy": True})
     bench.all_pods()
     bench.now += 60
     bench.run()
@@ -254,7 +242,7 @@ def test_a_creation_that_is_answered_after_the_end_was_decided_is_ended() -> Non
 
 
 def test_a_framework_without_a_deadline_stores_nothing_of_one() -> None:
-    bench = Clocked(role(), retryPolicy={"maxRetryCount": 1})
+    bench = Bench(role(), retryPolicy={"maxRetryCount": 1})
     bench.all_pods()
     bench.run()
     bench.now += 60
@@ -274,7 +262,7 @@ def test_a_stored_status_is_read_again() -> None:
 
 
 def test_the_clock_set_back_does_not_prolong_the_time() -> None:
-    bench = Clocked(role(), activeDeadlineSeconds=100)
+    bench = Bench(role(), activeDeadlineSeconds=100)
     bench.all_pods()
     bench.run()
     bench.plan()
@@ -288,7 +276,7 @@ def test_the_clock_set_back_does_not_prolong_the_time() -> None:
 
 
 def test_a_pod_that_does_not_run_is_given_back_and_tried_again() -> None:
-    bench = Clocked(role(preRunningDeadlineSeconds=30, retryPolicy={"fancyRetryPolicy": True}))
+    bench = Bench(role(preRunningDeadlineSeconds=30, retryPolicy={"fancyRetryPolicy": True}))
     bench.all_pods()
     bench.now += 29
     made = bench.plan()
@@ -305,7 +293,7 @@ def test_a_pod_that_does_not_run_is_given_back_and_tried_again() -> None:
 
 
 def test_a_pod_that_runs_in_time_has_no_deadline() -> None:
-    bench = Clocked(role(preRunningDeadlineSeconds=30))
+    bench = Bench(role(preRunningDeadlineSeconds=30))
     bench.all_pods()
     bench.now += 29
     bench.run()
@@ -316,7 +304,7 @@ def test_a_pod_that_runs_in_time_has_no_deadline() -> None:
 
 
 def test_a_pod_that_is_seen_to_run_after_its_deadline_runs() -> None:
-    bench = Clocked(role(preRunningDeadlineSeconds=30))
+    bench = Bench(role(preRunningDeadlineSeconds=30))
     bench.all_pods()
     bench.now += 30
     bench.show(POD, phase="Running")
@@ -325,7 +313,7 @@ def test_a_pod_that_is_seen_to_run_after_its_deadline_runs() -> None:
 
 
 def test_a_lowered_deadline_counts_at_once() -> None:
-    bench = Clocked(role(preRunningDeadlineSeconds=300))
+    bench = Bench(role(preRunningDeadlineSeconds=300))
     bench.all_pods()
     bench.now += 60
     bench.edit(role(preRunningDeadlineSeconds=30))
@@ -335,7 +323,7 @@ def test_a_lowered_deadline_counts_at_once() -> None:
 
 def test_the_gang_gives_back_what_it_holds() -> None:
     """The recipe of docs/manual.md, Gangs."""
-    bench = Clocked(
+    bench = Bench(
         role(number=2, failed=1, preRunningDeadlineSeconds=30),
         retryPolicy={"fancyRetryPolicy": True},
     )
@@ -351,9 +339,9 @@ def test_the_gang_gives_back_what_it_holds() -> None:
 # --- ttlSecondsAfterFinished ---------------------------------------------------------------------------------------
 
 
-def completed(**spec: Any) -> Clocked:
+def completed(**spec: Any) -> Bench:
     """A Framework that has succeeded."""
-    bench = Clocked(role(), **spec)
+    bench = Bench(role(), **spec)
     bench.all_pods()
     bench.run()
     bench.stop()

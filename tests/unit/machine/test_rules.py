@@ -179,6 +179,7 @@ def test_ignore_backs_off_and_a_disruption_does_not() -> None:
         bench.end(code=42)
         bench.run()
     for _ in range(2):
+        bench.now += 30
         bench.show("f-a-0", deleting=bench.now + 30, conditions=DISRUPTED)
         bench.plan()
         bench.hide("f-a-0")
