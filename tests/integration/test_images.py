@@ -96,6 +96,33 @@ async def served(client: KubeClient) -> None:
     raise AssertionError("Frameworks are not served yet")
 
 
+async def test_a_killed_build_leaves_no_mount(tmp_path: Path) -> None:
+    program = f"""
+import subprocess, sys
+from tests.support.images import inside, own_mounts
+with own_mounts() as keeper:
+    subprocess.run([*inside(keeper), "mount", "-t", "proc", "proc", "{tmp_path}"])
+    print(keeper, flush=True)
+    subprocess.run([*inside(keeper), "sleep", "1000"])
+"""
+    build = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    )
+    assert build.stdout is not None
+    keeper = Path(f"/proc/{int(await build.stdout.readline())}")
+    assert f" {tmp_path} proc " in (keeper / "mounts").read_text()
+    assert list(tmp_path.iterdir()) == []
+    build.kill()
+
+    async def ended() -> None:
+        assert not keeper.exists()
+
+    await eventually(ended)
+    # What ran in it has ended, too: it holds the other end.
+    assert await asyncio.wait_for(build.stdout.read(), 30) == b""
+    await build.wait()
+
+
 def test_the_controller_is_in_its_image(images: Images) -> None:
     container = images.container("frameworkcontroller")
     assert images.entrypoint("frameworkcontroller") == "[./start.sh]"

@@ -1,7 +1,7 @@
 """The project's images, built from its Dockerfile by buildah, and run, on a machine that reaches no image registry.
 
 In place of the base image stands a Debian of the same release, made by debootstrap, as that image is too. Builds and
-containers run in a chroot: no daemon and no namespaces are needed, but root is.
+containers run in a chroot: no daemon is needed, but root is. Its mounts and processes end with this process.
 """
 
 import fcntl
@@ -45,20 +45,45 @@ def image_store() -> Iterator["Images"]:
     _KEPT.mkdir(parents=True, exist_ok=True)
     with (_KEPT / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        images = Images(_KEPT)
-        try:
-            yield images
-        finally:
-            images.close()
+        with own_mounts() as keeper:
+            images = Images(_KEPT, keeper)
+            try:
+                yield images
+            finally:
+                images.close()
+
+
+@contextmanager
+def own_mounts() -> Iterator[int]:
+    """Namespaces for mounts and processes, as the process that keeps them. They end with this process.
+
+    Otherwise a killed build would leave a /proc in the checkout, and `rm -rf` would follow it.
+    """
+    keeper = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", "echo && exec cat"]
+    with subprocess.Popen(keeper, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"\n"
+        yield process.pid
+
+
+def inside(keeper: int) -> list[str]:
+    """The command that runs another one in the namespaces of `own_mounts`."""
+    # The keeper is not in the namespace of processes; its child is.
+    return ["nsenter", f"--target={keeper}", "--mount", f"--pid=/proc/{keeper}/ns/pid_for_children"]
 
 
 class Images:
     """A store of images in a folder of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, keeper: int) -> None:
+        """`keeper` is as `own_mounts` has it."""
         self._folder = folder
+        self._inside = inside(keeper)
+        self._outside = Path(f"/proc/{keeper}/root")
         driver = "overlay" if "\toverlay\n" in Path("/proc/filesystems").read_text() else "vfs"
-        self._buildah = ["buildah", f"--storage-driver={driver}", f"--root={folder}/store", f"--runroot={folder}/run"]
+        self._buildah = [
+            *self._inside, "buildah", f"--storage-driver={driver}", f"--root={folder}/store", f"--runroot={folder}/run"
+        ]  # fmt: skip
 
     def make_base(self) -> None:
         """Make the stand-in for the Dockerfile's base image, under that one's name, unless it is there."""
@@ -67,7 +92,7 @@ class Images:
             return
         root = self._folder / "base"
         shutil.rmtree(root, ignore_errors=True)
-        _run("debootstrap", "--variant=minbase", RELEASE, str(root))
+        _run(*self._inside, "debootstrap", "--variant=minbase", RELEASE, str(root))
         for unwanted in ("var/cache/apt/archives", "usr/share/doc", "usr/share/locale", "usr/share/man"):
             shutil.rmtree(root / unwanted)
         # As the image has it: packages that were unpacked are not kept.
@@ -120,15 +145,11 @@ class Images:
 
     def container(self, image: str) -> "Container":
         """A container of an image, which runs nothing yet."""
-        return Container(self._buildah, self._run("from", "--pull-never", image).strip())
+        return Container(self._buildah, self._run("from", "--pull-never", image).strip(), self._outside)
 
     def close(self) -> None:
-        """Remove all containers and mounts; the images stay."""
+        """Remove all containers; the images stay."""
         self._run("rm", "--all")
-        store = self._folder / "store" / "overlay"
-        if store.is_mount():
-            # buildah mounts the folder of its layers on itself, and leaves it so.
-            _run("umount", str(store))
 
     def entrypoint(self, image: str) -> str:
         """What it runs by itself."""
@@ -141,10 +162,11 @@ class Images:
 class Container:
     """A container's files, and programs run on them as the image's user, in its working directory."""
 
-    def __init__(self, buildah: list[str], name: str) -> None:
+    def __init__(self, buildah: list[str], name: str, outside: Path) -> None:
+        """`outside` is where this process sees buildah's mounts."""
         self._buildah = buildah
         self._name = name
-        self.root = Path(_run(*buildah, "mount", name).strip())
+        self.root = outside / _run(*buildah, "mount", name).strip().removeprefix("/")
 
     def start(
         self, *command: str, environment: Mapping[str, str] | None = None, volumes: Mapping[Path, str] | None = None
