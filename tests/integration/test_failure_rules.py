@@ -3,13 +3,11 @@
 import re
 from collections.abc import AsyncIterator
 
-import orjson
 import pytest
 
 from frameworkcontroller.config.config import shipped_config
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import Invalid
-from frameworkcontroller.kube.resources import PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
@@ -67,17 +65,15 @@ async def test_a_restart_of_the_whole_ends_every_pod_of_the_attempt(
     assert status["retryPolicyStatus"]["accountableRetriedCount"] == 1
 
 
-async def test_an_eviction_that_costs_no_retry(frameworks: Frameworks, cluster: Cluster) -> None:
-    if not cluster.embedded:
-        pytest.skip("the real API servers of the tests do not stamp the condition")
-    ignored = rules({"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]})
+async def test_an_eviction_that_costs_no_retry(cluster: Cluster, frameworks: Frameworks) -> None:
+    if cluster.tells_disruptions:
+        ignored = rules({"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]})
+    else:
+        ignored = rules({"action": "Ignore", "onCompletionCodes": {"operator": "In", "values": [-101]}})
     await frameworks.create("f", role("a", 1, task=ignored))
     for number in (1, 2):
         await frameworks.until_running("f", 1)
-        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "f-a-0"}}
-        await frameworks.client.create(
-            PODS, orjson.dumps(eviction), frameworks.namespace, name="f-a-0", subresource="eviction"
-        )
+        await cluster.evict("f-a-0")
         status = await frameworks.until(
             "f",
             lambda status, number=number: tasks(status)[0]["attemptStatus"]["id"] == number,  # type: ignore[misc]

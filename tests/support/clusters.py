@@ -13,15 +13,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.client import STRATEGIC_PATCH, KubeClient
 from frameworkcontroller.kube.connection import Connection, connect
 from frameworkcontroller.kube.errors import NotFound
-from frameworkcontroller.kube.resources import CRDS, NAMESPACES
+from frameworkcontroller.kube.resources import CRDS, NAMESPACES, PODS
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
@@ -63,6 +63,28 @@ class Cluster:
     def evaluates_rules(self) -> bool:
         """Whether it knows the CEL rules of a CRD, which Kubernetes has since 1.25."""
         return self.name not in (EMBEDDED, "1.20")
+
+    @property
+    def tells_disruptions(self) -> bool:
+        """Whether Pods that are evicted have the condition DisruptionTarget, as since Kubernetes 1.26."""
+        return self.name != "1.20"
+
+    async def evict(self, pod: str) -> None:
+        """Evict a Pod by the eviction API."""
+        client = await self.client()
+        if self.name == "1.36":
+            # This API server does not set it.
+            await self.disrupt(pod, "EvictionByEvictionAPI", "Eviction API: evicting")
+        version = "policy/v1beta1" if self.name == "1.20" else "policy/v1"
+        body = {"apiVersion": version, "kind": "Eviction", "metadata": {"name": pod, "namespace": self.namespace}}
+        await client.create(PODS, orjson.dumps(body), self.namespace, name=pod, subresource="eviction")
+
+    async def disrupt(self, pod: str, reason: str, message: str, **status: Any) -> None:
+        """Say that the Pod is about to be disrupted for that reason, as Kubernetes does before it deletes it."""
+        condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
+        body = orjson.dumps({"status": {"conditions": [condition], **status}})
+        client = await self.client()
+        await client.patch(PODS, pod, body, self.namespace, content_type=STRATEGIC_PATCH, subresource="status")
 
     async def connection(self, user: str = "admin") -> Connection:
         """Where the cluster is and how `user` proves who it is."""
