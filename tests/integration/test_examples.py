@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -127,6 +128,7 @@ ENDING: Final = {
     "gang": "Succeeded",
     "lostnode": "Succeeded",
     "serverworkers": "Succeeded",
+    "evicted": "Succeeded",
     "allreduce": "Succeeded",
     "standalone": "Succeeded",
     "fromjob": "Succeeded",
@@ -255,25 +257,42 @@ def test_lint_has_nothing_to_complain_of() -> None:
 
 
 def test_those_that_end_do_so_as_people_run_them(tmp_path: Path) -> None:
-    """The installed program, the files as they are, real processes and real time; all in one cluster to save time."""
+    """The installed program, the files as they are, real processes and real time; two clusters at once to save time."""
     home, scratch = tmp_path / "home", tmp_path / "scratch"
     home.mkdir()
     scratch.mkdir()
     program = Path(sys.executable).with_name("frameworkcontroller")
-    ran = subprocess.run(
-        [program, "local", "run", "--timeout", "90", *(find(name).relative_to(ROOT) for name in ENDING)],
-        cwd=ROOT,
-        env={"HOME": str(home), "TMPDIR": str(scratch), "PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    summary = ran.stdout.partition("\n\n")[2]
-    assert dict(re.findall(r"^(\w+): (\w+) after", summary, re.MULTILINE)) == ENDING, ran.stdout + ran.stderr
+
+    def run(*names: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [program, "local", "run", "--logs", "--timeout", "120", *(find(name).relative_to(ROOT) for name in names)],
+            cwd=ROOT,
+            env={"HOME": str(home), "TMPDIR": str(scratch), "PATH": os.environ["PATH"]},
+            capture_output=True,
+            text=True,
+            timeout=150,
+            check=False,
+        )
+
+    with ThreadPoolExecutor(1) as pool:
+        # It loses the only node, and every other Framework's with it.
+        losing = pool.submit(run, "outage")
+        ran, lost = run(*ENDING), losing.result()
+    assert endings(ran) == ENDING, ran.stdout + ran.stderr
     # Some of them fail, as they should.
     assert (ran.returncode, ran.stderr) == (1, "")
+    assert "evicted worker[0]: AttemptDeleting (attempt 0): -1010 PodEvictedByApi" in ran.stdout
+    assert endings(lost) == {"outage": "Succeeded"}, lost.stdout + lost.stderr
+    assert (lost.returncode, lost.stderr) == (0, "")
+    assert "worker[0]: AttemptDeleting (attempt 0): -1009 PodEvictedByTaint" in lost.stdout
+    # What its node's kubelet was not told runs on.
+    assert "| attempt 0 runs" in lost.stdout.partition("worker[0]: AttemptPreparing (attempt 1)")[2]
     assert [path for folder in (home, scratch) for path in folder.iterdir()] == []
+
+
+def endings(ran: subprocess.CompletedProcess[str]) -> dict[str, str]:
+    """How each Framework ended, by the summary."""
+    return dict(re.findall(r"^(\w+): (\w+) after", ran.stdout, re.MULTILINE))
 
 
 @pytest.mark.parametrize("path", example_files(), ids=lambda path: path.stem)
