@@ -16,7 +16,14 @@ from typing import Any, Final
 from frameworkcontroller import __version__
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.completion import complete_for_kubectl
-from frameworkcontroller.commands.parsers import SUPPRESSED, Parser, add_commands, build_plugin_parser, seconds
+from frameworkcontroller.commands.parsers import (
+    SUPPRESSED,
+    Parser,
+    add_commands,
+    add_operator_commands,
+    build_plugin_parser,
+    seconds,
+)
 from frameworkcontroller.logs import FORMATS, LEVELS, configure_logging
 
 _DESCRIPTION: Final = """\
@@ -75,6 +82,7 @@ def build_parser() -> Parser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_local(commands)
     add_commands(commands)
+    add_operator_commands(commands)
     return parser
 
 

@@ -75,6 +75,30 @@ def add_commands(commands: Any) -> None:
         add(commands)
 
 
+def add_operator_commands(commands: Any) -> None:
+    """Add the commands for those who operate the controller, which ``kubectl framework`` does not have."""
+    downgrade = _add(
+        commands,
+        "prepare-downgrade",
+        "find what an older controller would mistreat",
+        "List the Frameworks that use fields which an older version or Microsoft's FrameworkController ignores, and "
+        "those that are in a state which it would mistreat. Exit code 0: none is. Of all namespaces, or of -n.",
+        module="downgrade",
+    )
+    downgrade.add_argument(
+        "--yes", action="store_true", help="set suspended Frameworks to executionType Create, so that none starts"
+    )
+    uninstall = _add(
+        commands,
+        "uninstall",
+        "delete all Frameworks and their CRD",
+        "Delete all Frameworks, wait until none of their Pods exists, and delete the CRD. Without --yes, only show "
+        "what would be deleted (exit code 1).",
+    )
+    uninstall.add_argument("--yes", action="store_true", help="delete them")
+    uninstall.add_argument("--timeout", metavar="SPAN", type=span, help="give up after this time, such as 90s or 2h")
+
+
 # --- common to several commands ---
 
 

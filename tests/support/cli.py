@@ -1,6 +1,7 @@
 """The commands for people, run in the test's own process against its cluster."""
 
 import io
+from collections.abc import Callable
 from typing import NamedTuple
 
 from rich.console import Console
@@ -8,7 +9,7 @@ from rich.console import Console
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.output import console
-from frameworkcontroller.commands.parsers import build_plugin_parser, work_of
+from frameworkcontroller.commands.parsers import Parser, build_plugin_parser, work_of
 from frameworkcontroller.kube.client import KubeClient
 from tests.support.clusters import Cluster
 
@@ -27,16 +28,24 @@ class Ended(NamedTuple):
 
 
 class Cli:
-    """Runs ``kubectl framework ARGUMENTS`` in the test's namespace, as if into a pipe."""
+    """Runs ``kubectl framework ARGUMENTS`` in the test's namespace, as if into a pipe; or another parser's commands."""
 
-    def __init__(self, cluster: Cluster, client: KubeClient, *, width: int = 200) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        client: KubeClient,
+        *,
+        width: int = 200,
+        parser: Callable[[], Parser] = build_plugin_parser,
+    ) -> None:
         self._cluster = cluster
         self._client = client
         self._width = width
+        self._parser = parser
 
     async def __call__(self, *arguments: str, namespace: str | None = None) -> Ended:
         """Run it to its end, whatever that is."""
-        options = build_plugin_parser().parse_args(arguments)
+        options = self._parser().parse_args(arguments)
         out, err = io.StringIO(), io.StringIO()
         invocation = Invocation(
             self._client,

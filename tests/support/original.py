@@ -266,6 +266,15 @@ async def write_status(api: Api, name: str, status: Json) -> Json:
     return stored
 
 
+def starts(body: Json) -> bool:
+    """Whether it creates the ConfigMap of the Framework's attempt when it looks at it next (docs/migration.md)."""
+    state = (body.get("status") or {}).get("state", State.CREATION_PENDING)
+    execution = body["spec"].get("executionType", "Start")
+    return bool(
+        state == State.CREATION_PENDING and execution == "Start" and "deletionTimestamp" not in body["metadata"]
+    )
+
+
 # --- how it reads -------------------------------------------------------------------------------------------------
 
 Reader = Callable[[Any, str], None]

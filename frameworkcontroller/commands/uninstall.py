@@ -1,0 +1,110 @@
+"""``uninstall``: delete all Frameworks, and the CRD once nothing of them runs.
+
+The deletion of a CRD deletes its objects in the background, so that their Pods would outlive them for a while.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Final
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.api.status import State
+from frameworkcontroller.commands import program
+from frameworkcontroller.commands.invocation import Invocation
+from frameworkcontroller.commands.objects import Json, key_of, state_of
+from frameworkcontroller.commands.output import counted
+from frameworkcontroller.kube.errors import Conflict, NotFound
+from frameworkcontroller.kube.resources import CRDS, PODS
+
+_LOOK_EVERY_SEC: Final = 1.0
+_NAMED: Final = 5
+_REST: Final = (
+    "The controller itself stays. Delete it before it starts again, as it then installs the CRD: "
+    "kubectl delete -k manifests/base"
+)
+
+
+async def run(invocation: Invocation, options: argparse.Namespace) -> int:
+    """Show or delete them. Return the exit code."""
+    if options.namespace is not None:
+        raise program.UsageError("uninstall: the CRD is that of all namespaces: without -n")
+    try:
+        await invocation.client.get(CRDS, names.CRD_NAME)
+    except NotFound:
+        invocation.print(f"there is no CRD {names.CRD_NAME}")
+        return program.EXIT_OK
+    namespaces: Counter[str] = Counter()
+    active = 0
+    async for body in invocation.each(FRAMEWORKS, all_namespaces=True):
+        namespaces[body["metadata"]["namespace"]] += 1
+        active += state_of(body) != State.COMPLETED
+    what = f"{counted(namespaces.total(), 'Framework')} in {counted(len(namespaces), 'namespace')}"
+    if not options.yes:
+        invocation.print(f"would delete {what}, of which {active:,} have not completed, with all of their Pods,")
+        invocation.print(f"and the CRD {names.CRD_NAME}; nothing is deleted without --yes")
+        return program.EXIT_FAILED
+    try:
+        async with asyncio.timeout(options.timeout):
+            await _delete_all(invocation)
+            invocation.print(f"deleted {what}")
+            await _delete_crd(invocation)
+    except TimeoutError:
+        raise program.CommandError(f"not over within {options.timeout:g} s: {await _left(invocation)}") from None
+    invocation.print(f"deleted the CRD {names.CRD_NAME}")
+    invocation.print(_REST)
+    return program.EXIT_OK
+
+
+async def _delete_all(invocation: Invocation) -> None:
+    """Delete all Frameworks in the foreground, also those that are created meanwhile, and wait for their end."""
+    while True:
+        left = 0
+        async for body in invocation.each(FRAMEWORKS, all_namespaces=True, metadata_only=True):
+            left += 1
+            metadata = body["metadata"]
+            if "foregroundDeletion" in (metadata.get("finalizers") or ()):
+                continue
+            # Conflict: another one has the name meanwhile, and is deleted in the next round.
+            with suppress(NotFound, Conflict):
+                await invocation.client.delete(
+                    FRAMEWORKS,
+                    metadata["name"],
+                    metadata["namespace"],
+                    uid=metadata["uid"],
+                    propagation="Foreground",
+                )
+        if not left and not [pod async for pod in _pods(invocation)]:
+            return
+        await asyncio.sleep(_LOOK_EVERY_SEC)
+
+
+async def _delete_crd(invocation: Invocation) -> None:
+    with suppress(NotFound):
+        await invocation.client.delete(CRDS, names.CRD_NAME)
+        while True:
+            await invocation.client.get(CRDS, names.CRD_NAME)
+            await asyncio.sleep(_LOOK_EVERY_SEC)
+
+
+async def _left(invocation: Invocation) -> str:
+    """Name what has not been deleted."""
+    found = [f"Pod {key_of(body)}" async for body in _pods(invocation)]
+    with suppress(program.CommandError):
+        found += [
+            f"Framework {key_of(body)}"
+            async for body in invocation.each(FRAMEWORKS, all_namespaces=True, metadata_only=True)
+        ]
+    more = f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
+    return f"{', '.join(found[:_NAMED])}{more}" if found else f"the CRD {names.CRD_NAME}"
+
+
+def _pods(invocation: Invocation) -> AsyncIterator[Json]:
+    return invocation.each(
+        PODS, all_namespaces=True, label_selector=names.FRAMEWORK_NAME, metadata_only=True, most=_NAMED + 1
+    )

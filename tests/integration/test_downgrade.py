@@ -1,0 +1,190 @@
+"""Frameworks are made ready for an older controller, and everything is removed (docs/migration.md, "Back")."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import orjson
+import pytest
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.cli.main import build_parser
+from frameworkcontroller.kube.client import MERGE_PATCH
+from frameworkcontroller.kube.errors import NotFound
+from frameworkcontroller.kube.resources import CRDS, PODS
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
+from tests.support import original
+from tests.support.api import Api, open_api
+from tests.support.cli import Cli
+from tests.support.clusters import Cluster
+from tests.support.eventually import eventually
+from tests.support.frameworks import Frameworks, Json, role
+
+
+@pytest.fixture
+async def cli(cluster: Cluster) -> Cli:
+    return Cli(cluster, await cluster.client(), parser=build_parser)
+
+
+@pytest.fixture
+async def frameworks(cluster: Cluster) -> Frameworks:
+    return Frameworks(await cluster.client(), cluster.namespace)
+
+
+@pytest.fixture
+async def api(cluster: Cluster) -> AsyncIterator[Api]:
+    """The API server; whatever happens, the CRD is ours again in the end."""
+    async with AsyncExitStack() as stack:
+        api = await stack.enter_async_context(open_api(cluster.kubeconfig, cluster.namespace))
+        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{names.CRD_NAME}"
+        ours = (await api.get(path)).ok()["spec"]
+
+        async def restore() -> None:
+            (await api.put(path, {**(await api.get(path)).ok(), "spec": ours})).ok()
+            await eventually(in_force)
+
+        async def in_force() -> None:
+            answer = await api.post(original.frameworks(api), {**original.framework("probe"), "status": {}})
+            await api.delete(original.frameworks(api, "probe"))
+            assert "status" not in answer.ok()
+
+        stack.push_async_callback(restore)
+        yield api
+
+
+async def has_suspended(frameworks: Frameworks, name: str, status: str) -> None:
+    """Write the status of a Framework that has not started, as a controller does."""
+    created = await frameworks.get(name)
+    time = format_time(int(1.7e9))
+    condition = {"type": "Suspended", "status": status, "reason": "x", "message": "", "lastTransitionTime": time}
+    attempt = {"id": 0, "startTime": time, "configMapName": f"{name}-attempt", "taskRoleStatuses": []}
+    body = {
+        "startTime": time,
+        "transitionTime": time,
+        "state": "AttemptCreationPending",
+        "retryPolicyStatus": {"totalRetriedCount": 0, "accountableRetriedCount": 0},
+        "attemptStatus": attempt,
+        "conditions": [condition],
+        "observedGeneration": created["metadata"]["generation"],
+    }
+    await frameworks.client.patch(
+        FRAMEWORKS,
+        name,
+        orjson.dumps({"status": body}),
+        frameworks.namespace,
+        content_type=MERGE_PATCH,
+        subresource="status",
+    )
+
+
+async def test_suspended_frameworks_are_held_for_the_original(
+    cluster: Cluster, frameworks: Frameworks, cli: Cli, api: Api
+) -> None:
+    here = ("prepare-downgrade", "-n", cluster.namespace)
+    assert await cli.ok(*here) == ["ready: an older controller can take over 0 Frameworks"]
+    await frameworks.create("plain", role())
+    for name in ("new", "ends", "sleeps"):
+        await frameworks.create(name, role(), suspend=True, ttlSecondsAfterFinished=60)
+    await has_suspended(frameworks, "ends", "False")
+    await has_suspended(frameworks, "sleeps", "True")
+    dry = await cli(*here)
+    assert dry.code == 1
+    rows = [line.split() for line in dry.lines[1:4]]
+    assert [row[0].split("/")[1] for row in rows] == ["ends", "new", "sleeps"]
+    assert [" ".join(row[1:-2]) for row in rows] == ["no", "would start", "would start"]
+    assert {" ".join(row[-2:]) for row in rows} == {"suspend, ttlSecondsAfterFinished"}
+    assert any(re.fullmatch(r"suspend +starts it", line) for line in dry.lines)
+    assert f"{cluster.namespace}/ends: something of it may still run" in dry.out
+    assert dry.lines[-2:] == [
+        "not ready: 1 Framework of 4 would be mistreated",
+        "not ready: 2 suspended Frameworks would start; --yes sets them to Create",
+    ]
+    assert {(await frameworks.get(name))["spec"]["executionType"] for name in ("new", "ends", "sleeps")} == {"Start"}
+
+    done = await cli(*here, "--yes")
+    assert (done.code, done.lines[-1]) == (1, "not ready: 1 Framework of 4 would be mistreated")
+    assert done.out.count("set to Create") == 2
+    await has_suspended(frameworks, "ends", "True")
+    assert (await cli(*here, "--yes")).code == 0
+    for _ in range(2):
+        versions = [(await frameworks.get(name))["metadata"]["resourceVersion"] for name in ("new", "ends", "sleeps")]
+        again = await cli(*here, "--yes")
+        assert (again.code, again.lines[-1]) == (0, "ready: an older controller can take over 4 Frameworks")
+        assert versions == [
+            (await frameworks.get(name))["metadata"]["resourceVersion"] for name in ("new", "ends", "sleeps")
+        ]
+
+    await original.install_crd(api)
+    started = [name for name in ("plain", "new", "ends", "sleeps") if original.starts(await frameworks.get(name))]
+    assert started == ["plain"]
+
+
+async def test_a_concurrent_change_is_not_overwritten(
+    cluster: Cluster, frameworks: Frameworks, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await frameworks.create("f", role(), suspend=True)
+    patch = frameworks.client.__class__.patch
+    resumed = False
+
+    async def overtaken(*args: object, **more: object) -> bytes:
+        nonlocal resumed
+        if not resumed:
+            resumed = True
+            await frameworks.set("f", suspend=False)
+        return await patch(*args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(frameworks.client.__class__, "patch", overtaken)
+    ended = await cli("prepare-downgrade", "-n", cluster.namespace, "--yes")
+    assert (ended.code, resumed) == (1, True)
+    assert f"{cluster.namespace}/f: was changed meanwhile: run this again" in ended.lines
+    assert (await frameworks.get("f"))["spec"]["executionType"] == "Start"
+
+
+async def crd_is_there(frameworks: Frameworks) -> bool:
+    try:
+        await frameworks.client.get(CRDS, names.CRD_NAME)
+    except NotFound:
+        return False
+    return True
+
+
+async def test_uninstall(
+    cluster: Cluster, frameworks: Frameworks, cli: Cli, pods: SimulatedRuntime, controller: Controller
+) -> None:
+    if not cluster.embedded:
+        pytest.skip("the CRD of a cluster that others use stays")
+    await frameworks.create("f", role(number=2))
+    await frameworks.create("g", role(), executionType="Create")
+    await frameworks.until_running("f", 2)
+    refused = await cli("uninstall", "-n", "default")
+    assert (refused.code, refused.out) == (2, "")
+    shown = await cli("uninstall")
+    assert shown.code == 1
+    assert shown.lines == [
+        "would delete 2 Frameworks in 1 namespace, of which 2 have not completed, with all of their Pods,",
+        f"and the CRD {names.CRD_NAME}; nothing is deleted without --yes",
+    ]
+    assert (await frameworks.get("f"))["metadata"].get("deletionTimestamp") is None
+
+    async def hold(finalizers: list[str]) -> None:
+        body: Json = {"metadata": {"finalizers": finalizers}}
+        await frameworks.client.patch(PODS, "f-a-0", orjson.dumps(body), frameworks.namespace, content_type=MERGE_PATCH)
+
+    await hold(["example.com/hold"])
+    late = await cli("uninstall", "--yes", "--timeout", "3s")
+    assert late.code == 1
+    assert late.err.startswith(f"not over within 3 s: Pod {cluster.namespace}/f-a-0, ")
+    assert await crd_is_there(frameworks)
+
+    waiting = asyncio.create_task(cli("uninstall", "--yes"))
+    await hold([])
+    ended = await asyncio.wait_for(waiting, 60)
+    assert ended.code == 0, ended
+    assert ended.lines[1] == f"deleted the CRD {names.CRD_NAME}"
+    assert not await crd_is_there(frameworks)
+    assert orjson.loads(await frameworks.client.list(PODS, frameworks.namespace))["items"] == []
+    assert await cli.ok("uninstall", "--yes") == [f"there is no CRD {names.CRD_NAME}"]
