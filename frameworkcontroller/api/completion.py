@@ -55,6 +55,7 @@ POD_CREATION_PERMANENT_ERROR = _predefined(-200, "PodCreationPermanentError", FA
 STOP_FRAMEWORK_REQUESTED = _predefined(-210, "StopFrameworkRequested", FAILED, PERMANENT)
 FRAMEWORK_ATTEMPT_COMPLETION = _predefined(-220, "FrameworkAttemptCompletion", FAILED, PERMANENT)
 DELETE_TASK_REQUESTED = _predefined(-230, "DeleteTaskRequested", FAILED, PERMANENT)
+FRAMEWORK_SUSPEND_REQUESTED = _predefined(-240, "FrameworkSuspendRequested", FAILED, TRANSIENT)
 FRAMEWORK_ACTIVE_DEADLINE_EXCEEDED = _predefined(-250, "FrameworkActiveDeadlineExceeded", FAILED, PERMANENT)
 TASK_PRE_RUNNING_DEADLINE_EXCEEDED = _predefined(-260, "TaskPreRunningDeadlineExceeded", FAILED, TRANSIENT, CONFLICT)
 POD_FAILED_WITHOUT_FAILED_CONTAINER = _predefined(-300, "PodFailedWithoutFailedContainer", FAILED)
@@ -80,13 +81,21 @@ CONTAINER_UNRECOGNIZED_FAILED_PHRASE: Final = "ContainerUnrecognizedFailed"
 RESERVED: Final = (range(-999, 1), range(200, 220))
 """Codes that podFailureSpec may not define: they belong to the contract with containers and clients."""
 
-REQUESTED: Final = frozenset(
-    {STOP_FRAMEWORK_REQUESTED.code, FRAMEWORK_ATTEMPT_COMPLETION.code, DELETE_TASK_REQUESTED.code}
-)
-"""Codes of attempts that ended on request."""
+ALWAYS_RETRIED: Final = frozenset({FRAMEWORK_SUSPEND_REQUESTED.code, -241})
+"""Codes of Framework attempts that are retried without being counted. -241: evictions, by later versions only."""
 
-NEVER_RETRIED: Final = REQUESTED | {FRAMEWORK_ACTIVE_DEADLINE_EXCEEDED.code}
+NEVER_RETRIED: Final = frozenset(
+    {
+        STOP_FRAMEWORK_REQUESTED.code,
+        FRAMEWORK_ATTEMPT_COMPLETION.code,
+        DELETE_TASK_REQUESTED.code,
+        FRAMEWORK_ACTIVE_DEADLINE_EXCEEDED.code,
+    }
+)
 """Codes of attempts that no policy retries (docs/manual.md, Retry, rule 1)."""
+
+REQUESTED: Final = NEVER_RETRIED - {FRAMEWORK_ACTIVE_DEADLINE_EXCEEDED.code} | ALWAYS_RETRIED
+"""Codes of attempts that ended on request."""
 
 
 @dataclass(frozen=True, slots=True)

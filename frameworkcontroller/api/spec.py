@@ -254,6 +254,11 @@ class FrameworkSpec(_SpecModel):
             raise ProblemError(Problem(("taskRoles", position, "dependsOn"), text))
         return self
 
+    @property
+    def is_suspended(self) -> bool:
+        """Whether nothing is to run for the time being. Stop completes a suspended Framework, too."""
+        return self.suspend and self.execution_type is not ExecutionType.STOP
+
     @cached_property
     def dependents(self) -> tuple[TaskRoleSpec, ...]:
         """The roles that depend on others."""

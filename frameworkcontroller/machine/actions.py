@@ -90,7 +90,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """No object of that UID exists (of a Cleanup: none that is ours)."""
+    """No object of that UID exists (of a Cleanup or LookUp: none that is ours)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +239,18 @@ class Cleanup:
     controller_uid: str
 
     def exchange(self) -> Exchange:
-        found = yield from _identify(self.target)
-        return Gone() if found is None or found.controller_uid != self.controller_uid else Exists(found)
+        return (yield from _controlled(self.target, self.controller_uid))
+
+
+@dataclass(frozen=True, slots=True)
+class LookUp:
+    """Find out by a live read whether ``controller_uid`` controls an object of that name."""
+
+    target: Target
+    controller_uid: str
+
+    def exchange(self) -> Exchange:
+        return (yield from _controlled(self.target, self.controller_uid))
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +300,7 @@ class Refresh:
         return Remains("the stored status is not newer")
 
 
-Action = Create | Delete | Cleanup | Confirm | Relabel | Refresh
+Action = Create | Delete | Cleanup | LookUp | Confirm | Relabel | Refresh
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +353,11 @@ def _namesake(target: Target) -> Generator[Request, Answer, Identity | None]:
             text = f"{target.kind} {target.name} may exist: {answer.code}: {answer.message}"
             raise _NotDoneError(Unanswered(text)) from None
         raise
+
+
+def _controlled(target: Target, controller_uid: str) -> Exchange:
+    found = yield from _identify(target)
+    return Gone() if found is None or found.controller_uid != controller_uid else Exists(found)
 
 
 def _confirm(target: Target, uid: str, otherwise: str) -> Exchange:

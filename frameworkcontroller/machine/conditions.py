@@ -10,17 +10,19 @@ import re
 from typing import Any
 
 from frameworkcontroller.api.codec import encode_condition
-from frameworkcontroller.api.status import WAITS, Condition, State
+from frameworkcontroller.api.status import WAITS, Condition, FrameworkStatus, State
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.holds import Wait
 from frameworkcontroller.machine.model import Env, Urgency
 from frameworkcontroller.machine.reasons import EventPolicy, Reason
+from frameworkcontroller.machine.states import ENDED
 from frameworkcontroller.machine.tracker import Tracker
 
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _MAX_REASON = 1024
 MAX_MESSAGE = 32768
 _STALLS_QUOTED = 3
+_WITHOUT_PODS = ENDED | {State.CREATION_PENDING}
 _OVER_WHEN_NOT_FOUND = frozenset({Reason.INVALID_SPEC, Reason.STATUS_TOO_LARGE, Reason.QUARANTINED})
 """Stalls that every sync finds again before it writes a status."""
 
@@ -48,8 +50,11 @@ def refresh(ctx: Context) -> None:
         now[kind] = (True, reason, completion.diagnostics)
     kept = {condition.type: condition for condition in status.conditions}
     stalled = _stalled(ctx.tracker)
+    suspended = _suspended(ctx, kept.get("Suspended"), stalled)
     _record_stall(ctx, kept.get("Stalled"), stalled)
     _record_wait(ctx, kept.get("Running"), wait, message)
+    if suspended is not None:
+        now["Suspended"] = suspended
     if stalled is not None:
         now["Stalled"] = (True, *stalled)
     elif "Stalled" in kept:
@@ -64,7 +69,13 @@ def refresh(ctx: Context) -> None:
         )
     if fresh != status.conditions:
         # The others follow a state, whose transition has its own urgency.
-        ctx.tracker.set_conditions(fresh, Urgency.SOON if "Stalled" in now else Urgency.LATER)
+        soon = "Stalled" in now or _differs(kept.get("Suspended"), suspended)
+        ctx.tracker.set_conditions(fresh, Urgency.SOON if soon else Urgency.LATER)
+
+
+def is_suspended(status: FrameworkStatus) -> bool:
+    """Whether the condition Suspended is True."""
+    return any(condition.type == "Suspended" and condition.status == "True" for condition in status.conditions)
 
 
 def with_stalled(
@@ -76,6 +87,31 @@ def with_stalled(
     if old.get("status") == "True":
         fresh["lastTransitionTime"] = old.get("lastTransitionTime", fresh["lastTransitionTime"])
     return present if old == fresh else [*(one for one in present if one.get("type") != "Stalled"), fresh]
+
+
+def _suspended(
+    ctx: Context, before: Condition | None, stalled: tuple[Reason, str] | None
+) -> tuple[bool, str, str] | None:
+    """The condition Suspended; None if the Framework was never suspended.
+
+    True is a promise that nothing runs. It outlives a controller: before something is created, False is persisted.
+    """
+    spec, tracker = ctx.framework.spec, ctx.tracker
+    if stalled is not None and stalled[0] in _OVER_WHEN_NOT_FOUND:
+        # The spec is not known, and nothing is done.
+        return None if before is None else (before.status == "True", before.reason, before.message)
+    if ctx.status.state is State.COMPLETED:
+        return None if before is None else (False, State.COMPLETED.value, "")
+    if not spec.is_suspended:
+        return None if before is None else (False, "Stopping" if spec.suspend else "Resumed", "")
+    kept = before is not None and before.status == "True" and tracker.absent is None and not tracker.remains
+    if tracker.nothing_runs or (kept and ctx.status.state in _WITHOUT_PODS):
+        return True, Reason.SUSPENDED.value, "spec.suspend is true; nothing of the Framework runs"
+    return False, "Suspending", "spec.suspend is true; Pods of the Framework may still run"
+
+
+def _differs(before: Condition | None, now: tuple[bool, str, str] | None) -> bool:
+    return now is not None and (before is None or before.reason != now[1])
 
 
 def _record_stall(ctx: Context, before: Condition | None, stalled: tuple[Reason, str] | None) -> None:

@@ -7,18 +7,19 @@ finalizer allows only after the last Pod is gone.
 from __future__ import annotations
 
 from frameworkcontroller.api.completion import (
+    ALWAYS_RETRIED,
     CONFIGMAP_EXTERNAL_DELETED,
     CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT,
     FRAMEWORK_ATTEMPT_COMPLETION,
     CompletionStatus,
 )
-from frameworkcontroller.api.objects import ConfigMapRecord, Framework
+from frameworkcontroller.api.objects import ConfigMapRecord, Framework, PodRecord
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
-from frameworkcontroller.machine import dependencies
+from frameworkcontroller.machine import conditions, dependencies
 from frameworkcontroller.machine import task as task_machine
-from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete, Target
+from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete, LookUp, Target
 from frameworkcontroller.machine.context import (
     Context,
     count_tasks,
@@ -34,6 +35,7 @@ from frameworkcontroller.machine.gates import (
     may_start,
     must_end,
     must_end_first,
+    must_end_unseen,
     must_not_begin,
     retry_waits,
 )
@@ -114,6 +116,8 @@ def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
     _stop_tasks(ctx)
     ctx.tracker.move_framework(State.DELETION_PENDING, ctx.env.second)
     if decided:
+        if completion.code in ALWAYS_RETRIED:
+            ctx.tracker.count_rerun()
         _record_completing(ctx)
 
 
@@ -159,13 +163,17 @@ def created(ctx: Context, uid: str) -> None:
 
 
 def _adopt(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
-    """Adopt a ConfigMap that was created for this attempt, but not recorded. Return whether there is one."""
+    """Adopt a ConfigMap that was created for this attempt, but not recorded. Return whether there is one.
+
+    Also while the Framework is suspended: something of this attempt may run, so it ends, and the next has another id.
+    """
     if configmap is None or configmap.identity.deleting or ctx.tracker.is_completing:
         return False
     # Attempt ids are not random: the ConfigMap was created for a persisted one.
-    if not ctx.tracker.is_clean:
+    if not ctx.tracker.is_clean or ctx.tracker.absent or configmap.uid in ctx.tracker.late:
         return False
-    if ctx.framework.spec.execution_type is not ExecutionType.START or ctx.framework.deleting:
+    spec = ctx.framework.spec
+    if not (spec.execution_type is ExecutionType.START or spec.is_suspended) or ctx.framework.deleting:
         return False
     if configmap.identity.annotations != ctx.configmap_identity():
         return False
@@ -177,19 +185,48 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     ctx.tracker.agenda.clear()
     _watch_orphan(ctx, configmap)
     tracker = ctx.tracker
+    if configmap is not None and tracker.absent:
+        tracker.absent = False
+        tracker.late.add(configmap.uid)
     if may_start(ctx) is not None and (ctx.framework.deleting or not tracker.is_completing):
+        if ctx.framework.spec.is_suspended and not ctx.framework.deleting:
+            _look_up(ctx, configmap)
         return
     ends = tracker.is_completing or must_end_first(ctx) is not None
     if not ends and (completion := must_not_begin(ctx)) is not None:
-        ends = tracker.decide_completion(ctx.status, completion, Urgency.NOW)
-        _record_completing(ctx)
-    if not tracker.is_clean:
+        ends = True
+        _complete_unseen(ctx, completion)
+    if not tracker.is_clean or (not ends and conditions.is_suspended(ctx.status)):
+        # Among others, that the Framework is no longer Suspended.
         _persist_first(ctx)
     elif ends:
         ctx.act(Cleanup(ctx.configmap_target(), ctx.framework.uid))
     elif not _delete_orphan(ctx, configmap) and attempt_backs_off(ctx) is None:
+        tracker.absent = None
         body = configmap_body(ctx.framework, ctx.attempt.id)
         ctx.act(Create(ctx.configmap_target(), body, ctx.framework.uid))
+
+
+def _look_up(ctx: Context, configmap: ConfigMapRecord | None) -> None:
+    """Find out whether something of a held-back attempt exists.
+
+    A controller may have created the ConfigMap, and Pods, and have ended before it recorded them.
+    """
+    tracker, uid = ctx.tracker, ctx.framework.uid
+    if not tracker.is_clean:
+        _persist_first(ctx)
+        return
+    tracker.remains = any(_belongs_to(uid, pod) for pod in ctx.observed.list_pods())
+    if _delete_orphan(ctx, configmap):
+        tracker.absent = False
+    elif not tracker.absent and not ctx.observed.creating:
+        ctx.act(LookUp(ctx.configmap_target(), uid))
+
+
+def _belongs_to(framework_uid: str, pod: PodRecord) -> bool:
+    """Whether the Pod is of any attempt of the Framework, whose ConfigMap may be gone."""
+    identity = pod.identity
+    return bool(identity.controller_uid and identity.annotations and identity.annotations[0] == framework_uid)
 
 
 def _delete_orphan(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
@@ -242,7 +279,10 @@ def _without_configmap(ctx: Context) -> None:
     ctx.tracker.agenda.clear()
     if ctx.status.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
         timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
-        ends = ctx.tracker.is_completing or must_end_first(ctx) is not None
+        ends = must_end_first(ctx) is not None
+        if not ends and (completion := must_end_unseen(ctx)) is not None:
+            _complete_unseen(ctx, completion)
+        ends |= ctx.tracker.is_completing
         if not ends and not ctx.is_over(None, ctx.status.transition_time, timeout):
             return
         if ends or ctx.tracker.expectations.is_hidden(uid, ctx.observed.configmaps_listed):
@@ -253,6 +293,12 @@ def _without_configmap(ctx: Context) -> None:
             return
     # The cache may be older than the status, or the ConfigMap has lost its label: ask the API server.
     ctx.act(Confirm(target, uid))
+
+
+def _complete_unseen(ctx: Context, completion: CompletionStatus) -> None:
+    """Decide the completion of an attempt of which no object is in the cache."""
+    if ctx.tracker.decide_completion(ctx.status, completion, Urgency.NOW):
+        _record_completing(ctx)
 
 
 def configmap_never_seen(ctx: Context) -> None:
@@ -399,6 +445,8 @@ def _decide_retry(ctx: Context) -> None:
         ctx.tracker.schedule_retry(status, delay)
         due = status.transition_time + delay
         when = f"in {delay}s, at {format_time(min(due, LAST_TIME))}" if delay else "at once"
+        if ctx.framework.spec.is_suspended:
+            when = f"{when}, if not suspended" if delay else "once the Framework is resumed"
         text = f"FrameworkAttempt {status.attempt.id + 1} starts {when}, as {decision.reason}, after {last}"
         ctx.record(Reason.FRAMEWORK_RETRY_SCHEDULED, text, completion=completion, warning=False)
     delay = require(status.retry.retry_delay_sec, "retryDelaySec")

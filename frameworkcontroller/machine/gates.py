@@ -15,6 +15,7 @@ from typing import Final
 
 from frameworkcontroller.api.completion import (
     FRAMEWORK_ACTIVE_DEADLINE_EXCEEDED,
+    FRAMEWORK_SUSPEND_REQUESTED,
     STOP_FRAMEWORK_REQUESTED,
     CompletionStatus,
 )
@@ -38,6 +39,7 @@ WAITS: Final = (
 """The reasons to wait. tests/unit/machine/test_waits.py holds where each of them is shown."""
 
 STOPPED: Final = CompletionStatus.of(STOP_FRAMEWORK_REQUESTED, "User has requested to stop the Framework")
+SUSPENDED: Final = CompletionStatus.of(FRAMEWORK_SUSPEND_REQUESTED, "User has requested to suspend the Framework")
 
 
 # --- before the ConfigMap of an attempt is created ----------------------------------------------------------------
@@ -59,10 +61,7 @@ def _is_not_started(ctx: Context) -> Wait | None:
 
 
 def _is_suspended(ctx: Context) -> Wait | None:
-    # Stop ends a suspended Framework, too.
-    if not ctx.framework.spec.suspend or ctx.framework.spec.execution_type is ExecutionType.STOP:
-        return None
-    return Wait(Reason.SUSPENDED, "spec.suspend is true")
+    return Wait(Reason.SUSPENDED, "spec.suspend is true") if ctx.framework.spec.is_suspended else None
 
 
 _START: Final[tuple[Callable[[Context], Wait | None], ...]] = (_is_deleted, _is_not_started, _is_suspended)
@@ -127,6 +126,11 @@ def must_not_begin(ctx: Context) -> CompletionStatus | None:
     return _first(ctx, _NOT_BEGIN)
 
 
+def must_end_unseen(ctx: Context) -> CompletionStatus | None:
+    """Why the attempt ends whose ConfigMap is created, and not yet in the cache. Persisted before it is deleted."""
+    return _first(ctx, _END_UNSEEN)
+
+
 def must_end_first(ctx: Context) -> CompletionStatus | None:
     """Why the attempt ends, for any outcomes of its Tasks. Asked before Tasks observe their Pods."""
     return _first(ctx, _END_FIRST)
@@ -169,6 +173,10 @@ def _exceeds_deadline(ctx: Context) -> CompletionStatus | None:
     return _deadline_exceeded(deadline) if ctx.is_over(None, started, left) else None
 
 
+def _must_suspend(ctx: Context) -> CompletionStatus | None:
+    return SUSPENDED if ctx.framework.spec.is_suspended else None
+
+
 def _deadline_exceeded(seconds: int) -> CompletionStatus:
     text = f"Framework was active for longer than its activeDeadlineSeconds {seconds}, in all of its FrameworkAttempts"
     return CompletionStatus.of(FRAMEWORK_ACTIVE_DEADLINE_EXCEEDED, text)
@@ -179,7 +187,8 @@ _EndRules = tuple[Callable[[Context], CompletionStatus | None], ...]
 _NOT_BEGIN: Final[_EndRules] = (_has_no_time_left,)
 _END_FIRST: Final[_EndRules] = (_is_stopped,)
 _END_BY_TASKS: Final[_EndRules] = (_meets_policy, _fails_by_rule, unmet_dependency)
-_END_LAST: Final[_EndRules] = (_exceeds_deadline,)
+_END_UNSEEN: Final[_EndRules] = (_must_suspend,)
+_END_LAST: Final[_EndRules] = (_exceeds_deadline, _must_suspend)
 """Those that a user or another component can take back."""
 
 

@@ -106,10 +106,14 @@ class Level(StrEnum):
 
 @dataclass(slots=True)
 class AttemptCounters:
-    """Numbers of completed attempts by completion code, and of retried ones by category."""
+    """Numbers of completed attempts by completion code, and of retried ones by category.
+
+    ``rerun``: Tasks that had completed when a suspension ended their attempt.
+    """
 
     completed: Counter[tuple[Level, int]] = field(default_factory=Counter)
     retried: Counter[tuple[Level, str]] = field(default_factory=Counter)
+    rerun: int = 0
 
 
 class Urgency(IntEnum):

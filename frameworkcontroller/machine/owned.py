@@ -23,6 +23,7 @@ from frameworkcontroller.machine.actions import (
     Delete,
     Exists,
     Gone,
+    LookUp,
     NotAttempted,
     NotForced,
     Outcome,
@@ -109,6 +110,9 @@ def _take(owned: _Owned, outcome: Outcome) -> None:
                 _hold(ctx, target, result, "clean up")
             elif owned.state is State.CREATION_PENDING:
                 owned.cleaned_up()
+        case LookUp():
+            if owned.state is State.CREATION_PENDING:
+                _take_look_up(owned, result)
         case Confirm() | Relabel() as action:
             if not isinstance(result, Gone):
                 _not_in_cache(ctx, action, result)
@@ -145,6 +149,21 @@ def _take_creation(owned: _Owned, action: Create, result: Result) -> None:
             _conflict(owned.ctx, owned.target, found)
         case _:
             owned.refused(result)
+
+
+def _take_look_up(owned: _Owned, result: Result) -> None:
+    match result:
+        case Gone():
+            owned.ctx.tracker.holds.release(owned.target.key)
+            owned.absent()
+        case Exists(found=Identity() as found) if not found.deleting and owned.is_current(found):
+            owned.ctx.tracker.holds.release(owned.target.key)
+            owned.created(found.uid)
+        case Exists(found=Identity() as found):
+            owned.ctx.tracker.absent = False
+            _replace(owned, found, "look up")
+        case _:
+            _hold(owned.ctx, owned.target, result, "look up")
 
 
 def _replace(owned: _Owned, found: Identity, verb: str) -> None:
@@ -368,6 +387,9 @@ class _Pod:
                 task_machine.attempt_is_over(ctx, task, None)
         return True
 
+    def absent(self) -> None:
+        """Do nothing: only ConfigMaps are looked up."""
+
     def cleaned_up(self) -> None:
         """Complete the attempt of a Task that is deletionPending and has no Pod."""
         if self.task.deletion_pending:
@@ -403,7 +425,7 @@ class _ConfigMap:
         return True
 
     def is_current(self, found: Identity) -> bool:
-        return found.annotations == self.ctx.configmap_identity()
+        return found.annotations == self.ctx.configmap_identity() and found.uid not in self.ctx.tracker.late
 
     def created(self, uid: str) -> None:
         framework_machine.created(self.ctx, uid)
@@ -427,6 +449,9 @@ class _ConfigMap:
         else:
             return False
         return True
+
+    def absent(self) -> None:
+        self.ctx.tracker.absent = True
 
     def cleaned_up(self) -> None:
         """End an attempt that the user stopped before it had a ConfigMap."""

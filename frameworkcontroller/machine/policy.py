@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from frameworkcontroller.api.completion import (
+    ALWAYS_RETRIED,
     CONFLICT,
     DISRUPTIONS,
     NEVER_RETRIED,
@@ -48,6 +49,8 @@ def decide_retry(
     ``conflict_delay_sec``: the delay after a transient conflict. Frameworks draw it at random, to not conflict again;
     for Tasks it is 0.
     """
+    if completion.code in ALWAYS_RETRIED:
+        return RetryDecision(True, reason="it was only interrupted")
     if completion.code in NEVER_RETRIED:
         requested = completion.code in REQUESTED
         return RetryDecision(False, reason="its end was requested" if requested else "its time is over")
@@ -110,11 +113,13 @@ class RetryBackOff:
     def counts(self, completion: CompletionStatus, *, early: bool = False) -> bool:
         """Whether a retry after ``completion`` waits and counts. ``early``: the attempt had only just started.
 
-        Even after a success, which maxRetryCount -2 retries forever. Not after a disruption: the program did not cause
-        it, and the scheduler looks for another node. An early one counts, since a Pod that names a tainted node is
-        deleted at once, each time.
+        Even after a success, which maxRetryCount -2 retries forever. Not after a suspension or a disruption: the
+        program did not cause it, and the scheduler looks for another node. An early disruption counts, since a Pod that
+        names a tainted node is deleted at once, each time.
         """
-        return self.base_sec > 0 and (early or completion.code not in _DISRUPTED)
+        if self.base_sec == 0 or completion.code in ALWAYS_RETRIED:
+            return False
+        return early or completion.code not in _DISRUPTED
 
     def row_after(self, in_a_row: int, completion: CompletionStatus, *, early: bool = False) -> int:
         """Number of retries in a row after the retry of an attempt that ended with ``completion``."""

@@ -62,6 +62,13 @@ class Tracker:
     rescale_due: bool = True
     configmap_end: CompletionStatus | None = None
     """Completion of the attempt if its ConfigMap is gone, but not deleted by another client."""
+    absent: bool | None = None
+    """Whether a live read has shown, while the next attempt is held back, that no ConfigMap of it exists, and nothing
+    was found since. None: unknown."""
+    remains: bool = False
+    """Whether the cache shows Pods of the Framework while the next attempt is held back."""
+    late: set[str] = field(default_factory=set)
+    """UIDs of ConfigMaps that appeared when they were known to be absent. They are deleted, and never adopted."""
     orphaned: bool = False
     """Whether the ConfigMap is gone, and Pods of the attempt may exist that only the machine deletes."""
     deletion_snapshot_taken: bool = False
@@ -88,6 +95,8 @@ class Tracker:
     _completions: dict[tuple[str, int], int] = field(default_factory=dict)
     _enders: list[TaskStatus] = field(default_factory=list)
     _head_dirty: bool = False
+    _end_is_stored: bool = False
+    """Whether the end of the attempt is persisted."""
     _starting: set[str] = field(default_factory=set)
     """Roles whose start is not persisted."""
 
@@ -140,6 +149,15 @@ class Tracker:
         return self.status is not None and self.status.attempt.completion_status is not None
 
     @property
+    def nothing_runs(self) -> bool:
+        """Whether it is known that nothing of the Framework runs: no Pod exists, and no request that creates one."""
+        if self.status is None:
+            return False
+        if self.status.state in ENDED:
+            return self._end_is_stored
+        return self.status.state is State.CREATION_PENDING and self.absent is True and not self.remains
+
+    @property
     def ended_by_rule(self) -> TaskStatus | None:
         """The Task whose failure ends the attempt of the Framework by a rule, None if there is none."""
         return next((task for task in self._enders if not task.deletion_pending), None)
@@ -171,6 +189,8 @@ class Tracker:
         self.status = status
         self.forget_tasks()
         self.orphaned = False
+        self.absent, self.remains = None, False
+        self._end_is_stored = not dirty and status.state in ENDED
         self.configmap_end = None
         self.agenda.end_deadlines(None)
         self._dirty.clear()
@@ -208,6 +228,7 @@ class Tracker:
         """The tracked status is stored: put the Tasks that waited for that on the agenda."""
         self._dirty.clear()
         self._head_dirty = False
+        self._end_is_stored = self.status is not None and self.status.state in ENDED
         self._starting.clear()
         self.urgency = Urgency.NONE
         self.agenda.update(self._blocked)
@@ -265,6 +286,10 @@ class Tracker:
         status.attempt = attempt
         self.begin(status, dirty=True)
         self.move_framework(State.CREATION_PENDING, now)
+
+    def count_rerun(self) -> None:
+        """Count the completed Tasks, which run again in the next attempt."""
+        self._counters().rerun += self.counts.succeeded + self.counts.failed
 
     # --- changes of roles ---
 
@@ -392,8 +417,9 @@ class Tracker:
         return task.completion_time or 0, self._completions.get(_completion_key(task), 0)
 
     def inherit(self, other: Tracker) -> None:
-        """Take the order of completions from the previous tracker of the Framework."""
+        """Take from the previous tracker of the Framework what no status has."""
         self._completions = other._completions
+        self.late = other.late
 
     def mark_deletion_pending(self, task: TaskStatus, completion: CompletionStatus) -> None:
         """Mark a Task deletionPending: it no longer counts (Rescale)."""

@@ -129,6 +129,9 @@ _TEXTS: Final = {
     "frameworkcontroller_retries{level,type}": (
         "Retries, by level and by the type that the retry policy gave to the completed attempt."
     ),
+    "frameworkcontroller_tasks_rerun": (
+        "Tasks that had completed when a suspension ended their attempt: they run again in the next one."
+    ),
     # The process.
     "frameworkcontroller_build_info{version,python}": (
         "Always 1; the labels hold the versions of the controller and of Python."
@@ -190,6 +193,7 @@ class Metrics:
         self._retried = {
             (level, category): retries.labels(level, category).inc for level in Level for category in CATEGORIES
         }
+        self._rerun = self._counter("frameworkcontroller_tasks_rerun").inc
         writes = self._counter("frameworkcontroller_status_writes{result}")
         self._writes = {result: writes.labels(result).inc for result in get_args(WriteResult)}
         self._write_bytes = self._histogram("frameworkcontroller_status_write_bytes", _BYTES).observe
@@ -225,6 +229,7 @@ class Metrics:
             (self._completed.get((level, code)) or self._completed_otherwise[level])(number)
         for retried, number in counters.retried.items():
             self._retried[retried](number)
+        self._rerun(counters.rerun)
 
     def _counter(self, metric: str) -> Counter:
         return Counter(*_described(metric), registry=self.registry)

@@ -29,6 +29,7 @@ from frameworkcontroller.machine.actions import (
     Created,
     Delete,
     Gone,
+    LookUp,
     Outcome,
     Result,
 )
@@ -333,7 +334,7 @@ class Bench:
                             self.deleting = True
                         else:
                             self.hide(target.name)
-                    case Cleanup() | Confirm():
+                    case Cleanup() | Confirm() | LookUp():
                         self.fold(action, Gone())
             if not made.actions and not self.tracker.is_busy:
                 return

@@ -20,6 +20,7 @@ TABLE = {
     -210: ("StopFrameworkRequested", "Failed", ("Permanent",)),
     -220: ("FrameworkAttemptCompletion", "Failed", ("Permanent",)),
     -230: ("DeleteTaskRequested", "Failed", ("Permanent",)),
+    -240: ("FrameworkSuspendRequested", "Failed", ("Transient",)),
     -250: ("FrameworkActiveDeadlineExceeded", "Failed", ("Permanent",)),
     -260: ("TaskPreRunningDeadlineExceeded", "Failed", ("Transient", "Conflict")),
     -300: ("PodFailedWithoutFailedContainer", "Failed", ()),

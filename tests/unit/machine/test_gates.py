@@ -45,7 +45,8 @@ def test_the_wait_for_a_start_is_over_once_the_attempt_has_started() -> None:
 def test_a_suspended_framework_does_not_start_and_says_so() -> None:
     bench = Bench(role(), suspend=True)
     bench.plan()
-    assert not bench.plan().actions
+    bench.settle()
+    assert bench.configmap is None
     assert [*bench.tracker.holds.waits()] == [Reason.SUSPENDED]
     assert running(bench).message == "FrameworkAttempt 0 waits: spec.suspend is true"
     bench.edit(suspend=False)

@@ -12,6 +12,7 @@ from frameworkcontroller.api.completion import (
     CONTAINER_TRANSIENT_FAILED,
     DELETE_TASK_REQUESTED,
     FRAMEWORK_ATTEMPT_COMPLETION,
+    FRAMEWORK_SUSPEND_REQUESTED,
     POD_CREATION_PERMANENT_ERROR,
     POD_CREATION_UNKNOWN_ERROR,
     POD_EXTERNAL_DELETED,
@@ -57,6 +58,13 @@ def ask(code: Code, *, fancy: bool, limit: int, used: int = 0, delay: int = 77) 
 @pytest.mark.parametrize("code", [STOP_FRAMEWORK_REQUESTED, FRAMEWORK_ATTEMPT_COMPLETION, DELETE_TASK_REQUESTED])
 def test_what_somebody_asked_to_end_is_never_retried(code: Code, limit: int, fancy: bool) -> None:
     assert ask(code, fancy=fancy, limit=limit) == NO
+
+
+@pytest.mark.parametrize("fancy", [False, True])
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("used", [0, 1, 100])
+def test_what_was_suspended_is_always_retried_and_not_accountable(limit: int, used: int, fancy: bool) -> None:
+    assert ask(FRAMEWORK_SUSPEND_REQUESTED, fancy=fancy, limit=limit, used=used) == AT_ONCE
 
 
 @pytest.mark.parametrize("limit", LIMITS)

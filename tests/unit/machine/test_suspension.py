@@ -1,0 +1,637 @@
+"""Suspension of one Framework (docs/manual.md, "Suspend and resume")."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from frameworkcontroller.api.codec import encode_status
+from frameworkcontroller.api.objects import Identity
+from frameworkcontroller.api.status import Condition, State
+from frameworkcontroller.machine.actions import (
+    Accepted,
+    Action,
+    Cleanup,
+    Confirm,
+    Create,
+    Created,
+    Delete,
+    Exists,
+    Gone,
+    LookUp,
+    Remains,
+)
+from frameworkcontroller.machine.model import SnapshotTrigger, Urgency
+from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.requests import Unanswered
+from tests.support.bench import UID, Bench, role
+
+CONFIGMAP = "f-attempt"
+POD = "f-a-0"
+MESSAGE = "spec.suspend is true; nothing of the Framework runs"
+
+
+def code(bench: Bench) -> int | None:
+    """The completion code of the current attempt of the Framework."""
+    completion = bench.status.attempt.completion_status
+    return None if completion is None else completion.code
+
+
+def suspended(bench: Bench) -> tuple[str, str] | None:
+    """Status and reason of the condition Suspended."""
+    found = [(item.status, item.reason) for item in bench.status.conditions if item.type == "Suspended"]
+    return found[0] if found else None
+
+
+TRUE = ("True", "Suspended")
+GOING = ("False", "Suspending")
+RESUMED = ("False", "Resumed")
+
+
+def retries(bench: Bench) -> tuple[int, int]:
+    """All retries, and those that count."""
+    return bench.status.retry.total_retried_count, bench.status.retry.accountable_retried_count
+
+
+def running(*roles: Any, **spec: Any) -> Bench:
+    """A Framework whose Pods run."""
+    bench = Bench(*(roles or (role(),)), **spec)
+    bench.all_pods()
+    for name in list(bench.pods):
+        bench.run(name)
+    return bench
+
+
+def suspend(bench: Bench) -> None:
+    """Up to where it is known that nothing runs."""
+    bench.edit(suspend=True)
+    bench.settle()
+
+
+# --- an attempt that goes on ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", [{}, {"maxRetryCount": 3}, {"maxRetryCount": -2}, {"fancyRetryPolicy": True}])
+def test_an_attempt_ends_and_the_next_one_waits_whatever_the_retry_policy(policy: Any) -> None:
+    bench = running(retryPolicy={**policy, "backoff": {"baseSeconds": 10}})
+    bench.edit(suspend=True)
+    bench.plan(write=False)
+    assert (bench.status.state, code(bench), suspended(bench)) == (State.DELETION_PENDING, -240, GOING)
+    bench.write()
+    bench.settle()
+    assert (bench.status.state, bench.status.attempt.id, code(bench)) == (State.CREATION_PENDING, 1, None)
+    assert (retries(bench), suspended(bench)) == ((1, 0), TRUE)
+    assert bench.status.retry.recent_retried_count == 0
+    bench.edit(suspend=False)
+    bench.all_pods()
+    assert (bench.status.state, suspended(bench)) == (State.PREPARING, RESUMED)
+
+
+def test_nothing_is_deleted_before_the_end_is_persisted() -> None:
+    bench = running()
+    bench.edit(suspend=True)
+    assert not bench.plan(write=False).actions
+    assert bench.tracker.urgency is Urgency.NOW
+    bench.write()
+    assert isinstance(bench.only(bench.plan()), Delete)
+
+
+def test_suspension_is_true_only_once_the_last_pod_is_gone() -> None:
+    bench = running(role(number=2))
+    bench.edit(suspend=True)
+    bench.plan()
+    deletion = bench.only(bench.plan())
+    bench.fold(deletion, Accepted())
+    bench.show(CONFIGMAP, deleting=bench.now + 30)
+    for name in (POD, "f-a-1"):
+        bench.show(name, deleting=bench.now + 30)
+        bench.plan()
+        assert suspended(bench) == GOING
+    for name in (POD, "f-a-1"):
+        bench.hide(name)
+        bench.plan()
+        assert suspended(bench) == GOING
+    bench.hide(CONFIGMAP)
+    bench.plan(write=False)
+    assert (bench.status.state, suspended(bench)) == (State.ATTEMPT_COMPLETED, GOING)
+    bench.write()
+    bench.settle()
+    assert suspended(bench) == TRUE
+
+
+def test_the_condition_says_what_it_promises() -> None:
+    bench = running()
+    suspend(bench)
+    (found,) = (item for item in bench.status.conditions if item.type == "Suspended")
+    assert (found.status, found.message) == ("True", MESSAGE)
+    (item,) = (item for item in bench.status.conditions if item.type == "Running")
+    assert item.message == "FrameworkAttempt 1 waits: spec.suspend is true"
+
+
+def test_the_history_has_the_suspended_attempt() -> None:
+    bench = running()
+    bench.edit(suspend=True)
+    taken = []
+    for _ in range(10):
+        made = bench.plan()
+        taken += made.snapshots
+        for action in made.actions:
+            bench.fold(action, Gone() if isinstance(action, LookUp) else Accepted())
+            bench.vanish()
+    of_framework = [orjson.loads(item.status_json) for item in taken if item.trigger is SnapshotTrigger.FRAMEWORK_RETRY]
+    (body,) = of_framework
+    assert body["attemptStatus"]["completionStatus"]["code"] == -240
+
+
+def test_completed_tasks_run_again_and_are_counted() -> None:
+    bench = running(role(number=3), role("b", number=1))
+    bench.end(POD)
+    bench.end("f-a-1", code=1)
+    bench.edit(suspend=True)
+    bench.plan(write=False)
+    assert bench.tracker.attempt_counters is not None
+    assert bench.tracker.attempt_counters.rerun == 2
+    bench.write()
+    bench.settle()
+    bench.edit(suspend=False)
+    bench.all_pods()
+    assert len(bench.pods) == 4
+
+
+def test_an_attempt_that_ends_otherwise_counts_no_tasks_that_run_again() -> None:
+    bench = running(role(number=2, failed=1), retryPolicy={"maxRetryCount": 1})
+    bench.end("f-a-1", code=1)
+    assert bench.status.attempt.id == 1
+    assert bench.tracker.attempt_counters is not None
+    assert bench.tracker.attempt_counters.rerun == 0
+
+
+def test_resuming_starts_nothing_before_the_configmap_is_gone() -> None:
+    bench = running()
+    bench.edit(suspend=True)
+    bench.plan()
+    bench.fold(bench.only(bench.plan()), Accepted())
+    bench.show(CONFIGMAP, deleting=bench.now + 30)
+    bench.edit(suspend=False)
+    for _ in range(5):
+        assert not [action for action in bench.plan().actions if isinstance(action, Create)]
+    assert (bench.status.attempt.id, suspended(bench)) == (0, RESUMED)
+    bench.vanish()
+    bench.all_pods()
+    assert (bench.status.attempt.id, retries(bench)) == (1, (1, 0))
+
+
+# --- what counts more ----------------------------------------------------------------------------------------------
+
+
+def test_a_policy_that_is_met_in_the_same_step_completes_the_framework() -> None:
+    bench = running(role(number=1))
+    bench.stop(POD)
+    bench.plan()
+    bench.fold(bench.only(bench.plan()), Accepted())
+    bench.hide(POD)
+    bench.edit(suspend=True)
+    bench.settle()
+    assert (bench.status.state, code(bench)) == (State.COMPLETED, 0)
+    assert suspended(bench) in (None, ("False", "Completed"))
+
+
+def test_a_deadline_that_is_over_counts_more() -> None:
+    bench = running(activeDeadlineSeconds=10)
+    bench.now += 10
+    bench.edit(suspend=True)
+    bench.settle()
+    assert (bench.status.state, code(bench)) == (State.COMPLETED, -250)
+
+
+@pytest.mark.parametrize("first", [{"suspend": True}, {}])
+def test_stop_completes_a_suspended_framework(first: Any) -> None:
+    bench = running()
+    if first:
+        bench.edit(**first)
+        bench.settle()
+        assert suspended(bench) == TRUE
+    bench.edit(suspend=True, executionType="Stop")
+    bench.settle()
+    assert (bench.status.state, code(bench)) == (State.COMPLETED, -210)
+    assert suspended(bench) == (("False", "Completed") if first else None)
+
+
+def test_another_completion_stays_and_its_retry_waits() -> None:
+    bench = running(role(failed=1), retryPolicy={"maxRetryCount": 1})
+    bench.stop(POD, 1)
+    for _ in range(10):
+        made = bench.plan()
+        if bench.tracker.is_completing:
+            break
+        for action in made.actions:
+            bench.fold(action, Accepted())
+            bench.hide(action.target.name)
+    assert (bench.status.state, code(bench)) == (State.DELETION_PENDING, 1)
+    suspend(bench)
+    assert (bench.status.state, retries(bench), suspended(bench)) == (State.CREATION_PENDING, (1, 1), TRUE)
+
+
+def test_the_delay_of_a_retry_passes_while_suspended() -> None:
+    bench = running(role(failed=1), retryPolicy={"maxRetryCount": 1, "backoff": {"baseSeconds": 30}})
+    bench.end(code=1)
+    assert (bench.status.state, bench.status.retry.retry_delay_sec) == (State.ATTEMPT_COMPLETED, 30)
+    suspend(bench)
+    assert (bench.status.state, suspended(bench)) == (State.ATTEMPT_COMPLETED, TRUE)
+    bench.now += 29
+    assert not bench.plan().actions
+    bench.now += 1
+    bench.plan(write=False)
+    assert (bench.status.state, suspended(bench)) == (State.CREATION_PENDING, TRUE)
+    bench.write()
+    bench.settle()
+    assert (bench.status.state, suspended(bench)) == (State.CREATION_PENDING, TRUE)
+
+
+def test_a_completed_framework_is_never_suspended() -> None:
+    bench = running()
+    bench.end()
+    assert bench.status.state is State.COMPLETED
+    suspend(bench)
+    assert (bench.status.state, suspended(bench)) == (State.COMPLETED, None)
+
+
+def test_executiontype_create_can_be_suspended_too() -> None:
+    bench = Bench(role(), executionType="Create", suspend=True)
+    bench.settle()
+    assert (bench.status.state, suspended(bench)) == (State.CREATION_PENDING, TRUE)
+    bench.edit(executionType="Start")
+    bench.settle()
+    assert (bench.status.attempt.id, bench.status.state, suspended(bench)) == (0, State.CREATION_PENDING, TRUE)
+
+
+def test_an_invalid_spec_neither_suspends_nor_resumes() -> None:
+    bench = running()
+    suspend(bench)
+    bench.edit(suspend=False)
+    bench.reject("odd")
+    assert suspended(bench) == TRUE
+    bench = running()
+    bench.edit(suspend=True)
+    bench.reject("odd")
+    assert suspended(bench) is None
+
+
+# --- a ConfigMap that was never seen ---------------------------------------------------------------------------------
+
+
+def requested() -> Bench:
+    """A Framework whose ConfigMap is recorded and not in the cache."""
+    bench = Bench(role())
+    bench.plan()
+    bench.created(bench.only(bench.plan()), show=False)
+    assert bench.status.state is State.CREATION_REQUESTED
+    return bench
+
+
+def test_an_unseen_configmap_is_deleted_at_once_after_the_end_is_persisted() -> None:
+    bench = requested()
+    bench.edit(suspend=True)
+    assert not bench.plan(write=False).actions
+    assert (code(bench), bench.tracker.urgency) == (-240, Urgency.NOW)
+    bench.write()
+    deletion = bench.only(bench.plan())
+    assert isinstance(deletion, Delete)
+    assert (deletion.uid, deletion.confirm) == ("configmap-1", True)
+    bench.fold(deletion, Remains("still there"))
+    assert suspended(bench) == GOING
+    bench.fold(deletion, Gone())
+    bench.settle()
+    assert (bench.status.attempt.id, retries(bench), suspended(bench)) == (1, (1, 0), TRUE)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_an_end_that_is_persisted_is_not_taken_back_by_a_resume(restart: bool) -> None:
+    bench = requested()
+    bench.edit(suspend=True)
+    bench.plan()
+    bench.edit(suspend=False)
+    if restart:
+        bench.restart()
+    assert not bench.plan().actions, "the new generation is persisted first"
+    assert isinstance(bench.only(bench.plan()), Delete)
+    bench.settle()
+    assert (retries(bench), bench.status.attempt.id) == ((1, 0), 1)
+
+
+def test_an_unseen_configmap_that_appears_after_the_decision_is_deleted() -> None:
+    bench = requested()
+    bench.edit(suspend=True)
+    bench.plan()
+    bench.show(CONFIGMAP)
+    made = bench.plan()
+    assert not [action for action in made.actions if isinstance(action, Create)]
+    bench.settle()
+    assert (retries(bench), suspended(bench)) == ((1, 0), TRUE)
+
+
+# --- a stored AttemptCreationPending --------------------------------------------------------------------------------
+
+
+def pending() -> Bench:
+    """A new process finds a suspended Framework that has not started, as far as is stored."""
+    bench = Bench(role())
+    bench.plan()
+    bench.edit(suspend=True)
+    bench.restart()
+    return bench
+
+
+def look(bench: Bench) -> LookUp:
+    """The look at the API server, which is all that happens."""
+    for _ in range(5):
+        if made := bench.plan().actions:
+            (action,) = made
+            assert isinstance(action, LookUp)
+            return action
+    raise AssertionError("it does not look")
+
+
+def ours(uid: str = "unrecorded", *, attempt_id: int = 0, deleting: bool = False) -> Identity:
+    """The ConfigMap of an attempt of the Framework."""
+    return Identity(uid, UID, (UID, str(attempt_id)), deleting)
+
+
+def unrecorded(bench: Bench, *, show: bool = True) -> str:
+    """Another controller creates the ConfigMap of this attempt and dies; its UID."""
+    shadow = Bench(role())
+    shadow.plan()
+    uid = shadow.created(shadow.only(shadow.plan()))
+    bench.bodies[CONFIGMAP] = shadow.bodies[CONFIGMAP]
+    if show:
+        bench.show(CONFIGMAP)
+        bench.tracker.again = True
+    return uid
+
+
+def test_nothing_is_promised_before_the_look_has_answered() -> None:
+    bench = pending()
+    action = look(bench)
+    assert suspended(bench) == GOING
+    made = bench.fold(action, Gone())
+    assert (suspended(bench), made.actions) == (TRUE, [])
+    assert not bench.plan().actions, "one look"
+
+
+def test_a_look_that_failed_is_repeated() -> None:
+    bench = pending()
+    action = look(bench)
+    bench.fold(action, Unanswered("no"))
+    assert suspended(bench) == GOING
+    (again,) = bench.wait(5).actions
+    assert again == action
+    bench.fold(again, Gone())
+    assert suspended(bench) == TRUE
+
+
+def test_a_configmap_that_the_look_finds_is_adopted_and_ended() -> None:
+    bench = pending()
+    uid = unrecorded(bench, show=False)
+    bench.fold(look(bench), Exists(ours(uid)))
+    assert (bench.status.state, bench.status.attempt.configmap_uid) == (State.CREATION_REQUESTED, uid)
+    assert not bench.plan().actions, "persisted first"
+    assert code(bench) == -240
+    assert isinstance(bench.only(bench.plan()), Delete)
+    bench.settle()
+    assert (bench.status.attempt.id, retries(bench), suspended(bench)) == (1, (1, 0), TRUE)
+
+
+def test_a_configmap_in_the_cache_is_adopted_without_a_look_and_has_no_pods() -> None:
+    bench = pending()
+    bench.plan()
+    unrecorded(bench)
+    for _ in range(5):
+        made = bench.plan()
+        assert not [action for action in made.actions if isinstance(action, Create | LookUp)]
+        if made.actions:
+            break
+    assert (code(bench), bench.status.state) == (-240, State.DELETION_PENDING)
+    bench.settle()
+    assert (bench.status.attempt.id, suspended(bench)) == (1, TRUE)
+
+
+def test_a_configmap_that_lands_after_the_look_is_deleted_and_never_adopted() -> None:
+    bench = pending()
+    bench.fold(look(bench), Gone())
+    uid = unrecorded(bench)
+    deletion = bench.only(bench.plan())
+    assert isinstance(deletion, Delete)
+    assert (deletion.uid, deletion.orphan, suspended(bench)) == (uid, True, GOING)
+    bench.edit(suspend=False)
+    for _ in range(3):
+        made = bench.plan()
+        assert not [action for action in made.actions if isinstance(action, Create)]
+    assert bench.status.state is State.CREATION_PENDING, "its deletion is on the way"
+    bench.fold(deletion, Accepted())
+    bench.hide(CONFIGMAP)
+    bench.wait(20)
+    assert bench.status.attempt.id == 0
+
+
+def test_a_late_configmap_that_a_creation_finds_is_replaced() -> None:
+    bench = pending()
+    bench.fold(look(bench), Gone())
+    uid = unrecorded(bench)
+    bench.plan()
+    bench.hide(CONFIGMAP)
+    bench.edit(suspend=False)
+    bench.plan()
+    creation = bench.only(bench.plan())
+    assert isinstance(creation, Create)
+    bench.fold(creation, Exists(ours(uid)))
+    assert bench.status.state is State.CREATION_PENDING
+    assert [action.uid for action in bench.wait(5).actions if isinstance(action, Delete)] == [uid]
+
+
+def test_what_the_look_finds_of_an_earlier_attempt_is_deleted() -> None:
+    bench = running()
+    suspend(bench)
+    bench.restart()
+    bench.fold(look(bench), Exists(ours("old", attempt_id=0)))
+    assert suspended(bench) == GOING
+    deletions = [action for action in bench.wait(5).actions if isinstance(action, Delete)]
+    assert [action.uid for action in deletions] == ["old"]
+    bench.fold(deletions[0], Accepted())
+    bench.settle()
+    (action,) = bench.wait(20).actions
+    bench.fold(action, Gone())
+    assert suspended(bench) == TRUE
+
+
+def test_what_is_being_deleted_is_waited_for() -> None:
+    bench = pending()
+    bench.fold(look(bench), Exists(ours(deleting=True)))
+    assert suspended(bench) == GOING
+    (action,) = bench.wait(5).actions
+    assert isinstance(action, LookUp)
+    bench.fold(action, Gone())
+    assert suspended(bench) == TRUE
+
+
+def test_a_resume_before_the_look_has_answered_starts_the_attempt() -> None:
+    bench = pending()
+    action = look(bench)
+    bench.edit(suspend=False)
+    bench.fold(action, Gone())
+    assert suspended(bench) == RESUMED
+    bench.plan()
+    assert isinstance(bench.only(bench.plan()), Create)
+
+
+def test_a_resume_before_the_look_has_answered_adopts_what_it_finds() -> None:
+    bench = pending()
+    action = look(bench)
+    uid = unrecorded(bench, show=False)
+    bench.edit(suspend=False)
+    bench.fold(action, Exists(ours(uid)))
+    bench.show(CONFIGMAP)
+    bench.all_pods()
+    assert (bench.status.attempt.id, bench.status.attempt.configmap_uid, code(bench)) == (0, uid, None)
+
+
+def test_false_is_persisted_before_a_resumed_attempt_starts() -> None:
+    bench = pending()
+    bench.fold(look(bench), Gone())
+    bench.edit(suspend=False)
+    assert not bench.plan(write=False).actions
+    assert suspended(bench) == RESUMED
+    assert bench.tracker.urgency is Urgency.NOW
+    bench.write()
+    assert isinstance(bench.only(bench.plan()), Create)
+
+
+def test_suspended_again_it_looks_again_once_a_creation_was_ordered() -> None:
+    bench = pending()
+    bench.fold(look(bench), Gone())
+    bench.edit(suspend=False)
+    bench.plan()
+    creation = bench.only(bench.plan())
+    bench.edit(suspend=True)
+    bench.fold(creation, Unanswered("no"))
+    bench.plan()
+    (action,) = bench.wait(5).actions
+    assert isinstance(action, LookUp)
+    assert suspended(bench) == GOING
+    bench.fold(action, Exists(ours()))
+    assert bench.status.state is State.CREATION_REQUESTED
+
+
+def test_a_creation_in_flight_that_succeeds_is_ended() -> None:
+    bench = Bench(role())
+    bench.plan()
+    creation = bench.only(bench.plan())
+    bench.edit(suspend=True)
+    bench.creating = True
+    assert not bench.plan().actions, "no look while the creation may still land"
+    assert not bench.plan().actions
+    bench.creating = False
+    bench.fold(creation, Created("uid"))
+    bench.plan()
+    assert (code(bench), suspended(bench)) == (-240, GOING)
+
+
+def test_suspended_again_before_anything_was_ordered_needs_no_second_look() -> None:
+    bench = pending()
+    bench.fold(look(bench), Gone())
+    bench.edit(suspend=False)
+    bench.plan()
+    assert suspended(bench) == RESUMED
+    bench.edit(suspend=True)
+    made = [action for _ in range(3) for action in bench.plan().actions]
+    assert (made, suspended(bench)) == ([], TRUE)
+
+
+def test_a_stored_promise_stays_over_a_restart_and_is_checked() -> None:
+    bench = pending()
+    bench.fold(look(bench), Gone())
+    writes = bench.writes
+    bench.restart()
+    action = look(bench)
+    assert (suspended(bench), bench.writes) == (TRUE, writes)
+    bench.fold(action, Gone())
+    assert suspended(bench) == TRUE
+    bench.restart()
+    bench.fold(look(bench), Exists(ours()))
+    assert suspended(bench) == GOING
+
+
+def test_pods_in_the_cache_refute_the_promise() -> None:
+    bench = running()
+    body = bench.bodies[POD]
+    suspend(bench)
+    bench.bodies[POD] = body
+    bench.show(POD)
+    bench.plan()
+    assert suspended(bench) == GOING
+    bench.hide(POD)
+    bench.plan()
+    assert suspended(bench) == TRUE
+    bench.show(POD)
+    bench.pods[POD] = replace(bench.pods[POD], identity=replace(bench.pods[POD].identity, controller_uid=None))
+    bench.plan()
+    assert suspended(bench) == TRUE, "orphaned by its user"
+
+
+def test_a_deleted_framework_is_not_looked_after() -> None:
+    bench = pending()
+    bench.deleting = True
+    for _ in range(3):
+        assert not bench.plan().actions
+    assert suspended(bench) == GOING
+
+
+# --- Frameworks that do not use it ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spec", [{}, {"suspend": False}, {"suspend": None}])
+def test_a_framework_that_is_never_suspended_has_no_such_condition_and_no_look(spec: Any) -> None:
+    bench = Bench(role(failed=1), retryPolicy={"maxRetryCount": 1}, **spec)
+    seen: list[Action] = []
+    bench.all_pods()
+    bench.run()
+    bench.stop(code=1)
+    for _ in range(30):
+        made = bench.plan()
+        seen += made.actions
+        for action in made.actions:
+            match action:
+                case Create():
+                    bench.created(action)
+                case Delete():
+                    bench.fold(action, Accepted())
+                    bench.hide(action.target.name)
+                case Cleanup() | Confirm():
+                    bench.fold(action, Gone())
+    assert bench.status.attempt.id == 1
+    assert not [action for action in seen if isinstance(action, LookUp)]
+    assert b"uspend" not in encode_status("f", bench.status)
+
+
+def test_the_wait_is_told_once_and_the_condition_tells_it() -> None:
+    bench = running()
+    bench.edit(suspend=True)
+    told = []
+    for _ in range(12):
+        made = bench.plan()
+        told += [
+            record for record in made.records if record.reason in (Reason.SUSPENDED, Reason.FRAMEWORK_RETRY_SCHEDULED)
+        ]
+        for action in made.actions:
+            bench.fold(action, Gone() if isinstance(action, LookUp) else Accepted())
+            bench.vanish()
+    assert [record.reason for record in told] == [Reason.FRAMEWORK_RETRY_SCHEDULED, Reason.SUSPENDED]
+    assert told[0].message.startswith(
+        "FrameworkAttempt 1 starts once the Framework is resumed, as it was only interrupted"
+    )
+    assert not any(record.warning for record in told)
+    kinds = {item.type: item for item in bench.status.conditions}
+    assert isinstance(kinds["Suspended"], Condition)
+    assert kinds["Suspended"].observed_generation == bench.generation
