@@ -37,6 +37,7 @@ SECTIONS: Final = {
     "frameworkcontroller_work": "Work queue and syncs",
     "frameworkcontroller_api": "API server",
     "frameworkcontroller_status": "API server",
+    "frameworkcontroller_crd": "API server",
     "frameworkcontroller_events": "API server",
     "frameworkcontroller_cache": "Caches",
     "frameworkcontroller_lists": "Caches",

@@ -73,6 +73,7 @@ class EncodedStatus:
         self._head = _encode_head(framework, status)
         self._roles = _encode_roles(framework, status.attempt.roles)
         self._compress = compress
+        self.added = added_fields(status, with_roles=not (compress and self.is_large))
 
     @property
     def is_large(self) -> bool:
@@ -99,6 +100,45 @@ class EncodedStatus:
         if len(packed) > _LARGE_COMPRESSED_BYTES:
             packed = gzip.compress(self._roles, compresslevel=6, mtime=0)
         return self._head.replace(_ROLES, b'null,"taskRoleStatusesCompressed":"' + base64.b64encode(packed) + b'"')
+
+
+AddedFields = dict[tuple[str | int, ...], Any]
+"""Values of fields by path."""
+
+
+def added_fields(status: FrameworkStatus | None, *, with_roles: bool = True) -> AddedFields:
+    """The fields of the status that are inputs of decisions and that an older CRD lacks: its API server drops them.
+
+    A Framework without the features that they belong to has none. ``with_roles`` False: not those of compressed roles.
+    """
+    if status is None:
+        return {}
+    attempt, completion = status.attempt, status.attempt.completion_status
+    found: AddedFields = {
+        ("accumulatedPastExecutionTimeSeconds",): status.accumulated_past_execution_time_seconds,
+        ("retryPolicyStatus", "recentRetriedCount"): status.retry.recent_retried_count,
+        ("attemptStatus", "executionStartTime"): attempt.execution_start_time,
+        ("attemptStatus", "completionStatus", "policy"): completion and completion.policy,
+    }
+    for position, role in enumerate(attempt.roles if with_roles else ()):
+        path = ("attemptStatus", "taskRoleStatuses", position)
+        found[*path, "podForceDeletionPolicy"] = role.pod_force_deletion_policy
+        found[*path, "started"] = role.started
+    return {path: value for path, value in found.items() if value}
+
+
+def dropped_fields(added: AddedFields, stored: Any) -> list[str]:
+    """Which of the fields an API server has not stored. ``stored``: the JSON value of the status in its answer."""
+    dropped: dict[str, None] = {}
+    for path in added:
+        value = stored
+        for part in path:
+            try:
+                value = value[part]
+            except (LookupError, TypeError):
+                dropped[".".join(str(part) for part in ("status", *path) if isinstance(part, str))] = None
+                break
+    return list(dropped)
 
 
 _ROLES = b"\0"

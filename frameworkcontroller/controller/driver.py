@@ -77,8 +77,8 @@ class Driver:
     """For metrics: takes the result and the bytes of each status write."""
     count_attempts: Callable[[AttemptCounters], None]
     """For metrics: takes the attempts that an accepted write shows."""
-    status_absent: Callable[[str], None]
-    """Takes the key of a Framework whose status write got a 404: it is gone, or its CRD has no status subresource."""
+    status_not_stored: Callable[[str], None]
+    """Takes the key of a Framework whose status was not stored as it was sent: it is gone, or its CRD is not ours."""
     max_in_flight: InitVar[int] = MAX_IN_FLIGHT
 
     def __post_init__(self, max_in_flight: int) -> None:
@@ -142,6 +142,8 @@ class Driver:
                 self.relist(kind)
             case StatusWritten(result, size):
                 self.wrote(result, size)
+                if result == "pruned":
+                    self.status_not_stored(machine.key)
             case Persisted(counters):
                 self.count_attempts(counters)
             case Warn(text):
@@ -253,7 +255,7 @@ class _Run:
             while request is not None:
                 answer = await send(driver.client, request, self._namespace, machine.key)
                 if isinstance(request, PatchStatus) and _is_not_found(answer):
-                    driver.status_absent(machine.key)
+                    driver.status_not_stored(machine.key)
                 request = machine.on_answer(call, answer)
                 self._carry_out_effects()
 

@@ -99,7 +99,7 @@ async def _send(client: KubeClient, request: Request, namespace: str, flow: str)
             return await client.patch(
                 _RESOURCES[kind], name, body, namespace, content_type=MERGE_PATCH, metadata_only=True, flow=flow
             )
-        case PatchStatus(name):
+        case PatchStatus(name, whole=whole):
             return await client.patch(
                 FRAMEWORKS,
                 name,
@@ -107,7 +107,7 @@ async def _send(client: KubeClient, request: Request, namespace: str, flow: str)
                 namespace,
                 content_type=JSON_PATCH,
                 subresource="status",
-                metadata_only=True,
+                metadata_only=not whole,
                 flow=flow,
             )
 

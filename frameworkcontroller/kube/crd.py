@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -236,6 +236,44 @@ def updated(existing: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[st
         # The default of v1beta1, which forbids defaults in the schema.
         spec["preserveUnknownFields"] = False
     return None if _normal(result) == _normal(existing) else result
+
+
+def missing_fields(crd: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[str]:
+    """Return the paths of the fields of ``manifest`` that the served ``crd`` lacks: its API server drops them.
+
+    Of a field that is missing, not those in it.
+    """
+    if crd["spec"].get("preserveUnknownFields"):
+        return []
+    served = {version.get("name"): version for version in crd["spec"].get("versions") or () if version.get("served")}
+    missing: dict[str, None] = {}
+    for own in manifest["spec"]["versions"]:
+        if own["name"] in served:
+            missing.update(dict.fromkeys(_missing_below(_schema(served[own["name"]]), _schema(own), "")))
+    return list(missing)
+
+
+def _schema(version: Mapping[str, Any]) -> Mapping[str, Any]:
+    return (version.get("schema") or {}).get("openAPIV3Schema") or {}
+
+
+def _missing_below(served: Mapping[str, Any], own: Mapping[str, Any], path: str) -> Iterator[str]:
+    if served.get("x-kubernetes-preserve-unknown-fields") or "additionalProperties" in served:
+        return
+    if "items" in own:
+        yield from _missing_below(served.get("items") or {}, own["items"], f"{path}[]")
+    found = served.get("properties") or {}
+    for name, field in (own.get("properties") or {}).items():
+        below = f"{path}.{name}" if path else name
+        if below in _ALWAYS_KEPT:
+            continue
+        if name in found:
+            yield from _missing_below(found[name], field, below)
+        else:
+            yield below
+
+
+_ALWAYS_KEPT: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 
 def _merged_versions(existing: list[Any], own: list[Any]) -> list[Any]:

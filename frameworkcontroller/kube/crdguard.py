@@ -1,7 +1,7 @@
-"""Detects that the CRD has lost its status subresource while the controller runs, and restores it.
+"""Detects that the CRD has lost its status subresource or fields while the controller runs, and restores them.
 
-This happens when the original's manifest, which has no such subresource, is applied. Until it is restored, the API
-server answers 404 to each write of a status.
+This happens when another manifest is applied: the original's has no such subresource, and until it is restored, the API
+server answers 404 to each write of a status. An older release's lacks fields, which the API server drops silently.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Any, Final
 
 import orjson
 
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.crd import answered, discovered, updated
+from frameworkcontroller.kube.crd import answered, discovered, missing_fields, updated
 from frameworkcontroller.kube.errors import ApiError, Conflict, Forbidden, KubeError, NotFound, may_pass
 from frameworkcontroller.kube.resources import CRDS
 
@@ -26,7 +26,7 @@ PERIOD_SEC: Final = 600.0
 """Interval of checks: there may be no writes for hours."""
 
 AGAIN_SEC: Final = 30.0
-"""Interval while the subresource is lost, and minimum interval after refused writes."""
+"""Interval while something is lost, and minimum interval after refused writes."""
 
 _SETTLE_SEC: Final = 1.0
 """Most objects whose status answers 404 were deleted, which the cache shows after this time."""
@@ -53,15 +53,20 @@ class CrdGuard:
         exists: Callable[[str], bool],
         lost: Callable[[str, Set[str]], None],
         restored: Callable[[Set[str]], None],
+        outdated: Callable[[Sequence[str]], None],
+        current: Callable[[], None],
         rng: random.Random,
     ) -> None:
         """``exists(key)`` returns whether the object is in the cache.
 
         ``lost(problem, keys)`` is called with the objects whose status could not be written, once for each, and
-        ``restored(keys)`` with all of them after the subresource is restored.
+        ``restored(keys)`` with all of them after the subresource is restored. ``outdated(fields)`` is called
+        after each check by which the API server drops fields, and ``current()`` once it no longer does.
         """
         self.problem: str | None = None
         """Why statuses cannot be written; None while they can."""
+        self.missing: tuple[str, ...] = ()
+        """The fields that the CRD lacks, as far as it may be read."""
         self._client = client
         self._manifest = manifest
         self._name: str = manifest["metadata"]["name"]
@@ -69,13 +74,15 @@ class CrdGuard:
         self._exists = exists
         self._lost = lost
         self._restored = restored
+        self._outdated = outdated
+        self._current = current
         self._rng = rng
         self._refused: set[str] = set()
         self._reported: set[str] = set()
         self._wanted = asyncio.Event()
 
     def refused(self, key: str) -> None:
-        """The API server answered 404 to a write of the status of this object."""
+        """The API server answered 404 to a write of the status of this object, or has dropped fields of it."""
         self._refused.add(key)
         self._wanted.set()
 
@@ -83,11 +90,12 @@ class CrdGuard:
         """Check the CRD that ``ensure_crd`` returned."""
         if not has_status(crd, self._manifest):
             self._find("it has none, and may not be updated from here")
+        self._miss(missing_fields(crd, self._manifest), "it may not be updated from here")
 
     async def run(self) -> None:
         """Check at intervals, and after refused writes of statuses; never returns."""
         while True:
-            if self.problem is None:
+            if self.problem is None and not self.missing:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(PERIOD_SEC * self._rng.uniform(0.9, 1.1)):
                         await self._wanted.wait()
@@ -106,12 +114,13 @@ class CrdGuard:
             self._wanted.clear()
             return False
         try:
-            problem, repaired = await self._inspect()
+            problem, repaired, missing = await self._inspect()
         except KubeError as error:
             _log.info("Cannot check %s: %s", self._named, error)
             return was_refused
         self._refused.clear()
         self._wanted.clear()
+        self._miss(*missing)
         if problem is not None:
             self._find(problem, keys)
         elif repaired or self.problem is not None:
@@ -130,30 +139,43 @@ class CrdGuard:
         self._lost(text, keys - self._reported)
         self._reported |= keys
 
-    async def _inspect(self) -> tuple[str | None, bool]:
-        """Return the remaining problem, and whether one was repaired. Raises KubeError."""
+    def _miss(self, fields: Sequence[str], why: str) -> None:
+        before, self.missing = self.missing, tuple(fields)
+        if self.missing:
+            if self.missing != before:
+                _log.warning("The API server drops %s: %s lacks them, and %s", ", ".join(fields), self._named, why)
+            self._outdated(self.missing)
+        elif before:
+            _log.info("%s has all fields of this release", self._named)
+            self._current()
+
+    async def _inspect(self) -> tuple[str | None, bool, tuple[Sequence[str], str]]:
+        """Return the remaining problem with statuses, whether anything was repaired, and the missing fields with the
+        reason for which they are. Raises KubeError.
+        """
         try:
             crd = await answered(self._client.get(CRDS, self._name))
         except NotFound:
             # Its objects were deleted with it.
-            return None, False
+            return None, False, ((), "")
         except Forbidden as refused:
-            return (f"it may not be read from here: {refused}" if await self._is_unserved() else None), False
+            problem = f"it may not be read from here: {refused}" if await self._is_unserved() else None
+            return problem, False, (self.missing, "it may no longer be read from here")
+        with_status, missing = has_status(crd, self._manifest), missing_fields(crd, self._manifest)
         wanted = updated(crd, self._manifest)
-        if has_status(crd, self._manifest) or wanted is None or crd["metadata"].get("deletionTimestamp"):
-            return None, False
+        if (with_status and not missing) or wanted is None or crd["metadata"].get("deletionTimestamp"):
+            return None, False, ((), "")
         try:
             await answered(self._client.replace(CRDS, self._name, orjson.dumps(wanted)))
         except ApiError as refused:
             if may_pass(refused) or isinstance(refused, Conflict | NotFound):
                 raise
-            return f"another manifest was applied over it, and it could not be put back: {refused}", False
-        _log.warning(
-            "Restored the status subresource of %s: "
-            "another manifest was applied, after which no status could be written",
-            self._named,
-        )
-        return None, True
+            problem = f"another manifest was applied over it, and it could not be put back: {refused}"
+            return None if with_status else problem, False, (missing, f"it could not be put back: {refused}")
+        self.missing = self.missing or tuple(missing)
+        lost = "the status subresource" if not with_status else ", ".join(missing)
+        _log.warning("Restored %s of %s: another manifest was applied", lost, self._named)
+        return None, True, ((), "")
 
     async def _is_unserved(self) -> bool:
         spec = self._manifest["spec"]

@@ -65,6 +65,11 @@ class DeltaProcessor(Generic[T]):
         self._on_deleted_object = on_deleted_object
         self.undecodable: dict[str, Identity] = {}
         """The objects whose current state cannot be decoded, by key."""
+        self._outdated: set[str] = set()
+
+    def decode_again(self) -> None:
+        """Take the known objects for changed when they come next: their schema on the API server has changed."""
+        self._outdated = set(self.indexer)
 
     def upsert(self, identity: Identity, obj: dict[str, Any]) -> None:
         """Add or update the object."""
@@ -72,7 +77,9 @@ class DeltaProcessor(Generic[T]):
         known = self.indexer.get(key)
         if self.undecodable and self.undecodable.get(key) == identity:
             return
-        if known is not None and known.resource_version == version and known.uid == uid:
+        if key in self._outdated:
+            self._outdated.discard(key)
+        elif known is not None and known.resource_version == version and known.uid == uid:
             # Undecodable in between, and now in this state again: the server was restored from a backup.
             self.undecodable.pop(key, None)
             return
@@ -123,6 +130,7 @@ class DeltaProcessor(Generic[T]):
 
     def clear(self) -> None:
         """Remove all objects without calling handlers."""
+        self._outdated.clear()
         self.indexer.clear()
         self.undecodable.clear()
 

@@ -152,9 +152,14 @@ class Informer(Generic[T]):
         if on_delete is not None:
             self._processor.on_delete.append(on_delete)
 
-    def relist(self) -> None:
-        """List again soon, because the cache was found to be wrong. Requests before that list count as one."""
+    def relist(self, *, anew: bool = False) -> None:
+        """List again soon, because the cache was found to be wrong. Requests before that list count as one.
+
+        ``anew``: also decode the objects that did not change, as the schema of their resource has.
+        """
         self._relist_wanted = True
+        if anew:
+            self._processor.decode_again()
         if self._watching is not None and not self._watching.expired():
             self._watching.reschedule(asyncio.get_running_loop().time())
 

@@ -143,11 +143,13 @@ class Holds:
         for key in [key for key in self.stalls if key is not None]:
             del self.stalls[key]
 
-    def end_stall(self, key: TaskKey | None, reason: Reason) -> None:
-        """End the stall if it has this reason."""
+    def end_stall(self, key: TaskKey | None, reason: Reason) -> bool:
+        """End the stall if it has this reason. Return whether it had."""
         stall = self.stalls.get(key)
-        if stall is not None and stall.reason is reason:
-            del self.stalls[key]
+        if stall is None or stall.reason is not reason:
+            return False
+        del self.stalls[key]
+        return True
 
     def wait(self, key: TaskKey | None, wait: Wait | None) -> None:
         """Keep the wait of a Task, or of the start of the attempt (None). With no ``wait``, it is over."""

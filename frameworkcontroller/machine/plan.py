@@ -78,6 +78,13 @@ def reject(subject: Framework, tracker: Tracker, why: str, env: Env, *, reason: 
     return _finish(ctx)
 
 
+def stall(subject: Framework, tracker: Tracker, reason: Reason, why: str, env: Env) -> Plan:
+    """Stall a Framework whose tracked status cannot be persisted, without any other decision."""
+    ctx = Context(subject, tracker, Observed(None, lambda _: None), env)
+    tracker.holds.stalls[None] = Stall(reason, why)
+    return _finish(ctx)
+
+
 def _observe_generation(ctx: Context) -> None:
     tracker, generation = ctx.tracker, ctx.framework.generation
     if tracker.generation != generation:

@@ -99,8 +99,9 @@ class Relist:
     kind: Kind
 
 
-WriteResult = Literal["accepted", "landed", "conflict", "not_found", "too_large", "error"]
-"""Result of a status write. ``landed``: a live read showed that it was accepted, after its answer was lost."""
+WriteResult = Literal["accepted", "landed", "conflict", "not_found", "too_large", "pruned", "error"]
+"""Result of a status write. ``landed``: a live read showed that it was accepted, after its answer was lost.
+``pruned``: without some of its fields."""
 
 
 @dataclass(frozen=True, slots=True)

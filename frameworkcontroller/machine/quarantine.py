@@ -9,7 +9,7 @@ Only the condition Stalled (reason Quarantined) is written, at its own path: thi
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any, Final
 
 import orjson
@@ -57,6 +57,15 @@ def unreadable(error: Exception) -> Record:
 def status_not_served(problem: str) -> Record:
     """The record of a Framework whose status the API server does not serve."""
     return Record(Reason.STATUS_NOT_SERVED, problem, warning=True)
+
+
+def fields_dropped(fields: Sequence[str]) -> Record:
+    """The record of a Framework that was applied with fields which the API server has dropped."""
+    text = (
+        f"The API server has dropped {', '.join(fields)}, which kubectl applied: its CustomResourceDefinition is older "
+        "than the controller. Update it, then apply the Framework again"
+    )
+    return Record(Reason.FIELDS_DROPPED, text, warning=True)
 
 
 class Quarantine:

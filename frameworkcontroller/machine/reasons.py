@@ -138,6 +138,10 @@ class Reason(StrEnum):
     STATUS_TOO_LARGE = _stall(
         "StatusTooLarge", "the API server rejects a status of that size, with the setting that helps"
     )
+    FIELDS_DROPPED = _stall(
+        "FieldsDropped",
+        "the CRD on the API server is older than the controller, and drops fields of this Framework's status or spec",
+    )
     QUARANTINED = _stall(
         "Quarantined", "the controller cannot handle the Framework, with the cause; other Frameworks are not affected"
     )

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import orjson
 
-from frameworkcontroller.api.codec import EncodedStatus, decode_status
+from frameworkcontroller.api.codec import AddedFields, EncodedStatus, added_fields, decode_status, dropped_fields
 from frameworkcontroller.api.names import split_pod_name
 from frameworkcontroller.api.objects import Framework, FrameworkRecord, PodRecord
 from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
@@ -35,7 +35,7 @@ from frameworkcontroller.machine.actions import (
 from frameworkcontroller.machine.batch import Batch
 from frameworkcontroller.machine.model import Env, Observed, Plan, Record, Snapshot, Urgency, require
 from frameworkcontroller.machine.pacing import Pacing
-from frameworkcontroller.machine.plan import fold, plan, reject
+from frameworkcontroller.machine.plan import fold, plan, reject, stall
 from frameworkcontroller.machine.protocol import (
     NOT_FOUND,
     Act,
@@ -91,6 +91,9 @@ PLANS_PER_PASS: Final = 8
 TOO_LARGE_RETRY_SEC: Final = 300.0
 """Interval of attempts to write an unchanged status that was too large: the limit may have been raised."""
 
+PRUNED_RETRY_SEC: Final = 30.0
+"""Interval of attempts to write a status of which the API server dropped fields: its CRD may have been updated."""
+
 _TIMER_SLACK_SEC: Final = 0.001
 _FAILED_PRECONDITIONS_AT_ONCE: Final = 3
 """Failed preconditions in a row before a back-off. Causes: a client that writes as often, or an API server that was
@@ -116,6 +119,8 @@ class Stored:
     """Digest of the last write if its answer was lost: it may be stored."""
     confirmed: bool = False
     """Whether an answer of the API server has shown it, not only the cache."""
+    added: AddedFields = field(default_factory=dict)
+    """Its fields that an older CRD lacks."""
 
 
 @dataclass(slots=True)
@@ -162,7 +167,7 @@ class Reconciler:
         self.key, self.name, self.uid = record.key, record.name, record.uid
         status = decode_status(record.status)
         self.tracker = Tracker(status)
-        self.stored = Stored(record.resource_version, self._digest(status))
+        self.stored = self._as_stored(record.resource_version, status)
         self.spec_error: str | None = None
         self._compress = compress
         self._framework: Framework | None = None
@@ -177,7 +182,7 @@ class Reconciler:
         """Whether the tracked status must be written before the next decision."""
         self._pacing = Pacing()
         self._not_before = 0.0
-        """When (monotonic seconds) to retry a status that was too large."""
+        """When (monotonic seconds) to retry a status that was too large, or of which fields were dropped."""
         self._too_large_logged = ""
         self._failed_preconditions = 0
         self._stopping = False
@@ -511,11 +516,15 @@ class Reconciler:
         self._log_snapshots()
         began = view.env.clock
         self._persist_first = True
-        answer = yield self._patch(generation, encoded)
+        whole = encoded.added != self.stored.added
+        answer = yield self._patch(generation, encoded, whole=whole)
         match _version_in(answer):
+            case str(version) if whole and (dropped := _dropped_from(answer, encoded.added)):
+                self._count(encoded, "pruned")
+                self._stall_pruned(current, version, answer, dropped, view)
             case str(version):
                 self._count(encoded, "accepted")
-                self._accept(version, encoded.digest)
+                self._accept(version, encoded.digest, encoded.added)
                 clock = view.env.clock
                 self._pacing.wrote(began, clock)
                 current.show_at = clock + SHOW_SEC
@@ -542,16 +551,17 @@ class Reconciler:
         if self.spec_error is None:
             self._leave(current, self._plan(framework, view.observe(creating=False), view.env).actions, view)
 
-    def _patch(self, generation: int, encoded: EncodedStatus) -> PatchStatus:
-        return PatchStatus(self.name, "/status", encoded, self.uid, generation, self.stored.resource_version)
+    def _patch(self, generation: int, encoded: EncodedStatus, *, whole: bool = False) -> PatchStatus:
+        version = self.stored.resource_version
+        return PatchStatus(self.name, "/status", encoded, self.uid, generation, version, whole)
 
     def _count(self, encoded: EncodedStatus, result: WriteResult) -> None:
         self._effects.append(StatusWritten(result, len(encoded.body)))
 
-    def _accept(self, version: str, digest: bytes) -> None:
+    def _accept(self, version: str, digest: bytes, added: AddedFields) -> None:
         """The tracked status is stored."""
         tracker = self.tracker
-        self.stored = Stored(version, digest, confirmed=True)
+        self.stored = Stored(version, digest, confirmed=True, added=added)
         self._pacing.rested = tracker.is_at_rest
         self._pacing.unwritten_since = None
         self._persist_first = False
@@ -559,6 +569,8 @@ class Reconciler:
         self._too_large_logged = ""
         self._creation_outcomes.clear()
         tracker.persisted()
+        if tracker.holds.end_stall(None, Reason.FIELDS_DROPPED):
+            tracker.again = True
         counters, tracker.attempt_counters = tracker.attempt_counters, None
         if counters is not None:
             self._effects.append(Persisted(counters))
@@ -586,13 +598,14 @@ class Reconciler:
         if digest == encoded.digest:
             # The write had been accepted: an earlier answer was lost.
             self._count(encoded, "landed")
-            self._accept(live.resource_version, digest)
+            self._accept(live.resource_version, digest, encoded.added)
             return
         self._count(encoded, "conflict")
         current.done = Done(0.0)
         if digest in (stored.digest, stored.unsure) and live.generation == generation:
             # Only metadata changed, or the last write had been accepted.
             stored.resource_version, stored.digest = live.resource_version, digest
+            stored.added = added_fields(status)
         else:
             if digest not in (stored.digest, stored.unsure):
                 self._effects.append(Warn("status changed by another writer; continuing from the stored version"))
@@ -644,6 +657,24 @@ class Reconciler:
         if step.records:
             self._effects.append(Emit(step.records))
 
+    def _stall_pruned(self, current: _Pass, version: str, answer: Answer, dropped: list[str], view: View) -> None:
+        """Handle a status that is stored without some fields: nothing is decided before they are.
+
+        The condition Stalled is part of the same status, which is written again at intervals.
+        """
+        status = decode_status(_status_in(answer))
+        self.stored = self._as_stored(version, status, confirmed=True)
+        text = (
+            f"The API server drops {', '.join(dropped)}: its CustomResourceDefinition is older than this controller. "
+            "Until it is updated, the controller does nothing for this Framework"
+        )
+        before = self.tracker.holds.stalls.get(None)
+        is_new = before is None or before.reason is not Reason.FIELDS_DROPPED
+        framework = require(self._framework, "Framework")
+        self._effects.append(Emit(stall(framework, self.tracker, Reason.FIELDS_DROPPED, text, view.env).records))
+        self._not_before = view.env.clock + (0.0 if is_new else PRUNED_RETRY_SEC)
+        current.done = Done(0.0)
+
     # --- live reads ---
 
     def _confirm(self, current: _Pass, actions: Sequence[Action], view: View) -> _Exchange:
@@ -675,7 +706,7 @@ class Reconciler:
         tracker = Tracker(status)
         tracker.inherit(self.tracker)
         self.tracker = tracker
-        self.stored = Stored(live.resource_version, digest, confirmed=True)
+        self.stored = Stored(live.resource_version, digest, confirmed=True, added=added_fields(status))
         self._records.clear()
         self._snapshots.clear()
         # The generation may be older: the API server may have been restored from a backup.
@@ -686,8 +717,19 @@ class Reconciler:
         self._persist_first = tracker.urgency is not Urgency.NONE
         self._not_before = 0.0
 
+    def _as_stored(self, version: str, status: FrameworkStatus | None, *, confirmed: bool = False) -> Stored:
+        return Stored(version, self._digest(status), confirmed=confirmed, added=added_fields(status))
+
     def _digest(self, status: FrameworkStatus | None) -> bytes:
         return b"" if status is None else EncodedStatus(self.name, status).digest
+
+
+def _status_in(answer: Answer) -> Any:
+    return orjson.loads(answer.body).get("status") if isinstance(answer, Answered) else None
+
+
+def _dropped_from(answer: Answer, added: AddedFields) -> list[str]:
+    return dropped_fields(added, _status_in(answer))
 
 
 def _version_in(answer: Answer) -> str | Refused | Unanswered:

@@ -64,7 +64,10 @@ class MergePatch:
 
 @dataclass(frozen=True, slots=True)
 class PatchStatus:
-    """Set ``path`` of the Framework's status to ``value``. Preconditions: UID, generation and resourceVersion."""
+    """Set ``path`` of the Framework's status to ``value``. Preconditions: UID, generation and resourceVersion.
+
+    ``whole``: the answer is to have the status as it is stored, not only the metadata.
+    """
 
     name: str
     path: str
@@ -72,6 +75,7 @@ class PatchStatus:
     uid: str
     generation: int
     resource_version: str
+    whole: bool = False
 
 
 Request = Get | Post | Remove | MergePatch | PatchStatus

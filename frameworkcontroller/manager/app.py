@@ -12,12 +12,13 @@ import random
 import socket
 import time
 import uuid
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from typing import Any, Final, Self
 
 import yaml
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random
 
+from frameworkcontroller.api.lastapplied import applied_fields
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.controller import recorder
 from frameworkcontroller.controller.driver import Driver
@@ -37,7 +38,7 @@ from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.leaderelection import Election
 from frameworkcontroller.kube.ratelimiter import RateLimiter
 from frameworkcontroller.kube.workqueue import WorkQueue
-from frameworkcontroller.machine.quarantine import status_not_served
+from frameworkcontroller.machine.quarantine import fields_dropped, status_not_served
 from frameworkcontroller.manager.informers import Informers
 from frameworkcontroller.manager.metrics import ControllerCollector, Metrics
 
@@ -137,8 +138,12 @@ class Controller:
             exists=lambda key: self.informers.frameworks.lister.get(key) is not None,
             lost=self._status_lost,
             restored=self._status_restored,
+            outdated=self._crd_outdated,
+            current=self._crd_current,
             rng=rng,
         )
+        self._looked_for_dropped: set[str] = set()
+        """UIDs of Frameworks of which dropped fields of the spec were looked for."""
 
         # From keys to requests.
         self.recorder = EventRecorder(
@@ -164,7 +169,7 @@ class Controller:
             listed=lambda kind: self.informers.of(kind).listed_since,
             wrote=self.metrics.wrote_status,
             count_attempts=self.metrics.count_attempts,
-            status_absent=self.crd_guard.refused,
+            status_not_stored=self.crd_guard.refused,
         )
         self.workers = Workers(
             self.queue, self._driver.reconcile, number=config.worker_number, synced=self._synced, clock=loop.time
@@ -186,6 +191,7 @@ class Controller:
                 limiter=limiter,
                 leading=lambda: self.leading,
                 status_lost=lambda: self.crd_guard.problem is not None,
+                missing_fields=lambda: len(self.crd_guard.missing),
             )
         )
 
@@ -358,6 +364,24 @@ class Controller:
             # Soon, without the back-off of all that time; API servers take a moment to serve the subresource.
             self.queue.forget(key)
             self.queue.add_after(key, self._rng.uniform(1.0, 2.0))
+
+    def _crd_outdated(self, missing: Sequence[str]) -> None:
+        """The API server drops fields: of a spec they show only in what kubectl has applied. Look once at each."""
+        if not self._acting:
+            return
+        for record in self.informers.frameworks.lister.values():
+            if record.uid in self._looked_for_dropped:
+                continue
+            self._looked_for_dropped.add(record.uid)
+            if dropped := applied_fields(record.metadata_json, missing):
+                self.recorder.record(record.key, record.uid, [fields_dropped(dropped)])
+
+    def _crd_current(self) -> None:
+        """The API server drops no field any longer: read all Frameworks again, as they are stored."""
+        self._looked_for_dropped.clear()
+        self.informers.frameworks.relist(anew=True)
+        for key in self.reconcilers.resync():
+            self.queue.add_after(key, self._rng.uniform(2.0, 60.0))
 
     def _synced(self, key: str, result: SyncResult, seconds: float) -> None:
         self.metrics.synced(result, seconds)

@@ -83,13 +83,17 @@ _TEXTS: Final = {
     "frameworkcontroller_api_rate_limiter_waiting": "Requests that wait for the client's rate limit.",
     "frameworkcontroller_status_writes{result}": (
         "Writes of the status of a Framework, by result: accepted; landed, accepted although the response was lost; "
-        "conflict, a precondition failed; not_found; too_large for the API server; error."
+        "conflict, a precondition failed; not_found; too_large for the API server; pruned, stored without some fields; "
+        "error."
     ),
     "frameworkcontroller_status_write_bytes": (
         "Size of the statuses sent to the API server, as stored (after compression, if it is on)."
     ),
     "frameworkcontroller_status_subresource_lost": (
         "1 if the CRD has lost its status subresource, without which no status can be written."
+    ),
+    "frameworkcontroller_crd_missing_fields": (
+        "Fields of this release that the CRD on the API server lacks, so that the API server drops them."
     ),
     "frameworkcontroller_events{result}": (
         "Kubernetes Events of Frameworks, by result: created; patched, to raise the count of a repeated one; "
@@ -262,6 +266,8 @@ class ControllerCollector(Collector):
     """Whether this replica is the leader, or runs without leader election."""
     status_lost: Callable[[], bool]
     """Whether the CRD has no status subresource."""
+    missing_fields: Callable[[], int]
+    """The number of fields that the CRD lacks."""
 
     def collect(self) -> Iterator[Metric]:
         """All families with their current values."""
@@ -297,6 +303,7 @@ class ControllerCollector(Collector):
         yield _gauge("frameworkcontroller_api_rate_limiter_waiting", self.limiter.waiting)
         yield _gauge("leader_election_master_status{name}", {"frameworkcontroller": self.leading()})
         yield _gauge("frameworkcontroller_status_subresource_lost", self.status_lost())
+        yield _gauge("frameworkcontroller_crd_missing_fields", self.missing_fields())
         yield _gauge("frameworkcontroller_build_info{version,python}", {(__version__, platform.python_version()): 1})
 
 

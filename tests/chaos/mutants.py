@@ -108,8 +108,8 @@ def _writing_at_the_newest_generation() -> AbstractContextManager[object]:
     def newest(subject: Reconciler) -> int:
         return require(subject._framework, "Framework").generation
 
-    def patch_status(subject: Reconciler, _: int, encoded: EncodedStatus) -> PatchStatus:
-        return _PATCH(subject, newest(subject), encoded)
+    def patch_status(subject: Reconciler, _: int, encoded: EncodedStatus, **options: Any) -> PatchStatus:
+        return _PATCH(subject, newest(subject), encoded, **options)
 
     def resolve(subject: Reconciler, now: Any, live: FrameworkRecord, _: int, *rest: Any) -> None:
         _RESOLVE(subject, now, live, newest(subject), *rest)
@@ -147,8 +147,8 @@ def _delete_whoever_has_the_name(ctx: Context, item: TaskStatus, pod: PodRecord 
     return True
 
 
-def _accept_then_log(subject: Reconciler, version: str, digest: bytes) -> None:
-    _ACCEPT(subject, version, digest)
+def _accept_then_log(subject: Reconciler, *stored: Any) -> None:
+    _ACCEPT(subject, *stored)
     _LOG_SNAPSHOTS(subject)
 
 

@@ -13,13 +13,16 @@ import pytest
 from aiohttp import web
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.lastapplied import LAST_APPLIED
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube import crdguard
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
+from frameworkcontroller.kube.crd import missing_fields
 from frameworkcontroller.kube.crdguard import AGAIN_SEC, PERIOD_SEC, CrdGuard, has_status
 from frameworkcontroller.kube.resources import EVENTS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.machine import reconciler
 from frameworkcontroller.manager.app import Controller
 from tests.integration.test_kube_crd import MANIFEST, CrdServer
 from tests.support import original
@@ -27,7 +30,7 @@ from tests.support.api import CRDS, Api, open_api
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.faulty_server import drop, faulty_server, status
-from tests.support.frameworks import Frameworks, role
+from tests.support.frameworks import Frameworks, Json, condition, role
 from tests.support.frontdoor import Request, front_door, refusal
 from tests.support.virtual_clock import VirtualClockLoop
 
@@ -49,6 +52,50 @@ def test_whether_there_is_a_status_subresource() -> None:
     assert not has_status(empty, MANIFEST)
 
 
+FIELDS = [
+    "spec.taskRoles[].dependsOn",
+    "status.attemptStatus.taskRoleStatuses[].started",
+]
+
+
+def older(*paths: str) -> dict[str, Any]:
+    """The CRD of a release that had not these fields."""
+    crd = copy.deepcopy(MANIFEST)
+    for path in paths:
+        *way, last = path.split(".")
+        schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        for name in way:
+            schema = schema["properties"][name.removesuffix("[]")]
+            schema = schema["items"] if name.endswith("[]") else schema
+        del schema["properties"][last]
+    return crd
+
+
+OLDER = older(*FIELDS)
+
+
+def test_which_fields_a_crd_lacks() -> None:
+    assert missing_fields(MANIFEST, MANIFEST) == []
+    assert missing_fields(OLDER, MANIFEST) == FIELDS
+    assert missing_fields(MANIFEST, OLDER) == []
+    assert missing_fields(older("spec.taskRoles", "status.conditions[].reason"), MANIFEST) == [
+        "spec.taskRoles",
+        "status.conditions[].reason",
+    ]
+    other = copy.deepcopy(OLDER)
+    other["spec"]["versions"].append({"name": "v2", "served": True, "storage": False, "schema": {}})
+    assert missing_fields(other, MANIFEST) == FIELDS
+    other["spec"]["preserveUnknownFields"] = True
+    assert missing_fields(other, MANIFEST) == []
+    unserved = copy.deepcopy(OLDER)
+    unserved["spec"]["versions"][0]["served"] = False
+    assert missing_fields(unserved, MANIFEST) == []
+    keeping = copy.deepcopy(OLDER)
+    schema = keeping["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    schema["spec"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    assert missing_fields(keeping, MANIFEST) == FIELDS[1:]
+
+
 class Guarded:
     """A guard at work, and what it told."""
 
@@ -56,6 +103,8 @@ class Guarded:
         self.existing = {"ns/f", "ns/g"}
         self.lost: list[tuple[str, set[str]]] = []
         self.restored: list[set[str]] = []
+        self.outdated: list[list[str]] = []
+        """The missing fields after each check that has found some; none once the CRD has all."""
         self.server = server
         self.guard = CrdGuard(
             client,
@@ -63,6 +112,8 @@ class Guarded:
             exists=self.existing.__contains__,
             lost=self._lost,
             restored=lambda keys: self.restored.append(set(keys)),
+            outdated=lambda fields: self.outdated.append(list(fields)),
+            current=lambda: self.outdated.append([]),
             rng=random.Random(1),
         )
 
@@ -174,6 +225,54 @@ class TestGuard:
         assert guarded.server.requests == ["GET"]
         assert guarded.problem() is None
 
+    async def test_fields_that_an_older_manifest_removes_are_put_back(
+        self, guarded: Guarded, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        guarded.server.store(OLDER)
+        await asyncio.sleep(1.2 * PERIOD_SEC)
+        assert guarded.server.crd is not None
+        assert missing_fields(guarded.server.crd, MANIFEST) == []
+        assert guarded.guard.missing == ()
+        assert guarded.outdated == [[]]
+        assert "Restored spec.taskRoles[].dependsOn, status." in caplog.text
+
+    async def test_fields_that_may_not_be_put_back_are_reported(
+        self, guarded: Guarded, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        guarded.server.forbidden = {"PUT"}
+        guarded.server.store(OLDER)
+        guarded.guard.refused("ns/f")
+        await asyncio.sleep(10 * AGAIN_SEC)
+        assert guarded.guard.missing == tuple(FIELDS)
+        assert guarded.problem() is None
+        assert 5 <= len(guarded.outdated) <= 11
+        assert all(fields == FIELDS for fields in guarded.outdated)
+        assert [record.levelno for record in caplog.records].count(logging.WARNING) == 1
+        assert f"The API server drops {', '.join(FIELDS)}" in caplog.text
+        assert "may not PUT" in caplog.text
+        guarded.server.store(MANIFEST)
+        await asyncio.sleep(2 * AGAIN_SEC)
+        assert guarded.guard.missing == ()
+        assert guarded.outdated[-1] == []
+
+    async def test_a_newer_release_is_left_as_it_is(self, guarded: Guarded) -> None:
+        newer = copy.deepcopy(MANIFEST)
+        schema = newer["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+        schema["spec"]["properties"]["invented"] = {"type": "string"}
+        guarded.server.store(newer)
+        await asyncio.sleep(3 * PERIOD_SEC)
+        assert set(guarded.server.requests) == {"GET"}
+        assert guarded.outdated == []
+
+    async def test_one_that_lacked_fields_from_the_start(self, guarded: Guarded) -> None:
+        guarded.server.forbidden = {"PUT"}
+        guarded.server.store(OLDER)
+        guarded.guard.start_with(OLDER)
+        assert guarded.outdated == [FIELDS]
+        guarded.server.store(MANIFEST)
+        await asyncio.sleep(1.2 * PERIOD_SEC)
+        assert guarded.guard.missing == ()
+
     async def test_one_that_lacked_it_from_the_start(self, guarded: Guarded) -> None:
         guarded.server.forbidden = {"PUT"}
         guarded.guard.start_with(WITHOUT)
@@ -189,6 +288,11 @@ async def api(cluster: Cluster, pods: SimulatedRuntime) -> AsyncIterator[Api]:
     async with open_api(cluster.kubeconfig, cluster.namespace) as api:
         yield api
         await put_crd(api, MANIFEST["spec"])
+
+        async def served() -> None:
+            assert (await api.get(original.frameworks(api, "none"))).code == 404
+
+        await eventually(served)
 
 
 async def put_crd(api: Api, spec: dict[str, Any]) -> None:
@@ -263,3 +367,79 @@ async def test_it_is_told_where_it_may_not_be_put_back(
             assert controller.metrics.registry.get_sample_value("frameworkcontroller_status_subresource_lost") == 0
 
         await eventually(gone)
+
+
+def forbid_updates(request: Request) -> web.Response | None:
+    """Refuse changes of the CRD to the controller."""
+    if (request.verb, request.resource) == ("update", "customresourcedefinitions"):
+        return refusal(403, "Forbidden", "it may not")
+    return None
+
+
+async def lacks(controller: Controller, number: int) -> None:
+    """Fail unless the metric says that the CRD lacks so many fields."""
+    assert controller.metrics.registry.get_sample_value("frameworkcontroller_crd_missing_fields") == number
+
+
+def stalled(status: Json) -> tuple[str, str]:
+    found = condition(status, "Stalled")
+    return found.get("status", ""), found.get("reason", "")
+
+
+ORDERED = (
+    role("a", 1),
+    {**role("w", 1), "dependsOn": [{"name": "a", "status": "Ready"}]},
+)
+
+
+async def test_a_role_whose_start_would_be_dropped_does_not_start(
+    cluster: Cluster, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crdguard, "AGAIN_SEC", 2.0)
+    monkeypatch.setattr(reconciler, "PRUNED_RETRY_SEC", 2.0)
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    await put_crd(api, older(FIELDS[1])["spec"])
+    async with (
+        front_door(await cluster.connection()) as door,
+        Controller(Config(), door.connection, wall=cluster.wall) as controller,
+    ):
+        with door.answering(forbid_updates):
+            await put_crd(api, older(FIELDS[1])["spec"])
+            await frameworks.create("f", *ORDERED)
+
+            await frameworks.until("f", lambda status: stalled(status) == ("True", "FieldsDropped"))
+            await eventually(partial(lacks, controller, 1))
+            attempt = (await frameworks.status("f"))["attemptStatus"]
+            assert not any("started" in one for one in attempt["taskRoleStatuses"])
+            pods = (await api.get(api.path("pods"))).ok()["items"]
+            assert [pod["metadata"]["name"] for pod in pods] == ["f-a-0"]
+            await put_crd(api, MANIFEST["spec"])
+            await frameworks.until_running("f", 2)
+
+        await frameworks.until("f", lambda status: stalled(status) == ("False", "Progressing"))
+        await eventually(partial(lacks, controller, 0))
+
+
+async def test_dropped_fields_of_a_spec_are_reported_where_kubectl_applied_it(
+    cluster: Cluster, api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(crdguard, "AGAIN_SEC", 2.0)
+    client = await cluster.client()
+    frameworks = Frameworks(client, cluster.namespace)
+
+    async def told() -> None:
+        body = orjson.loads(await client.list(EVENTS, cluster.namespace, field_selector="reason=FieldsDropped"))
+        assert [event["involvedObject"]["name"] for event in body["items"]] == ["applied"]
+        assert "has dropped spec.taskRoles[].dependsOn, which kubectl applied" in body["items"][0]["message"]
+
+    async with front_door(await cluster.connection()) as door:
+        await put_crd(api, OLDER["spec"])
+        with door.answering(forbid_updates):
+            async with Controller(Config(), door.connection, wall=cluster.wall) as controller:
+                applied = orjson.dumps({"spec": {"taskRoles": ORDERED}}).decode()
+                await frameworks.create("sent", *ORDERED)
+                await frameworks.create("applied", *ORDERED, metadata={"annotations": {LAST_APPLIED: applied}})
+                await eventually(told)
+                await lacks(controller, 2)
+                assert f"The API server drops {', '.join(FIELDS)}" in caplog.text
+                assert "dependsOn" not in str((await api.get(original.frameworks(api, "sent"))).ok()["spec"])

@@ -168,6 +168,12 @@ CASES: list[tuple[str, str, Mapping[str, str], Mapping[str, str]]] = [
         {f"frameworkcontroller_status_subresource_lost{{{TARGET}}}": "1 0x180"},
     ),
     (
+        "FrameworkCrdOutdated",
+        "5m",
+        {f"frameworkcontroller_crd_missing_fields{{{TARGET}}}": "3x180"},
+        {f"frameworkcontroller_crd_missing_fields{{{TARGET}}}": "3 0x180"},
+    ),
+    (
         "FrameworkControllerRateLimited",
         "40m",
         slow("frameworkcontroller_api_rate_limiter_wait_seconds", "2.5", "5.0"),

@@ -480,7 +480,8 @@ class Controller:
 
                 def execute() -> Body:
                     written = world.write_status(name, framework_uid, generation, version, encoded)
-                    return {"metadata": {"resourceVersion": written}}
+                    metadata = {"resourceVersion": written}
+                    return world.get(Kind.FRAMEWORK, name) if request.whole else {"metadata": metadata}
 
         body: Body = world.request(self.label, verb, request.name, execute)
         return body

@@ -69,6 +69,8 @@ class OneFramework:
         self.pods: dict[str, PodRecord] = {}
         self.shows = True
         """Whether the caches show each object as it is created."""
+        self.drops: set[str] = set()
+        """Names of fields that the API server does not know, anywhere in a status."""
         self._versions = 0
         self.annotate()
         self.show()
@@ -166,13 +168,19 @@ class OneFramework:
         tested = request.uid, request.generation, request.resource_version
         if tested != (metadata["uid"], metadata["generation"], metadata["resourceVersion"]):
             return refused(Refusal.INVALID, "a test failed")
-        value = orjson.loads(body_of(request))
+        value = _without(orjson.loads(body_of(request)), self.drops)
         if request.path == "/status":
             self.store(value)
         else:
             assert request.path == "/status/conditions"
             self.store({**self.status, "conditions": value})
-        return Answered(orjson.dumps({"metadata": self.body["metadata"]}))
+        return Answered(orjson.dumps(self.body if request.whole else {"metadata": self.body["metadata"]}))
+
+
+def _without(value: Any, dropped: set[str]) -> Any:
+    if isinstance(value, dict):
+        return {name: _without(item, dropped) for name, item in value.items() if name not in dropped}
+    return [_without(item, dropped) for item in value] if isinstance(value, list) else value
 
 
 def body_of(request: Request) -> bytes:

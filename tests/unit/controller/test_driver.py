@@ -66,7 +66,7 @@ def driver_of(client: object, record: FrameworkRecord) -> Driver:
         listed=lambda _: 0.0,
         wrote=lambda _result, _size: None,
         count_attempts=lambda _: None,
-        status_absent=lambda _: None,
+        status_not_stored=lambda _: None,
     )
 
 
