@@ -289,10 +289,13 @@ async def api(cluster: Cluster, pods: SimulatedRuntime) -> AsyncIterator[Api]:
         yield api
         await put_crd(api, MANIFEST["spec"])
 
-        async def served() -> None:
-            assert (await api.get(original.frameworks(api, "none"))).code == 404
+        async def in_force() -> None:
+            body = original.framework("none", taskRoles=ORDERED)
+            path = original.frameworks(api)
+            assert "dependsOn" in str((await api.post(path, body, dryRun="All")).ok())
+            (await api.get(path)).ok()
 
-        await eventually(served)
+        await eventually(in_force)
 
 
 async def put_crd(api: Api, spec: dict[str, Any]) -> None:
