@@ -88,6 +88,16 @@ def _fields(schema: Json, path: str) -> Iterator[str]:
         yield from _fields(below, f"{path}.{name}" if path else name)
 
 
+def values_of(crd: Json, field: str) -> list[str]:
+    """The values that a field of the spec may have."""
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    for name in field.split("."):
+        schema = schema["properties"][name]
+        schema = schema.get("items", schema)
+    values: list[str] = schema["enum"]
+    return values
+
+
 def fields_of_job() -> list[str]:
     """The paths of all fields of a Job's spec, likewise."""
     return list(_fields_of_model("V1JobSpec", ""))

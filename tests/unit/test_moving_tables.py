@@ -6,18 +6,27 @@ from typing import Final
 import pytest
 
 from tests.support.examples import BEFORE, ROOT
-from tests.support.othercontrollers import crd_of, fields_in, fields_of_crd, fields_of_job, manifest
+from tests.support.othercontrollers import crd_of, fields_in, fields_of_crd, fields_of_job, manifest, values_of
 
 PAGE: Final = ROOT / "docs/moving.md"
 NAMES: Final = sorted(path.stem for path in BEFORE.glob("*.yaml"))
 
 
-def told(name: str) -> list[str]:
-    """The fields in the first column of the table after the mark ``<!-- fields: name -->``."""
-    table = PAGE.read_text().partition(f"<!-- fields: {name} -->\n")[2].partition("\n\n")[0]
-    lines = table.splitlines()[2:]
+def section(heading: str) -> str:
+    return PAGE.read_text().partition(f"# {heading}\n")[2].partition("\n#")[0]
+
+
+def table(name: str) -> list[str]:
+    """The rows of the table after the mark ``<!-- fields: name -->``."""
+    text = PAGE.read_text().partition(f"<!-- fields: {name} -->\n")[2].partition("\n\n")[0]
+    lines = text.splitlines()[2:]
     assert lines, name
-    return [field for line in lines for field in re.findall(r"`([^`]+)`", line.split("|")[1])]
+    return lines
+
+
+def told(name: str) -> list[str]:
+    """The fields in the first column."""
+    return [field for line in table(name) for field in re.findall(r"`([^`]+)`", line.split("|")[1])]
 
 
 def schema(name: str) -> list[str]:
@@ -54,6 +63,33 @@ def test_tells_of_every_field_of_the_schema(name: str) -> None:
 def test_tells_of_no_field_that_is_not_in_the_schema(name: str) -> None:
     there = schema(name)
     assert [one for one in told(name) if not any(is_at_or_below(field, one) for field in there)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("jobset", "failurePolicy.rules.action"),
+        ("jobset", "failurePolicy.restartStrategy"),
+        ("jobset", "successPolicy.operator"),
+        ("leaderworkerset", "leaderWorkerTemplate.restartPolicy"),
+        ("leaderworkerset", "startupPolicy"),
+    ],
+)
+def test_tells_of_every_value(name: str, field: str) -> None:
+    crd = crd_of(manifest(name))
+    if crd is None:
+        pytest.skip(f"no CustomResourceDefinition of {name} in ../shared/crds or OTHER_CRDS")
+    (line,) = (line for line in table(name) if f"`{field}`" in line)
+    assert [value for value in values_of(crd, field) if f"`{value}`" not in line] == []
+
+
+def test_events_of_volcano_exist() -> None:
+    crd = crd_of(manifest("volcanojob"))
+    if crd is None:
+        pytest.skip("no CustomResourceDefinition of volcanojob in ../shared/crds or OTHER_CRDS")
+    events = re.findall(r"^\| `(\w+)`", section("Policies of Volcano"), re.MULTILINE)
+    assert events
+    assert set(events) <= set(values_of(crd, "policies.event"))
 
 
 @pytest.mark.parametrize("name", NAMES)
