@@ -23,13 +23,16 @@ from frameworkcontroller.api.spec import (
     PodForceDeletionPolicy,
     RetryPolicy,
     TaskRoleSpec,
+    TaskSpec,
 )
+from frameworkcontroller.commands.lint import foreign
 from frameworkcontroller.commands.lint.findings import Finding, error, warning
 from frameworkcontroller.commands.lint.pods import DNS_LABEL, check_pod, fields_of
 
 _TOP: Final = ("apiVersion", "kind", "metadata", "spec", "status")
 _LONGEST_HOST_NAME: Final = 63
 _GENERATED: Final = 5
+_TIME_TO_RUN_SEC: Final = 30
 _TASKS_THAT_FIT: Final = 300
 """The status of this many always fits into an API object (docs/reference.md)."""
 
@@ -53,7 +56,7 @@ def check_framework(body: Mapping[Any, Any]) -> Iterator[Finding]:
         yield from refused
         return
     for position, role in enumerate(roles):
-        refused += _of_a_job(role, ("spec", "taskRoles", position))
+        refused += _foreign_actions(role, ("spec", "taskRoles", position))
     refused += [found for found in _role_names(roles) if found not in refused]
     yield from refused
     if not roles:
@@ -113,7 +116,10 @@ def _unknown_below(model: type[BaseModel], value: Any, path: KeyPath) -> Iterato
     if not isinstance(value, dict):
         return
     fields = {info.alias or name: info.annotation for name, info in model.model_fields.items()}
-    yield from _unknown(value, fields, path)
+    for found in value:
+        if found not in fields:
+            told = foreign.told(str(found)) if model in (FrameworkSpec, TaskRoleSpec, TaskSpec) else ""
+            yield error((*path, found), told or f"unknown field{suggestion(str(found), fields)}")
     for key, annotation in fields.items():
         inner, here = value.get(key), (*path, key)
         for below in (annotation, *get_args(annotation)):
@@ -139,29 +145,17 @@ def _role_names(roles: list[dict[Any, Any]]) -> Iterator[Finding]:
             yield error(path, f"is already the name of taskRoles[{seen[name]}]", value=name)
 
 
-_ACTIONS_OF_JOBS: Final = {"FailJob": FailureAction.FAIL_FRAMEWORK, "FailIndex": FailureAction.FAIL_TASK}
-_FIELDS_OF_JOBS: Final = {
-    "backoffLimit": "task.retryPolicy.maxRetryCount",
-    "backoffLimitPerIndex": "task.retryPolicy.maxRetryCount",
-    "podFailurePolicy": "task.podFailurePolicy",
-}
-
-
-def _of_a_job(role: Mapping[Any, Any], path: KeyPath) -> Iterator[Finding]:
-    """Find what was copied from a Job. That it is unknown or invalid is found, too."""
-    for field, ours in _FIELDS_OF_JOBS.items():
-        if field in role:
-            yield error((*path, field), f"is a field of a Job; a TaskRole has {ours}")
+def _foreign_actions(role: Mapping[Any, Any], path: KeyPath) -> Iterator[Finding]:
+    """Find actions of failure rules that were copied from another kind. That they are invalid is found, too."""
     task = role.get("task")
     policy = task.get("podFailurePolicy") if isinstance(task, dict) else None
     rules = policy.get("rules") if isinstance(policy, dict) else None
     for position, rule in enumerate(rules if isinstance(rules, list) else ()):
         action = rule.get("action") if isinstance(rule, dict) else None
-        if isinstance(action, str) and action in _ACTIONS_OF_JOBS:
+        if isinstance(action, str) and action in foreign.ACTIONS:
+            kind, ours = foreign.ACTIONS[action]
             place = (*path, "task", "podFailurePolicy", "rules", position, "action")
-            yield error(
-                place, f"is an action of a Job; that of a Framework is {_ACTIONS_OF_JOBS[action]}", value=action
-            )
+            yield error(place, f"is an action of {kind}; that of a Framework is {ours}", value=action)
 
 
 def _long_names(metadata: Any, roles: list[dict[Any, Any]]) -> Iterator[Finding]:
@@ -189,6 +183,12 @@ def _sizes(spec: FrameworkSpec) -> Iterator[Finding]:
         )
     if spec.execution_type == "Stop":
         yield warning(("spec", "executionType"), "is Stop: a Framework that is created so completes without running")
+    if spec.execution_type == "Create" and spec.suspend:
+        yield warning(
+            ("spec", "suspend"),
+            "and executionType Create: it starts only after both are changed",
+            value=True,
+        )
 
 
 def _deadlines(spec: FrameworkSpec) -> Iterator[Finding]:
@@ -200,6 +200,7 @@ def _deadlines(spec: FrameworkSpec) -> Iterator[Finding]:
             value=0,
         )
     for position, role in enumerate(spec.task_roles):
+        yield from _tight_deadline(role, ("spec", "taskRoles", position, "task"))
         here, path = role.task.pre_running_deadline_seconds, ("spec", "taskRoles", position, "task")
         if here is not None and active is not None and here >= active:
             yield warning(
@@ -215,6 +216,18 @@ def _deadlines(spec: FrameworkSpec) -> Iterator[Finding]:
                 f"has no effect: the Framework ends before, by its activeDeadlineSeconds {active}",
                 value=of_pod,
             )
+
+
+def _tight_deadline(role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:
+    deadline, retry = role.task.pre_running_deadline_seconds, role.task.retry_policy
+    endless = retry.fancy_retry_policy or retry.max_retry_count in (RETRY_ALWAYS, RETRY_ON_FAILURE)
+    if deadline is not None and deadline < _TIME_TO_RUN_SEC and endless:
+        yield warning(
+            (*path, "preRunningDeadlineSeconds"),
+            "is shorter than many Pods take to be scheduled and to pull their images: with this retryPolicy they are "
+            "deleted and created again without end",
+            value=deadline,
+        )
 
 
 def _role_policies(role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:
@@ -248,6 +261,12 @@ def _role_policies(role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:
         return  # an error, reported elsewhere
     yield from _failure_rules(role, pod_spec, (*path, "task", "podFailurePolicy", "rules"))
     restart = pod_spec.get("restartPolicy")
+    if restart == "OnFailure" and (failed >= 1 or retry.max_retry_count > 0 or retry.fancy_retry_policy):
+        yield warning(
+            (*path, "task", "pod", "spec", "restartPolicy"),
+            "is OnFailure: the kubelet restarts a container that fails in place, without a limit, so that neither "
+            "retryPolicy nor minFailedTaskCount takes effect; with Never they do",
+        )
     missing = not isinstance(restart, str)
     if (missing or restart == "Always") and retry.max_retry_count != RETRY_ALWAYS and role.task_number > 0:
         yield warning(
@@ -297,7 +316,10 @@ def _dependencies(spec: FrameworkSpec, role: TaskRoleSpec, path: KeyPath) -> Ite
             continue
         minimum = awaited.framework_attempt_completion_policy.min_succeeded_task_count
         never = ""
-        if awaited.task.retry_policy.max_retry_count == RETRY_ALWAYS:
+        pod_spec = awaited.task.pod.get("spec")
+        if isinstance(pod_spec, dict) and pod_spec.get("restartPolicy", "Always") == "Always":
+            never = "its Pods never end (restartPolicy Always)"
+        elif awaited.task.retry_policy.max_retry_count == RETRY_ALWAYS:
             never = "with task.retryPolicy.maxRetryCount -2 its Tasks are run again and again"
         elif 1 <= minimum <= awaited.task_number:
             never = f"its minSucceededTaskCount {minimum} completes the attempt before"

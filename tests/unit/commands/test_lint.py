@@ -3,7 +3,11 @@
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
+from frameworkcontroller.api.completion import FailureAction
+from frameworkcontroller.api.spec import FrameworkSpec, TaskRoleSpec, TaskSpec
+from frameworkcontroller.commands.lint import foreign
 from frameworkcontroller.commands.lint.command import lint_text
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -105,7 +109,7 @@ def test_examples_have_no_errors(file: Path) -> None:
             "kind: Framework\napiVersion: v1\nmetadata: {name: f}\nspec: {taskRoles: [], tasks: []}\nspce: 1",
             [
                 "2: error: apiVersion: 'v1': must be frameworkcontroller.microsoft.com/v1",
-                "4: error: spec.tasks: unknown field",
+                "4: error: spec.tasks: is a field of a Volcano Job; a Framework has taskRoles",
                 "4: warning: spec.taskRoles: has no role: the Framework runs nothing, and never completes by itself",
                 "5: error: spce: unknown field; did you mean spec?",
             ],
@@ -176,7 +180,7 @@ def test_fields_of_the_spec(field: str, expected: str) -> None:
     [
         ("taskNumber: 10001", "error: spec.taskRoles[0].taskNumber: 10001: must be at most 10000"),
         ("taskNumber: two", "error: spec.taskRoles[0].taskNumber: 'two': must be a whole number"),
-        ("replicas: 2", "error: spec.taskRoles[0].replicas: unknown field"),
+        ("size: 2", "error: spec.taskRoles[0].size: unknown field"),
         ("name: w", "error: spec.taskRoles[0].name: is repeated on line 7"),
     ],
 )
@@ -522,7 +526,8 @@ def test_failure_rules(rule: str, expected: str) -> None:
 
 
 def test_failure_rules_of_containers_that_are_restarted() -> None:
-    (found,) = rules(ON_42, pod=POD.replace("Never", "OnFailure"))
+    (restarted, found) = rules(ON_42, pod=POD.replace("Never", "OnFailure"))
+    assert ".restartPolicy: is OnFailure: the kubelet restarts a container that fails in place" in restarted
     assert found.startswith(f"13: warning: {PLACE}[0].onExitCodes: can hardly match: with restartPolicy OnFailure")
 
 
@@ -530,6 +535,74 @@ def test_a_task_that_a_rule_lets_fail() -> None:
     assert rules(ON_42, retry="{maxRetryCount: -1}") == []
 
 
-def test_fields_of_a_job() -> None:
-    text = "spec.taskRoles[0].backoffLimit: is a field of a Job; a TaskRole has task.retryPolicy.maxRetryCount"
-    assert f"8: error: {text}" in role(FAILS, "backoffLimit: 3")
+@pytest.mark.parametrize("field", [*foreign.FIELDS, *foreign.PLACES])
+def test_fields_of_other_kinds(field: str) -> None:
+    """At each level where a Framework does not have them, and in one finding."""
+    text = foreign.told(field)
+    levels: dict[str, tuple[type[BaseModel], list[str]]] = {
+        "spec": (FrameworkSpec, spec(f"{field}: 3", "taskRoles:", f"- {{name: w, {FAILS}, task: {{pod: {POD}}}}}")),
+        "spec.taskRoles[0]": (TaskRoleSpec, role(f"{field}: 3", FAILS)),
+        "spec.taskRoles[0].task": (TaskSpec, role(FAILS, task=f"{{{field}: 3, pod: {POD}}}")),
+    }
+    for path, (model, found) in levels.items():
+        if field not in {info.alias for info in model.model_fields.values()}:
+            assert [finding.partition(": ")[2] for finding in found] == [f"error: {path}.{field}: {text}"]
+    assert text.count("a Framework has" if field in foreign.FIELDS else "another place") == 1
+
+
+def test_fields_of_other_kinds_do_not_hide_ours() -> None:
+    ours = {info.alias for model in (FrameworkSpec, TaskRoleSpec, TaskSpec) for info in model.model_fields.values()}
+    assert not ours & foreign.FIELDS.keys()
+    assert {*foreign.PLACES} - {"restartPolicy"} <= ours
+
+
+@pytest.mark.parametrize("action", foreign.ACTIONS)
+def test_actions_of_other_kinds(action: str) -> None:
+    kind, ours = foreign.ACTIONS[action]
+    found = rules(ON_42.replace("FailTask", action))
+    assert any(f".action: '{action}': is an action of {kind}; that of a Framework is {ours}" in one for one in found)
+    assert ours.split()[0].rstrip(",") in set(FailureAction)
+
+
+@pytest.mark.parametrize(
+    ("retry", "deadline", "warned"),
+    [
+        ("{fancyRetryPolicy: true}", 5, True),
+        ("{maxRetryCount: -2}", 29, True),
+        ("{maxRetryCount: -1}", 5, True),
+        ("{maxRetryCount: -1}", 30, False),
+        ("{maxRetryCount: 3}", 5, False),
+    ],
+)
+def test_a_deadline_that_makes_a_loop(retry: str, deadline: int, warned: bool) -> None:
+    task = f"{{retryPolicy: {retry}, preRunningDeadlineSeconds: {deadline}, pod: {POD}}}"
+    found = [one for one in role(task=task) if "preRunningDeadlineSeconds" in one]
+    assert [one.endswith("they are deleted and created again without end") for one in found] == [True] * warned
+
+
+@pytest.mark.parametrize(
+    ("more", "retry", "warned"),
+    [(FAILS, "{}", True), ("", "{maxRetryCount: 2}", True), ("", "{fancyRetryPolicy: true}", True), ("", "{}", False)],
+)
+def test_containers_that_are_restarted_in_place(more: str, retry: str, warned: bool) -> None:
+    task = f"{{retryPolicy: {retry}, pod: {POD.replace('Never', 'OnFailure')}}}"
+    found = [one for one in role(*filter(None, [more]), task=task) if "restartPolicy" in one]
+    assert ["is OnFailure" in one for one in found] == [True] * warned
+
+
+def test_a_role_that_waits_for_a_service() -> None:
+    pod = POD.replace("Never", "Always")
+    roles = [f"- {{name: a, task: {{pod: {pod}}}}}", "- name: b", f"  {FAILS}", f"  task: {{pod: {POD}}}"]
+    found = spec("taskRoles:", *roles, "  dependsOn: [{name: a, status: Complete}]")
+    assert any(one.endswith("a is never Complete: its Pods never end (restartPolicy Always)") for one in found)
+    assert not any(
+        "never starts" in one for one in spec("taskRoles:", *roles, "  dependsOn: [{name: a, status: Ready}]")
+    )
+
+
+def test_a_framework_that_waits_twice() -> None:
+    lines = ("suspend: true", "taskRoles:", f"- {{name: w, {FAILS}, task: {{pod: {POD}}}}}")
+    assert spec(*lines) == []
+    assert spec("executionType: Create", *lines) == [
+        "6: warning: spec.suspend: true: and executionType Create: it starts only after both are changed"
+    ]
