@@ -222,6 +222,17 @@ async def test_a_lost_node_keeps_its_task_waiting_until_it_is_back(world: World)
     assert "taints" not in node["spec"]
 
 
+async def test_a_node_that_was_thought_lost(world: World) -> None:
+    before = await world.run()
+    unknown = {"type": "Ready", "status": "Unknown"}
+    body = orjson.dumps({"status": {"conditions": [unknown]}})
+    await world.client.patch(NODES, NODE, body, content_type=MERGE_PATCH, subresource="status")
+    asked = wall()
+    await world.until_ready("True")
+    assert wall() - asked <= 2
+    assert uid(await world.pod()) == uid(before)
+
+
 async def test_a_lost_node_that_is_removed_frees_its_task(world: World) -> None:
     before = await world.run()
     await world.disconnect()

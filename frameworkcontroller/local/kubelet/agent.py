@@ -48,10 +48,7 @@ class NodeAgent:
             client, NODES, decode_node, field_selector=f"metadata.name={node_name}", rng=rng
         )
         self._known = asyncio.Event()
-        self.nodes.add_handler(
-            on_add=self._node_added,
-            on_update=lambda old, new: self._node_changed(new) if old.disconnected != new.disconnected else None,
-        )
+        self.nodes.add_handler(on_add=self._node_added, on_update=self._node_updated)
         self.node = NodeRegistration(client, node_name=node_name, runtime_name=runtime.name, lease=lease, wall=wall)
         self.scheduler = (
             Scheduler(client, self.pods, self.nodes, node_name=node_name, concurrency=concurrency, wall=wall)
@@ -90,10 +87,14 @@ class NodeAgent:
 
     def _node_added(self, record: NodeRecord) -> None:
         self._known.set()
-        self._node_changed(record)
-
-    def _node_changed(self, record: NodeRecord) -> None:
         self.kubelet.set_reachable(not record.disconnected)
+
+    def _node_updated(self, old: NodeRecord, new: NodeRecord) -> None:
+        if old.disconnected != new.disconnected:
+            self.kubelet.set_reachable(not new.disconnected)
+        elif old.ready and not new.ready and not new.disconnected:
+            # As after this process was suspended: its silence was noticed before it could speak.
+            self.node.report()
 
     def _set_reachable(self, reachable: bool) -> None:
         self.node.set_reachable(reachable)

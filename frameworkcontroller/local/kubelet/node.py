@@ -22,7 +22,7 @@ from frameworkcontroller.kube.client import MERGE_PATCH, STRATEGIC_PATCH, KubeCl
 from frameworkcontroller.kube.errors import AlreadyExists, KubeError, NotFound
 from frameworkcontroller.kube.resources import LEASES, NODES
 from frameworkcontroller.local.kubelet.podstatus import HOST_IP
-from frameworkcontroller.local.taints import Taint
+from frameworkcontroller.local.taints import NOT_READY, Taint
 
 DISCONNECTED: Final = "sim.frameworkcontroller.dev/disconnected"
 """Annotation of a Node. While it is "true", the kubelet behaves as if the node had lost its network."""
@@ -49,11 +49,14 @@ class NodeRecord:
     unschedulable: bool
     taints: tuple[Taint, ...]
     disconnected: bool
+    ready: bool
 
 
 def decode_node(body: dict[str, Any]) -> NodeRecord:
     """Decode a Node as the API server sent it."""
     metadata, spec = body["metadata"], body.get("spec") or {}
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
     return NodeRecord(
         key=metadata["name"],
         namespace="",
@@ -61,8 +64,10 @@ def decode_node(body: dict[str, Any]) -> NodeRecord:
         uid=metadata["uid"],
         resource_version=metadata.get("resourceVersion") or "",
         unschedulable=bool(spec.get("unschedulable")),
-        taints=tuple(spec.get("taints") or ()),
+        # A real API server adds NOT_READY to every new Node, and where no node controller runs, it stays.
+        taints=tuple(one for one in spec.get("taints") or () if not (ready and one.get("key") == NOT_READY)),
         disconnected=(metadata.get("annotations") or {}).get(DISCONNECTED) == "true",
+        ready=ready,
     )
 
 
@@ -83,7 +88,7 @@ class NodeRegistration:
     ) -> None:
         self._reachable = asyncio.Event()
         self._reachable.set()
-        self._back = asyncio.Event()
+        self._due = asyncio.Event()
         self._status_due = -math.inf
         self._client = client
         self._lease = lease
@@ -100,19 +105,23 @@ class NodeRegistration:
     def set_reachable(self, reachable: bool) -> None:
         """Set whether the node reaches the API server. Once it does again, it reports itself at once."""
         if reachable and not self._reachable.is_set():
-            self._ready_since = ""
-            self._status_due = -math.inf
-            self._back.set()
             self._reachable.set()
+            self.report()
         elif not reachable:
             self._reachable.clear()
+
+    def report(self) -> None:
+        """Report the status soon, which is not what the cluster believes."""
+        self._ready_since = ""
+        self._status_due = -math.inf
+        self._due.set()
 
     async def run(self) -> None:
         """Register, then send heartbeats until cancelled. A deleted Node is created again."""
         loop = asyncio.get_running_loop()
         while True:
             await self._reachable.wait()
-            self._back.clear()
+            self._due.clear()
             pause = LEASE_SECONDS if self._lease else HEARTBEAT_SECONDS
             try:
                 if loop.time() >= self._status_due:
@@ -126,7 +135,7 @@ class NodeRegistration:
                 pause = _RETRY_SECONDS
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
-                    await self._back.wait()
+                    await self._due.wait()
 
     async def _renew(self) -> None:
         renewed = datetime.fromtimestamp(self._wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

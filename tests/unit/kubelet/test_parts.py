@@ -11,7 +11,9 @@ import pytest
 from frameworkcontroller.kube.errors import ServerError, TooManyRequests
 from frameworkcontroller.local.kubelet.access import ApiAccess
 from frameworkcontroller.local.kubelet.addresses import AddressPool
+from frameworkcontroller.local.kubelet.node import decode_node
 from frameworkcontroller.local.kubelet.workers import Workers
+from frameworkcontroller.local.taints import NOT_READY
 from frameworkcontroller.local.timers import Timers
 from tests.support.virtual_clock import VirtualClockLoop
 
@@ -155,3 +157,14 @@ def test_how_pods_reach_the_api_server() -> None:
     }
     assert config["users"][0]["user"] == {"token": "t"}
     assert config["contexts"][0]["context"]["namespace"] == "ns"
+
+
+@pytest.mark.parametrize(("ready", "keys"), [("True", ["other"]), ("Unknown", [NOT_READY, "other"])])
+def test_a_node_that_is_ready_does_not_heed_the_taint_of_new_nodes(ready: str, keys: list[str]) -> None:
+    """The API server adds it; only a node controller takes it away, and there may be none."""
+    body = {
+        "metadata": {"name": "local", "uid": "u"},
+        "spec": {"taints": [{"key": key, "effect": "NoSchedule"} for key in (NOT_READY, "other")]},
+        "status": {"conditions": [{"type": "Ready", "status": ready}]},
+    }
+    assert [taint["key"] for taint in decode_node(body).taints] == keys
