@@ -140,6 +140,27 @@ async def test_eviction(api: Api, cluster: Cluster) -> None:
     assert found == (["EvictionByEvictionAPI"] if cluster.embedded else [])
 
 
+async def test_an_eviction_names_its_pod(api: Api) -> None:
+    await make(api, pod("p"))
+    await bind(api, "p")
+    path = api.path("pods", "p", "eviction")
+    for wrong, message in (
+        ({"metadata": {"name": "q"}}, "name in URL does not match name in Eviction object"),
+        ({"metadata": {}}, "name in URL does not match name in Eviction object"),
+        ({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"}}, "cannot be handled as a Eviction"),
+        ({"kind": "Eviction", "apiVersion": "policy/v7", "metadata": {"name": "p"}}, "cannot be handled as a Eviction"),
+    ):
+        answer = await api.post(path, wrong)
+        assert (answer.code, answer.reason) == (400, "BadRequest")
+        assert message in answer.message
+    assert (await api.post(path, [])).code == 400
+    dry = await api.post(path, {"metadata": {"name": "p"}}, dryRun="All")
+    assert dry.code == 201
+    found = (await api.get(api.path("pods", "p"))).ok()
+    assert "deletionTimestamp" not in found["metadata"]
+    assert {one["type"] for one in found["status"]["conditions"]} == {"PodScheduled"}
+
+
 async def test_deletecollection(api: Api) -> None:
     for name, label in (("a", "x"), ("b", "x"), ("c", "y")):
         await make(api, config_map(name, labels={"l": label}))

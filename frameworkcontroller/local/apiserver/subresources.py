@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from aiohttp import web
@@ -22,6 +22,9 @@ from frameworkcontroller.local.apiserver.pod_strategy import bind, evict
 from frameworkcontroller.local.apiserver.records import Json, Record
 from frameworkcontroller.local.apiserver.registry import Registry
 
+_EVICTIONS: Final = frozenset({("", ""), ("policy/v1", "Eviction"), ("policy/v1beta1", "Eviction")})
+"""API versions and kinds of the body: kubectl sends one or the other, by the version of the server that it sees."""
+
 
 def create_binding(registry: Registry, request: Request, endpoint: Endpoint) -> web.Response:
     """POST to ``pods/NAME/binding``."""
@@ -37,7 +40,20 @@ def create_binding(registry: Registry, request: Request, endpoint: Endpoint) -> 
 def create_eviction(registry: Registry, request: Request, endpoint: Endpoint) -> web.Response:
     """POST to ``pods/NAME/eviction``."""
     eviction, _ = request.parsed()
-    given = (eviction.get("deleteOptions") if isinstance(eviction, dict) else None) or {}
+    if not isinstance(eviction, dict):
+        raise api_errors.bad_request("the object provided is unrecognized (must be of type Eviction)")
+    version, kind = eviction.get("apiVersion") or "", eviction.get("kind") or ""
+    if (version, kind) not in _EVICTIONS:
+        short = version.rpartition("/")[2]
+        raise api_errors.bad_request(f'{kind} in version "{short}" cannot be handled as a Eviction')
+    metadata = eviction.get("metadata") or {}
+    if metadata.get("namespace") not in {None, "", request.path.namespace}:
+        raise api_errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    if metadata.get("name") != request.path.name:
+        raise api_errors.bad_request("name in URL does not match name in Eviction object")
+    given = eviction.get("deleteOptions") or {}
     options, dry_run = delete_options({}, orjson.dumps({**given, "kind": "DeleteOptions"}))
     call = Call("create", request.agent, dry_run=dry_run or bool(first(request.query, "dryRun")))
     evict(registry, endpoint, request.path.namespace, request.path.name, options, call)
