@@ -216,6 +216,7 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
             for listed in ("initContainerStatuses", "containerStatuses")
             for item in status.get(listed) or ()
         )
+    conditions, disruption, ready = _conditions(status, whole=phase in ENDED_PHASES or "deletionTimestamp" in metadata)
     return PodRecord(
         *_owned(metadata, names.POD_IDENTITY),
         phase=phase,
@@ -226,10 +227,10 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         reason=fields.text(status, "reason"),
         message=fields.text(status, "message"),
         containers=containers,
-        disruption=_disruption(status),
-        conditions=_conditions(status, whole=phase in ENDED_PHASES or "deletionTimestamp" in metadata),
+        disruption=disruption,
+        conditions=conditions,
         running_grace_sec=_running_grace(spec, status) if phase in ENDED_PHASES else None,
-        ready=_is_ready(status),
+        ready=ready,
         creation_time=fields.maybe_time(metadata, "creationTimestamp"),
     )
 
@@ -293,13 +294,23 @@ def _owned(metadata: Mapping[str, Any], wanted: tuple[str, ...]) -> tuple[str, s
     return f"{namespace}/{name}", namespace, name, metadata["resourceVersion"], identity_of(metadata, wanted)
 
 
-def _conditions(status: Mapping[str, Any], *, whole: bool) -> tuple[PodCondition, ...]:
-    return _made_conditions(
-        tuple(
-            (item.get("type") or "", item.get("status") or "", item.get("reason") or "")
-            for item in status.get("conditions") or ()
-            if whole or item.get("type") == _DISRUPTION_TARGET
-        )
+def _conditions(status: Mapping[str, Any], *, whole: bool) -> tuple[tuple[PodCondition, ...], Disruption | None, bool]:
+    """The conditions to keep, why Kubernetes deletes the Pod, and whether it is ready. One pass, as Pods are many."""
+    kept: list[tuple[str, str, str]] = []
+    disrupted: Mapping[str, Any] | None = None
+    ready = False
+    for item in status.get("conditions") or ():
+        kind = item.get("type")
+        if kind == "Ready":
+            ready = ready or item.get("status") == "True"
+        elif kind == _DISRUPTION_TARGET and disrupted is None and item.get("status") == "True":
+            disrupted = item
+        if whole or kind == _DISRUPTION_TARGET:
+            kept.append((kind or "", item.get("status") or "", item.get("reason") or ""))
+    return (
+        _made_conditions(tuple(kept)) if kept else (),
+        None if disrupted is None else _disruption(disrupted),
+        ready,
     )
 
 
@@ -309,17 +320,9 @@ def _made_conditions(conditions: tuple[tuple[str, str, str], ...]) -> tuple[PodC
     return tuple(PodCondition(*condition) for condition in conditions)
 
 
-def _disruption(status: Mapping[str, Any]) -> Disruption | None:
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == _DISRUPTION_TARGET and condition.get("status") == "True":
-            reason = fields.text(condition, "reason")
-            return Disruption(sys.intern(reason), fields.text(condition, "message")) if reason in DISRUPTIONS else None
-    return None
-
-
-def _is_ready(status: Mapping[str, Any]) -> bool:
-    conditions = status.get("conditions") or ()
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+def _disruption(condition: Mapping[str, Any]) -> Disruption | None:
+    reason = fields.text(condition, "reason")
+    return Disruption(sys.intern(reason), fields.text(condition, "message")) if reason in DISRUPTIONS else None
 
 
 def _running_grace(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | None:

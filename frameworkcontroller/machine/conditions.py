@@ -131,7 +131,8 @@ def _record_stall(ctx: Context, before: Condition | None, stalled: tuple[Reason,
 
 def _shown_wait(tracker: Tracker) -> Wait | None:
     """The wait that the condition Running shows: while some Tasks run, that of a role for others."""
-    waits = tracker.holds.waits()
+    if not (waits := tracker.holds.waits()):
+        return None
     if tracker.counts.running:
         return waits.get(Reason.DEPENDENCY_PENDING)
     # A role mostly waits for longer than a Task.

@@ -57,6 +57,8 @@ def _wait_for(role: str, dependencies: tuple[Dependency, ...]) -> Wait:
 
 def unmet_dependency(ctx: Context) -> CompletionStatus | None:
     """The completion of an attempt in which a role waits for a dependency that can no longer hold."""
+    if not ctx.framework.spec.dependents:
+        return None
     for role in _waiting(ctx):
         if role.task_number == 0 or role.name in ctx.tracker.begun:
             continue

@@ -384,7 +384,8 @@ def _step_alive(ctx: Context) -> None:
             complete_attempt(ctx, completion)
         else:
             ctx.ends = ends_otherwise(ctx)
-    dependencies.watch_readiness(ctx)
+    if ctx.framework.spec.dependents or tracker.readiness:
+        dependencies.watch_readiness(ctx)
     _step_tasks(ctx)
     if ctx.ends:
         # A Task whose Pod is gone completes, so that a policy may be met.
@@ -396,7 +397,7 @@ def _step_alive(ctx: Context) -> None:
         return
     if (completion := must_end(ctx)) is not None:
         complete_attempt(ctx, completion)
-    else:
+    elif ctx.framework.spec.dependents:
         dependencies.start_roles(ctx)
 
 

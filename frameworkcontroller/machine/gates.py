@@ -138,12 +138,12 @@ def must_end_first(ctx: Context) -> CompletionStatus | None:
 
 def ends_otherwise(ctx: Context) -> bool:
     """Whether the attempt ends in this plan, at the latest for a reason that can be taken back."""
-    return _first(ctx, (_fails_by_rule, *_END_LAST)) is not None
+    return _fails_by_rule(ctx) is not None or _first(ctx, _END_LAST) is not None
 
 
 def must_end(ctx: Context) -> CompletionStatus | None:
     """Why the attempt ends. Asked after Tasks have observed their Pods."""
-    return _first(ctx, _END_BY_TASKS + _END_LAST)
+    return _first(ctx, _END_BY_TASKS) or _first(ctx, _END_LAST)
 
 
 def _is_stopped(ctx: Context) -> CompletionStatus | None:
@@ -155,7 +155,7 @@ def _meets_policy(ctx: Context) -> CompletionStatus | None:
 
 
 def _fails_by_rule(ctx: Context) -> CompletionStatus | None:
-    return end_by_rule(ctx.tracker)
+    return end_by_rule(ctx.tracker) if ctx.tracker.enders else None
 
 
 def _has_no_time_left(ctx: Context) -> CompletionStatus | None:
@@ -166,8 +166,8 @@ def _has_no_time_left(ctx: Context) -> CompletionStatus | None:
 
 
 def _exceeds_deadline(ctx: Context) -> CompletionStatus | None:
-    deadline, started = ctx.framework.spec.active_deadline_seconds, ctx.attempt.execution_start_time
-    if deadline is None or started is None:
+    deadline = ctx.framework.spec.active_deadline_seconds
+    if deadline is None or (started := ctx.attempt.execution_start_time) is None:
         return None
     left = max(0, deadline - ctx.status.accumulated_past_execution_time_seconds)
     return _deadline_exceeded(deadline) if ctx.is_over(None, started, left) else None
@@ -193,4 +193,7 @@ _END_LAST: Final[_EndRules] = (_exceeds_deadline, _must_suspend)
 
 
 def _first(ctx: Context, rules: _EndRules) -> CompletionStatus | None:
-    return next((completion for rule in rules if (completion := rule(ctx)) is not None), None)
+    for rule in rules:
+        if (completion := rule(ctx)) is not None:
+            return completion
+    return None

@@ -167,6 +167,8 @@ class Holds:
 
     def waits(self) -> dict[Reason, Wait]:
         """For each reason to wait, one of the waits. Does not cost the number of Tasks."""
+        if not self._waits:
+            return {}
         return {reason: next(iter(waiters.values())) for reason, waiters in self._waits.items()}
 
     def waiters(self, reason: Reason) -> list[TaskKey]:

@@ -90,10 +90,11 @@ class Tracker:
     """Numbers of Tasks by state, with those that are deletionPending."""
     attempt_counters: AttemptCounters | None = None
     """Attempts that ended or were retried since the last persisted status."""
+    enders: list[TaskStatus] = field(default_factory=list)
+    """Tasks that failed by a rule that ends the attempt of the Framework."""
     _dirty: set[TaskStatus] = field(default_factory=set)
     _blocked: dict[TaskKey, None] = field(default_factory=dict)
     _completions: dict[tuple[str, int], int] = field(default_factory=dict)
-    _enders: list[TaskStatus] = field(default_factory=list)
     _head_dirty: bool = False
     _end_is_stored: bool = False
     """Whether the end of the attempt is persisted."""
@@ -160,7 +161,7 @@ class Tracker:
     @property
     def ended_by_rule(self) -> TaskStatus | None:
         """The Task whose failure ends the attempt of the Framework by a rule, None if there is none."""
-        return next((task for task in self._enders if not task.deletion_pending), None)
+        return next((task for task in self.enders if not task.deletion_pending), None)
 
     @property
     def may_have_pods(self) -> bool:
@@ -460,7 +461,7 @@ class Tracker:
             return False
         subject.attempt.completion_status = completion
         if isinstance(subject, TaskStatus) and completion.ends_framework_attempt:
-            self._enders.append(subject)
+            self.enders.append(subject)
         self.change(subject, urgency)
         return True
 
@@ -499,7 +500,7 @@ class Tracker:
         self.counts = status.task_counts = TaskCounts()
         self.task_states = dict.fromkeys(State, 0)
         self.begun = set()
-        self._enders.clear()
+        self.enders.clear()
         for task in self.tasks():
             self._count(task, 1)
             self.task_states[task.state] += 1
@@ -507,7 +508,7 @@ class Tracker:
                 self.begun.add(task.role)
             completion = task.attempt.completion_status
             if completion is not None and completion.ends_framework_attempt:
-                self._enders.append(task)
+                self.enders.append(task)
         if self.readiness:
             self.watch_readiness(self.readiness.keys() & self.roles.keys())
         self._dirty.intersection_update(self.tasks())

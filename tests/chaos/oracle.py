@@ -43,10 +43,10 @@ def why_not_at_end(framework: Json, pods: Mapping[str, Json], before: Json | Non
         return f"it was to be stopped, and is {state}"
     if execution == "Create":
         return None if state == "AttemptCreationPending" else f"it was not to be started, and is {state}"
-    if spec.get("activeDeadlineSeconds") is not None:
-        return f"it was to end by its deadline, and is {state}"
     if _moves_for_ever(spec) and _progress(status) > (_progress(before) if before else (0, 0)):
         return None
+    if spec.get("activeDeadlineSeconds") is not None:
+        return f"it was to end by its deadline, and is {state}"
     if state not in ("AttemptPreparing", "AttemptRunning"):
         return f"it is {state}"
     return _why_attempt_not_at_end(spec, status, pods)

@@ -314,6 +314,23 @@ class Player:
 
         await self._change_roles(name, change)
 
+    async def set_spec(self, name: str, fields: Json) -> None:
+        await self._frameworks.set(name, **fields)
+
+    async def set_task(self, name: str, role_name: str, fields: Json) -> None:
+        def change(task: Json) -> Json:
+            if "retryPolicy" in fields:
+                # Only its back-off: the oracle knows one policy of retries.
+                return task | {"retryPolicy": task.get("retryPolicy", {}) | fields["retryPolicy"]}
+            return task | fields
+
+        await self._change_roles(
+            name,
+            lambda roles: [
+                item | {"task": change(item["task"])} if item["name"] == role_name else item for item in roles
+            ],
+        )
+
     async def execute(self, name: str, execution: str) -> None:
         spec = (await self._frameworks.get(name))["spec"]
         if (spec.get("executionType", "Start"), execution) in (
@@ -351,6 +368,14 @@ class Player:
         if (pod := await self._pod(which, running=True)) is not None:
             with suppress(KeyError):
                 self._runtime.fail_pod(f"{self._namespace}/{pod['metadata']['name']}", "Evicted", "chaos")
+
+    async def evict(self, which: int) -> None:
+        """Somebody asks the eviction API, which says so in a condition before it deletes the Pod."""
+        if (pod := await self._pod(which)) is not None:
+            name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+            self.circumstances.deleted_by_others.setdefault(uid, self._wall())
+            eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+            await self._client.create(PODS, orjson.dumps(eviction), self._namespace, name=name, subresource="eviction")
 
     async def delete_pod(self, which: int) -> None:
         if (pod := await self._pod(which)) is not None:

@@ -27,6 +27,11 @@ _CROWD_LENGTH: Final = 45.0
 _RIVALS: Final = 0.15
 """The share of the other stories in which a slow controller works beside a second one."""
 
+_BACKOFFS: Final[tuple[Json, ...]] = (
+    {"baseSeconds": 0, "maxSeconds": 0},
+    {"baseSeconds": 1, "maxSeconds": 8},
+    {"baseSeconds": 20, "maxSeconds": 60},
+)
 _VERBS: Final = ("create", "create", "patch", "patch", "delete", "get", "list", "")
 _RESOURCES: Final = ("pods", "configmaps", "frameworks", "")
 _CODES: Final = ("0", "0", "1", "200, 0", "201, 0", "210", "1, 0", "200, 210", "0, 1", "137")
@@ -68,7 +73,9 @@ class Story:
 def make_story(seed: int, *, length: float = LENGTH, virtual: bool = True) -> Story:
     """The story of that seed. ``virtual`` False leaves out what only a controller in this process can meet."""
     if virtual and seed % _CROWDS == _CROWDS - 1:
-        return make_crowd(seed)
+        crowd = make_crowd(seed)
+        edits = [_life_edit(random.Random(f"{seed} life"), _CROWD_LENGTH, NAMES[:1])]
+        return replace(crowd, steps=tuple(sorted((*crowd.steps, *edits), key=lambda step: step.at)))
     rng = random.Random(seed)
     steps = [_create(rng, name, length) for name in NAMES[: rng.choice([1, 1, 2, 3])]]
     steps += [_users(rng, length) for _ in range(rng.randint(0, 6))]
@@ -79,6 +86,8 @@ def make_story(seed: int, *, length: float = LENGTH, virtual: bool = True) -> St
     if rng.random() < _RIVALS:
         steps += _rivals(rng, length)
     steps = [_about_nodes(random.Random(f"{seed} {at} nodes"), step, virtual) for at, step in enumerate(steps)]
+    if virtual:
+        steps = _about_life(random.Random(f"{seed} life"), steps, length)
     return Story(seed, tuple(sorted(steps, key=lambda step: step.at)), retain_sec=retain_sec)
 
 
@@ -102,6 +111,75 @@ def _forced(role: Json, rng: random.Random) -> Json:
     if "podGracefulDeletionTimeoutSec" not in task or rng.random() < 0.5:
         return role
     return role | {"task": task | {"podForceDeletionPolicy": "NodeUnreachable"}}
+
+
+def _about_life(rng: random.Random, steps: list[Step], length: float) -> list[Step]:
+    """Some Frameworks have deadlines, back-offs and failure rules, and users change them."""
+    lively = [_lively(rng, step) if step.act == "create" and rng.random() < 0.6 else step for step in steps]
+    names = [step.args[0] for step in steps if step.act == "create"]
+    return lively + [_life_edit(rng, length, names) for _ in range(rng.randint(0, 5))]
+
+
+def _lively(rng: random.Random, create: Step) -> Step:
+    name, roles, spec = create.args
+    more = dict([_life_of_framework(rng)]) if rng.random() < 0.4 else {}
+    backoff = {"backoff": rng.choice(_BACKOFFS)} if rng.random() < 0.3 else {}
+    spec = spec | more | {"retryPolicy": spec["retryPolicy"] | backoff}
+    return replace(create, args=(name, [_lively_role(rng, item) for item in roles], spec))
+
+
+def _lively_role(rng: random.Random, item: Json) -> Json:
+    task = dict(item["task"])
+    for _ in range(rng.choice([0, 1, 1, 2])):
+        field, value = _life_of_task(rng)
+        task[field] = task[field] | value if field == "retryPolicy" else value
+    return item | {"task": task}
+
+
+def _life_of_framework(rng: random.Random) -> tuple[str, Any]:
+    match rng.choice(["deadline", "deadline", "ttl"]):
+        case "deadline":
+            return "activeDeadlineSeconds", rng.choice([5, 40, 40, 150, 600])
+        case _:
+            return "ttlSecondsAfterFinished", rng.choice([0, 10, 100])
+
+
+def _life_of_task(rng: random.Random) -> tuple[str, Any]:
+    match rng.choice(["rules", "rules", "rules", "deadline", "backoff"]):
+        case "rules":
+            return "podFailurePolicy", {"rules": [_rule(rng) for _ in range(rng.randint(1, 3))]}
+        case "deadline":
+            return "preRunningDeadlineSeconds", rng.choice([1, 5, 30])
+        case _:
+            return "retryPolicy", {"backoff": rng.choice(_BACKOFFS)}
+
+
+def _rule(rng: random.Random) -> Json:
+    action = rng.choice(["Count", "Ignore", "Ignore", "FailTask", "RestartFramework", "FailFramework"])
+    codes = {"operator": rng.choice(["In", "In", "NotIn"]), "values": rng.choice([[1], [137], [1, 200], [210]])}
+    pattern: Json = rng.choice(
+        [
+            {"onExitCodes": codes},
+            {"onExitCodes": codes},
+            {"onCompletionCodes": {"operator": "In", "values": rng.choice([[-101], [-260], [-300, 137], [-1010]])}},
+            {"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        ]
+    )
+    return {"action": action, **pattern}
+
+
+def _life_edit(rng: random.Random, length: float, names: list[str] | tuple[str, ...]) -> Step:
+    name, at = rng.choice(names), _at(rng, length)
+    match rng.choice(["evict", "framework", "framework", "task", "task"]):
+        case "evict":
+            return Step(at, "evict", (rng.randint(0, 9),))
+        case "framework":
+            field, value = _life_of_framework(rng)
+            return Step(at, "set_spec", (name, {field: rng.choice([value, value, None])}))
+        case _:
+            field, value = _life_of_task(rng)
+            value = value if field == "retryPolicy" else rng.choice([value, value, None])
+            return Step(at, "set_task", (name, rng.choice(ROLES), {field: value}))
 
 
 def _rivals(rng: random.Random, length: float) -> list[Step]:

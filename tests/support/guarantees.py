@@ -488,9 +488,9 @@ class Guarantees:
             self._require(spec.execution_type is ExecutionType.STOP, "-210, and nobody asked to stop")
         elif completion.code == -250:
             deadline, started = spec.active_deadline_seconds, status.attempt.execution_start_time
-            active = before.accumulated_past_execution_time_seconds
+            active: float = before.accumulated_past_execution_time_seconds
             if started is not None:
-                active += int(self.world.latest) - started
+                active += self.world.latest - started
             self._require(deadline is not None and active >= deadline, f"-250 after {active}s of {deadline}s")
         else:
             self._require(completion.code in (-100, -110), f"the attempt completed with {completion.code}")

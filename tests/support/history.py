@@ -19,7 +19,7 @@ from frameworkcontroller.machine.model import Limits
 from frameworkcontroller.machine.requests import Kind
 from tests.support.driver import Controller
 from tests.support.guarantees import Guarantees
-from tests.support.world import Body, Fate, World, is_deleting, name_of, uid_of
+from tests.support.world import Body, Fate, World, controller_of, is_deleting, name_of, uid_of
 
 NAME: Final = "f"
 LIMITS: Final = Limits(
@@ -368,6 +368,9 @@ class History:
             if propagation != "Foreground":
                 if self.framework is None or is_deleting(self.framework):
                     # Nothing keeps the Framework then, and with it whoever waits for the Pods.
+                    return
+                if controller_of(body) != uid_of(self.framework):
+                    # It is one of an earlier Framework of the name.
                     return
                 self._let_loose.add(uid_of(self.framework))
             self.world.tell(f"somebody deletes the ConfigMap: {propagation}")
