@@ -174,22 +174,36 @@ async def test_a_deleted_pod_is_retried_when_it_has_ended(play: Play) -> None:
 
 
 @play()
-async def test_an_evicted_pod_is_retried(play: Play) -> None:
-    """By the eviction API, as drains do."""
-    await play.create("evicted", play.role(script=SAVES, task=RETRIED))
-    await play.until_said("evicted", "runs")
-    await play.until_running("evicted", 1)
-    eviction = {
-        "apiVersion": "policy/v1beta1",
-        "kind": "Eviction",
-        "metadata": {"name": "evicted-a-0", "namespace": play.namespace},
+async def test_an_eviction_costs_no_retry(play: Play) -> None:
+    """By the eviction API, as drains do. Kubernetes 1.20 sets no condition DisruptionTarget: the code is -101."""
+    rules: dict[str, Json] = {
+        "code": {"action": "Ignore", "onCompletionCodes": {"operator": "In", "values": [-101]}},
+        "condition": {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]},
     }
-    await play.client.create(PODS, orjson.dumps(eviction), play.namespace, name="evicted-a-0", subresource="eviction")
-    await play.until_attempts("evicted", [1])
-    first, *_ = play.instances()
-    assert first.said("saved")
-    await play.until_said("evicted", "runs", 2)
-    assert tasks(await play.frameworks.status("evicted"))[0]["retryPolicyStatus"]["accountableRetriedCount"] == 0
+    roles = [play.role("fancy", script=SAVES, task=RETRIED)]
+    roles += [
+        play.role(name, script=SAVES, task={"podFailurePolicy": {"rules": [rule]}}) for name, rule in rules.items()
+    ]
+    await play.create("evicted", *roles)
+    await play.until_said("evicted", "runs", 3)
+    await play.until_running("evicted", 3)
+    for name in ("fancy", *rules):
+        pod = f"evicted-{name}-0"
+        eviction = {
+            "apiVersion": "policy/v1beta1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": play.namespace},
+        }
+        await play.client.create(PODS, orjson.dumps(eviction), play.namespace, name=pod, subresource="eviction")
+    await play.until_attempts("evicted", [1, 1, 0])
+    status = await play.until("evicted", lambda status: tasks(status, "condition")[0]["state"] == "Completed")
+    assert codes(tasks(status, "condition")) == [-101]
+    assert all(one.said("saved") for one in play.instances() if one.task_attempt == 0)
+    await play.until_said("evicted", "runs", 5)
+    status = await play.until_running("evicted", 2)
+    for name in ("fancy", "code"):
+        retries = tasks(status, name)[0]["retryPolicyStatus"]
+        assert (retries["totalRetriedCount"], retries["accountableRetriedCount"]) == (1, 0)
 
 
 @play()

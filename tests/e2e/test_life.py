@@ -1,0 +1,204 @@
+"""Order of roles, failure rules, delays, deadlines, suspension and retention, by what real containers do."""
+
+import itertools
+from typing import Any
+
+from tests.e2e.recorder import uptime
+from tests.e2e.stage import Play, play
+from tests.e2e.witness import Instance
+from tests.support.frameworks import codes, condition, policy, states, tasks
+
+Json = dict[str, Any]
+
+SAVES = "trap 'checkpoint 3 0' TERM; hold"
+SAVES_UNTIL_OVER = "trap 'checkpoint 3 0' TERM; until [ -e /witness/.over ]; do sleep 1; done"
+ENDLESS: Json = {"maxRetryCount": -2}
+
+
+def on_exit(action: str, *values: int) -> Json:
+    return {"action": action, "onExitCodes": {"containerName": "main", "operator": "In", "values": list(values)}}
+
+
+@play()
+async def test_an_initialiser_before_a_server_before_trainers(play: Play) -> None:
+    """The server is ready by its probe, some time after it runs. The next attempt starts in order again."""
+    probe = {"exec": {"command": ["sh", "-c", "[ -e /witness/.ready-$FC_FRAMEWORK_ATTEMPT_ID ]"]}, "periodSeconds": 1}
+    serves = play.container(
+        f"sleep 4; line ready; : >/witness/.ready-$FC_FRAMEWORK_ATTEMPT_ID; {SAVES}", readinessProbe=probe
+    )
+    server = {
+        **play.role("server", script="", containers=[serves]),
+        "dependsOn": [{"name": "init", "status": "Complete"}],
+    }
+    trains = "line trains; sleep 2; exit $((1 - FC_FRAMEWORK_ATTEMPT_ID))"
+    trainer = {
+        **play.role("trainer", 2, script=trains, frameworkAttemptCompletionPolicy=policy(1, 2)),
+        "dependsOn": [{"name": "server", "status": "Ready"}],
+    }
+    init = play.role("init", 2, script="sleep $((2 + 2 * FC_TASK_INDEX)); line prepared")
+    await play.create("order", init, server, trainer, retryPolicy={"maxRetryCount": 1})
+    status = await play.until_completed("order")
+    assert (status["attemptStatus"]["id"], status["attemptStatus"]["completionStatus"]["code"]) == (1, 0)
+    for attempt in (0, 1):
+        of = {
+            name: [one for one in play.instances() if (one.framework_attempt, role_of(one)) == (attempt, name)]
+            for name in ("init", "server", "trainer")
+        }
+        assert [len(instances) for instances in of.values()] == [2, 1, 2]
+        (serving,), (ready,) = of["server"], of["server"][0].said("ready")
+        assert serving.first > max(at for one in of["init"] for at in one.said("prepared"))
+        assert min(one.first for one in of["trainer"]) > ready
+        assert serving.said("saved")
+
+
+@play()
+async def test_exit_code_42_ends_the_whole(play: Play) -> None:
+    """Exit code 41 is ignored before; the others save their state, and nothing is retried."""
+    rules = {"podFailurePolicy": {"rules": [on_exit("Ignore", 41), on_exit("FailFramework", 42)]}}
+    fails = (
+        'if [ "$FC_TASK_INDEX$FC_TASK_ATTEMPT_ID" = 00 ]; then exit 41; fi\n'
+        "until [ -e /witness/.over ]; do sleep 1; done; exit $((42 * FC_TASK_INDEX))"
+    )
+    await play.create(
+        "code42", play.role(number=2, script=fails, task=rules), play.role("b", 2, script=SAVES), retryPolicy=ENDLESS
+    )
+    await play.until_said("code42", "runs", 4)
+    status = await play.until_running("code42", 4)
+    (ignored, other) = tasks(status)
+    assert (ignored["attemptStatus"]["id"], ignored["retryPolicyStatus"]["accountableRetriedCount"]) == (1, 0)
+    assert other["attemptStatus"]["id"] == 0
+    play.say_over()
+    status = await play.until_completed("code42")
+    completion = status["attemptStatus"]["completionStatus"]
+    assert (completion["code"], completion["policy"]) == (42, {"action": "FailFramework", "rule": 1})
+    assert completion["trigger"]["taskIndex"] == 1
+    assert (status["attemptStatus"]["id"], status["retryPolicyStatus"]["totalRetriedCount"]) == (0, 0)
+    assert codes(tasks(status, "b")) == [-220, -220]
+    assert [bool(one.said("saved")) for one in play.instances() if role_of(one) == "b"] == [True, True]
+
+
+@play()
+async def test_retries_wait_as_backoff_says(play: Play) -> None:
+    """Of a Task and of a whole Framework: by the times at which one instance ends and the next one begins."""
+    backoff = {"maxRetryCount": 3, "backoff": {"baseSeconds": 5, "maxSeconds": 12}}
+    await play.create("task", play.role(script="sleep 1; exit 1", task={"retryPolicy": backoff}))
+    await play.create(
+        "whole",
+        play.role(script="sleep 1; exit 1", frameworkAttemptCompletionPolicy=policy(1)),
+        retryPolicy=backoff,
+    )
+    for name in ("task", "whole"):
+        await play.until_completed(name)
+        runs = play.instances(name)
+        gaps = [after.first - before.last for before, after in itertools.pairwise(runs)]
+        assert len(gaps) == 3
+        assert all(gap >= delay for gap, delay in zip(gaps, (5, 10, 12), strict=True)), gaps
+
+
+@play()
+async def test_a_deadline_ends_a_hung_job(play: Play) -> None:
+    """Its containers do not heed the signal: they end with their grace period, and only then is it Completed."""
+    hung = play.role(number=2, script="trap 'line asked' TERM; hold", terminationGracePeriodSeconds=6)
+    await play.create("hung", hung, activeDeadlineSeconds=90, retryPolicy=ENDLESS)
+    status = await play.until_completed("hung", within=300)
+    completed = uptime()
+    completion = status["attemptStatus"]["completionStatus"]
+    assert (completion["code"], completion["phrase"]) == (-250, "FrameworkActiveDeadlineExceeded")
+    assert (status["attemptStatus"]["id"], codes(tasks(status))) == (0, [-220, -220])
+    assert status["accumulatedPastExecutionTimeSeconds"] >= 90
+    instances = play.instances()
+    assert len(instances) == 2
+    for one in instances:
+        (asked,) = one.said("asked")
+        assert asked + 4 < one.last < completed
+
+
+@play()
+async def test_a_pod_that_does_not_run_in_time_is_given_up(play: Play) -> None:
+    """For want of its image, or of a node: its retry policy decides. One that runs is left alone."""
+    late: Json = {"preRunningDeadlineSeconds": 10, "retryPolicy": {"maxRetryCount": 1}}
+    absent = play.container("", image="localhost/absent:1")
+    await play.create(
+        "late",
+        play.role("image", script="", containers=[absent], task=late),
+        play.role("node", script="", nodeSelector={"no": "such-node"}, task=late),
+        play.role(
+            "runs", script="until [ -e /witness/.over ]; do sleep 1; done", task={"preRunningDeadlineSeconds": 120}
+        ),
+    )
+    status = await play.until(
+        "late", lambda status: all(tasks(status, name)[0]["state"] == "Completed" for name in ("image", "node"))
+    )
+    for name in ("image", "node"):
+        (task,) = tasks(status, name)
+        assert (codes([task]), task["attemptStatus"]["id"]) == ([-260], 1)
+    await play.until_said("late", "runs")
+    play.say_over()
+    status = await play.until_completed("late")
+    assert codes(tasks(status, "runs")) == [0]
+    assert [role_of(one) for one in play.instances()] == ["runs"]
+    pods = [pod["metadata"]["labels"]["FC_TASKROLE_NAME"] for pod in play.recorder.pods_seen[play.namespace].values()]
+    assert sorted(pods) == ["image", "image", "node", "node", "runs"]
+
+
+@play()
+async def test_a_completed_framework_goes_after_its_time(play: Play) -> None:
+    await play.create("short", play.role(script="sleep 1"), ttlSecondsAfterFinished=6)
+    await play.until_completed("short")
+    await play.until_gone("short")
+    stored = play.recorder.statuses[play.namespace]
+    completed = next(one.at for one in stored if one.status is not None and one.status["state"] == "Completed")
+    (gone,) = (one.at for one in stored if one.status is None)
+    assert 5 < gone - completed < 60
+
+
+@play()
+async def test_a_suspended_job_gives_everything_back_and_is_resumed(play: Play) -> None:
+    """Twice in the middle of its run: while its workers run, and while a Pod of the next attempt waits for a node."""
+    worker = play.role("worker", 2, script=SAVES_UNTIL_OVER)
+    done = play.role("done", script="sleep 1")
+    await play.create("job", worker, done, activeDeadlineSeconds=3600)
+    await play.until_said("job", "runs", 2)
+    await play.until("job", lambda status: states(status) == ["AttemptRunning", "AttemptRunning", "Completed"])
+
+    await play.frameworks.set("job", suspend=True)
+    status = await play.until("job", is_suspended)
+    suspended = uptime()
+    await play.frameworks.assert_nothing_left("job")
+    instances = play.instances()
+    assert all(one.last < suspended for one in instances)
+    assert [bool(one.said("saved")) for one in instances if role_of(one) == "worker"] == [True, True]
+    assert (status["state"], status["attemptStatus"]["id"]) == ("AttemptCreationPending", 1)
+    active = status["accumulatedPastExecutionTimeSeconds"]
+
+    await play.frameworks.set("job", taskRoles__0__task__pod__spec__nodeSelector={"no": "such-node"})
+    await play.frameworks.set("job", suspend=False)
+    # Those that were completed run again.
+    await play.until("job", lambda status: states(status) == ["AttemptPreparing", "AttemptPreparing", "Completed"])
+    assert {one.framework_attempt for one in play.instances() if one.first > suspended} == {1}
+    await play.frameworks.set("job", suspend=True)
+    status = await play.until("job", is_suspended)
+    await play.frameworks.assert_nothing_left("job")
+    assert (status["state"], status["attemptStatus"]["id"]) == ("AttemptCreationPending", 2)
+    assert status["accumulatedPastExecutionTimeSeconds"] >= active
+
+    await play.frameworks.set("job", taskRoles__0__task__pod__spec__nodeSelector={})
+    await play.frameworks.set("job", suspend=False)
+    await play.until("job", lambda status: states(status) == ["AttemptRunning", "AttemptRunning", "Completed"])
+    play.say_over()
+    status = await play.until_completed("job")
+    assert (codes(tasks(status, "worker")), codes(tasks(status, "done"))) == ([0, 0], [0])
+    retries = status["retryPolicyStatus"]
+    assert (retries["totalRetriedCount"], retries["accountableRetriedCount"]) == (2, 0)
+    ran = [(one.framework_attempt, role_of(one)) for one in play.instances()]
+    assert sorted(ran) == [(0, "done"), *[(0, "worker")] * 2, (1, "done"), (2, "done"), *[(2, "worker")] * 2]
+
+
+def is_suspended(status: Json) -> bool:
+    """Whether the status promises that nothing runs."""
+    return condition(status, "Suspended").get("status") == "True"
+
+
+def role_of(instance: Instance) -> str:
+    """The TaskRole of an instance."""
+    return instance.pod.rsplit("-", 2)[1]
