@@ -1,0 +1,84 @@
+"""Suspend and resume on API servers: what remains of the Pods, and what the status says."""
+
+import pytest
+
+from frameworkcontroller.config.config import Config
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
+from tests.support.clusters import Cluster
+from tests.support.frameworks import Frameworks, Json, condition, role, states, tasks
+
+
+@pytest.fixture
+async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> Frameworks:
+    return Frameworks(await cluster.client(), cluster.namespace)
+
+
+def suspended(status: Json) -> bool:
+    return bool(condition(status, "Suspended").get("status") == "True")
+
+
+async def running(frameworks: Frameworks, count: int, *, attempt: int) -> Json:
+    return await frameworks.until(
+        "f",
+        lambda status: status["attemptStatus"]["id"] == attempt and states(status).count("AttemptRunning") == count,
+    )
+
+
+async def test_a_framework_is_suspended_and_resumed_while_it_runs(
+    frameworks: Frameworks, controller: Controller
+) -> None:
+    """No retry is used up, though the policy has none."""
+    await frameworks.create("f", role("a", 2), role("done", 1, simulate={"run-seconds": 0.1}))
+    await frameworks.until(
+        "f", lambda status: sorted(states(status)) == ["AttemptRunning", "AttemptRunning", "Completed"]
+    )
+    for number in (1, 2):
+        await frameworks.set("f", suspend=True)
+        status = await frameworks.until("f", suspended)
+        await frameworks.assert_nothing_left("f")
+        assert (status["state"], status["attemptStatus"]["id"]) == ("AttemptCreationPending", number)
+        await frameworks.set("f", taskRoles__0__taskNumber=2 + number)
+        await frameworks.set("f", suspend=False)
+        status = await running(frameworks, 2 + number, attempt=number)
+        assert not suspended(status)
+        retries = status["retryPolicyStatus"]
+        assert (retries["totalRetriedCount"], retries["accountableRetriedCount"]) == (number, 0)
+    await frameworks.set("f", suspend=True)
+    await frameworks.until("f", suspended)
+    await frameworks.set("f", executionType="Stop")
+    status = await frameworks.until_state("f", "Completed")
+    assert status["attemptStatus"]["completionStatus"]["code"] == -210
+    assert not suspended(status)
+
+
+async def test_a_framework_that_is_created_suspended_starts_when_it_is_resumed(
+    frameworks: Frameworks, controller: Controller
+) -> None:
+    await frameworks.create("f", role("a", 1), suspend=True)
+    status = await frameworks.until("f", suspended)
+    assert status["attemptStatus"]["id"] == 0
+    await frameworks.assert_nothing_left("f")
+    await frameworks.set("f", suspend=False)
+    await running(frameworks, 1, attempt=0)
+
+
+async def test_a_suspension_outlives_controllers(cluster: Cluster, frameworks: Frameworks) -> None:
+    """One ends while Pods still go, another one keeps the promise, and a third resumes."""
+    await frameworks.create("f", role("a", 2, simulate={"stop-seconds": 2}))
+    async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
+        await running(frameworks, 2, attempt=0)
+        await frameworks.set("f", suspend=True)
+        await frameworks.until("f", lambda status: status["attemptStatus"]["completionStatus"] is not None)
+    status = await frameworks.status("f")
+    assert status["attemptStatus"]["completionStatus"]["code"] == -240
+    assert not suspended(status)
+    async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
+        await frameworks.until("f", suspended)
+        await frameworks.assert_nothing_left("f")
+    assert suspended(await frameworks.status("f"))
+    await frameworks.set("f", suspend=False)
+    async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
+        status = await running(frameworks, 2, attempt=1)
+    assert not suspended(status)
+    assert [task["retryPolicyStatus"]["totalRetriedCount"] for task in tasks(status)] == [0, 0]
