@@ -74,11 +74,12 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
 def _starts(body: Mapping[str, Any], summary: Summary, now: float) -> Iterator[_Start]:
     if summary.unreadable or not summary.state:
         return
+    held = summary.execution == "Create" or summary.suspended == "True"
     for role, task in tasks_of(body["status"]["attemptStatus"]):
         try:
             attempt = task["attemptStatus"]
             run = attempt.get("runTime")
-            if run is None and (task["state"] not in BEFORE_RUNNING or summary.execution == "Create"):
+            if run is None and (task["state"] not in BEFORE_RUNNING or held):
                 continue
             waited = int((now if run is None else parse_time(run)) - parse_time(attempt["startTime"]))
             yield _Start(waited, summary.namespace, summary.name, f"{role}[{task['index']}]", run is None)

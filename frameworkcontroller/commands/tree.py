@@ -71,6 +71,8 @@ def _head(view: View, end: Phase | None, now: float) -> Text:
         text.append(f" ({counted(status.retry.total_retried_count, 'retry', 'retries')})")
     if end is not None and status.completion_time is not None:
         time = f"took {duration(status.completion_time - status.start_time)}"
+    elif status.attempt.completion_time is not None:
+        time = f"ended {duration(now - status.attempt.completion_time)} ago"
     elif status.attempt.run_time is not None:
         time = f"running for {duration(now - status.attempt.run_time)}"
     else:

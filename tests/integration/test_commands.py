@@ -295,10 +295,22 @@ async def test_suspend_and_resume(frameworks: Frameworks, cli: Cli, capsys: pyte
         assert (await cli.ok("list", "-o", "wide"))[1].endswith("spec.suspend is true")
 
     await eventually(waits_to_be_resumed)
+    assert await cli.ok("wait", "f", "--for", "suspended", "--timeout", "30s") == ["f: suspended"]
+    assert (await cli.ok("list"))[1].split()[1:3] == ["AttemptCreationPending", "(suspended)"]
+    top = await cli.ok("top")
+    assert "  waiting: 2, 2 of them suspended" in top
+    assert not any(line.startswith("SLOWEST") for line in top)
     assert any("waits: spec.suspend is true" in line for line in await cli.ok("status", "f"))
     assert await cli.ok("resume", "f") == ["f: resumed"]
     await frameworks.until_running("f", 1)
     assert await cli.ok("resume", "f") == ["f: is not suspended"]
+    assert await cli.ok("suspend", "f") == ["f: suspended"]
+    late = await cli("wait", "f", "--for", "suspended", "--timeout", "30s")
+    assert (late.code, late.out) == (0, "f: suspended\n")
+    assert (await frameworks.status("f"))["attemptStatus"]["id"] == 1
+    assert orjson.loads(await frameworks.client.list(PODS, frameworks.namespace))["items"] == []
+    await cli.ok("resume", "f")
+    await frameworks.until_running("f", 1)
     await cli.ok("stop", "f")
     for command in ("suspend", "resume"):
         assert (await cli(command, "f")).code == 1

@@ -123,6 +123,30 @@ async def test_suspended_frameworks_are_held_for_the_original(
     assert started == ["plain"]
 
 
+async def test_a_running_framework_is_suspended_and_held(
+    cluster: Cluster, frameworks: Frameworks, cli: Cli, pods: SimulatedRuntime, controller: Controller, api: Api
+) -> None:
+    await frameworks.create("f", role())
+    await frameworks.until_running("f", 1)
+    assert (await cli("prepare-downgrade", "-n", cluster.namespace)).code == 0
+    assert await cli.ok("suspend", "-n", cluster.namespace, "f") == ["f: suspended"]
+
+    async def held() -> None:
+        assert (await cli("prepare-downgrade", "-n", cluster.namespace, "--yes")).code == 0
+        # Nothing runs as soon as it says that it is ready.
+        assert orjson.loads(await frameworks.client.list(PODS, frameworks.namespace))["items"] == []
+
+    await eventually(held)
+    body = await frameworks.get("f")
+    assert (body["spec"]["executionType"], body["status"]["attemptStatus"]["id"]) == ("Create", 1)
+    original.read(body)
+    assert not original.starts(body)
+    # Back: it starts after both.
+    for command in ("resume", "start"):
+        await cli.ok(command, "-n", cluster.namespace, "f")
+    await frameworks.until_running("f", 1)
+
+
 async def test_a_concurrent_change_is_not_overwritten(
     cluster: Cluster, frameworks: Frameworks, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -209,7 +209,7 @@ FAILED = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "Pod failed: {}", trigg
                 retry=RetryPolicyStatus(3, 3, 80),
             ),
             [
-                "f  AttemptCompleted  attempt 3 (3 retries)  waiting for 3m20s",
+                "f  AttemptCompleted  attempt 3 (3 retries)  ended 20s ago",
                 f"├── 210 ContainerPermanentFailed, by a[0]: {TRIGGER.message}",
                 "└── is retried in 1m",
             ],
