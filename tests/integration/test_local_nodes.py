@@ -1,5 +1,6 @@
 """What becomes of Frameworks when the local cluster loses its node, drains it, or evicts a Pod."""
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -15,6 +16,7 @@ from frameworkcontroller.config.config import shipped_config
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import EVENTS, NODES, PODS
+from frameworkcontroller.local.apiserver.records import Change
 from frameworkcontroller.local.cluster import LocalCluster
 from frameworkcontroller.local.kubelet.node import DISCONNECTED
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
@@ -181,6 +183,9 @@ async def test_a_drained_node_stays_empty(world: World, kubectl: Kubectl) -> Non
     assert (why["status"], why["reason"]) == ("False", "Unschedulable")
     assert why["message"] == "0/1 nodes are available: 1 node(s) were unschedulable."
     assert "nodeName" not in after["spec"]
+    await asyncio.sleep(60)
+    # It is told once.
+    assert (await world.pod())["metadata"]["resourceVersion"] == after["metadata"]["resourceVersion"]
     await kubectl.ok("uncordon", NODE)
     await world.until_retried()
 
@@ -220,6 +225,28 @@ async def test_a_lost_node_keeps_its_task_waiting_until_it_is_back(world: World)
     node = await world.node()
     assert node is not None
     assert "taints" not in node["spec"]
+
+
+async def test_a_node_that_works_is_always_ready(world: World) -> None:
+    seen: list[str] = []
+
+    def observe(change: Change) -> None:
+        if change.record.resource == "nodes":
+            seen.append(condition(change.record.document()["status"], "Ready")["status"])
+
+    world.cluster.server.storage.observe(observe)
+    await asyncio.sleep(600)
+    assert set(seen) == {"True"}
+
+
+async def test_a_short_outage_costs_nothing(world: World) -> None:
+    before = await world.run()
+    await world.disconnect()
+    await world.until_pod(lambda pod: condition(pod["status"], "Ready")["status"] == "False")
+    await world.reconnect()
+    after = await world.until_pod(lambda pod: condition(pod["status"], "Ready")["status"] == "True", within=30)
+    assert uid(after) == uid(before)
+    await world.until_retried(0)
 
 
 async def test_a_node_that_was_thought_lost(world: World) -> None:
