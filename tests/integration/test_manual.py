@@ -21,7 +21,7 @@ from tests.support.clusters import Cluster
 from tests.support.dryrun import dry_run
 from tests.support.examples import EXAMPLES, ROOT, Json, pods_of
 from tests.support.fences import Block, blocks
-from tests.support.frameworks import Frameworks, codes, policy, role, tasks
+from tests.support.frameworks import Frameworks, codes, condition, policy, role, tasks
 
 MANUAL: Final = ROOT / "docs/manual.md"
 PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted(EXAMPLES.rglob("*.md"))]
@@ -135,6 +135,36 @@ async def test_completions_are_as_told(here: Here) -> None:
         left = [index for index, one in enumerate(codes(tasks(status))) if one == -220]
         assert left == [int(index) for index in re.findall(r"\d+", stopped)], (failed, succeeded, ends)
         assert [codes(tasks(status))[index] for index in ended] == list(ended.values())
+
+
+@pytest.mark.virtual_clock
+async def test_suspensions_are_as_told(here: Here) -> None:
+    frameworks = here.frameworks
+    for number, (when, attempt, counted) in enumerate(rows("suspend")):
+        name = f"f{number}"
+        if when == "before its start":
+            await frameworks.create(name, role(), suspend=True)
+        elif when.startswith("while a retry"):
+            fails = role(simulate={"run-seconds": 1, "exit-code": 1}, frameworkAttemptCompletionPolicy=policy(1))
+            await frameworks.create(name, fails, retryPolicy={"maxRetryCount": 1, "backoff": {"baseSeconds": 100}})
+            await frameworks.until(name, lambda status: bool(status["retryPolicyStatus"]["retryDelaySec"]))
+            await frameworks.set(name, suspend=True)
+        else:
+            await frameworks.create(name, role())
+            await frameworks.until_running(name, 1)
+            if when.startswith("twice"):
+                await frameworks.set(name, suspend=True)
+                await frameworks.until_state(name, "AttemptCreationPending")
+                await frameworks.set(name, suspend=False)
+                await frameworks.until_running(name, 1)
+            await frameworks.set(name, suspend=True)
+        status = await frameworks.until_state(name, "AttemptCreationPending", within=200)
+        status = await frameworks.until(name, lambda status: condition(status, "Suspended").get("status") == "True")
+        await frameworks.assert_nothing_left(name)
+        assert status["attemptStatus"]["id"] == int(attempt), when
+        assert status["retryPolicyStatus"]["accountableRetriedCount"] == int(counted), when
+        await frameworks.set(name, suspend=False)
+        await frameworks.until_state(name, "AttemptRunning")
 
 
 def test_every_table_that_says_so_is_tried() -> None:
