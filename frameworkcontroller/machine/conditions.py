@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from frameworkcontroller.api.codec import encode_condition
-from frameworkcontroller.api.status import WAITS, Condition, FrameworkStatus, State
+from frameworkcontroller.api.status import WAITS, Condition, State
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.holds import Wait
 from frameworkcontroller.machine.model import Env, Urgency
@@ -71,11 +71,6 @@ def refresh(ctx: Context) -> None:
         # The others follow a state, whose transition has its own urgency.
         soon = "Stalled" in now or _differs(kept.get("Suspended"), suspended)
         ctx.tracker.set_conditions(fresh, Urgency.SOON if soon else Urgency.LATER)
-
-
-def is_suspended(status: FrameworkStatus) -> bool:
-    """Whether the condition Suspended is True."""
-    return any(condition.type == "Suspended" and condition.status == "True" for condition in status.conditions)
 
 
 def with_stalled(

@@ -17,7 +17,7 @@ from frameworkcontroller.api.objects import ConfigMapRecord, Framework, PodRecor
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
-from frameworkcontroller.machine import conditions, dependencies
+from frameworkcontroller.machine import dependencies
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete, LookUp, Target
 from frameworkcontroller.machine.context import (
@@ -196,8 +196,8 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     if not ends and (completion := must_not_begin(ctx)) is not None:
         ends = True
         _complete_unseen(ctx, completion)
-    if not tracker.is_clean or (not ends and conditions.is_suspended(ctx.status)):
-        # Among others, that the Framework is no longer Suspended.
+    if not tracker.is_clean:
+        # Among others, that a resumed Framework is no longer Suspended.
         _persist_first(ctx)
     elif ends:
         ctx.act(Cleanup(ctx.configmap_target(), ctx.framework.uid))

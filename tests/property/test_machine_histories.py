@@ -40,6 +40,7 @@ RETRY = st.fixed_dictionaries({"fancyRetryPolicy": st.booleans(), "maxRetryCount
 DEADLINE = st.sampled_from([None, None, 1, 50, 500])
 PRE_RUNNING = st.sampled_from([None, None, 50, 500])
 """Not less than the time that settling may take: Pods run only afterwards."""
+SUSPEND = st.sampled_from([None, False, False, True])
 TTL = st.sampled_from([None, None, 0, 50])
 
 
@@ -72,6 +73,7 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
             item["dependsOn"] = found
     return {
         "executionType": draw(st.sampled_from(["Start", "Create"])),
+        "suspend": draw(SUSPEND),
         "retryPolicy": draw(RETRY),
         "activeDeadlineSeconds": draw(DEADLINE),
         "ttlSecondsAfterFinished": draw(TTL),
@@ -238,6 +240,16 @@ class Histories(RuleBasedStateMachine):
     @rule(wanted=st.sampled_from(["Start", "Stop"]))
     def set_execution(self, wanted: str) -> None:
         self.history.execute(wanted)
+
+    @rule(wanted=st.booleans())
+    def suspend(self, wanted: bool) -> None:
+        self.history.suspend(wanted=wanted)
+
+    @rule(wanted=st.booleans(), which=st.integers(0, 1), steps=st.integers(0, 20))
+    def suspend_and_follow(self, wanted: bool, which: int, steps: int) -> None:
+        """A controller sees it, and works."""
+        self.history.suspend(wanted=wanted)
+        self.follow(which, steps)
 
     @rule(broken=st.booleans())
     def break_spec(self, broken: bool) -> None:

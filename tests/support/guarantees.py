@@ -48,6 +48,8 @@ class Guarantees:
         self._raw: dict[str, bytes] = {}
         self._ours: set[str] = set()
         self._orphans: set[str] = set()
+        self._begun: set[str] = set()
+        """Owners (by UID) of what was created."""
         self._to_go: set[str] = set()
         self._read_as_lost: dict[str, bool] = {}
         """Whether the Node of a Pod (by UID) was lost when a controller last read it."""
@@ -89,6 +91,8 @@ class Guarantees:
             if status is None:
                 raise self.world.violation(f"{name} runs, and its Framework has no status")
             self._look_at_pod(pod, status)
+            if _is_suspended(status):
+                raise self.world.violation(f"Suspended is True, and {name} runs")
         for configmap in self.world.objects[Kind.CONFIGMAP].values():
             status = self._stored.get(controller_of(configmap) or "")
             if uid_of(configmap) in self._ours and status is not None and status.state in _OVER:
@@ -146,6 +150,7 @@ class Guarantees:
         self._require(status.attempt.completion_status is None, f"{where}: the attempt is completing")
         if target.kind is Kind.CONFIGMAP:
             self._require(status.state is State.CREATION_PENDING, f"{where}: the stored state is {status.state}")
+            self._require(not _is_suspended(status), f"{where}: Suspended is True")
             spec = self._spec(framework_uid, status.observed_generation)
             deadline = None if spec is None else spec.active_deadline_seconds
             past = status.accumulated_past_execution_time_seconds
@@ -173,6 +178,7 @@ class Guarantees:
     def created(self, body: Body) -> None:
         """A controller has created this."""
         self._ours.add(uid_of(body))
+        self._begun.add(controller_of(body) or "")
         if controller_of(body) in self.world.gone:
             self._orphans.add(uid_of(body))
 
@@ -195,7 +201,7 @@ class Guarantees:
         if target.kind is Kind.POD:
             self._justify_pod_deletion(status, action, body, where)
         elif target.kind is Kind.CONFIGMAP:
-            self._justify_configmap_deletion(status, action, uid, where)
+            self._justify_configmap_deletion(status, action, body, where)
         else:
             self._require(status.state is State.COMPLETED, f"{where}: the stored state is {status.state}")
             ttl = self._shortest_ttl(framework_uid)
@@ -257,9 +263,14 @@ class Guarantees:
             lost = self._read_as_lost.get(uid_of(body), False)
             self._require(lost, f"{where}: forced, and its Node was not found to be lost")
 
-    def _justify_configmap_deletion(self, status: FrameworkStatus, action: Action, uid: str, where: str) -> None:
+    def _justify_configmap_deletion(self, status: FrameworkStatus, action: Action, body: Body, where: str) -> None:
+        uid = uid_of(body)
         if status.attempt.configmap_uid != uid:
             # Controlled but not recorded.
+            if status.state is State.CREATION_PENDING and not self._is_stopped(mark_of(body, names.FRAMEWORK_UID)):
+                same = int(mark_of(body, names.FRAMEWORK_ATTEMPT_ID)) == status.attempt.id
+                runs = same and uid in self._begun and status.attempt.completion_status is None
+                self._require(not runs, f"{where}: it has had Pods, and its attempt would run twice")
             return
         if status.state is State.CREATION_REQUESTED:
             waited = status.transition_time + self.limits.object_local_cache_creation_timeout_sec
@@ -295,6 +306,9 @@ class Guarantees:
         if attempt.configmap_uid not in (None, configmap):
             return True
         if kind is Kind.CONFIGMAP:
+            if status.state is State.CREATION_PENDING:
+                # It came after a live read had shown that there is none.
+                return self.loose and self._was_suspended(framework)
             return status.state is State.CREATION_REQUESTED and self._is_overdue(status)
         task = next((task for _, task in _tasks(status) if task.instance_uid == mark_of(body, names.TASK_UID)), None)
         if task is None or task.deletion_pending or task.attempt.id > int(mark_of(body, names.TASK_ATTEMPT_ID)):
@@ -316,6 +330,10 @@ class Guarantees:
         """Whether the newest spec says so: nobody takes that back, so what is not recorded may go at once."""
         newest = max((generation for uid, generation in self.world.specs if uid == framework), default=0)
         return newest > 0 and self.world.specs[framework, newest].get("executionType") == "Stop"
+
+    def _was_suspended(self, framework: str) -> bool:
+        """Whether the user has ever suspended it."""
+        return any(spec.get("suspend") for (uid, _), spec in self.world.specs.items() if uid == framework)
 
     def _note_causes(self, framework: str) -> None:
         for kind in (Kind.POD, Kind.CONFIGMAP):
@@ -348,6 +366,9 @@ class Guarantees:
         observed = after.observed_generation or 0
         self._require(observed <= generation, f"observedGeneration {observed} is ahead of {generation}")
         self._check_wire(name_of(body), body["status"])
+        if _is_suspended(after):
+            waits = after.state in (State.CREATION_PENDING, State.ATTEMPT_COMPLETED)
+            self._require(waits and self._was_suspended(uid), f"Suspended is True, and it is {after.state}")
         if before is None:
             self._require(after.state is State.CREATION_PENDING, f"the first status stored says {after.state}")
             return
@@ -426,7 +447,9 @@ class Guarantees:
         limit, used = policy.max_retry_count, before.retry.accountable_retried_count
         action = None if completion.policy is None else completion.policy.action
         ends = {"FailTask", "RestartFramework"} if isinstance(before, TaskStatus) else set()
-        if completion.code in _NEVER_RETRIED or action in {"FailFramework", *ends}:
+        if completion.code == -240:
+            due, accountable = True, False
+        elif completion.code in _NEVER_RETRIED or action in {"FailFramework", *ends}:
             due, accountable = False, False
         elif action == "Ignore" or (policy.fancy_retry_policy and failed and "Transient" in attributes):
             due, accountable = True, False
@@ -486,6 +509,9 @@ class Guarantees:
             )
         elif completion.code == -210:
             self._require(spec.execution_type is ExecutionType.STOP, "-210, and nobody asked to stop")
+        elif completion.code == -240:
+            asked = spec.suspend and spec.execution_type is not ExecutionType.STOP
+            self._require(asked, "-240, and nobody asked to suspend")
         elif completion.code == -250:
             deadline, started = spec.active_deadline_seconds, status.attempt.execution_start_time
             active: float = before.accumulated_past_execution_time_seconds
@@ -606,6 +632,10 @@ def is_lost(node: Body | None) -> bool:
     taints = () if node is None else (node.get("spec") or {}).get("taints") or ()
     keys = {taint["key"] for taint in taints}
     return node is None or bool(keys & {"node.kubernetes.io/unreachable", "node.kubernetes.io/out-of-service"})
+
+
+def _is_suspended(status: FrameworkStatus) -> bool:
+    return any(item.type == "Suspended" and item.status == "True" for item in status.conditions)
 
 
 def _unmet(role: str) -> str:

@@ -331,6 +331,11 @@ class History:
         """The user changes ttlSecondsAfterFinished."""
         self.edit(f"ttlSecondsAfterFinished: {seconds}", lambda spec: spec.update(ttlSecondsAfterFinished=seconds))
 
+    def suspend(self, *, wanted: bool) -> None:
+        """The user suspends the Framework, or resumes it."""
+        if self.framework is not None and bool(self.framework["spec"].get("suspend")) != wanted:
+            self.edit("suspend" if wanted else "resume", lambda spec: spec.update(suspend=wanted))
+
     def execute(self, wanted: str) -> None:
         """The user changes executionType, where that is supported."""
         if self.framework is not None:
@@ -466,6 +471,9 @@ class History:
         self.retreat()
         self.break_spec(broken=False)
         self._drop_what_is_never_met()
+        if self.framework is not None and self.framework["spec"].get("suspend"):
+            self._until("the Framework is suspended or completed", self._is_suspended, step=self._all_pods_run)
+            self.suspend(wanted=False)
         self.execute("Start")
         self._until("all Tasks run or are completed", self._is_running, step=self._all_start)
         if self._must_complete_by_itself():
@@ -500,7 +508,7 @@ class History:
                 and status.state is State.CREATION_PENDING
             ):
                 return
-            if any("waits until TaskRole" in item.message for item in told):
+            if any("waits until TaskRole" in item.message or item.reason == "Suspended" for item in told):
                 return
             if controller.requeue_at is not None:
                 self.world.go_until(controller.requeue_at)
@@ -560,6 +568,10 @@ class History:
             and all(state in (State.RUNNING, State.COMPLETED) for state in states[role.name])
             for role in spec.task_roles
         )
+
+    def _is_suspended(self) -> bool:
+        told = () if self.status is None else self.status.conditions
+        return self._is_completed() or any(item.type == "Suspended" and item.status == "True" for item in told)
 
     def _is_completed(self) -> bool:
         return self.status is not None and self.status.state is State.COMPLETED
