@@ -32,6 +32,7 @@ from frameworkcontroller.machine.protocol import Done, Emit, Wait
 from frameworkcontroller.machine.reconciler import Reconciler
 
 HISTORIES: Final = 40
+_EARLY_SEC: Final = 60
 STEPS: Final = 45
 _LIMITS: Final = shipped_config().plan_limits()
 _NOW: Final = 1_700_000_000
@@ -226,6 +227,9 @@ class _History(KubeClient):
     def _disrupt_pod(self) -> None:
         for pod in self._some_pod():
             reason = self._rng.choice(("DeletionByTaintManager", "PreemptionByScheduler", "Unheard"))
+            if pod["metadata"]["creationTimestamp"] > format_time(int(_NOW + self._clock) - _EARLY_SEC):
+                # Counts in the row of retries since.
+                continue
             condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": "why"}
             pod["status"] = {**pod["status"], "conditions": [condition]}
             self._delete(pod["metadata"]["name"])
