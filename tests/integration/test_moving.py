@@ -1,6 +1,5 @@
 """docs/moving.md: the manifests of other controllers are valid, and the Frameworks in their place do what they did."""
 
-import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +22,7 @@ from tests.support.clusters import Cluster
 from tests.support.dryrun import dry_run
 from tests.support.eventually import eventually
 from tests.support.examples import BEFORE, EXAMPLES, Json, find, framework_of
-from tests.support.frameworks import Frameworks, codes, tasks
+from tests.support.frameworks import Frameworks, codes, condition, tasks
 from tests.support.othercontrollers import crd_of, manifest
 
 JOBS: Final = Resource("batch", "v1", "jobs", "Job")
@@ -314,9 +313,22 @@ async def test_rayjob_gives_up_when_its_head_does_not_run_in_time(here: Here) ->
 
 @pytest.mark.virtual_clock
 @pytest.mark.parametrize("name", ["fromjob", "fromjobset", "fromtrainjob", "fromvolcanojob", "fromrayjob"])
-async def test_starts_suspended_where_the_other_can(name: str, here: Here) -> None:
+async def test_is_suspended_where_the_other_can_be(name: str, here: Here) -> None:
+    """At its start, and in the middle of its run."""
+
+    async def is_suspended() -> Json:
+        status = await here.frameworks.until(
+            name, lambda status: condition(status, "Suspended").get("status") == "True"
+        )
+        assert await here.frameworks.pods() == {}
+        return status
+
     await here.start(name, {}, suspend=True)
-    await here.frameworks.until(name, lambda status: bool(re.search("spec.suspend", str(status["conditions"]))))
-    assert await here.frameworks.pods() == {}
+    assert (await is_suspended())["attemptStatus"]["id"] == 0
     await here.frameworks.set(name, suspend=False)
     await here.frameworks.until_state(name, "AttemptRunning")
+    await here.frameworks.set(name, suspend=True)
+    assert (await is_suspended())["retryPolicyStatus"]["accountableRetriedCount"] == 0
+    await here.frameworks.set(name, suspend=False)
+    status = await here.frameworks.until_state(name, "AttemptRunning")
+    assert status["attemptStatus"]["id"] == 1
