@@ -108,7 +108,8 @@ def diagnose_framework(view: View, now: float) -> list[str]:
         since = duration(now - stall.last_transition_time)
         lines.append(f"stalled for {since}: {stall.reason}: {clean_line(stall.message)}")
     if status.state is State.CREATION_PENDING and view.spec.execution_type is ExecutionType.CREATE:
-        lines.append("waits to be started: its executionType is Create")
+        also = ", and to be resumed: suspend is true" if view.spec.suspend else ""
+        lines.append(f"waits to be started: its executionType is Create{also}")
     elif (waits := wait_of(status)) and status.state is not State.ATTEMPT_COMPLETED:
         lines.append(f"waits: {clean_line(waits)}")
     completion = status.attempt.completion_status

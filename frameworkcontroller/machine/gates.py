@@ -57,7 +57,8 @@ def _is_deleted(ctx: Context) -> Wait | None:
 def _is_not_started(ctx: Context) -> Wait | None:
     if ctx.framework.spec.execution_type is not ExecutionType.CREATE:
         return None
-    return Wait(Reason.NOT_STARTED, "spec.executionType is Create")
+    also = ", and spec.suspend is true" if ctx.framework.spec.suspend else ""
+    return Wait(Reason.NOT_STARTED, f"spec.executionType is Create{also}")
 
 
 def _is_suspended(ctx: Context) -> Wait | None:

@@ -70,6 +70,12 @@ def not_started() -> Watched:
     return bench
 
 
+def held() -> Watched:
+    bench = Watched(role(), executionType="Create", suspend=True)
+    bench.plan()
+    return bench
+
+
 def suspended() -> Watched:
     bench = Watched(role(), suspend=True)
     bench.plan()
@@ -151,6 +157,7 @@ class Row:
 
 
 CREATE = "spec.executionType is Create"
+HELD = "spec.executionType is Create, and spec.suspend is true"
 WEBHOOK = "Cannot create Pod f-a-0: 500: the webhook is down"
 TASK = "TaskAttempt 1 of a[0] starts at {at}, 40s after 1 ContainerUnrecognizedFailed"
 FRAMEWORK = "FrameworkAttempt 1 starts at {at}, 70s after 1 ContainerUnrecognizedFailed"
@@ -159,6 +166,7 @@ ROWS = (
     # The object itself says it, and no status is written for it.
     Row(Reason.DELETING, deleted, "", "", "is being deleted", "being deleted"),
     Row(Reason.NOT_STARTED, not_started, CREATE, CREATE, "its executionType is Create", CREATE),
+    Row(Reason.NOT_STARTED, held, HELD, HELD, "and to be resumed: suspend is true", HELD),
     Row(Reason.SUSPENDED, suspended, *["spec.suspend is true"] * 4),
     Row(Reason.WAITING, refused_pod, *[WEBHOOK] * 4),
     Row(Reason.WAITING, refused_configmap, *["the webhook is down"] * 4),
