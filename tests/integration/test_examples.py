@@ -212,9 +212,10 @@ async def test_a_gang_that_is_not_complete_in_time_gives_everything_back(
     worker["taskNumber"] = 3
     stuck = {PREFIX + "prepare-seconds": "100000, 0", PREFIX + "attempt": "framework", PREFIX + "run-seconds": "1"}
     runs = {PREFIX + "run-seconds": "100000, 1", PREFIX + "attempt": "framework"}
+    last = {**simulated(worker, stuck), "preRunningDeadlineSeconds": 3}
     framework["spec"]["taskRoles"] = [
-        {**worker, "task": in_time(worker, runs)},
-        {**worker, "name": "last", "taskNumber": 1, "task": in_time(worker, stuck)},
+        {**worker, "task": simulated(worker, runs)},
+        {**worker, "name": "last", "taskNumber": 1, "task": last},
     ]
     await client.create(FRAMEWORKS, orjson.dumps(framework), cluster.namespace)
     status = await frameworks.until("gang", lambda status: status["retryPolicyStatus"]["retryDelaySec"] is not None)
@@ -230,10 +231,9 @@ async def test_a_gang_that_is_not_complete_in_time_gives_everything_back(
     assert (policy["totalRetriedCount"], policy["accountableRetriedCount"]) == (1, 0)
 
 
-def in_time(role: Json, annotations: dict[str, str]) -> Json:
-    """The role's Task with other Pods, which must run within three seconds."""
-    pod = {**role["task"]["pod"], "metadata": {"annotations": annotations}}
-    return {**role["task"], "pod": pod, "preRunningDeadlineSeconds": 3}
+def simulated(role: Json, annotations: dict[str, str]) -> Json:
+    """The role's Task, with Pods that do what the annotations say."""
+    return {**role["task"], "pod": {**role["task"]["pod"], "metadata": {"annotations": annotations}}}
 
 
 async def test_every_api_server_takes_every_example(cluster: Cluster) -> None:
