@@ -5,7 +5,7 @@ product itself has no such switch.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -13,17 +13,18 @@ from unittest.mock import patch
 
 import orjson
 
+from frameworkcontroller.api import objects
 from frameworkcontroller.api.codec import EncodedStatus
 from frameworkcontroller.api.completion import POD_EXTERNAL_DELETED, CompletionStatus
 from frameworkcontroller.api.objects import FrameworkRecord, PodRecord
-from frameworkcontroller.api.spec import RetryPolicy
-from frameworkcontroller.api.status import TaskRoleStatus, TaskStatus
+from frameworkcontroller.api.spec import FailurePolicy, RetryPolicy
+from frameworkcontroller.api.status import FrameworkAttemptStatus, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.crdguard import CrdGuard
-from frameworkcontroller.machine import actions, context, dependencies, framework, gates, reconciler, task
+from frameworkcontroller.machine import actions, context, dependencies, framework, gates, reconciler, states, task
 from frameworkcontroller.machine import policy as policies
-from frameworkcontroller.machine.actions import Action, Delete
+from frameworkcontroller.machine.actions import Action, Delete, Target
 from frameworkcontroller.machine.actions import Outcome as ActionOutcome
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.expectations import Expectations
@@ -32,6 +33,7 @@ from frameworkcontroller.machine.policy import RetryDecision, decide_retry
 from frameworkcontroller.machine.protocol import ReadLive, View
 from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.machine.requests import Kind, PatchStatus, Refusal, Refused
+from frameworkcontroller.machine.rules import with_rule
 from frameworkcontroller.machine.tracker import Tracker
 from frameworkcontroller.manager import app, informers
 from tests.chaos.embedded import EmbeddedPlayer, play
@@ -185,6 +187,47 @@ def _never_by_any_rule(policy: RetryPolicy, completion: CompletionStatus, used: 
     return RetryDecision(False) if completion.policy is not None else decide_retry(policy, completion, used, delay)
 
 
+def _retry_by_the_rules_of_now(ctx: Context, item: TaskStatus) -> None:
+    spec = ctx.framework.spec.role(item.role)
+    stored = require(item.attempt.completion_status, "completionStatus")
+    now = with_rule(None if spec is None else spec.task.pod_failure_policy, replace(stored, policy=None), None)
+    with patch.object(task, "_completion_of", lambda _: now):
+        _DECIDE_TASK_RETRY(ctx, item)
+
+
+def _believe_conditions_that_are_false(status: Mapping[str, Any], *, whole: bool) -> Any:
+    believed = [{**one, "status": "True"} for one in status.get("conditions") or ()]
+    return _CONDITIONS({**status, "conditions": believed}, whole=whole)
+
+
+def _with_the_last_rule(rules_: FailurePolicy | None, completion: CompletionStatus, pod: PodRecord | None) -> Any:
+    if rules_ is None:
+        return completion
+    last = len(rules_.rules) - 1
+    turned = with_rule(rules_.model_copy(update={"rules": rules_.rules[::-1]}), completion, pod)
+    found = turned.policy
+    return turned if found is None else replace(turned, policy=replace(found, rule=last - found.rule))
+
+
+def _retain_what_is_not_stored(ctx: Context) -> None:
+    ctx.act(Delete(Target(Kind.FRAMEWORK, ctx.framework.name), ctx.framework.uid))
+
+
+def _count_the_last_attempt_only(tracker: Tracker, state: State, now: int) -> None:
+    status = require(tracker.status, "status")
+    past = status.accumulated_past_execution_time_seconds
+    _MOVE_FRAMEWORK(tracker, state, now)
+    if state is State.ATTEMPT_COMPLETED:
+        status.accumulated_past_execution_time_seconds -= past
+
+
+def _keep_what_has_started(tracker: Tracker, attempt: FrameworkAttemptStatus, *args: Any, **more: Any) -> None:
+    before = {role.name: role.started for role in require(tracker.status, "status").attempt.roles}
+    for role_ in attempt.roles:
+        role_.started = before.get(role_.name, False)
+    _RETRY_FRAMEWORK(tracker, attempt, *args, **more)
+
+
 def _no(*_: object) -> bool:
     return False
 
@@ -214,6 +257,10 @@ _RESOLVE: Final = Reconciler._resolve
 _ACCEPT: Final = Reconciler._accept
 _LOG_SNAPSHOTS: Final = Reconciler._log_snapshots
 _RETAIN: Final = framework.retain
+_DECIDE_TASK_RETRY: Final = task._decide_retry
+_CONDITIONS: Final = objects._conditions
+_MOVE_FRAMEWORK: Final = Tracker.move_framework
+_RETRY_FRAMEWORK: Final = Tracker.retry_framework
 
 
 def _unless(module: object, row: str, rule: object) -> AbstractContextManager[object]:
@@ -675,6 +722,115 @@ MUTANTS: Final = {
         lambda: patch.object(gates, "_END_LAST", ()),
         _story(_create(_role(**_FOREVER), activeDeadlineSeconds=10)),
         "it was to end by its deadline",
+    ),
+    "no-sum-of-active-times": Mutant(
+        "counts the active time of the last attempt only",
+        lambda: patch.object(Tracker, "move_framework", _count_the_last_attempt_only),
+        _story(
+            _create(
+                _role(run_seconds="6", exit_code="1") | {"frameworkAttemptCompletionPolicy": policy(1)},
+                retryPolicy={"maxRetryCount": 9},
+                activeDeadlineSeconds=15,
+            )
+        ),
+        "the active time of all attempts",
+    ),
+    # The API server takes long for each status.
+    "no-stored-end-before-the-deletion": Mutant(
+        "deletes a Framework before its completion is stored",
+        lambda: _all_of(
+            patch.object(framework, "retain", _retain_what_is_not_stored),
+            # Otherwise the end is written at once, before any action.
+            patch.dict(states.FRAMEWORK_URGENCY, dict.fromkeys(states.ENDED, Urgency.LATER)),
+        ),
+        _story(
+            _slow("frameworks", 0.0, 4.0),
+            _create(_role(run_seconds="20"), ttlSecondsAfterFinished=0),
+        ),
+        "the stored state is",
+    ),
+    "no-back-off": Mutant(
+        "retries at once, whatever the back-off",
+        lambda: patch.object(policies, "exponential", lambda *_: 0),
+        _story(
+            _create(_role(retry={"maxRetryCount": 2, "backoff": {"baseSeconds": 5}}, run_seconds="2", exit_code="1"))
+        ),
+        "its back-off is 5s",
+    ),
+    "no-exemption-of-disruptions": Mutant(
+        "lets a Task wait after an eviction",
+        lambda: patch.object(policies, "_DISRUPTED", frozenset()),
+        _story(
+            _create(_role(retry={"fancyRetryPolicy": True, "backoff": {"baseSeconds": 5}}, **_FOREVER)),
+            Step(40.0, "evict", (0,)),
+        ),
+        "a disruption waits or counts",
+    ),
+    # The rule is taken away while the retry that it has allowed waits for its back-off.
+    "no-memory-of-the-rule": Mutant(
+        "decides about a retry by the rules of that moment",
+        lambda: patch.object(task, "_decide_retry", _retry_by_the_rules_of_now),
+        _story(
+            _create(
+                _role(
+                    retry={"maxRetryCount": 1, "backoff": {"baseSeconds": 20, "maxSeconds": 60}},
+                    rule="Ignore",
+                    **_FOREVER,
+                )
+            ),
+            Step(5.0, "fail_pod", (0, 42)),
+            Step(10.0, "set_task", ("f0", "a", {"podFailurePolicy": None})),
+        ),
+        "accountable retries went up by 1",
+    ),
+    "no-order-of-rules": Mutant(
+        "lets the last rule that matches decide",
+        lambda: patch.object(task, "with_rule", _with_the_last_rule),
+        _story(
+            _create(
+                role(
+                    "a",
+                    1,
+                    simulate={"run-seconds": "2", "exit-code": "42, 0"},
+                    task={
+                        "podFailurePolicy": {
+                            "rules": [
+                                {"action": action, "onCompletionCodes": {"operator": "In", "values": [42]}}
+                                for action in ("Ignore", "FailTask")
+                            ]
+                        }
+                    },
+                )
+            )
+        ),
+        "was never the first to match",
+    ),
+    # A disruption was announced and called off, and then somebody deletes the Pod.
+    "no-look-at-the-status-of-a-condition": Mutant(
+        "takes a condition for met whatever its status",
+        lambda: patch.object(objects, "_conditions", _believe_conditions_that_are_false),
+        _story(
+            _create(_role(**_FOREVER)),
+            Step(5.0, "call_disruption_off", (0,)),
+            Step(6.0, "delete_pod", (0,)),
+        ),
+        "completed with -1010",
+    ),
+    "no-new-start-of-roles": Mutant(
+        "starts the roles of a new attempt that had started in the last one",
+        lambda: patch.object(Tracker, "retry_framework", _keep_what_has_started),
+        _story(
+            _create(
+                _role(run_seconds="3"),
+                {
+                    **role("b", 1, simulate={"run-seconds": "3", "exit-code": "1, 0"}),
+                    "dependsOn": [{"name": "a", "status": "Complete"}],
+                    "frameworkAttemptCompletionPolicy": policy(1),
+                },
+                retryPolicy={"maxRetryCount": 1},
+            )
+        ),
+        "has started before its attempt",
     ),
     "no-deadline-of-pods": Mutant(
         "waits for a Pod to run for longer than its preRunningDeadlineSeconds",

@@ -377,6 +377,14 @@ class Player:
             eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
             await self._client.create(PODS, orjson.dumps(eviction), self._namespace, name=name, subresource="eviction")
 
+    async def call_disruption_off(self, which: int) -> None:
+        """Kubernetes was about to evict a Pod, and does not."""
+        if (pod := await self._pod(which)) is not None:
+            condition = {"type": "DisruptionTarget", "status": "False", "reason": "EvictionByEvictionAPI"}
+            body = orjson.dumps({"status": {"conditions": [*(pod["status"].get("conditions") or ()), condition]}})
+            name = pod["metadata"]["name"]
+            await self._client.patch(PODS, name, body, self._namespace, subresource="status", content_type=MERGE_PATCH)
+
     async def delete_pod(self, which: int) -> None:
         if (pod := await self._pod(which)) is not None:
             await self._delete(PODS, pod)

@@ -14,7 +14,15 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status, encode_status
-from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, RetryPolicy, SpecError, TaskRoleSpec, parse_spec
+from frameworkcontroller.api.spec import (
+    ExecutionType,
+    FrameworkSpec,
+    RetryPolicy,
+    SpecError,
+    TaskRoleSpec,
+    TaskSpec,
+    parse_spec,
+)
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.machine.actions import Action, Cleanup, Confirm, Delete, Target
@@ -26,6 +34,10 @@ from tests.support.world import Body, World, controller_of, is_deleting, mark_of
 
 _OVER: Final = (State.ATTEMPT_COMPLETED, State.COMPLETED)
 _NEVER_RETRIED: Final = (-210, -220, -230, -250)
+_ALWAYS_RETRIED: Final = (-240, -241)
+_DISRUPTED: Final = range(-1012, -1007)
+_EARLY_SEC: Final = 30
+"""Time in which a disruption counts, too."""
 
 
 class Guarantees:
@@ -90,6 +102,8 @@ class Guarantees:
             status = self._stored.get(framework)
             if status is None:
                 raise self.world.violation(f"{name} runs, and its Framework has no status")
+            if any((one.type, one.status) == ("Suspended", "True") for one in status.conditions):
+                raise self.world.violation(f"{name} exists, and the status says that nothing runs: Suspended")
             self._look_at_pod(pod, status)
             if _is_suspended(status):
                 raise self.world.violation(f"Suspended is True, and {name} runs")
@@ -413,7 +427,9 @@ class Guarantees:
                 self._check_retry("Framework", spec.retry_policy, before, after, retried=True)
             if spec is not None and spec.execution_type is not ExecutionType.STOP:
                 self._check_delay(spec.retry_policy, before)
+                self._check_back_off("Framework", [one.retry_policy for one in self._specs(uid)], before, after)
             return
+        self._check_active_time(before, after)
         if before.state is not State.COMPLETED and after.state is State.COMPLETED and spec is not None:
             self._check_retry("Framework", spec.retry_policy, before, after, retried=False)
         if after.state is State.DELETION_REQUESTED:
@@ -586,6 +602,7 @@ class Guarantees:
                 else:
                     role_spec = None if spec is None else spec.role(old.name)
                     self._check_task(where, was, task, None if role_spec is None else role_spec.task.retry_policy)
+                    self._check_history_of_task(uid, where, was, task)
                     if task.attempt.id == was.attempt.id and was.state is State.RUNNING:
                         early = _completion_code(task) == -260 and _completion_code(was) is None
                         self._require(not early, f"{where} ran, and ended with -260")
@@ -619,6 +636,65 @@ class Guarantees:
             value = getattr(old, field)
             self._require(not value or getattr(new, field) == value, f"{where}: {field} went back")
             self._require(value is None or getattr(new, field) is not None, f"{where}: {field} went back to null")
+
+    def _check_active_time(self, before: FrameworkStatus, after: FrameworkStatus) -> None:
+        """The active time of an attempt is added to that of the earlier ones, once, when it is over."""
+        past, attempt = before.accumulated_past_execution_time_seconds, after.attempt
+        if before.state not in _OVER and after.state in _OVER and attempt.execution_start_time is not None:
+            past += max(0, (attempt.completion_time or 0) - attempt.execution_start_time)
+        found = after.accumulated_past_execution_time_seconds
+        self._require(found == past, f"the active time of all attempts is {found}s, expected are {past}s")
+
+    def _check_history_of_task(self, uid: str, where: str, before: TaskStatus, after: TaskStatus) -> None:
+        """What depends on all specs that there were, as the cache may have shown an older one."""
+        if before.attempt.id != after.attempt.id:
+            self._check_back_off(where, [one.retry_policy for one in self._task_specs(uid, after.role)], before, after)
+            return
+        completion = after.attempt.completion_status
+        if before.attempt.completion_status is not None or completion is None or completion.policy is None:
+            return
+        found = completion.policy
+        for task in self._task_specs(uid, after.role):
+            rules = () if task.pod_failure_policy is None else task.pod_failure_policy.rules
+            if found.rule < len(rules) and rules[found.rule].action == found.action:
+                earlier = [rule.on_completion_codes for rule in rules[: found.rule]]
+                if not any(codes is not None and completion.code in codes for codes in earlier):
+                    return
+        raise self.world.violation(f"{where} ended with {completion.code}, and {found} was never the first to match")
+
+    def _check_back_off(
+        self,
+        what: str,
+        policies: list[RetryPolicy],
+        before: FrameworkStatus | TaskStatus,
+        after: FrameworkStatus | TaskStatus,
+    ) -> None:
+        """A retry waits for its back-off, if all specs had one; after a disruption it neither waits nor counts."""
+        completion, attempt = before.attempt.completion_status, before.attempt
+        assert completion is not None
+        delay = before.retry.retry_delay_sec or 0
+        if completion.code in _DISRUPTED:
+            lasted = (attempt.completion_time or 0) - attempt.start_time
+            counted = after.retry.recent_retried_count > before.retry.recent_retried_count
+            waits = delay and "Conflict" not in (completion.attributes or ())
+            self._require(lasted < _EARLY_SEC or not (waits or counted), f"{what}: a disruption waits or counts")
+            return
+        if self.loose or completion.code in _ALWAYS_RETRIED:
+            return
+        least = min(
+            (0 if one.backoff is None else min(one.backoff.base_seconds, one.backoff.max_seconds) for one in policies),
+            default=0,
+        )
+        self._require(delay >= least, f"{what}: retried after {delay}s, its back-off is {least}s at least")
+        self._require(self.world.latest >= before.transition_time + delay, f"{what}: retried before its {delay}s")
+
+    def _task_specs(self, uid: str, name: str) -> list[TaskSpec]:
+        return [role.task for spec in self._specs(uid) if (role := spec.role(name)) is not None]
+
+    def _specs(self, uid: str) -> list[FrameworkSpec]:
+        """All valid specs that the Framework has had."""
+        found = (self._spec(uid, generation) for known, generation in self.world.specs if known == uid)
+        return [spec for spec in found if spec is not None]
 
     def _spec(self, uid: str, generation: int | None) -> FrameworkSpec | None:
         try:
