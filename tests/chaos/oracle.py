@@ -12,6 +12,7 @@ from frameworkcontroller.local.kubelet.simulation import PREFIX
 from tests.support.frameworks import Json
 
 _NEVER_RETRIED: Final = (-210, -220, -230, -250)
+_SUSPENDED: Final = -240
 
 
 def why_not_at_end(framework: Json, pods: Mapping[str, Json], before: Json | None) -> str | None:
@@ -43,6 +44,9 @@ def why_not_at_end(framework: Json, pods: Mapping[str, Json], before: Json | Non
         return f"it was to be stopped, and is {state}"
     if execution == "Create":
         return None if state == "AttemptCreationPending" else f"it was not to be started, and is {state}"
+    if spec.get("suspend"):
+        suspended = any(one["type"] == "Suspended" and one["status"] == "True" for one in status["conditions"])
+        return None if suspended else f"it was to be suspended, and is {state}"
     if _moves_for_ever(spec) and _progress(status) > (_progress(before) if before else (0, 0)):
         return None
     if spec.get("activeDeadlineSeconds") is not None:
@@ -114,6 +118,8 @@ def _is_due(owner: Json, retries: Json, completion: Json) -> bool:
     attributes = completion["type"]["attributes"] or []
     if completion["code"] in _NEVER_RETRIED:
         return False
+    if completion["code"] == _SUSPENDED:
+        return True
     action = (completion.get("policy") or {}).get("action", "Count")
     if action in ("Ignore", "FailTask", "FailFramework"):
         return bool(action == "Ignore")

@@ -114,7 +114,7 @@ def _forced(role: Json, rng: random.Random) -> Json:
 
 
 def _about_life(rng: random.Random, steps: list[Step], length: float) -> list[Step]:
-    """Some Frameworks have deadlines, back-offs and failure rules, and users change them."""
+    """Some Frameworks have deadlines, back-offs and failure rules, or are suspended, and users change that."""
     lively = [_lively(rng, step) if step.act == "create" and rng.random() < 0.6 else step for step in steps]
     names = [step.args[0] for step in steps if step.act == "create"]
     return lively + [_life_edit(rng, length, names) for _ in range(rng.randint(0, 5))]
@@ -123,6 +123,7 @@ def _about_life(rng: random.Random, steps: list[Step], length: float) -> list[St
 def _lively(rng: random.Random, create: Step) -> Step:
     name, roles, spec = create.args
     more = dict([_life_of_framework(rng)]) if rng.random() < 0.4 else {}
+    more |= {"suspend": True} if rng.random() < 0.15 else {}
     backoff = {"backoff": rng.choice(_BACKOFFS)} if rng.random() < 0.3 else {}
     spec = spec | more | {"retryPolicy": spec["retryPolicy"] | backoff}
     return replace(create, args=(name, [_lively_role(rng, item) for item in roles], spec))
@@ -170,7 +171,9 @@ def _rule(rng: random.Random) -> Json:
 
 def _life_edit(rng: random.Random, length: float, names: list[str] | tuple[str, ...]) -> Step:
     name, at = rng.choice(names), _at(rng, length)
-    match rng.choice(["evict", "framework", "framework", "task", "task"]):
+    match rng.choice(["evict", "suspend", "suspend", "framework", "framework", "task", "task"]):
+        case "suspend":
+            return Step(at, "set_spec", (name, {"suspend": rng.random() < 0.6}))
         case "evict":
             return Step(at, "evict", (rng.randint(0, 9),))
         case "framework":

@@ -102,8 +102,6 @@ class Guarantees:
             status = self._stored.get(framework)
             if status is None:
                 raise self.world.violation(f"{name} runs, and its Framework has no status")
-            if any((one.type, one.status) == ("Suspended", "True") for one in status.conditions):
-                raise self.world.violation(f"{name} exists, and the status says that nothing runs: Suspended")
             self._look_at_pod(pod, status)
             if _is_suspended(status):
                 raise self.world.violation(f"Suspended is True, and {name} runs")
@@ -463,7 +461,7 @@ class Guarantees:
         limit, used = policy.max_retry_count, before.retry.accountable_retried_count
         action = None if completion.policy is None else completion.policy.action
         ends = {"FailTask", "RestartFramework"} if isinstance(before, TaskStatus) else set()
-        if completion.code == -240:
+        if completion.code in _ALWAYS_RETRIED:
             due, accountable = True, False
         elif completion.code in _NEVER_RETRIED or action in {"FailFramework", *ends}:
             due, accountable = False, False
