@@ -63,9 +63,11 @@ class Reconcilers:
         """Drop all machines, because another controller may write the statuses."""
         self._machines.clear()
 
-    def resync(self) -> list[str]:
+    def resync(self, *, from_cache: bool = True) -> list[str]:
         """Put all Tasks of the Frameworks that are not completed on their agendas, and return the keys.
+
+        ``from_cache``: their specs are those in the cache, not only newer ones.
 
         This makes the controller level-triggered: it recovers from missed events.
         """
-        return [machine.key for machine in self._machines.values() if machine.resync()]
+        return [machine.key for machine in self._machines.values() if machine.resync(from_cache=from_cache)]

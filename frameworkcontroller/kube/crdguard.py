@@ -80,6 +80,8 @@ class CrdGuard:
         self._refused: set[str] = set()
         self._reported: set[str] = set()
         self._wanted = asyncio.Event()
+        self._lacked = False
+        """Whether the CRD lacked fields when it was read last."""
 
     def refused(self, key: str) -> None:
         """The API server answered 404 to a write of the status of this object, or has dropped fields of it."""
@@ -91,6 +93,11 @@ class CrdGuard:
         if not has_status(crd, self._manifest):
             self._find("it has none, and may not be updated from here")
         self._miss(missing_fields(crd, self._manifest), "it may not be updated from here")
+
+    async def is_current(self) -> bool:
+        """Check now. Return whether the CRD had all fields before it."""
+        await self._check()
+        return not self._lacked
 
     async def run(self) -> None:
         """Check at intervals, and after refused writes of statuses; never returns."""
@@ -162,6 +169,7 @@ class CrdGuard:
             problem = f"it may not be read from here: {refused}" if await self._is_unserved() else None
             return problem, False, (self.missing, "it may no longer be read from here")
         with_status, missing = has_status(crd, self._manifest), missing_fields(crd, self._manifest)
+        self._lacked = bool(missing)
         wanted = updated(crd, self._manifest)
         if (with_status and not missing) or wanted is None or crd["metadata"].get("deletionTimestamp"):
             return None, False, ((), "")

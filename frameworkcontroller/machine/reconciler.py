@@ -217,13 +217,16 @@ class Reconciler:
         """The cache dropped a ConfigMap: it is gone, or has lost its label."""
         self.tracker.configmap_dropped(uid)
 
-    def resync(self) -> bool:
-        """Plan all Tasks in the next pass. Return False for a completed Framework, which needs none."""
+    def resync(self, *, from_cache: bool = True) -> bool:
+        """Plan all Tasks in the next pass. Return False for a completed Framework, which needs none.
+
+        ``from_cache``: by the spec in the cache, even of an older generation.
+        """
         status = self.tracker.status
         if status is None or status.state is State.COMPLETED:
             return False
         self.tracker.touch_all()
-        self._resync = True
+        self._resync |= from_cache
         return True
 
     def stop(self) -> None:

@@ -15,6 +15,7 @@ from aiohttp import web
 from frameworkcontroller.api import names
 from frameworkcontroller.api.lastapplied import LAST_APPLIED
 from frameworkcontroller.config.config import Config
+from frameworkcontroller.controller.reconcilers import Reconcilers
 from frameworkcontroller.kube import crdguard
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
@@ -68,6 +69,8 @@ def older(*paths: str) -> dict[str, Any]:
             schema = schema["properties"][name.removesuffix("[]")]
             schema = schema["items"] if name.endswith("[]") else schema
         del schema["properties"][last]
+        # Rules about the field.
+        schema.pop("x-kubernetes-validations", None)
     return crd
 
 
@@ -288,14 +291,17 @@ async def api(cluster: Cluster, pods: SimulatedRuntime) -> AsyncIterator[Api]:
     async with open_api(cluster.kubeconfig, cluster.namespace) as api:
         yield api
         await put_crd(api, MANIFEST["spec"])
+        await eventually(partial(served, api))
 
-        async def in_force() -> None:
-            body = original.framework("none", taskRoles=ORDERED)
-            path = original.frameworks(api)
-            assert "dependsOn" in str((await api.post(path, body, dryRun="All")).ok())
-            (await api.get(path)).ok()
 
-        await eventually(in_force)
+async def served(api: Api) -> None:
+    """Fail unless our CRD is in force."""
+    body = original.framework("none", taskRoles=ORDERED, suspend=True)
+    path = original.frameworks(api)
+    spec = (await api.post(path, body, dryRun="All")).ok()["spec"]
+    assert {"suspend"} <= spec.keys()
+    assert "dependsOn" in spec["taskRoles"][1]
+    (await api.get(path)).ok()
 
 
 async def put_crd(api: Api, spec: dict[str, Any]) -> None:
@@ -421,6 +427,44 @@ async def test_a_role_whose_start_would_be_dropped_does_not_start(
 
         await frameworks.until("f", lambda status: stalled(status) == ("False", "Progressing"))
         await eventually(partial(lacks, controller, 0))
+
+
+async def test_a_suspended_framework_does_not_start_when_the_crd_loses_the_field(
+    cluster: Cluster, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resynced: list[bool] = []
+    resync = Reconcilers.resync
+
+    def counted(subject: Reconcilers, *, from_cache: bool = True) -> list[str]:
+        resynced.append(from_cache)
+        return resync(subject, from_cache=from_cache)
+
+    async def resynced_without_cache() -> None:
+        assert resynced.count(False) >= 3
+
+    monkeypatch.setattr(Reconcilers, "resync", counted)
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    async with (
+        front_door(await cluster.connection()) as door,
+        Controller(Config(), door.connection, wall=cluster.wall, resync_sec=2.0),
+    ):
+        await frameworks.create("f", role("a", 1), suspend=True)
+        await frameworks.until("f", lambda status: condition(status, "Suspended").get("status") == "True")
+        with door.answering(forbid_updates):
+            await put_crd(api, older("spec.suspend")["spec"])
+
+            async def dropped() -> None:
+                change = {"metadata": {"annotations": {"x": "y"}}}
+                assert "suspend" not in (await api.patch(original.frameworks(api, "f"), change)).ok()["spec"]
+
+            await eventually(dropped)
+            await eventually(resynced_without_cache)
+            assert (await api.get(api.path("pods"))).ok()["items"] == []
+            await put_crd(api, MANIFEST["spec"])
+            await eventually(partial(served, api))
+        resumed = {"spec": {"suspend": False}}
+        (await api.patch(original.frameworks(api, "f"), resumed)).ok()
+        await frameworks.until_running("f", 1)
 
 
 async def test_dropped_fields_of_a_spec_are_reported_where_kubectl_applied_it(

@@ -206,3 +206,19 @@ def test_only_writes_that_bring_such_a_field_are_answered_in_full() -> None:
     driver.requests.clear()
     complete(world, driver, "f-a-0")
     assert not any(request.whole for request in driver.requests if isinstance(request, PatchStatus))
+
+
+def test_a_spec_that_loses_a_field_at_the_same_generation_counts_no_more() -> None:
+    world = OneFramework(role("a"), suspend=True)
+    driver = Driver(world)
+    rest(driver)
+    # The API server drops the field when it reads what is stored.
+    del world.body["spec"]["suspend"]
+    world.annotate()
+    world.show()
+    driver.reconciler.resync(from_cache=False)
+    rest(driver)
+    assert created(driver) == []
+    driver.reconciler.resync()
+    rest(driver)
+    assert created(driver) == ["f-attempt", "f-a-0"]

@@ -16,15 +16,20 @@ import orjson
 import pytest
 
 from frameworkcontroller.api.codec import COMPRESSION_THRESHOLD_BYTES, EncodedStatus, added_fields, decode_status
+from frameworkcontroller.api.completion import CompletionStatus, DecidedRule, FailureAction
 from frameworkcontroller.api.objects import configmap_record, pod_record
-from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
+from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.requests import PatchStatus, Post, Remove
 from tests.golden import traces
 from tests.support.bench import Body, role
+from tests.support.framework_crd import crd_manifest
 from tests.support.oneframework import NOW, Driver, OneFramework
 
 BEFORE: Final = traces.unpacked((Path(traces.__file__).parent / "traces.xz").read_bytes())
+BEFORE_FIELDS: Final = (Path(traces.__file__).parent / "status-fields.txt").read_text().split()
+"""The fields of a status that the CRD of before has."""
+
 POLICY: Final = {"rules": [{"action": "FailFramework", "onExitCodes": {"operator": "In", "values": [42]}}]}
 
 
@@ -231,3 +236,25 @@ def test_a_completed_framework_gets_a_retention() -> None:
     driver = upgrade(world, ttlSecondsAfterFinished=0)
     driver.settle()
     assert made(driver) == ["Remove f"]
+
+
+def test_no_later_field_is_forgotten() -> None:
+    """What an older API server would drop is looked for in its answers, or never an input of decisions."""
+    manifest: Any = crd_manifest()
+    version = manifest["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    missing = set(paths(version["status"], "status")) - set(BEFORE_FIELDS)
+    status = FrameworkStatus(0, 0, FrameworkAttemptStatus(0, 0))
+    status.accumulated_past_execution_time_seconds = status.retry.recent_retried_count = 1
+    status.attempt.execution_start_time = 1
+    rule = DecidedRule(FailureAction.FAIL_FRAMEWORK, 0)
+    status.attempt.completion_status = CompletionStatus(1, "", "Failed", None, "", policy=rule)
+    status.attempt.roles = [TaskRoleStatus("a", "r", pod_force_deletion_policy="Always", started=True)]
+    checked = {".".join(["status", *(part for part in path if isinstance(part, str))]) for path in added_fields(status)}
+    assert {path for path in missing if not any(path.startswith(f"{one}.") for one in missing)} == checked
+
+
+def paths(schema: Any, path: str) -> Iterator[str]:
+    schema = schema.get("items", schema)
+    for name, field in (schema.get("properties") or {}).items():
+        yield f"{path}.{name}"
+        yield from paths(field, f"{path}.{name}")
