@@ -113,6 +113,10 @@ class Context:
             self.pod_creations += 1
             self.plan.actions.append(Create(target, template.raw, controller_uid, template.words(task)))
 
+    def drop_creations(self) -> None:
+        """Drop the creations of this plan, which has found that the attempt ends."""
+        self.plan.actions = [action for action in self.plan.actions if not isinstance(action, Create)]
+
     def configmap_target(self) -> Target:
         """The ConfigMap of the current attempt."""
         return Target(Kind.CONFIGMAP, names.configmap_name(self.framework.name), self.attempt.id)

@@ -396,6 +396,7 @@ def _step_alive(ctx: Context) -> None:
     if tracker.is_completing:
         return
     if (completion := must_end(ctx)) is not None:
+        ctx.drop_creations()
         complete_attempt(ctx, completion)
     elif ctx.framework.spec.dependents:
         dependencies.start_roles(ctx)

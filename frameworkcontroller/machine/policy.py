@@ -199,10 +199,12 @@ def evaluate_completion(spec: FrameworkSpec, tracker: Tracker) -> CompletionStat
     if met:
         task, text = min(met, key=lambda one: tracker.completed_at(one[0]))
         completion = require(task.attempt.completion_status, f"completionStatus of Task {task.role}[{task.index}]")
-        # The rule is one for the Task.
-        return replace(completion, trigger=Trigger(text, task.role, task.index), pod=None, policy=None)
+        # Another rule is one for the Task alone.
+        rule = completion.policy if completion.ends_framework_attempt else None
+        return replace(completion, trigger=Trigger(text, task.role, task.index), pod=None, policy=rule)
     total, completed = spec.task_count, tracker.counts.succeeded + tracker.counts.failed
-    if not 1 <= total <= completed:
+    if not 1 <= total <= completed or tracker.ended_by_rule is not None:
+        # A rule that ends the attempt also does if its Task was the last one.
         return None
     text = (
         f"CompletedTaskCount {completed} has reached TotalTaskCount {total} and no user specified conditions in "

@@ -379,6 +379,46 @@ def test_a_pod_that_is_refused(restart: bool) -> None:
     assert decided(bench) == {"action": "FailFramework", "rule": 0}
 
 
+@pytest.mark.parametrize("failed", [0, 1])
+@pytest.mark.parametrize("restart", [False, True])
+def test_the_last_task_that_is_refused_ends_the_attempt_by_its_rule(failed: int, restart: bool) -> None:
+    """It completes in the plan that ends the attempt, by which a completion policy is met, too."""
+    bench = Bench(role(failed=failed, **rules(("FailFramework", codes(-200)))), retryPolicy={"maxRetryCount": -1})
+    bench.attempt()
+    bench.fold(bench.only(bench.plan()), refused(422))
+    if restart:
+        bench.restart()
+    bench.settle()
+    completion = bench.status.attempt.completion_status
+    assert completion is not None
+    assert (bench.status.state, completion.code, completion.failed) == (State.COMPLETED, -200, True)
+    assert decided(bench) == {"action": "FailFramework", "rule": 0}
+
+
+@pytest.mark.parametrize("failed", [0, 1])
+def test_the_last_task_that_vanishes_as_the_framework_is_suspended(failed: int) -> None:
+    bench = Bench(role(failed=failed, **rules(("FailFramework", codes(-101)))), retryPolicy={"maxRetryCount": -1})
+    bench.all_pods()
+    bench.run()
+    bench.edit(suspend=True)
+    bench.drop("f-a-0", removed=True)
+    bench.settle()
+    assert bench.status.state is State.COMPLETED
+    assert decided(bench) == {"action": "FailFramework", "rule": 0}
+
+
+def test_no_pod_is_created_by_the_plan_that_ends_the_attempt() -> None:
+    growing = role(number=2, **rules(("FailFramework", codes(42))))
+    bench = Bench(growing)
+    bench.all_pods()
+    bench.edit({**growing, "taskNumber": 3})
+    bench.plan()
+    bench.stop(code=42)
+    made = bench.plan(write=False)
+    assert bench.status.state is State.DELETION_PENDING
+    assert not made.actions
+
+
 def test_a_success_has_no_rule() -> None:
     bench = started(("FailFramework", codes(1, operator="NotIn")), number=2)
     bench.end(code=0)
