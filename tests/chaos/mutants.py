@@ -16,7 +16,7 @@ import orjson
 from frameworkcontroller.api import objects
 from frameworkcontroller.api.codec import EncodedStatus
 from frameworkcontroller.api.completion import POD_EXTERNAL_DELETED, CompletionStatus
-from frameworkcontroller.api.objects import FrameworkRecord, PodRecord
+from frameworkcontroller.api.objects import ConfigMapRecord, FrameworkRecord, PodRecord
 from frameworkcontroller.api.spec import FailurePolicy, RetryPolicy
 from frameworkcontroller.api.status import FrameworkAttemptStatus, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
@@ -170,6 +170,21 @@ def _retry_once_more(policy: RetryPolicy, completion: CompletionStatus, used: in
     return decide_retry(policy, completion, used - 1, delay)
 
 
+def _count_suspensions(policy: RetryPolicy, completion: CompletionStatus, used: int, delay: int) -> RetryDecision:
+    decision = decide_retry(policy, completion, used, delay)
+    return replace(decision, accountable=decision.accountable or completion.code == -240)
+
+
+def _adopt_nothing_that_is_suspended(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
+    return not ctx.framework.spec.is_suspended and _ADOPT(ctx, configmap)
+
+
+def _end_with_the_deletion(ctx: Context) -> None:
+    _WITH_DELETING_CONFIGMAP(ctx)
+    if not ctx.framework.spec.is_suspended and (completion := ctx.attempt.completion_status) is not None:
+        framework.attempt_is_over(ctx, completion)
+
+
 def _look_and_believe_gateways(action: Delete) -> Any:
     exchange = _REASON_TO_SPARE(action)
     try:
@@ -248,6 +263,8 @@ def _none(*_: object) -> None:
     return None
 
 
+_ADOPT: Final = framework._adopt
+_WITH_DELETING_CONFIGMAP: Final = framework._with_deleting_configmap
 _REASON_TO_SPARE: Final = Delete._reason_to_spare
 _FOLD: Final = Reconciler._fold
 _PATCH: Final = Reconciler._patch
@@ -321,6 +338,8 @@ def _slow(resource: str, before: float, after: float) -> Step:
 
 
 _FOREVER: Final[Json] = {"run_seconds": "forever"}
+_SUSPEND: Final[Json] = {"suspend": True}
+_RESUME: Final[Json] = {"suspend": False}
 _FAILS_ONCE: Final[Json] = {"retry": {"maxRetryCount": 1}, "run_seconds": "3, forever", "exit_code": "1"}
 
 MUTANTS: Final = {
@@ -846,6 +865,54 @@ MUTANTS: Final = {
             )
         ),
         "a[0] is AttemptPreparing",
+    ),
+    "counted-suspension": Mutant(
+        "counts the retry after a suspension",
+        lambda: patch.object(framework, "decide_retry", _count_suspensions),
+        _story(
+            _create(_role(2, **_FOREVER)),
+            Step(5.0, "set_spec", ("f0", _SUSPEND)),
+            Step(15.0, "set_spec", ("f0", _RESUME)),
+        ),
+        "accountable retries went up",
+    ),
+    "no-retry-after-suspension": Mutant(
+        "lets the retry policy decide after a suspension",
+        lambda: patch.object(policies, "ALWAYS_RETRIED", frozenset()),
+        _story(
+            _create(_role(2, **_FOREVER)),
+            Step(5.0, "set_spec", ("f0", _SUSPEND)),
+            Step(15.0, "set_spec", ("f0", _RESUME)),
+        ),
+        "retried: False",
+    ),
+    "suspended-too-early": Mutant(
+        "says Suspended when the next attempt waits, whatever was created and not recorded",
+        lambda: patch.object(Tracker, "nothing_runs", True),
+        _story(_create(_role(2, **_FOREVER)), Step(5.0, "set_spec", ("f0", _SUSPEND))),
+        "Suspended is True",
+    ),
+    "resumed-too-early": Mutant(
+        "starts a resumed Framework when its ConfigMap is being deleted",
+        lambda: patch.object(framework, "_with_deleting_configmap", _end_with_the_deletion),
+        _story(
+            _create(_role(2, stop_seconds="20", **_FOREVER)),
+            Step(5.0, "set_spec", ("f0", _SUSPEND)),
+            Step(5.5, "set_spec", ("f0", _RESUME)),
+        ),
+        "C4: ",
+    ),
+    # A controller dies between the creation of the Pods and the write that records them.
+    "no-adoption-while-suspended": Mutant(
+        "deletes what ran unrecorded, and uses its attempt id again",
+        lambda: patch.object(framework, "_adopt", _adopt_nothing_that_is_suspended),
+        _story(
+            _create(_role(2, **_FOREVER)),
+            Step(0.0, "kill_at_write", (5, False, 8.0)),
+            Step(4.0, "set_spec", ("f0", _SUSPEND)),
+            Step(20.0, "set_spec", ("f0", _RESUME)),
+        ),
+        "no status that was ever stored gives cause",
     ),
 }
 """By name: what is missing."""
