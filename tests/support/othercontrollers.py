@@ -1,7 +1,9 @@
 """The resources of other controllers: their manifests in examples/moving/before, and the schemas of their fields.
 
-The schemas of CustomResourceDefinitions are not part of the project. They are looked for in ``../shared/crds`` next to
-the repository, or in the folder that the variable OTHER_CRDS names; the names of the files do not matter.
+``otherfields`` has the names of the fields and the values of enumerations, one file for each resource. The
+CustomResourceDefinitions themselves are not part of the project. They are looked for in ``../shared/crds`` next to the
+repository, or in the folder that the variable OTHER_CRDS names; the names of the files do not matter. With them,
+``python -m tests.support.othercontrollers`` writes the files anew.
 """
 
 import os
@@ -70,37 +72,38 @@ def _without_descriptions(value: Any) -> Any:
     return [_without_descriptions(one) for one in value] if isinstance(value, list) else value
 
 
-def fields_of_crd(crd: Json) -> list[str]:
-    """The paths of all fields of the spec, lists without brackets; a Pod template is one field."""
+def fields_of(name: str) -> dict[str, list[str]]:
+    """The paths of all fields of the resource's spec, lists without brackets, with the values of enumerations.
+
+    A Pod template is one field.
+    """
+    if name == "job":
+        return {path: [] for path in _fields_of_model("V1JobSpec", "")}
+    lines = (line.partition(":") for line in fields_file(name).read_text().splitlines() if not line.startswith("#"))
+    return {path: values.split() for path, _, values in lines}
+
+
+def fields_file(name: str) -> Path:
+    """The file of the resource's fields."""
+    return Path(__file__).parent / "otherfields" / f"{name}.txt"
+
+
+def fields_of_crd(crd: Json) -> dict[str, list[str]]:
+    """Likewise, of a CustomResourceDefinition."""
     schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    return list(_fields(schema["properties"]["spec"], ""))
+    return dict(_fields(schema["properties"]["spec"], ""))
 
 
-def _fields(schema: Json, path: str) -> Iterator[str]:
+def _fields(schema: Json, path: str) -> Iterator[tuple[str, list[str]]]:
     while schema.get("type") == "array":
         schema = schema["items"]
     properties = schema.get("properties") or {}
     if "containers" in (properties.get("spec", {}).get("properties") or {}):
         properties = {}
     if path and not properties:
-        yield path
+        yield path, [str(value) for value in schema.get("enum", []) if value]
     for name, below in properties.items():
         yield from _fields(below, f"{path}.{name}" if path else name)
-
-
-def values_of(crd: Json, field: str) -> list[str]:
-    """The values that a field of the spec may have."""
-    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    for name in field.split("."):
-        schema = schema["properties"][name]
-        schema = schema.get("items", schema)
-    values: list[str] = schema["enum"]
-    return values
-
-
-def fields_of_job() -> list[str]:
-    """The paths of all fields of a Job's spec, likewise."""
-    return list(_fields_of_model("V1JobSpec", ""))
 
 
 def _fields_of_model(model: str, path: str) -> Iterator[str]:
@@ -129,3 +132,17 @@ def _fields_in(value: Any, path: str) -> Iterator[str]:
             yield from _fields_in(one, path)
     else:
         yield path
+
+
+def _write() -> None:
+    for path in sorted(BEFORE.glob("*.yaml")):
+        if (crd := crd_of(manifest(path.stem))) is None:
+            continue
+        file = fields_file(path.stem)
+        head = [line for line in file.read_text().splitlines() if line.startswith("#")] if file.exists() else []
+        lines = [" ".join([f"{field}:" if values else field, *values]) for field, values in fields_of_crd(crd).items()]
+        file.write_text("\n".join([*head, *lines]) + "\n")
+
+
+if __name__ == "__main__":
+    _write()
