@@ -121,9 +121,10 @@ def added_fields(status: FrameworkStatus | None, *, with_roles: bool = True) -> 
         ("attemptStatus", "completionStatus", "policy"): completion and completion.policy,
     }
     for position, role in enumerate(attempt.roles if with_roles else ()):
-        path = ("attemptStatus", "taskRoleStatuses", position)
-        found[*path, "podForceDeletionPolicy"] = role.pod_force_deletion_policy
-        found[*path, "started"] = role.started
+        if role.started or role.pod_force_deletion_policy:
+            path = ("attemptStatus", "taskRoleStatuses", position)
+            found[*path, "podForceDeletionPolicy"] = role.pod_force_deletion_policy
+            found[*path, "started"] = role.started
     return {path: value for path, value in found.items() if value}
 
 
