@@ -50,7 +50,10 @@ def refresh(ctx: Context) -> None:
         now[kind] = (True, reason, completion.diagnostics)
     kept = {condition.type: condition for condition in status.conditions}
     stalled = _stalled(ctx.tracker)
-    suspended = _suspended(ctx, kept.get("Suspended"), stalled)
+    was_suspended = kept.get("Suspended")
+    suspended = None
+    if was_suspended is not None or ctx.framework.spec.suspend:
+        suspended = _suspended(ctx, was_suspended, stalled)
     _record_stall(ctx, kept.get("Stalled"), stalled)
     _record_wait(ctx, kept.get("Running"), wait, message)
     if suspended is not None:
@@ -59,17 +62,22 @@ def refresh(ctx: Context) -> None:
         now["Stalled"] = (True, *stalled)
     elif "Stalled" in kept:
         now["Stalled"] = (False, Reason.PROGRESSING.value, "")
-    fresh = []
-    for kind, (value, reason, message) in now.items():
-        text = "True" if value else "False"
+    fresh, generation = [], ctx.framework.generation
+    for kind, (value, whole_reason, whole_message) in now.items():
+        text, reason, message = "True" if value else "False", whole_reason[:_MAX_REASON], whole_message[:MAX_MESSAGE]
         old = kept.get(kind)
-        since = ctx.env.second if old is None or old.status != text else old.last_transition_time
-        fresh.append(
-            Condition(kind, text, reason[:_MAX_REASON], message[:MAX_MESSAGE], since, ctx.framework.generation)
-        )
+        if old is not None and old.status == text:
+            if old.message == message and old.reason == reason and old.observed_generation == generation:
+                # As in most plans: no new record is made, and the comparison below is short.
+                fresh.append(old)
+                continue
+            since = old.last_transition_time
+        else:
+            since = ctx.env.second
+        fresh.append(Condition(kind, text, reason, message, since, generation))
     if fresh != status.conditions:
         # The others follow a state, whose transition has its own urgency.
-        soon = "Stalled" in now or _differs(kept.get("Suspended"), suspended)
+        soon = "Stalled" in now or _differs(was_suspended, suspended)
         ctx.tracker.set_conditions(fresh, Urgency.SOON if soon else Urgency.LATER)
 
 
