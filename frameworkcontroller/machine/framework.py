@@ -83,6 +83,8 @@ def step(ctx: Context) -> None:
     ours = configmap if configmap is not None and configmap.identity.controller_uid == ctx.framework.uid else None
     if ctx.status.state in ENDED:
         ctx.tracker.agenda.clear()
+        if ctx.status.state is State.ATTEMPT_COMPLETED and ctx.framework.spec.is_suspended:
+            _look_for_pods(ctx)
         _watch_orphan(ctx, ours)
         if not _delete_orphan(ctx, ours):
             ctx.tracker.holds.end_stall(None, Reason.STATUS_OUTDATED)
@@ -192,6 +194,8 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         if ctx.framework.spec.is_suspended and not ctx.framework.deleting:
             _look_up(ctx, configmap)
         return
+    # From now on any controller may create something.
+    tracker.absent = None
     ends = tracker.is_completing or must_end_first(ctx) is not None
     if not ends and (completion := must_not_begin(ctx)) is not None:
         ends = True
@@ -202,7 +206,6 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     elif ends:
         ctx.act(Cleanup(ctx.configmap_target(), ctx.framework.uid))
     elif not _delete_orphan(ctx, configmap) and attempt_backs_off(ctx) is None:
-        tracker.absent = None
         body = configmap_body(ctx.framework, ctx.attempt.id)
         ctx.act(Create(ctx.configmap_target(), body, ctx.framework.uid))
 
@@ -212,15 +215,20 @@ def _look_up(ctx: Context, configmap: ConfigMapRecord | None) -> None:
 
     A controller may have created the ConfigMap, and Pods, and have ended before it recorded them.
     """
-    tracker, uid = ctx.tracker, ctx.framework.uid
+    tracker = ctx.tracker
+    _look_for_pods(ctx)
     if not tracker.is_clean:
         _persist_first(ctx)
-        return
-    tracker.remains = any(_belongs_to(uid, pod) for pod in ctx.observed.list_pods())
-    if _delete_orphan(ctx, configmap):
+    elif _delete_orphan(ctx, configmap):
         tracker.absent = False
     elif not tracker.absent and not ctx.observed.creating:
-        ctx.act(LookUp(ctx.configmap_target(), uid))
+        ctx.act(LookUp(ctx.configmap_target(), ctx.framework.uid))
+
+
+def _look_for_pods(ctx: Context) -> None:
+    """Note whether the cache shows Pods of the Framework. Costs their number, which is mostly none."""
+    uid = ctx.framework.uid
+    ctx.tracker.remains = any(_belongs_to(uid, pod) for pod in ctx.observed.list_pods())
 
 
 def _belongs_to(framework_uid: str, pod: PodRecord) -> bool:

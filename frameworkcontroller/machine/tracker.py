@@ -155,7 +155,7 @@ class Tracker:
         if self.status is None:
             return False
         if self.status.state in ENDED:
-            return self._end_is_stored
+            return self._end_is_stored and not self.remains
         return self.status.state is State.CREATION_PENDING and self.absent is True and not self.remains
 
     @property

@@ -538,15 +538,19 @@ def test_a_creation_in_flight_that_succeeds_is_ended() -> None:
     assert (code(bench), suspended(bench)) == (-240, GOING)
 
 
-def test_suspended_again_before_anything_was_ordered_needs_no_second_look() -> None:
+def test_suspended_again_it_looks_again_once_it_was_stored_as_resumed() -> None:
+    """Another controller may have created objects for the status that it read meanwhile."""
     bench = pending()
     bench.fold(look(bench), Gone())
     bench.edit(suspend=False)
     bench.plan()
     assert suspended(bench) == RESUMED
     bench.edit(suspend=True)
-    made = [action for _ in range(3) for action in bench.plan().actions]
-    assert (made, suspended(bench)) == ([], TRUE)
+    action = look(bench)
+    assert suspended(bench) == GOING
+    bench.fold(action, Exists(ours()))
+    bench.settle()
+    assert (bench.status.attempt.id, retries(bench), suspended(bench)) == (1, (1, 0), TRUE)
 
 
 def test_a_stored_promise_stays_over_a_restart_and_is_checked() -> None:
@@ -578,6 +582,39 @@ def test_pods_in_the_cache_refute_the_promise() -> None:
     bench.pods[POD] = replace(bench.pods[POD], identity=replace(bench.pods[POD].identity, controller_uid=None))
     bench.plan()
     assert suspended(bench) == TRUE, "orphaned by its user"
+
+
+def test_a_late_pod_refutes_the_promise_while_the_delay_of_a_retry_passes() -> None:
+    bench = running(role(failed=1), retryPolicy={"maxRetryCount": 1, "backoff": {"baseSeconds": 100}})
+    body = bench.bodies[POD]
+    bench.stop(code=1)
+    for _ in range(9):
+        made = bench.plan()
+        for action in made.actions:
+            bench.fold(action, Accepted())
+            bench.hide(action.target.name)
+    bench.edit(suspend=True)
+    bench.plan()
+    assert (bench.status.state, suspended(bench)) == (State.ATTEMPT_COMPLETED, TRUE)
+    bench.bodies[POD] = {**body, "metadata": {**body["metadata"], "uid": "late"}}
+    bench.show(POD)
+    bench.plan()
+    assert suspended(bench) == GOING
+    bench.hide(POD)
+    bench.plan()
+    assert (bench.status.state, suspended(bench)) == (State.ATTEMPT_COMPLETED, TRUE)
+
+
+def test_a_promise_is_not_repeated_while_the_cache_shows_a_pod() -> None:
+    bench = running()
+    body = bench.bodies[POD]
+    suspend(bench)
+    bench.restart()
+    bench.bodies[POD] = body
+    bench.show(POD)
+    bench.edit(ttlSecondsAfterFinished=5)
+    bench.plan(write=False)
+    assert suspended(bench) == GOING
 
 
 def test_a_deleted_framework_is_not_looked_after() -> None:
