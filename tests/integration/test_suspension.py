@@ -82,3 +82,18 @@ async def test_a_suspension_outlives_controllers(cluster: Cluster, frameworks: F
         status = await running(frameworks, 2, attempt=1)
     assert not suspended(status)
     assert [task["retryPolicyStatus"]["totalRetriedCount"] for task in tasks(status)] == [0, 0]
+
+
+async def test_a_burst_of_suspensions_ends_as_the_last_one_says(frameworks: Frameworks, controller: Controller) -> None:
+    """Each attempt that ends is followed by another one, none is counted, and only what is left to run runs."""
+    await frameworks.create("f", role("a", 2))
+    for _ in range(6):
+        await frameworks.set("f", suspend=True)
+        await frameworks.set("f", suspend=False)
+    await frameworks.set("f", suspend=True)
+    status = await frameworks.until("f", suspended)
+    await frameworks.assert_nothing_left("f")
+    assert status["state"] == "AttemptCreationPending"
+    assert status["retryPolicyStatus"]["accountableRetriedCount"] == 0
+    await frameworks.set("f", suspend=False)
+    await running(frameworks, 2, attempt=status["attemptStatus"]["id"])

@@ -189,6 +189,14 @@ def _sizes(spec: FrameworkSpec) -> Iterator[Finding]:
             "and executionType Create: it starts only after both are changed",
             value=True,
         )
+    if spec.execution_type == "Stop" and spec.suspend:
+        yield warning(("spec", "suspend"), "has no effect: executionType Stop completes the Framework", value=True)
+    elif spec.suspend and not spec.dependents and sum(role.task_number > 0 for role in spec.task_roles) > 1:
+        yield warning(
+            ("spec", "suspend"),
+            "Tasks that had completed run again after a resume, in all TaskRoles at once: dependsOn keeps their order",
+            value=True,
+        )
 
 
 def _deadlines(spec: FrameworkSpec) -> Iterator[Finding]:

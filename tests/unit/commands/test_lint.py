@@ -606,3 +606,18 @@ def test_a_framework_that_waits_twice() -> None:
     assert spec("executionType: Create", *lines) == [
         "6: warning: spec.suspend: true: and executionType Create: it starts only after both are changed"
     ]
+
+
+def test_a_suspension_that_stop_ends() -> None:
+    lines = ("suspend: true", "executionType: Stop", "taskRoles:", f"- {{name: w, {FAILS}, task: {{pod: {POD}}}}}")
+    assert any(one.endswith("has no effect: executionType Stop completes the Framework") for one in spec(*lines))
+
+
+def test_a_suspension_of_roles_without_order() -> None:
+    roles = [f"- {{name: {name}, {FAILS}, task: {{pod: {POD}}}" for name in "ab"]
+    text = "in all TaskRoles at once: dependsOn keeps their order"
+    alone = ("taskRoles:", *(f"{one}}}" for one in roles))
+    assert spec(*alone) == []
+    assert [one.endswith(text) for one in spec("suspend: true", *alone)] == [True]
+    ordered = (f"{roles[0]}}}", f"{roles[1]}, dependsOn: [{{name: a, status: Complete}}]}}")
+    assert spec("suspend: true", "taskRoles:", *ordered) == []
