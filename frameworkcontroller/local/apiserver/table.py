@@ -139,9 +139,9 @@ def _boolean(value: Any, now: float) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _date(value: Any, now: float) -> str:
+def _date(value: Any, now: float) -> str | None:
     if not isinstance(value, str):
-        return "<invalid>"
+        return None
     moment = epoch(value)
     return "<invalid>" if moment is None else duration(now - moment)
 

@@ -69,6 +69,8 @@ COLUMNS = [
     ("TextAsInteger", "integer", ".spec.s", None),
     ("NumberAsInteger", "integer", ".spec.n", 1),
     ("NoDate", "date", ".spec.s", "<invalid>"),
+    ("NullDate", "date", ".spec.nn", None),
+    ("IntegerAsDate", "date", ".spec.i", None),
     ("Label", "string", r".metadata.labels['a\.b/c']", "L"),
     ("FromTheEnd", "string", ".spec.l[-1:]", "z"),
     ("Slice", "string", ".spec.l[0:2]", "x"),
