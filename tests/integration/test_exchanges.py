@@ -20,6 +20,7 @@ from frameworkcontroller.machine.actions import (
     Delete,
     Exists,
     Gone,
+    LookUp,
     Refresh,
     Relabel,
     Remains,
@@ -96,6 +97,9 @@ async def result(client: KubeClient, action: Action) -> Result:
         (Delete(POD, "u", confirm=True), [DELETED, NOT_FOUND], Gone()),
         (Delete(POD, "u", confirm=True), [DELETED, found("v")], Gone()),
         (Delete(POD, "u", confirm=True), [DELETED, found("u", deleting=True)], Remains),
+        (LookUp(POD, "cm-uid"), [NOT_FOUND], Gone()),
+        (LookUp(POD, "cm-uid"), [found("u", "somebody")], Gone()),
+        (LookUp(POD, "cm-uid"), [found("u", "cm-uid")], Exists(Identity("u", "cm-uid", None, False))),
         (Cleanup(POD, "cm-uid"), [NOT_FOUND], Gone()),
         (Cleanup(POD, "cm-uid"), [found("u", "somebody")], Gone()),
         (Cleanup(POD, "cm-uid"), [found("u")], Gone()),
@@ -133,7 +137,9 @@ async def test_a_live_read_tells_whether_the_label_is_there(
 
 
 @pytest.mark.parametrize("code", [400, 401, 403, 413, 422, 429])
-@pytest.mark.parametrize("action", [CREATE, Delete(POD, "u"), Confirm(POD, "u"), Cleanup(POD, "cm-uid")])
+@pytest.mark.parametrize(
+    "action", [CREATE, Delete(POD, "u"), Confirm(POD, "u"), Cleanup(POD, "cm-uid"), LookUp(POD, "cm-uid")]
+)
 async def test_a_refusal_is_told_as_it_is(server: FaultyServer, client: KubeClient, action: Action, code: int) -> None:
     server.then(status(code, "Odd", "because"))
     server.otherwise = NOT_FOUND
@@ -193,7 +199,7 @@ async def test_how_long_to_wait_is_told(server: FaultyServer, client: KubeClient
 
 
 @pytest.mark.parametrize("lost", [drop(), status(500, "InternalError"), status(504, "Timeout"), answer("no JSON")])
-@pytest.mark.parametrize("action", [CREATE, Confirm(POD, "u"), Cleanup(POD, "cm-uid")])
+@pytest.mark.parametrize("action", [CREATE, Confirm(POD, "u"), Cleanup(POD, "cm-uid"), LookUp(POD, "cm-uid")])
 async def test_what_may_or_may_not_have_been_done(
     server: FaultyServer, client: KubeClient, action: Action, lost: Answer
 ) -> None:
