@@ -326,11 +326,11 @@ def _configmap_is_gone(ctx: Context) -> None:
     Pods outlive a ConfigMap that was deleted in the background, or with orphaned dependents.
     """
     tracker = ctx.tracker
-    by_others = CompletionStatus.of(CONFIGMAP_EXTERNAL_DELETED, "ConfigMap was deleted by others")
+    by_others = _ended_by_others(ctx, "ConfigMap was deleted by others")
     completion = tracker.configmap_end or by_others
     if completion is by_others and not ctx.tracker.is_completing:
         # Usually in the background, so it was never seen to be terminating.
-        ctx.record(Reason.CONFIGMAP_DELETING, by_others.diagnostics, completion=by_others)
+        ctx.record(Reason.CONFIGMAP_DELETING, "ConfigMap was deleted by others", completion=by_others)
     if _has_pods(ctx):
         if not tracker.orphaned:
             tracker.orphaned = True
@@ -342,6 +342,14 @@ def _configmap_is_gone(ctx: Context) -> None:
         _step_tasks(ctx)
     if not _has_pods(ctx):
         attempt_is_over(ctx, completion)
+
+
+def _ended_by_others(ctx: Context, text: str) -> CompletionStatus:
+    """The completion of an attempt whose ConfigMap is deleted without a decision.
+
+    While the Framework is suspended, another controller may have deleted it, which must not use up a retry.
+    """
+    return must_end_unseen(ctx) or CompletionStatus.of(CONFIGMAP_EXTERNAL_DELETED, text)
 
 
 def _has_pods(ctx: Context) -> bool:
@@ -361,7 +369,7 @@ def _with_deleting_configmap(ctx: Context) -> None:
         return
     if not ctx.tracker.is_completing:
         text = "ConfigMap is being deleted by others"
-        ctx.tracker.decide_completion(ctx.status, CompletionStatus.of(CONFIGMAP_EXTERNAL_DELETED, text))
+        ctx.tracker.decide_completion(ctx.status, _ended_by_others(ctx, text))
         ctx.record(Reason.CONFIGMAP_DELETING, text, completion=ctx.attempt.completion_status)
     ctx.tracker.move_framework(State.DELETING, ctx.env.second)
 

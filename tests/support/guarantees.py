@@ -565,6 +565,9 @@ class Guarantees:
         ended = {(role.name, task.index): task for role, task in _tasks(status) if _counts(task)}
         self._require(1 <= total == len(ended), f"{len(ended)} of {total} Tasks completed, and so has the attempt")
         self._require(completion.code == 0, f"all Tasks completed, and the attempt with {completion.code}")
+        rules = [task.attempt.completion_status.policy for task in ended.values() if task.attempt.completion_status]
+        ending = [rule for rule in rules if rule is not None and rule.action in ("RestartFramework", "FailFramework")]
+        self._require(not ending, f"all Tasks completed, one by {ending}")
         last = ended.get((completion.trigger.task_role_name, completion.trigger.task_index))
         if last is None:
             raise self.world.violation(f"completed by {completion.trigger}, which is no completed Task")

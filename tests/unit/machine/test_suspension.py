@@ -322,6 +322,20 @@ def test_an_end_that_is_persisted_is_not_taken_back_by_a_resume(restart: bool) -
     assert (retries(bench), bench.status.attempt.id) == ((1, 0), 1)
 
 
+@pytest.mark.parametrize("how", ["terminating", "gone"])
+def test_a_configmap_that_another_controller_deletes_uses_up_no_retry(how: str) -> None:
+    """It may have looked before this one created the ConfigMap."""
+    bench = running()
+    bench.edit(suspend=True)
+    if how == "terminating":
+        bench.show(CONFIGMAP, deleting=bench.now + 30)
+        bench.plan()
+        assert (bench.status.state, code(bench)) == (State.DELETING, -240)
+    bench.vanish()
+    bench.settle()
+    assert (bench.status.attempt.id, retries(bench), suspended(bench)) == (1, (1, 0), TRUE)
+
+
 def test_an_unseen_configmap_that_appears_after_the_decision_is_deleted() -> None:
     bench = requested()
     bench.edit(suspend=True)
