@@ -125,6 +125,8 @@ class Player:
         self._frameworks = Frameworks(client, namespace)
         self._others: dict[str, Json] = {}
         """Pods that have taken the name of a Task's, by UID."""
+        self._let_loose: set[str] = set()
+        """Frameworks (by UID) whose ConfigMap was once deleted so that it waited for no Pod."""
         self._later: set[asyncio.Task[None]] = set()
 
     # --- the course of things ---------------------------------------------------------------------------------------
@@ -342,6 +344,9 @@ class Player:
 
     async def delete(self, name: str, propagation: str) -> None:
         uid = (await self._frameworks.get(name))["metadata"]["uid"]
+        if uid in self._let_loose and any(names.framework_of(pod) == name for pod in await self._frameworks.pods()):
+            # Its ConfigMap was to wait for them (docs/guarantees.md, Limits).
+            return
         self.circumstances.deleted_by_others.setdefault(uid, self._wall())
         if propagation != "Foreground":
             # Even after one in the foreground: it takes that one's finalizer away.
@@ -441,6 +446,8 @@ class Player:
             # An orphan that no status records is nobody's, and keeps its name (docs/guarantees.md, Limits).
             propagation = "Background"
         found = await self._client.get(CONFIGMAPS, names.configmap_name(name), self._namespace)
+        if propagation in ("Background", "Orphan"):
+            self._let_loose.add(uid_of(await self._frameworks.get(name)))
         await self._delete(CONFIGMAPS, orjson.loads(found), propagation or None)
 
     async def _are_pods_recorded(self, name: str) -> bool:
