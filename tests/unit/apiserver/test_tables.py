@@ -77,6 +77,8 @@ COLUMNS = [
     ("Greater", "string", ".spec.o[?(@.v>1)].name", "b"),
     ("BooleanAsText", "string", ".spec.b", "true"),
     ("Null", "string", ".spec.nn", "<no value>"),
+    ("NullDate", "date", ".spec.nn", None),
+    ("NumberAsDate", "date", ".spec.i", None),
 ]
 CUSTOM = {
     "metadata": {"name": "t", "labels": {"a.b/c": "L"}, "creationTimestamp": "2026-11-21T03:00:00Z"},
