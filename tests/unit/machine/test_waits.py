@@ -159,8 +159,8 @@ class Row:
 CREATE = "spec.executionType is Create"
 HELD = "spec.executionType is Create, and spec.suspend is true"
 WEBHOOK = "Cannot create Pod f-a-0: 500: the webhook is down"
-TASK = "TaskAttempt 1 of a[0] starts at {at}, 40s after 1 ContainerUnrecognizedFailed"
-FRAMEWORK = "FrameworkAttempt 1 starts at {at}, 70s after 1 ContainerUnrecognizedFailed"
+TASK = "TaskAttempt 1 of a[0] starts at {at}, 40s after the end with 1 ContainerUnrecognizedFailed"
+FRAMEWORK = "FrameworkAttempt 1 starts at {at}, 70s after the end with 1 ContainerUnrecognizedFailed"
 
 ROWS = (
     # The object itself says it, and no status is written for it.
