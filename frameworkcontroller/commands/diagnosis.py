@@ -97,14 +97,16 @@ def wait_of(status: FrameworkStatus) -> str:
 
 def diagnose_framework(view: View, now: float) -> list[str]:
     """Return lines on the state of the Framework; none if it needs no explanation."""
-    lines = [clean_line(view.problem)] if view.problem else []
+    stall = None if view.status is None or view.status.state is State.COMPLETED else stalled(view.status)
+    # An invalid spec is usually what the Framework is stalled for.
+    is_told = stall is not None and stall.message == view.problem
+    lines = [clean_line(view.problem)] if view.problem and not is_told else []
     if view.deleting:
         lines.append("is being deleted, and disappears with its last Pod")
     status = view.status
     if status is None:
         return lines
-    stall = stalled(status)
-    if stall is not None and status.state is not State.COMPLETED:
+    if stall is not None:
         since = duration(now - stall.last_transition_time)
         lines.append(f"stalled for {since}: {stall.reason}: {clean_line(stall.message)}")
     if status.state is State.CREATION_PENDING and view.spec.execution_type is ExecutionType.CREATE:

@@ -39,6 +39,7 @@ from frameworkcontroller.commands.poddiagnosis import diagnose_pod, without_name
 from frameworkcontroller.commands.tree import bar, framework_tree, ranges
 
 NOW = 1000
+INVALID = "spec.suspend: 1: must be true or false"
 
 
 def task(index: int, state: State, code: Code | None = None, *, attempt: int = 0, words: str = "") -> TaskStatus:
@@ -197,6 +198,26 @@ FAILED = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "Pod failed: {}", trigg
             ),
             [
                 "f  AttemptPreparing  attempt 0  waiting for 3m20s",
+                "└── stalled for 1m10s: QuotaExceeded: exceeded quota: q",
+            ],
+        ),
+        (
+            framework(
+                State.PREPARING,
+                spec={"suspend": 1},
+                conditions=[Condition("Stalled", "True", "InvalidSpec", INVALID, NOW - 70, 1)],
+            ),
+            ["f  AttemptPreparing  attempt 0  waiting for 3m20s", f"└── stalled for 1m10s: InvalidSpec: {INVALID}"],
+        ),
+        (
+            framework(
+                State.PREPARING,
+                spec={"suspend": 1},
+                conditions=[Condition("Stalled", "True", "QuotaExceeded", "exceeded quota: q", NOW - 70, 1)],
+            ),
+            [
+                "f  AttemptPreparing  attempt 0  waiting for 3m20s",
+                f"├── {INVALID}",
                 "└── stalled for 1m10s: QuotaExceeded: exceeded quota: q",
             ],
         ),
