@@ -21,7 +21,7 @@ ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
 """Phases of Pods that have ended. Since kubelet 1.22.9 their containers have ended too."""
 
 _DEFAULT_GRACE_SEC: Final = 30
-_DISRUPTION_TARGET: Final = "DisruptionTarget"
+DISRUPTION_TARGET: Final = "DisruptionTarget"
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -303,9 +303,9 @@ def _conditions(status: Mapping[str, Any], *, whole: bool) -> tuple[tuple[PodCon
         kind = item.get("type")
         if kind == "Ready":
             ready = ready or item.get("status") == "True"
-        elif kind == _DISRUPTION_TARGET and disrupted is None and item.get("status") == "True":
+        elif kind == DISRUPTION_TARGET and disrupted is None and item.get("status") == "True":
             disrupted = item
-        if whole or kind == _DISRUPTION_TARGET:
+        if whole or kind == DISRUPTION_TARGET:
             kept.append((kind or "", item.get("status") or "", item.get("reason") or ""))
     return (
         _made_conditions(tuple(kept)) if kept else (),

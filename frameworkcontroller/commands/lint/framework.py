@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from frameworkcontroller.api import names
 from frameworkcontroller.api.completion import ENDING_ACTIONS, FailureAction
 from frameworkcontroller.api.inputmodel import whole
+from frameworkcontroller.api.objects import DISRUPTION_TARGET
 from frameworkcontroller.api.problems import KeyPath, problem_of, shown, suggestion
 from frameworkcontroller.api.spec import (
     RETRY_ALWAYS,
@@ -55,8 +56,13 @@ def check_framework(body: Mapping[Any, Any]) -> Iterator[Finding]:
     if not isinstance(roles, list) or not all(isinstance(role, dict) for role in roles):
         yield from refused
         return
-    for position, role in enumerate(roles):
-        refused += _foreign_actions(role, ("spec", "taskRoles", position))
+    foreign_actions = {
+        found.problem.path: found
+        for position, role in enumerate(roles)
+        for found in _foreign_actions(role, ("spec", "taskRoles", position))
+    }
+    # What a Framework has instead says more than the list of actions that it has.
+    refused = [foreign_actions.get(found.problem.path, found) for found in refused]
     refused += [found for found in _role_names(roles) if found not in refused]
     yield from refused
     if not roles:
@@ -146,7 +152,7 @@ def _role_names(roles: list[dict[Any, Any]]) -> Iterator[Finding]:
 
 
 def _foreign_actions(role: Mapping[Any, Any], path: KeyPath) -> Iterator[Finding]:
-    """Find actions of failure rules that were copied from another kind. That they are invalid is found, too."""
+    """Find actions of failure rules that were copied from another kind."""
     task = role.get("task")
     policy = task.get("podFailurePolicy") if isinstance(task, dict) else None
     rules = policy.get("rules") if isinstance(policy, dict) else None
@@ -288,6 +294,11 @@ def _failure_rules(role: TaskRoleSpec, pod_spec: Mapping[Any, Any], path: KeyPat
     listed = [pod_spec.get(field) or () for field in ("initContainers", "containers")]
     known = {one.get("name") for part in listed if isinstance(part, list) for one in part if isinstance(one, dict)}
     for position, rule in enumerate(_rules(role)):
+        for number, condition in enumerate(rule.on_pod_conditions):
+            meant = suggestion(condition.type, (DISRUPTION_TARGET,))
+            if meant and condition.type != DISRUPTION_TARGET:
+                where = (*path, position, "onPodConditions", number, "type")
+                yield warning(where, f"is not a condition that Kubernetes sets{meant}", value=condition.type)
         pattern = rule.on_exit_codes
         if pattern is None:
             continue

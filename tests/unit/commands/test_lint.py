@@ -510,6 +510,11 @@ def test_good_failure_rules() -> None:
             ON_42.replace("FailTask", "FailIndex"),
             "error: {}[0].action: 'FailIndex': is an action of a Job; that of a Framework is FailTask",
         ),
+        (
+            "{action: Ignore, onPodConditions: [{type: Ready}, {type: DisruptionTargets}]}",
+            "warning: {}[0].onPodConditions[1].type: 'DisruptionTargets': is not a condition that Kubernetes sets; "
+            "did you mean DisruptionTarget?",
+        ),
         (ON_42.replace("42", "0"), "error: {}[0].onExitCodes.values[0]: 0: is no code of a failure"),
         (
             ON_42.replace("onExitCodes", "onExitCode"),
@@ -523,6 +528,11 @@ def test_good_failure_rules() -> None:
 )
 def test_failure_rules(rule: str, expected: str) -> None:
     assert f"13: {expected.format(PLACE)}" in rules(rule)
+
+
+def test_an_action_of_another_kind_is_reported_once() -> None:
+    expected = f"{PLACE}[0].action: 'FailJob': is an action of a Job; that of a Framework is FailFramework"
+    assert rules(ON_42.replace("FailTask", "FailJob")) == [f"13: error: {expected}"]
 
 
 def test_failure_rules_of_containers_that_are_restarted() -> None:
