@@ -106,8 +106,8 @@ def retry_waits(ctx: Context, task: TaskStatus | None, delay_sec: int, after: st
     reason = Reason.FRAMEWORK_RETRY_SCHEDULED if task is None else Reason.TASK_RETRY_SCHEDULED
     owner = "" if task is None else f" of {task.role}[{task.index}]"
     when = format_time(min(status.transition_time + delay_sec, LAST_TIME))
-    wait = Wait(reason, f"{name} {status.attempt.id + 1}{owner} starts at {when}, {delay_sec}s after the end with {after}")
-    ctx.tracker.holds.wait(None if task is None else task.key, wait)
+    text = f"{name} {status.attempt.id + 1}{owner} starts at {when}, {delay_sec}s after the end with {after}"
+    ctx.tracker.holds.wait(None if task is None else task.key, Wait(reason, text))
 
 
 def _kept(ctx: Context, task: TaskStatus | None, wait: Wait | None) -> Wait | None:
