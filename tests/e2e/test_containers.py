@@ -168,6 +168,7 @@ async def test_a_deleted_pod_is_retried_when_it_has_ended(play: Play) -> None:
         await play.until_attempts("again", [attempt + 1])
         assert len([one for one in play.instances() if one.said("saved")]) == attempt + 1
     await play.until_said("again", "runs", 5)
+    await play.until_running("again", 1)
     await play.frameworks.delete("again")
     await play.until_gone("again")
     assert all(one.said("saved") for one in play.instances())

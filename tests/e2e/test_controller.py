@@ -7,8 +7,9 @@ import orjson
 
 from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.resources import LEASES, PODS, Resource
+from tests.e2e.recorder import uptime
 from tests.e2e.stage import CONTROLLER, ENDED_PODS_KEPT, WITHIN, Play, Track, attempts_of, play
-from tests.support.frameworks import codes, tasks
+from tests.support.frameworks import codes, condition, tasks
 
 Json = dict[str, Any]
 
@@ -53,6 +54,28 @@ async def test_sixty_pods_start_while_the_controller_is_killed(play: Play) -> No
     status = await play.until_completed("sixty")
     assert codes(tasks(status)) == [0] * 60
     assert len(play.recorder.pods_seen[play.namespace]) == 60
+
+
+@play(Track.CONTROLLER)
+async def test_a_suspension_that_no_controller_sees_at_first(play: Play) -> None:
+    """It is killed while it creates Pods, of which not all are recorded. Suspended is true when all have ended."""
+    await play.create("blind", play.role(number=6, script=UNTIL_OVER, terminationGracePeriodSeconds=3))
+    await play.recorder.until(lambda: len(play.recorder.pods(play.namespace)) >= 2, within=WITHIN)
+    await play.kill_controller()
+    # A new Pod starts at once, and its container does not back off.
+    await play.client.delete(PODS, f"{CONTROLLER}-0", CONTROLLER, grace_period_seconds=0)
+    await play.frameworks.set("blind", suspend=True)
+    status = await play.until("blind", lambda status: condition(status, "Suspended").get("status") == "True")
+    suspended = uptime()
+    await play.frameworks.assert_nothing_left("blind")
+    assert status["attemptStatus"]["id"] == 1
+    assert all(one.last < suspended for one in play.instances())
+    await play.frameworks.set("blind", suspend=False)
+    await play.until_running("blind", 6)
+    play.say_over()
+    status = await play.until_completed("blind")
+    assert codes(tasks(status)) == [0] * 6
+    assert status["retryPolicyStatus"]["accountableRetriedCount"] == 0
 
 
 @play(Track.CONTROLLER)

@@ -80,7 +80,7 @@ async def test_exit_code_42_ends_the_whole(play: Play) -> None:
 @play()
 async def test_retries_wait_as_backoff_says(play: Play) -> None:
     """Of a Task and of a whole Framework: by the times at which one instance ends and the next one begins."""
-    backoff = {"maxRetryCount": 3, "backoff": {"baseSeconds": 5, "maxSeconds": 12}}
+    backoff = {"maxRetryCount": 3, "backoff": {"baseSeconds": 8, "maxSeconds": 20}}
     await play.create("task", play.role(script="sleep 1; exit 1", task={"retryPolicy": backoff}))
     await play.create(
         "whole",
@@ -92,7 +92,7 @@ async def test_retries_wait_as_backoff_says(play: Play) -> None:
         runs = play.instances(name)
         gaps = [after.first - before.last for before, after in itertools.pairwise(runs)]
         assert len(gaps) == 3
-        assert all(gap >= delay for gap, delay in zip(gaps, (5, 10, 12), strict=True)), gaps
+        assert all(gap >= delay for gap, delay in zip(gaps, (8, 16, 20), strict=True)), gaps
 
 
 @play()
