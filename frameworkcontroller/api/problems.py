@@ -87,7 +87,10 @@ def problem_of(detail: ErrorDetails, *, pattern: str, below: KeyPath = ()) -> Pr
         error: ProblemError = context["error"]
         return error.below(*path).problem
     if kind == "enum":
-        context = {"expected": context["expected"].replace("'", "")}
+        # YAML reads True and False without quotes as booleans.
+        given = detail["input"]
+        quotes = ", in quotes" if isinstance(given, bool) and repr(str(given)) in context["expected"] else ""
+        context = {"expected": context["expected"].replace("'", "") + quotes}
     text = _TEXTS[kind].format(**context) if kind in _TEXTS else detail["msg"]
     return Problem(path, text, detail["input"])
 

@@ -18,11 +18,14 @@ FIELDS: Final = {
     "backoffLimitPerIndex": ("a Job", _TASK_RETRY),
     "completionMode": ("a Job", "Tasks that always have an index, FC_TASK_INDEX"),
     "completions": ("a Job", _NUMBER),
+    "coordinator": ("a JobSet", "the known name FRAMEWORK-ROLE-0 of each role's first Pod"),
     "failurePolicy": ("a JobSet", "spec.retryPolicy, and task.podFailurePolicy of a TaskRole"),
+    "managedBy": ("a Job or JobSet", "no other controllers"),
     "maxFailedIndexes": ("a Job", f"{_FAILED}, one more"),
     "maxRetry": ("a Volcano Job", "retryPolicy.maxRetryCount, of the spec or of a TaskRole's task"),
     "minAvailable": ("a Volcano Job", "no gangs of its own (docs/manual.md, Gangs)"),
     "minSuccess": ("a Volcano Job", _SUCCEEDED),
+    "network": ("a JobSet", "a headless Service that you write (examples/service)"),
     "parallelism": ("a Job", _NUMBER),
     "podReplacementPolicy": ("a Job", "Pods that are always replaced as by Failed: after the last one is gone"),
     "policies": ("a Volcano Job", "retryPolicy, task.podFailurePolicy and frameworkAttemptCompletionPolicy"),
@@ -33,6 +36,7 @@ FIELDS: Final = {
     "successPolicy": ("a Job or JobSet", _SUCCEEDED),
     "tasks": ("a Volcano Job", "taskRoles"),
     "template": ("a Job", _TEMPLATE),
+    "volumeClaimPolicies": ("a JobSet", "claims that you create, or ephemeral volumes of the Pod template"),
 }
 """Unknown fields of the spec, a TaskRole or its task: the kind that has them, and what a Framework has."""
 

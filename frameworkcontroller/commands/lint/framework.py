@@ -19,8 +19,10 @@ from frameworkcontroller.api.spec import (
     RETRY_ALWAYS,
     RETRY_ON_FAILURE,
     DependencyStatus,
+    ExitCodePattern,
     FailureRule,
     FrameworkSpec,
+    Operator,
     PodForceDeletionPolicy,
     RetryPolicy,
     TaskRoleSpec,
@@ -113,6 +115,9 @@ def _fields(spec: Any) -> Iterator[Finding]:
         FrameworkSpec.model_validate(spec, by_name=False, by_alias=True)
     except ValidationError as refused:
         for detail in refused.errors():
+            if detail["type"] == "too_short" and detail["input"]:
+                # The items that were refused are missing, and found themselves.
+                continue
             yield Finding("error", problem_of(detail, pattern=names.NAME_RULE, below=("spec",)))
     yield from _unknown_below(FrameworkSpec, spec, ("spec",))
 
@@ -302,6 +307,12 @@ def _failure_rules(role: TaskRoleSpec, pod_spec: Mapping[Any, Any], path: KeyPat
         pattern = rule.on_exit_codes
         if pattern is None:
             continue
+        for earlier, before in enumerate(_rules(role)[:position]):
+            if before.on_exit_codes is not None and _covers(before.on_exit_codes, pattern):
+                yield warning(
+                    (*path, position), f"never matches: rules[{earlier}] matches all of its exit codes before"
+                )
+                break
         name, place = pattern.container_name, (*path, position, "onExitCodes")
         if name is not None and name not in known:
             text = f"is not the name of a container of the Pod{suggestion(name, filter(None, known))}"
@@ -312,6 +323,14 @@ def _failure_rules(role: TaskRoleSpec, pod_spec: Mapping[Any, Any], path: KeyPat
                 "can hardly match: with restartPolicy OnFailure the kubelet restarts containers that fail, and the Pod "
                 "does not fail",
             )
+
+
+def _covers(before: ExitCodePattern, pattern: ExitCodePattern) -> bool:
+    return (
+        before.container_name == pattern.container_name
+        and pattern.operator is Operator.IN
+        and all(code in before for code in pattern.values)
+    )
 
 
 def _rules(role: TaskRoleSpec) -> tuple[FailureRule, ...]:

@@ -445,7 +445,7 @@ ONE_OF = ": must have exactly one of onExitCodes, onPodConditions and onCompleti
         ({"onPodConditions": [{}]}, ".onPodConditions[0].type: is required"),
         (
             {"onPodConditions": [{"type": "x", "status": True}]},
-            ".onPodConditions[0].status: true: must be True, False or Unknown",
+            ".onPodConditions[0].status: true: must be True, False or Unknown, in quotes",
         ),
         (
             {"onPodConditions": [{"type": "x"}] * 21},

@@ -515,6 +515,10 @@ def test_good_failure_rules() -> None:
             "warning: {}[0].onPodConditions[1].type: 'DisruptionTargets': is not a condition that Kubernetes sets; "
             "did you mean DisruptionTarget?",
         ),
+        (
+            "{action: Ignore, onPodConditions: [{type: DisruptionTarget, status: true}]}",
+            "error: {}[0].onPodConditions[0].status: true: must be True, False or Unknown, in quotes",
+        ),
         (ON_42.replace("42", "0"), "error: {}[0].onExitCodes.values[0]: 0: is no code of a failure"),
         (
             ON_42.replace("onExitCodes", "onExitCode"),
@@ -533,6 +537,35 @@ def test_failure_rules(rule: str, expected: str) -> None:
 def test_an_action_of_another_kind_is_reported_once() -> None:
     expected = f"{PLACE}[0].action: 'FailJob': is an action of a Job; that of a Framework is FailFramework"
     assert rules(ON_42.replace("FailTask", "FailJob")) == [f"13: error: {expected}"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (ON_42.replace("[42]", "['42']"), ["[0].onExitCodes.values[0]: '42': must be a whole number"]),
+        (ON_42.replace("[42]", "[]"), ["[0].onExitCodes.values: a list: must have at least 1 item"]),
+    ],
+)
+def test_a_refused_code_is_not_a_missing_one(rule: str, expected: list[str]) -> None:
+    assert rules(rule) == [f"13: error: {PLACE}{one}" for one in expected]
+
+
+@pytest.mark.parametrize(
+    ("before", "rule", "is_covered"),
+    [
+        (ON_42, ON_42, True),
+        (ON_42.replace("[42]", "[41, 42]"), ON_42, True),
+        (ON_42.replace("In, values: [42]", "NotIn, values: [1]"), ON_42, True),
+        (ON_42, ON_42.replace("[42]", "[42, 43]"), False),
+        (ON_42.replace("In,", "NotIn,"), ON_42, False),
+        (ON_42, ON_42.replace("In,", "NotIn,"), False),
+        (ON_42.replace("operator", "containerName: main, operator"), ON_42, False),
+        (ON_42.replace("onExitCodes", "onCompletionCodes"), ON_42, False),
+    ],
+)
+def test_a_rule_that_another_one_precedes(before: str, rule: str, is_covered: bool) -> None:
+    told = f"14: warning: {PLACE}[1]: never matches: rules[0] matches all of its exit codes before"
+    assert rules(before, rule) == [told] * is_covered
 
 
 def test_failure_rules_of_containers_that_are_restarted() -> None:
