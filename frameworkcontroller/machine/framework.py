@@ -174,13 +174,18 @@ def _adopt(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
     # Attempt ids are not random: the ConfigMap was created for a persisted one.
     if not ctx.tracker.is_clean or ctx.tracker.absent or configmap.uid in ctx.tracker.late:
         return False
-    spec = ctx.framework.spec
-    if not (spec.execution_type is ExecutionType.START or spec.is_suspended) or ctx.framework.deleting:
+    if not may_adopt(ctx):
         return False
     if configmap.identity.annotations != ctx.configmap_identity():
         return False
     created(ctx, configmap.uid)
     return True
+
+
+def may_adopt(ctx: Context) -> bool:
+    """Whether the spec lets the attempt have a ConfigMap: it runs, or is suspended and ends."""
+    spec = ctx.framework.spec
+    return (spec.execution_type is ExecutionType.START or spec.is_suspended) and not ctx.framework.deleting
 
 
 def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:

@@ -111,7 +111,7 @@ def _take(owned: _Owned, outcome: Outcome) -> None:
             elif owned.state is State.CREATION_PENDING:
                 owned.cleaned_up()
         case LookUp():
-            if owned.state is State.CREATION_PENDING:
+            if owned.state is State.CREATION_PENDING and framework_machine.may_adopt(ctx):
                 _take_look_up(owned, result)
         case Confirm() | Relabel() as action:
             if not isinstance(result, Gone):

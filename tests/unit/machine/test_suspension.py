@@ -511,6 +511,16 @@ def test_a_resume_before_the_look_has_answered_adopts_what_it_finds() -> None:
     assert (bench.status.attempt.id, bench.status.attempt.configmap_uid, code(bench)) == (0, uid, None)
 
 
+def test_a_framework_that_must_not_start_adopts_nothing_that_a_look_finds() -> None:
+    bench = pending()
+    action = look(bench)
+    uid = unrecorded(bench, show=False)
+    bench.edit(suspend=False, executionType="Create")
+    bench.fold(action, Exists(ours(uid)))
+    bench.settle()
+    assert (bench.status.state, bench.status.attempt.configmap_uid) == (State.CREATION_PENDING, None)
+
+
 def test_false_is_persisted_before_a_resumed_attempt_starts() -> None:
     bench = pending()
     bench.fold(look(bench), Gone())
