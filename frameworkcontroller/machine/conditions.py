@@ -55,7 +55,8 @@ def refresh(ctx: Context) -> None:
     if was_suspended is not None or ctx.framework.spec.suspend:
         suspended = _suspended(ctx, was_suspended, stalled)
     _record_stall(ctx, kept.get("Stalled"), stalled)
-    _record_wait(ctx, kept.get("Running"), wait, message)
+    if wait is not None or ctx.tracker.last_wait is not None:
+        _record_wait(ctx, kept.get("Running"), wait, message)
     if suspended is not None:
         now["Suspended"] = suspended
     if stalled is not None:

@@ -31,10 +31,10 @@ from frameworkcontroller.machine.context import (
 from frameworkcontroller.machine.gates import (
     STOPPED,
     attempt_backs_off,
-    ends_otherwise,
     may_start,
     must_end,
     must_end_first,
+    must_end_last,
     must_end_unseen,
     must_not_begin,
     retry_waits,
@@ -396,7 +396,7 @@ def _with_configmap(ctx: Context) -> None:
 
 
 def _step_alive(ctx: Context) -> None:
-    tracker = ctx.tracker
+    tracker, otherwise = ctx.tracker, None
     if tracker.is_completing and ctx.status.state in (State.PREPARING, State.RUNNING):
         # Its end was decided before its ConfigMap was known.
         complete_attempt(ctx, require(ctx.attempt.completion_status, "completionStatus of the attempt"))
@@ -404,7 +404,8 @@ def _step_alive(ctx: Context) -> None:
         if (completion := must_end_first(ctx)) is not None:
             complete_attempt(ctx, completion)
         else:
-            ctx.ends = ends_otherwise(ctx)
+            otherwise = must_end_last(ctx)
+            ctx.ends = otherwise is not None or tracker.ended_by_rule is not None
     if ctx.framework.spec.dependents or tracker.readiness:
         dependencies.watch_readiness(ctx)
     _step_tasks(ctx)
@@ -416,7 +417,7 @@ def _step_alive(ctx: Context) -> None:
         ctx.record(Reason.FRAMEWORK_ATTEMPT_RUNNING, f"FrameworkAttempt {ctx.attempt.id} is running")
     if tracker.is_completing:
         return
-    if (completion := must_end(ctx)) is not None:
+    if (completion := must_end(ctx, otherwise)) is not None:
         ctx.drop_creations()
         complete_attempt(ctx, completion)
     elif ctx.framework.spec.dependents:

@@ -4,7 +4,7 @@ Each gate is a row of rules, of which the first with an answer counts. A rule re
 the tracker, and changes nothing. A new reason to wait or to end is one function and its place in a row.
 
 An end is asked for twice in a plan. Before Tasks observe their Pods, ``must_end_first`` gives what no outcome of a Task
-changes, and ``ends_otherwise`` forbids creations: no plan both creates a Pod and ends the attempt. Afterwards, outcomes
+changes, and ``must_end_last`` forbids creations: no plan both creates a Pod and ends the attempt. Afterwards, outcomes
 of Tasks count before a reason that a user can take back (``must_end``).
 """
 
@@ -137,14 +137,14 @@ def must_end_first(ctx: Context) -> CompletionStatus | None:
     return _first(ctx, _END_FIRST)
 
 
-def ends_otherwise(ctx: Context) -> bool:
-    """Whether the attempt ends in this plan, at the latest for a reason that can be taken back."""
-    return _fails_by_rule(ctx) is not None or _first(ctx, _END_LAST) is not None
+def must_end_last(ctx: Context) -> CompletionStatus | None:
+    """Why the attempt ends unless it ends because of its Tasks. Asked before Tasks observe their Pods."""
+    return _first(ctx, _END_LAST)
 
 
-def must_end(ctx: Context) -> CompletionStatus | None:
-    """Why the attempt ends. Asked after Tasks have observed their Pods."""
-    return _first(ctx, _END_BY_TASKS) or _first(ctx, _END_LAST)
+def must_end(ctx: Context, otherwise: CompletionStatus | None) -> CompletionStatus | None:
+    """Why the attempt ends. Asked after Tasks have observed their Pods. ``otherwise``: the answer of must_end_last."""
+    return _first(ctx, _END_BY_TASKS) or otherwise
 
 
 def _is_stopped(ctx: Context) -> CompletionStatus | None:

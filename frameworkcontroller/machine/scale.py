@@ -83,10 +83,13 @@ def copy_forced_deletion(ctx: Context) -> bool:
     changed = False
     for spec in ctx.framework.spec.task_roles:
         role = ctx.tracker.roles.get(spec.name)
-        wanted = spec.task.pod_graceful_deletion_timeout_sec, _force_deletion_policy(spec.task)
-        if role is None or wanted == (role.pod_graceful_deletion_timeout_sec, role.pod_force_deletion_policy):
+        seconds, policy = spec.task.pod_graceful_deletion_timeout_sec, spec.task.pod_force_deletion_policy
+        if role is None or (
+            seconds == role.pod_graceful_deletion_timeout_sec
+            and policy == (role.pod_force_deletion_policy or PodForceDeletionPolicy.ALWAYS)
+        ):
             continue
-        ctx.tracker.set_forced_deletion(role, *wanted)
+        ctx.tracker.set_forced_deletion(role, seconds, _force_deletion_policy(spec.task))
         changed = True
     if changed:
         ctx.tracker.touch_all()
