@@ -190,7 +190,7 @@ BAD: Final = {
     "a status without quotes": Bad(
         conditions({"type": "A", "status": True}),
         f'{RULE}.onPodConditions.status in body must be of type string: "boolean"',
-        f"{RULE}.onPodConditions.status: true: must be True, False or Unknown",
+        f"{RULE}.onPodConditions.status: true: must be True, False or Unknown, in quotes",
     ),
     "a role that waits for itself": Bad(
         after(("w", "Ready")),
