@@ -11,7 +11,7 @@ from typing import Any
 
 from frameworkcontroller.api.codec import encode_condition
 from frameworkcontroller.api.status import WAITS, Condition, State
-from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.context import Context, describe
 from frameworkcontroller.machine.holds import Wait
 from frameworkcontroller.machine.model import Env, Urgency
 from frameworkcontroller.machine.reasons import EventPolicy, Reason
@@ -47,7 +47,8 @@ def refresh(ctx: Context) -> None:
         kind = "Succeeded" if completion.succeeded else "Failed"
         # The phrase of a podFailureSpec may be no valid reason.
         reason = completion.phrase if _REASON.fullmatch(completion.phrase) else completion.type_name
-        now[kind] = (True, reason, completion.diagnostics)
+        # Diagnostics do not name the rule that ended the Framework, nor its Task.
+        now[kind] = (True, reason, completion.diagnostics if completion.policy is None else describe(completion))
     kept = {condition.type: condition for condition in status.conditions}
     stalled = _stalled(ctx.tracker)
     was_suspended = kept.get("Suspended")

@@ -262,6 +262,8 @@ def test_it_is_told() -> None:
     )
     why = f"Framework completed, not retried as podFailurePolicy.rules[0] is FailFramework, with {said}"
     assert any(one.startswith(f"{Reason.FRAMEWORK_FAILED}: {why}") for one in told)
+    (failed,) = (one for one in bench.status.conditions if one.type == "Failed")
+    assert failed.message.startswith(said)
 
 
 # --- when the rules are asked -------------------------------------------------------------------------------------
