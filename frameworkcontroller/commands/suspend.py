@@ -8,7 +8,7 @@ from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.objects import Json, is_suspended, state_of
+from frameworkcontroller.commands.objects import Json, condition_of, is_suspended, state_of
 
 
 async def run(invocation: Invocation, options: argparse.Namespace) -> int:
@@ -34,6 +34,9 @@ async def _set(invocation: Invocation, name: str, *, suspend: bool) -> str:
         done = "suspended" if suspend else "resumed"
         if spec.get("executionType") == ExecutionType.CREATE:
             done += "; it also waits to be started"
+        stalled = condition_of(framework, "Stalled")
+        if stalled.get("status") == "True" and stalled.get("reason") == "InvalidSpec":
+            done += "; this counts once its spec is valid: see 'kubectl framework status'"
         return [{"op": "add", "path": "/spec/suspend", "value": suspend}], done
 
     done = await invocation.patch_spec(name, change)

@@ -321,6 +321,17 @@ async def test_suspend_and_resume(frameworks: Frameworks, cli: Cli, capsys: pyte
     assert capsys.readouterr().err == "error: f: has already completed\n"
 
 
+async def test_suspending_an_invalid_framework_says_that_it_counts_later(frameworks: Frameworks, cli: Cli) -> None:
+    await frameworks.create("f", {**role(), "dependsOn": [{"name": "none", "status": "Ready"}]})
+
+    async def is_invalid() -> None:
+        assert any("InvalidSpec" in line for line in await cli.ok("status", "f"))
+
+    await eventually(is_invalid)
+    later = "f: suspended; this counts once its spec is valid: see 'kubectl framework status'"
+    assert await cli.ok("suspend", "f") == [later]
+
+
 async def test_a_crd_without_suspend_is_noticed(
     cluster: Cluster, unattended: Frameworks, cli: Cli, capsys: pytest.CaptureFixture[str]
 ) -> None:
