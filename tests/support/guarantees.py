@@ -686,7 +686,9 @@ class Guarantees:
             (0 if one.backoff is None else min(one.backoff.base_seconds, one.backoff.max_seconds) for one in policies),
             default=0,
         )
-        self._require(delay >= least, f"{what}: retried after {delay}s, its back-off is {least}s at least")
+        # A delay may be over before it is written.
+        waited = delay if before.retry.retry_delay_sec is not None else self.world.latest - before.transition_time
+        self._require(waited >= least, f"{what}: retried after {waited:g}s, its back-off is {least}s at least")
         self._require(self.world.latest >= before.transition_time + delay, f"{what}: retried before its {delay}s")
 
     def _task_specs(self, uid: str, name: str) -> list[TaskSpec]:
