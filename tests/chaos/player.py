@@ -35,7 +35,7 @@ from tests.chaos.oracle import why_not_at_end
 from tests.chaos.proxy import Fault, FaultProxy, Kind
 from tests.chaos.record import Circumstances, Replay, Write
 from tests.chaos.snapshots import Snapshots
-from tests.chaos.story import Story
+from tests.chaos.story import Story, with_life
 from tests.support.frameworks import Frameworks, Json
 from tests.support.original import crd_spec
 from tests.support.world import name_of, uid_of
@@ -320,16 +320,11 @@ class Player:
         await self._frameworks.set(name, **fields)
 
     async def set_task(self, name: str, role_name: str, fields: Json) -> None:
-        def change(task: Json) -> Json:
-            if "retryPolicy" in fields:
-                # Only its back-off: the oracle knows one policy of retries.
-                return task | {"retryPolicy": task.get("retryPolicy", {}) | fields["retryPolicy"]}
-            return task | fields
-
         await self._change_roles(
             name,
             lambda roles: [
-                item | {"task": change(item["task"])} if item["name"] == role_name else item for item in roles
+                item | {"task": with_life(item["task"], fields)} if item["name"] == role_name else item
+                for item in roles
             ],
         )
 

@@ -132,9 +132,22 @@ def _lively(rng: random.Random, create: Step) -> Step:
 def _lively_role(rng: random.Random, item: Json) -> Json:
     task = dict(item["task"])
     for _ in range(rng.choice([0, 1, 1, 2])):
-        field, value = _life_of_task(rng)
-        task[field] = task[field] | value if field == "retryPolicy" else value
+        task = with_life(task, dict([_life_of_task(rng)]))
     return item | {"task": task}
+
+
+def with_life(task: Json, fields: Json) -> Json:
+    """The task with these fields of its life."""
+    fields = dict(fields)
+    if "retryPolicy" in fields:
+        # Only its back-off: the oracle knows one policy of retries.
+        fields["retryPolicy"] = task.get("retryPolicy", {}) | fields["retryPolicy"]
+    simulate = task["pod"]["metadata"]["annotations"]
+    prepares = float(simulate.get("sim.frameworkcontroller.dev/prepare-seconds", 0))
+    if prepares > 1 and fields.get("preRunningDeadlineSeconds"):
+        # Its retries may have no end: those for which it never runs would be one a second.
+        fields["preRunningDeadlineSeconds"] = round(prepares) + 30
+    return task | fields
 
 
 def _life_of_framework(rng: random.Random) -> tuple[str, Any]:
