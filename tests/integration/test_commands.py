@@ -297,9 +297,13 @@ async def test_suspend_and_resume(frameworks: Frameworks, cli: Cli, capsys: pyte
     await eventually(waits_to_be_resumed)
     assert await cli.ok("wait", "f", "--for", "suspended", "--timeout", "30s") == ["f: suspended"]
     assert (await cli.ok("list"))[1].split()[1:3] == ["AttemptCreationPending", "(suspended)"]
-    top = await cli.ok("top")
-    assert "  waiting: 2, 2 of them suspended" in top
-    assert not any(line.startswith("SLOWEST") for line in top)
+
+    async def both_are_suspended() -> None:
+        top = await cli.ok("top")
+        assert "  waiting: 2, 2 of them suspended" in top
+        assert not any(line.startswith("SLOWEST") for line in top)
+
+    await eventually(both_are_suspended)
     assert any("waits: spec.suspend is true" in line for line in await cli.ok("status", "f"))
     assert await cli.ok("resume", "f") == ["f: resumed"]
     await frameworks.until_running("f", 1)
