@@ -20,7 +20,7 @@ import orjson
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube.client import STRATEGIC_PATCH, KubeClient
 from frameworkcontroller.kube.connection import Connection, connect
-from frameworkcontroller.kube.errors import NotFound
+from frameworkcontroller.kube.errors import NotFound, TooManyRequests
 from frameworkcontroller.kube.resources import CRDS, NAMESPACES, PODS
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
@@ -108,7 +108,7 @@ class Cluster:
         try:
             client = await self.client()
             if not self.embedded:
-                await self._remove_frameworks(client)
+                await eventually(lambda: self._remove_frameworks(client))
             with suppress(NotFound):
                 await client.delete(NAMESPACES, self.namespace)
         finally:
@@ -117,12 +117,14 @@ class Cluster:
 
     async def _remove_frameworks(self, client: KubeClient) -> None:
         try:
-            items = orjson.loads(await client.list(FRAMEWORKS, self.namespace))["items"]
+            for item in orjson.loads(await client.list(FRAMEWORKS, self.namespace))["items"]:
+                with suppress(NotFound):
+                    await client.delete(FRAMEWORKS, item["metadata"]["name"], self.namespace, propagation="Background")
         except NotFound:
             return
-        for item in items:
-            with suppress(NotFound):
-                await client.delete(FRAMEWORKS, item["metadata"]["name"], self.namespace, propagation="Background")
+        except TooManyRequests as error:
+            # For a moment after its CRD was replaced.
+            raise AssertionError(error) from error
 
 
 class ControlPlanes:
