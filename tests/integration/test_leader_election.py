@@ -200,8 +200,9 @@ async def test_a_leader_that_is_cut_off_stops_before_the_next_begins(cluster: Cl
         async with replica(cluster) as second:
             await frameworks.create("f", role(number=2))
             before = await frameworks.until_running("f", 2)
-            cut = loop.time()
             await first.door.refuse()
+            # Until then it may still send an Event of its Pods.
+            cut = loop.time()
             # It has work to do that it cannot do.
             await frameworks.set("f", taskRoles__0__taskNumber=4)
             overlap = False
