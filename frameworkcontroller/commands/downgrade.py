@@ -13,7 +13,13 @@ from typing import Any, Final, TypeVar
 from rich.text import Text
 
 from frameworkcontroller.api.codec import StatusError, decode_status
-from frameworkcontroller.api.completion import ENDING_ACTIONS, CompletionStatus, FailureAction
+from frameworkcontroller.api.completion import (
+    ALWAYS_RETRIED,
+    ENDING_ACTIONS,
+    FRAMEWORK_ACTIVE_DEADLINE_EXCEEDED,
+    CompletionStatus,
+    FailureAction,
+)
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.spec import (
     ExecutionType,
@@ -31,7 +37,7 @@ from frameworkcontroller.commands.output import clean_line, counted, table
 
 T = TypeVar("T")
 
-_NEW_CODES: Final = frozenset({-240, -241, -250})
+_NEW_CODES: Final = ALWAYS_RETRIED | {FRAMEWORK_ACTIVE_DEADLINE_EXCEEDED.code}
 """Completion codes whose retry an older controller decides by the retryPolicy."""
 
 _TERMINATING: Final = frozenset({State.DELETION_REQUESTED, State.DELETING})

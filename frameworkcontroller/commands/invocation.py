@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -117,6 +117,16 @@ class Invocation:
             token = (page.get("metadata") or {}).get("continue")
             if not token or (most is not None and read >= most):
                 return
+
+    async def for_each(self, frameworks: Sequence[str], work: Callable[[str], Awaitable[str]]) -> int:
+        """Print the result of ``work`` for each name. Return the exit code, which is that of the last failure."""
+        code = program.EXIT_OK
+        for name in frameworks:
+            try:
+                self.print(f"{name}: {await work(name)}")
+            except program.CommandError as error:
+                code = program.fail(str(error), error.code)
+        return code
 
     async def patch_spec(self, name: str, change: Callable[[Json], tuple[list[Json], T]]) -> T:
         """Send JSON patch operations to a Framework, unless there are none.

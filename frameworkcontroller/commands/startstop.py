@@ -29,10 +29,4 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
         text = f"{done}; it waits to be resumed" if waits else done
         return [{"op": "add", "path": "/spec/executionType", "value": wanted}], text
 
-    code = program.EXIT_OK
-    for name in options.names:
-        try:
-            invocation.print(f"{name}: {await invocation.patch_spec(name, change)}")
-        except program.CommandError as error:
-            code = program.fail(str(error), error.code)
-    return code
+    return await invocation.for_each(options.names, lambda name: invocation.patch_spec(name, change))

@@ -13,13 +13,7 @@ from frameworkcontroller.commands.objects import Json, condition_of, is_suspende
 
 async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     """Set ``options.wanted`` for each of them. Return the exit code."""
-    code = program.EXIT_OK
-    for name in options.names:
-        try:
-            invocation.print(f"{name}: {await _set(invocation, name, suspend=options.wanted)}")
-        except program.CommandError as error:
-            code = program.fail(str(error), error.code)
-    return code
+    return await invocation.for_each(options.names, lambda name: _set(invocation, name, suspend=options.wanted))
 
 
 async def _set(invocation: Invocation, name: str, *, suspend: bool) -> str:
