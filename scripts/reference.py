@@ -168,6 +168,22 @@ KEYS: Final[tuple[tuple[str, str, bool], ...]] = (
     (names.TASK_ATTEMPT_INSTANCE_UID, "the instanceUID of the attempt of the Task, unique", False),
 )
 
+PLACEHOLDERS: Final = (
+    (names.FRAMEWORK_ATTEMPT_ID, "id of the attempt of the Framework"),
+    (names.FRAMEWORK_TASK_NUMBER, "the number of Tasks of all TaskRoles"),
+    (names.TASKROLE_TASK_NUMBER, "`taskNumber` of the Pod's own TaskRole"),
+    (names.TASK_RANK, "the `taskNumber`s of the TaskRoles before its own in the spec, added up, plus the Task's index"),
+    (names.COORDINATOR_HOST, "host name of the Pod of `coordinator`: `{framework}-{role}-{index}.{subdomain}`"),
+)
+
+NETWORK: Final = """
+With `network`, the Framework also owns a headless Service, named as `subdomain` says. If the spec has `network` or
+`coordinator`, these [placeholders](manual.md#what-is-put-into-a-pod) count, too; a running Pod keeps its values:
+
+| placeholder | value |
+|---|---|
+"""
+
 TEMPLATES: Final = """
 The rest of the Pod is the template of its TaskRole, [with a few changes](manual.md#what-is-put-into-a-pod).
 
@@ -295,6 +311,8 @@ def page() -> Iterator[str]:
     for key, value, of_configmap in KEYS:
         places = (key in LABELS, key not in ONLY_VARIABLES, True, of_configmap)
         yield f"| `{key}` | {value} | {' | '.join('x' if there else '' for there in places)} |"
+    yield NETWORK.rstrip("\n")
+    yield from (f"| `{names.placeholder(name)}` | {value} |" for name, value in PLACEHOLDERS)
     yield TEMPLATES.rstrip("\n")
     yield from (f"| {what} | {shows} |" for what, shows in BAD_INPUT)
 

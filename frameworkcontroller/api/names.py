@@ -48,15 +48,52 @@ POD_IDENTITY = (FRAMEWORK_UID, FRAMEWORK_ATTEMPT_INSTANCE_UID, TASKROLE_UID, TAS
 CONFIGMAP_IDENTITY = (FRAMEWORK_UID, FRAMEWORK_ATTEMPT_ID)
 """Annotations that identify a FrameworkAttempt."""
 
+SERVICE_IDENTITY = (FRAMEWORK_UID,)
+"""Annotations that identify the Framework of a Service."""
+
+SERVICE_PATTERN = r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$"
+"""Pattern of the names of Services."""
+
+SERVICE_RULE = (
+    "must be the name of a Service: lower case letters, digits and dashes, at most 63 of them, a letter first, and no "
+    "dash last"
+)
+"""The pattern in words, for error messages."""
+
+MAX_HOSTNAME = 63
+"""Characters of a host name: it is a DNS label."""
+
+TASKROLE_TASK_NUMBER = "FC_TASKROLE_TASK_NUMBER"
+FRAMEWORK_TASK_NUMBER = "FC_FRAMEWORK_TASK_NUMBER"
+TASK_RANK = "FC_TASK_RANK"
+COORDINATOR_HOST = "FC_COORDINATOR_HOST"
+
+ONLY_PLACEHOLDERS = (FRAMEWORK_TASK_NUMBER, TASKROLE_TASK_NUMBER, TASK_RANK, COORDINATOR_HOST)
+"""Words that are placeholders of Pod templates, and nothing else."""
+
+NETWORK_PLACEHOLDERS = (FRAMEWORK_ATTEMPT_ID, *ONLY_PLACEHOLDERS)
+"""Placeholders of Pod templates that count only if the spec has network or coordinator."""
+
 SNAPSHOT_MARK = "ObjectSnapshot: "
 """In a log line, the JSON of an object follows this mark (docs/manual.md, History)."""
 
 _NAME = re.compile(NAME_PATTERN)
+_SERVICE = re.compile(SERVICE_PATTERN)
 
 
 def is_valid_name(name: str) -> bool:
     """Whether ``name`` is a valid name of Frameworks and TaskRoles."""
     return _NAME.fullmatch(name) is not None
+
+
+def is_valid_service(name: str) -> bool:
+    """Whether ``name`` is a valid name of Services."""
+    return _SERVICE.fullmatch(name) is not None
+
+
+def placeholder(name: str) -> str:
+    """The text in a Pod template that is replaced by the value of that name."""
+    return f"{{{{{name}}}}}"
 
 
 def configmap_name(framework: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
@@ -16,6 +16,9 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.completion import FailureAction
 from frameworkcontroller.api.inputmodel import INT32_MAX, INT64_MAX, InputModel
 from frameworkcontroller.api.problems import Problem, ProblemError, problem_of
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 RETRY_ALWAYS = -2
 RETRY_ON_FAILURE = -1
@@ -189,6 +192,12 @@ class TaskSpec(_SpecModel):
     pre_running_deadline_seconds: Annotated[int, Field(ge=1, le=INT32_MAX)] | None = None
     pod: dict[str, Any] = Field(default_factory=dict)
 
+    @property
+    def has_own_hostname(self) -> bool:
+        """Whether the template sets the hostname or subdomain of the Pods, which then stay as they are."""
+        spec = self.pod.get("spec")
+        return isinstance(spec, dict) and bool(spec.get("hostname") or spec.get("subdomain"))
+
 
 class Dependency(_SpecModel):
     """A role that another one waits for."""
@@ -207,6 +216,21 @@ class TaskRoleSpec(_SpecModel):
     task: TaskSpec = TaskSpec()
 
 
+class Network(_SpecModel):
+    """Host names of Pods, by a headless Service. ``subdomain`` None: the name of the Framework."""
+
+    enable_dns_hostnames: bool = Field(default=True, alias="enableDNSHostnames")
+    subdomain: Annotated[str, StringConstraints(pattern=names.SERVICE_PATTERN)] | None = None
+    publish_not_ready_addresses: bool = True
+
+
+class Coordinator(_SpecModel):
+    """The Task that the others are to find."""
+
+    task_role: Annotated[str, StringConstraints(pattern=names.NAME_PATTERN)]
+    task_index: Annotated[int, Field(ge=0, le=MAX_TASK_NUMBER - 1)] = 0
+
+
 class FrameworkSpec(_SpecModel):
     """The whole spec.
 
@@ -219,6 +243,8 @@ class FrameworkSpec(_SpecModel):
     retry_policy: RetryPolicy = RetryPolicy()
     active_deadline_seconds: Annotated[int, Field(ge=1, le=INT32_MAX)] | None = None
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
+    network: Network | None = None
+    coordinator: Coordinator | None = None
     task_roles: tuple[TaskRoleSpec, ...] = Field(default=(), strict=False)
 
     @model_validator(mode="after")
@@ -253,6 +279,56 @@ class FrameworkSpec(_SpecModel):
             text = f"TaskRoles wait for each other: {' -> '.join(cycle)}"
             raise ProblemError(Problem(("taskRoles", position, "dependsOn"), text))
         return self
+
+    @model_validator(mode="after")
+    def _coordinator_is_a_task(self) -> FrameworkSpec:
+        if (coordinator := self.coordinator) is not None:
+            role = self.role(coordinator.task_role)
+            if role is None:
+                problem = Problem(("coordinator", "taskRole"), "is not the name of a TaskRole", coordinator.task_role)
+                raise ProblemError(problem)
+            if coordinator.task_index >= role.task_number:
+                text = f"TaskRole {role.name} has only {role.task_number} Tasks"
+                raise ProblemError(Problem(("coordinator", "taskIndex"), text, coordinator.task_index))
+        return self
+
+    @model_validator(mode="after")
+    def _hosts_are_known(self) -> FrameworkSpec:
+        if not self.has_network_placeholders:
+            return self
+        unknown = self._why_no_coordinator_host()
+        if not unknown:
+            return self
+        used = names.placeholder(names.COORDINATOR_HOST)
+        for position, role in enumerate(self.task_roles):
+            if used in str(role.task.pod):
+                path = ("taskRoles", position, "task", "pod")
+                raise ProblemError(Problem(path, f"{used} has no value: {unknown}"))
+        return self
+
+    def _why_no_coordinator_host(self) -> str:
+        if self.coordinator is None:
+            return "spec.coordinator is not set"
+        if not self.has_hostnames:
+            return "Pods have no host names without spec.network"
+        role = self.role(self.coordinator.task_role)
+        if role is not None and role.task.has_own_hostname:
+            return f"the Pods of TaskRole {role.name} have a hostname or subdomain of their own"
+        return ""
+
+    @property
+    def has_hostnames(self) -> bool:
+        """Whether Pods get host names, and the Framework a Service."""
+        return self.network is not None and self.network.enable_dns_hostnames
+
+    def subdomain(self, framework: str) -> str:
+        """The name of the Service, for a Framework of that name."""
+        return (self.network and self.network.subdomain) or framework
+
+    @property
+    def has_network_placeholders(self) -> bool:
+        """Whether ``names.NETWORK_PLACEHOLDERS`` count. A template of before may contain such a text."""
+        return self.network is not None or self.coordinator is not None
 
     @property
     def is_suspended(self) -> bool:
@@ -304,8 +380,28 @@ def _cycle(edges: dict[str, list[str]]) -> list[str]:
     return [*names_on_way[names_on_way.index(name) :], name]
 
 
-def parse_spec(spec: Any) -> FrameworkSpec:
-    """Parse the JSON value of a spec.
+def check_hostnames(framework: str, spec: FrameworkSpec) -> Problem | None:
+    """The reason why the Pods of the Framework of that name cannot have host names, None if they can or have none.
+
+    The API server would refuse each Pod, or the Service, only when an attempt has begun.
+    """
+    if spec.network is None or not spec.has_hostnames:
+        return None
+    if spec.network.subdomain is None and not names.is_valid_service(framework):
+        text = "must be set: the name of the Framework starts with a digit, which that of a Service may not"
+        return Problem(("spec", "network", "subdomain"), text)
+    for position, role in enumerate(spec.task_roles):
+        if role.task.has_own_hostname or not role.task_number:
+            continue
+        name = names.pod_name(framework, role.name, role.task_number - 1)
+        if len(name) > names.MAX_HOSTNAME:
+            text = f"the host name {name} would have {len(name)} characters, where {names.MAX_HOSTNAME} are allowed"
+            return Problem(("spec", "taskRoles", position, "name"), text, role.name)
+    return None
+
+
+def parse_spec(spec: Any, *, framework: str | None = None) -> FrameworkSpec:
+    """Parse the JSON value of a spec. ``framework``: its name, if host names are to be checked.
 
     Raises:
         SpecError: a field is out of its bounds or has the wrong type.
@@ -314,7 +410,15 @@ def parse_spec(spec: Any) -> FrameworkSpec:
         spec = {}
     try:
         # Only by alias: clients must not send the names of the fields in Python.
-        return FrameworkSpec.model_validate(spec, by_name=False, by_alias=True)
+        parsed = FrameworkSpec.model_validate(spec, by_name=False, by_alias=True)
     except ValidationError as error:
-        problems = (problem_of(detail, pattern=names.NAME_RULE, below=("spec",)) for detail in error.errors())
+        problems = (problem_of(detail, pattern=rule_of(detail), below=("spec",)) for detail in error.errors())
         raise SpecError("; ".join(map(str, problems))) from None
+    if framework is not None and (problem := check_hostnames(framework, parsed)) is not None:
+        raise SpecError(str(problem))
+    return parsed
+
+
+def rule_of(detail: ErrorDetails) -> str:
+    """The rule of the pattern that a value of the spec does not match, in words."""
+    return names.SERVICE_RULE if detail["loc"][-1:] == ("subdomain",) else names.NAME_RULE

@@ -77,7 +77,7 @@ def read_view(framework: Mapping[str, Any], pods: Mapping[str, str]) -> View:
     except StatusError as error:
         problem = str(error)
     try:
-        spec = parse_spec(framework.get("spec"))
+        spec = parse_spec(framework.get("spec"), framework=metadata["name"])
     except SpecError as error:
         problem = str(error)
     deleting = bool(metadata.get("deletionTimestamp"))

@@ -183,6 +183,8 @@ FIELDS: Final = (
         _by_role(lambda role: role.task.pod_force_deletion_policy is not PodForceDeletionPolicy.ALWAYS),
         _spared_pods,
     ),
+    NewField("network", "creates Pods without host names", lambda spec: spec.network is not None),
+    NewField("coordinator", "leaves the new placeholders as they are", lambda spec: spec.coordinator is not None),
 )
 """The fields that an older controller ignores. tests/unit/commands/test_downgrade.py compares them with the spec."""
 

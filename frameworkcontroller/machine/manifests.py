@@ -6,6 +6,7 @@ bytes. That is safe, as JSON escapes no character of the values.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Framework
-from frameworkcontroller.api.spec import TaskRoleSpec
+from frameworkcontroller.api.spec import FrameworkSpec, TaskRoleSpec
 from frameworkcontroller.api.status import FrameworkAttemptStatus, TaskStatus
 from frameworkcontroller.machine.actions import filled
 from frameworkcontroller.machine.model import require
@@ -43,6 +44,35 @@ def configmap_body(framework: Framework, attempt_id: int) -> bytes:
                     _controller_reference(names.API_VERSION, names.KIND, framework.name, framework.uid)
                 ],
                 "finalizers": [names.FOREGROUND_FINALIZER],
+            },
+        }
+    )
+
+
+def service_body(framework: Framework) -> bytes:
+    """The headless Service that gives the Framework's Pods their host names. It needs no ports for that."""
+    spec = framework.spec
+    return orjson.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {
+                "name": spec.subdomain(framework.name),
+                "namespace": framework.namespace,
+                "labels": {names.FRAMEWORK_NAME: framework.name},
+                "annotations": {
+                    names.FRAMEWORK_NAMESPACE: framework.namespace,
+                    names.FRAMEWORK_NAME: framework.name,
+                    names.FRAMEWORK_UID: framework.uid,
+                },
+                "ownerReferences": [
+                    _controller_reference(names.API_VERSION, names.KIND, framework.name, framework.uid)
+                ],
+            },
+            "spec": {
+                "clusterIP": "None",
+                "publishNotReadyAddresses": spec.network is None or spec.network.publish_not_ready_addresses,
+                "selector": {names.FRAMEWORK_NAME: framework.name},
             },
         }
     )
@@ -92,7 +122,7 @@ _PLACEHOLDERS = (names.FRAMEWORK_NAMESPACE, names.CONFIGMAP_NAME, names.POD_NAME
 class PodTemplate:
     """The Pod template of a role, for one attempt and generation of the Framework."""
 
-    __slots__ = ("_framework", "_marker", "_role", "raw")
+    __slots__ = ("_first_rank", "_framework", "_marker", "_role", "raw")
 
     def __init__(
         self, framework: Framework, attempt: FrameworkAttemptStatus, role: TaskRoleSpec, role_uid: str
@@ -108,8 +138,16 @@ class PodTemplate:
         per_task = {field: marker.decode() + field for field in ("index", "pod_name", "task_uid", "task_attempt_id")}
         annotations = pod_annotations(framework, attempt, role.name, role_uid, **per_task)
         for name in _PLACEHOLDERS:
-            template = template.replace(b"{{%s}}" % name.encode(), annotations[name].encode())
-        self.raw = orjson.dumps(_pod(orjson.loads(template), annotations))
+            template = template.replace(names.placeholder(name).encode(), annotations[name].encode())
+        self._first_rank: int | None = None
+        if framework.spec.has_network_placeholders:
+            self._first_rank = _first_rank(framework.spec, role)
+            values = _network_values(framework, role) | {names.FRAMEWORK_ATTEMPT_ID: str(attempt.id)}
+            values[names.TASK_RANK] = marker.decode() + "rank"
+            for name, value in values.items():
+                template = template.replace(names.placeholder(name).encode(), value.encode())
+        subdomain = framework.spec.subdomain(framework.name) if framework.spec.has_hostnames else None
+        self.raw = orjson.dumps(_pod(orjson.loads(template), annotations, subdomain))
 
     def render(self, task: TaskStatus) -> bytes:
         """The body of the Pod of the Task's current attempt."""
@@ -117,12 +155,34 @@ class PodTemplate:
 
     def words(self, task: TaskStatus) -> tuple[tuple[bytes, bytes], ...]:
         """The replacements in ``raw``, in order, that make this body."""
-        return (
+        words = (
             (self._marker + b"index", b"%d" % task.index),
             (self._marker + b"pod_name", names.pod_name(self._framework, self._role, task.index).encode()),
             (self._marker + b"task_uid", task.instance_uid.encode()),
             (self._marker + b"task_attempt_id", b"%d" % task.attempt.id),
         )
+        if self._first_rank is None:
+            return words
+        return (*words, (self._marker + b"rank", b"%d" % (self._first_rank + task.index)))
+
+
+def _first_rank(spec: FrameworkSpec, role: TaskRoleSpec) -> int:
+    """The rank of the role's first Task: ranks count the Tasks of all roles, in the order of the spec."""
+    before = itertools.takewhile(lambda one: one.name != role.name, spec.task_roles)
+    return sum(one.task_number for one in before)
+
+
+def _network_values(framework: Framework, role: TaskRoleSpec) -> dict[str, str]:
+    """The values of placeholders that are the same for all Tasks of a role."""
+    spec = framework.spec
+    values = {
+        names.TASKROLE_TASK_NUMBER: str(role.task_number),
+        names.FRAMEWORK_TASK_NUMBER: str(spec.task_count),
+    }
+    if spec.coordinator is not None and spec.has_hostnames:
+        pod = names.pod_name(framework.name, spec.coordinator.task_role, spec.coordinator.task_index)
+        values[names.COORDINATOR_HOST] = f"{pod}.{spec.subdomain(framework.name)}"
+    return values
 
 
 def _controller_reference(api_version: str, kind: str, name: str, uid: str) -> dict[str, Any]:
@@ -139,7 +199,7 @@ def _controller_reference(api_version: str, kind: str, name: str, uid: str) -> d
 # Fields of a wrong type in the user's template are passed on: the API server refuses them, which completes the Task.
 
 
-def _pod(template: Mapping[str, Any], annotations: dict[str, str]) -> dict[str, Any]:
+def _pod(template: Mapping[str, Any], annotations: dict[str, str], subdomain: str | None) -> dict[str, Any]:
     metadata = template.get("metadata")
     if metadata is None or isinstance(metadata, dict):
         metadata = dict(metadata or {})
@@ -158,6 +218,8 @@ def _pod(template: Mapping[str, Any], annotations: dict[str, str]) -> dict[str, 
         instance_uid = f"{annotations[names.TASK_ATTEMPT_ID]}_$({names.POD_UID})"
         env.append({"name": names.TASK_ATTEMPT_INSTANCE_UID, "value": instance_uid})
         spec = dict(spec)
+        if subdomain is not None and not (spec.get("hostname") or spec.get("subdomain")):
+            spec |= {"hostname": annotations[names.POD_NAME], "subdomain": subdomain}
         for listed in ("initContainers", "containers"):
             if isinstance(spec.get(listed), list):
                 spec[listed] = [_container(container, env) for container in spec[listed]]

@@ -470,7 +470,7 @@ class Reconciler:
         else:
             generation = record.generation
             try:
-                spec, self.spec_error = parse_spec(orjson.loads(record.spec_json)), None
+                spec, self.spec_error = parse_spec(orjson.loads(record.spec_json), framework=record.name), None
             except SpecError as error:
                 spec, self.spec_error = FrameworkSpec(), str(error)
         self._framework = Framework(record.namespace, record.name, record.uid, generation, deleting, spec)

@@ -157,6 +157,9 @@ async def test_values_at_the_bounds_are_kept(frameworks: Frameworks, spec: dict[
         (with_role(task={"pod": "text"}), "pod"),
         ({"taskRoles": [{}]}, "name"),
         ({"taskRoles": [{"name": "a-b"}]}, "name"),
+        ({"network": {"subdomain": "0a"}}, "spec.network.subdomain"),
+        ({"coordinator": {"taskRole": "a", "taskIndex": -1}}, "spec.coordinator.taskIndex"),
+        ({"coordinator": {}}, "spec.coordinator.taskRole"),
         ({"taskRoles": [{"name": "A"}]}, "name"),
         ({"taskRoles": [{"name": ""}]}, "name"),
         ({"taskRoles": [{"name": "a" * 64}]}, "name"),
@@ -225,6 +228,27 @@ async def test_other_changes_of_execution_type_are_refused(
         await frameworks.patch(
             {"spec": {"executionType": None}} if after == "Start" else {"spec": {"executionType": after}}
         )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, {}),
+        ({}, None),
+        ({"subdomain": "a"}, {"subdomain": "b"}),
+        ({}, {"subdomain": "b"}),
+        ({}, {"publishNotReadyAddresses": False}),
+    ],
+)
+async def test_the_network_of_a_framework_stays(
+    cluster: Cluster, frameworks: Frameworks, before: Any, after: Any
+) -> None:
+    await frameworks.create(spec={} if before is None else {"network": before})
+    if not cluster.evaluates_rules:
+        pytest.skip("this API server ignores CEL rules")
+    with pytest.raises(Invalid, match="network is immutable"):
+        await frameworks.patch({"spec": {"network": after}})
+    await frameworks.patch({"spec": {"suspend": True}})
 
 
 NULLS: dict[str, Any] = {

@@ -72,10 +72,13 @@ def test_every_field_of_a_task_is_explained() -> None:
 
 
 def test_every_name_that_pods_get_is_explained() -> None:
-    keys = [key for key, _, _ in generator("reference").KEYS]
-    assert sorted(keys) == sorted(
+    reference = generator("reference")
+    keys = {key for key, _, _ in reference.KEYS}
+    placeholders = [name for name, _ in reference.PLACEHOLDERS]
+    assert keys | {*placeholders} == {
         value for value in vars(names).values() if isinstance(value, str) and value.startswith("FC_")
-    )
+    }
+    assert sorted(placeholders) == sorted(names.NETWORK_PLACEHOLDERS)
 
 
 def test_every_key_of_the_configuration_is_in_its_table() -> None:

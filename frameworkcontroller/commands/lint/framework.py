@@ -27,6 +27,8 @@ from frameworkcontroller.api.spec import (
     RetryPolicy,
     TaskRoleSpec,
     TaskSpec,
+    check_hostnames,
+    rule_of,
 )
 from frameworkcontroller.commands.lint import foreign
 from frameworkcontroller.commands.lint.findings import Finding, error, warning
@@ -70,11 +72,18 @@ def check_framework(body: Mapping[Any, Any]) -> Iterator[Finding]:
     if not roles:
         yield warning(("spec", "taskRoles"), "has no role: the Framework runs nothing, and never completes by itself")
         return
-    yield from _long_names(body.get("metadata"), roles)
+    metadata = body.get("metadata")
+    framework = metadata.get("name") if isinstance(metadata, dict) else None
+    networked = any(spec.get(field) is not None for field in ("network", "coordinator"))
     for position, role in enumerate(roles):
-        yield from check_pod(role, ("spec", "taskRoles", position))
+        yield from check_pod(role, ("spec", "taskRoles", position), networked=networked)
+    if spec.get("network") is None:
+        yield from _long_names(framework, roles)
     if not refused:
         parsed = FrameworkSpec.model_validate(spec, by_name=False, by_alias=True)
+        unnamed = check_hostnames(framework, parsed) if isinstance(framework, str) else None
+        if unnamed is not None:
+            yield Finding("error", unnamed)
         yield from _sizes(parsed)
         for position, valid in enumerate(parsed.task_roles):
             yield from _role_policies(valid, ("spec", "taskRoles", position))
@@ -118,7 +127,7 @@ def _fields(spec: Any) -> Iterator[Finding]:
             if detail["type"] == "too_short" and detail["input"]:
                 # The items that were refused are missing, and found themselves.
                 continue
-            yield Finding("error", problem_of(detail, pattern=names.NAME_RULE, below=("spec",)))
+            yield Finding("error", problem_of(detail, pattern=rule_of(detail), below=("spec",)))
     yield from _unknown_below(FrameworkSpec, spec, ("spec",))
 
 
@@ -169,8 +178,7 @@ def _foreign_actions(role: Mapping[Any, Any], path: KeyPath) -> Iterator[Finding
             yield error(place, f"is an action of {kind}; that of a Framework is {ours}", value=action)
 
 
-def _long_names(metadata: Any, roles: list[dict[Any, Any]]) -> Iterator[Finding]:
-    framework = metadata.get("name") if isinstance(metadata, dict) else None
+def _long_names(framework: Any, roles: list[dict[Any, Any]]) -> Iterator[Finding]:
     for position, role in enumerate(roles):
         name, number = role.get("name"), whole(role.get("taskNumber", 1))
         if isinstance(framework, str) and isinstance(name, str) and type(number) is int and number > 0:

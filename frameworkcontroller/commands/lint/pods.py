@@ -7,7 +7,7 @@ newer cluster may know it. Each cluster refuses a wrong type.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -24,7 +24,11 @@ PLACEHOLDERS: Final = (
 
 DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
-_VARIABLES: Final = [value for value in vars(names).values() if isinstance(value, str) and value.startswith("FC_")]
+_VARIABLES: Final = [
+    value
+    for value in vars(names).values()
+    if isinstance(value, str) and value.startswith("FC_") and value not in names.ONLY_PLACEHOLDERS
+]
 """Environment variables that each container gets."""
 
 _PLACEHOLDER: Final = re.compile(r"\{\{([^{}]*)\}\}")
@@ -40,8 +44,8 @@ _SCALARS: Final = {
 }
 
 
-def check_pod(role: Mapping[Any, Any], path: KeyPath) -> Iterator[Finding]:
-    """Check ``role["task"]["pod"]``."""
+def check_pod(role: Mapping[Any, Any], path: KeyPath, *, networked: bool = False) -> Iterator[Finding]:
+    """Check ``role["task"]["pod"]``. ``networked``: the spec has network or coordinator."""
     task = role.get("task")
     if task is not None and not isinstance(task, dict):
         return  # reported with the other fields
@@ -53,7 +57,8 @@ def check_pod(role: Mapping[Any, Any], path: KeyPath) -> Iterator[Finding]:
     if not isinstance(pod, dict):
         return
     yield from _fields(pod, path, "V1PodTemplateSpec")
-    yield from _placeholders(pod, path)
+    known = (*PLACEHOLDERS, *names.NETWORK_PLACEHOLDERS) if networked else PLACEHOLDERS
+    yield from _placeholders(pod, path, known)
     metadata = pod.get("metadata")
     for field in ("name", "namespace", "generateName"):
         if isinstance(metadata, dict) and metadata.get(field):
@@ -108,26 +113,28 @@ def _mappings(value: Any) -> Iterator[tuple[int, dict[Any, Any]]]:
             yield position, item
 
 
-def _placeholders(value: Any, path: KeyPath) -> Iterator[Finding]:
+def _placeholders(value: Any, path: KeyPath, known: Collection[str]) -> Iterator[Finding]:
     """Find words in double braces that look like a placeholder but are not."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from _placeholders(key, (*path, str(key)))
-            yield from _placeholders(inner, (*path, str(key)))
+            yield from _placeholders(key, (*path, str(key)), known)
+            yield from _placeholders(inner, (*path, str(key)), known)
     elif isinstance(value, list):
         for position, inner in enumerate(value):
-            yield from _placeholders(inner, (*path, position))
+            yield from _placeholders(inner, (*path, position), known)
     elif isinstance(value, str):
         for found in _PLACEHOLDER.finditer(value):
             word = found[1].strip()
-            if found[1] in PLACEHOLDERS or not word.upper().startswith("FC_"):
+            if found[1] in known or not word.upper().startswith("FC_"):
                 continue  # for another program, such as a template of the user
-            if word in PLACEHOLDERS:
+            if word in known:
                 hint = f"; write {{{{{word}}}}}, without blanks"
+            elif word in names.NETWORK_PLACEHOLDERS:
+                hint = "; it is one only if the spec has network or coordinator"
             elif word in _VARIABLES:
                 hint = f"; it is known only when the Pod runs: use its environment variable {word}"
             else:
-                hint = suggestion(word, PLACEHOLDERS)
+                hint = suggestion(word, known)
             yield warning(path, f"{found[0]} is not a placeholder and stays unchanged{hint}")
 
 

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from frameworkcontroller.api import names
 from frameworkcontroller.api.spec import (
+    Coordinator,
     DependencyStatus,
     ExecutionType,
     FrameworkSpec,
+    Network,
     PodForceDeletionPolicy,
     SpecError,
     TaskRoleSpec,
@@ -461,3 +464,86 @@ def test_too_many_failure_rules() -> None:
     rules = rule(onExitCodes=EXITS)["taskRoles"][0]["task"]["podFailurePolicy"]["rules"] * 21
     text = error({"taskRoles": [{"name": "a", "task": {"podFailurePolicy": {"rules": rules}}}]})
     assert text == "spec.taskRoles[0].task.podFailurePolicy.rules: a list: must have at most 20 items"
+
+
+# --- host names ---------------------------------------------------------------------------------------------------
+
+HOST = {"spec": {"containers": [{"env": [{"value": "{{FC_COORDINATOR_HOST}}"}]}]}}
+
+
+def test_what_network_means_if_it_says_nothing() -> None:
+    parsed = parse_spec({"network": {}, "coordinator": {"taskRole": "a"}, "taskRoles": [{"name": "a"}]})
+    assert parsed.network == Network(enableDNSHostnames=True, subdomain=None, publish_not_ready_addresses=True)
+    assert parsed.coordinator == Coordinator(task_role="a", task_index=0)
+    assert parsed.subdomain("f") == "f"
+    assert parsed.has_hostnames
+    assert parsed.has_network_placeholders
+
+
+@pytest.mark.parametrize("spec", [{}, {"network": None, "coordinator": None}])
+def test_without_network_nothing_is_new(spec: dict[str, Any]) -> None:
+    parsed = parse_spec({**spec, "taskRoles": [{"name": "a", "task": {"pod": HOST}}]}, framework="0" * 63)
+    assert not parsed.has_hostnames
+    assert not parsed.has_network_placeholders
+
+
+@pytest.mark.parametrize("subdomain", ["a", "a-0", "x" * 63])
+def test_a_subdomain_is_the_name_of_a_service(subdomain: str) -> None:
+    parsed = parse_spec({"network": {"subdomain": subdomain}}, framework="0")
+    assert parsed.network is not None
+    assert parsed.network.subdomain == subdomain
+
+
+@pytest.mark.parametrize("subdomain", ["", "0a", "A", "-a", "a-", "a.b", "x" * 64, "a\n"])
+def test_other_subdomains_are_refused(subdomain: str) -> None:
+    assert error({"network": {"subdomain": subdomain}}).endswith(names.SERVICE_RULE)
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ({"coordinator": {}}, "coordinator.taskRole: is required"),
+        ({"coordinator": {"taskRole": "b"}}, "coordinator.taskRole: 'b': is not the name of a TaskRole"),
+        ({"coordinator": {"taskRole": "a", "taskIndex": 2}}, "coordinator.taskIndex: 2: TaskRole a has only 2 Tasks"),
+        ({"network": {}}, "{{FC_COORDINATOR_HOST}} has no value: spec.coordinator is not set"),
+        ({"coordinator": {"taskRole": "a"}}, "has no value: Pods have no host names without spec.network"),
+        (
+            {"coordinator": {"taskRole": "a"}, "network": {"enableDNSHostnames": False}},
+            "has no value: Pods have no host names without spec.network",
+        ),
+    ],
+)
+def test_a_coordinator_that_cannot_be_found_is_refused(spec: dict[str, Any], text: str) -> None:
+    assert text in error({**spec, "taskRoles": [{"name": "a", "taskNumber": 2, "task": {"pod": HOST}}]})
+
+
+@pytest.mark.parametrize("field", ["hostname", "subdomain"])
+def test_the_host_of_a_coordinator_with_a_name_of_its_own_is_unknown(field: str) -> None:
+    own = {"name": "a", "task": {"pod": {"spec": {field: "x"}}}}
+    user = {"name": "b", "task": {"pod": HOST}}
+    spec = {"network": {}, "coordinator": {"taskRole": "a"}, "taskRoles": [own, user]}
+    assert error(spec) == (
+        "spec.taskRoles[1].task.pod: {{FC_COORDINATOR_HOST}} has no value: "
+        "the Pods of TaskRole a have a hostname or subdomain of their own"
+    )
+    parse_spec({**spec, "coordinator": {"taskRole": "b"}})
+
+
+def test_a_framework_whose_name_starts_with_a_digit_needs_a_subdomain() -> None:
+    with pytest.raises(SpecError, match=r"^spec\.network\.subdomain: must be set: the name of the Framework starts"):
+        parse_spec({"network": {}}, framework="0f")
+    for network in ({"subdomain": "f0"}, {"enableDNSHostnames": False}, None):
+        parse_spec({"network": network}, framework="0f")
+
+
+def test_host_names_have_63_characters_at_most() -> None:
+    def spec(number: int, **pod: Any) -> dict[str, Any]:
+        task = {"pod": {"spec": pod}}
+        return {"network": {}, "taskRoles": [{"name": "r" * 10, "taskNumber": number, "task": task}]}
+
+    parse_spec(spec(10), framework="f" * 50)
+    with pytest.raises(SpecError, match=rf"^spec\.taskRoles\[0\]\.name: .* {'f' * 50}-{'r' * 10}-10 would have 64"):
+        parse_spec(spec(11), framework="f" * 50)
+    parse_spec(spec(11, hostname="own"), framework="f" * 50)
+    parse_spec(spec(0), framework="f" * 60)
+    parse_spec({**spec(11), "network": None}, framework="f" * 60)

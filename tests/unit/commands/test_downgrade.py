@@ -64,6 +64,8 @@ USES: list[tuple[str, dict[str, Any]]] = [
     ("preRunningDeadlineSeconds", {"taskRoles": [role(preRunningDeadlineSeconds=9)]}),
     ("podFailurePolicy", {"taskRoles": [role(podFailurePolicy={"rules": [RULE]})]}),
     ("podForceDeletionPolicy", {"taskRoles": [role(podForceDeletionPolicy="NodeUnreachable")]}),
+    ("network", {"network": {}}),
+    ("coordinator", {"coordinator": {"taskRole": "a"}}),
     ("dependsOn", {"taskRoles": [role(), {**role("b"), "dependsOn": [{"name": "a", "status": "Ready"}]}]}),
 ]
 

@@ -434,6 +434,13 @@ def test_pods(task: str, expected: list[str]) -> None:
             ],
         ),
         (
+            "{name: a, image: i, args: ['{{FC_TASK_RANK}}']}",
+            [
+                "warning: .args[0]: {{FC_TASK_RANK}} is not a placeholder and stays unchanged; it is one only if the "
+                "spec has network or coordinator",
+            ],
+        ),
+        (
             "{name: a, image: i, args: ['{{FC_POD_UID}}']}",
             [
                 "warning: .args[0]: {{FC_POD_UID}} is not a placeholder and stays unchanged; it is known only when the "
@@ -664,3 +671,39 @@ def test_a_suspension_of_roles_without_order() -> None:
     assert [one.endswith(text) for one in spec("suspend: true", *alone)] == [True]
     ordered = (f"{roles[0]}}}", f"{roles[1]}, dependsOn: [{{name: a, status: Complete}}]}}")
     assert spec("suspend: true", "taskRoles:", *ordered) == []
+
+
+# --- host names ---------------------------------------------------------------------------------------------------
+
+RANKED = "{spec: {restartPolicy: Never, containers: [{name: a, image: i, args: ['%s']}]}}"
+
+
+def hosts(*fields: str, word: str = "{{FC_TASK_RANK}}", name: str = "w") -> list[str]:
+    """What is said of a Framework with these fields before its role, whose container has that word."""
+    return spec(*fields, "taskRoles:", f"- {{name: {name}, {FAILS}, task: {{pod: {RANKED % word}}}}}")
+
+
+@pytest.mark.parametrize("field", ["network: {}", "coordinator: {taskRole: w}"])
+def test_placeholders_of_a_network(field: str) -> None:
+    assert hosts(field) == hosts(field, word="{{FC_FRAMEWORK_ATTEMPT_ID}}") == []
+    assert len(hosts(word="{{FC_FRAMEWORK_ATTEMPT_ID}}")) == 1
+
+
+def test_a_coordinator_without_a_host_name() -> None:
+    (found,) = hosts("coordinator: {taskRole: w}", word="{{FC_COORDINATOR_HOST}}")
+    assert "error: spec.taskRoles[0].task.pod: {{FC_COORDINATOR_HOST}} has no value" in found
+
+
+def test_host_names_that_are_too_long_are_an_error() -> None:
+    (found,) = hosts("network: {}", name="w" * 63)
+    assert "error: spec.taskRoles[0].name: " in found
+    assert f"{'w' * 63}-0 would have " in found
+    (found,) = hosts(name="w" * 63, word="x")
+    assert "warning: spec.taskRoles[0].name: " in found
+
+
+def test_fields_of_a_network() -> None:
+    (found,) = hosts("network: {subdomian: x}")
+    assert "error: spec.network.subdomian: unknown field; did you mean subdomain?" in found
+    (found,) = hosts("network: {subdomain: 0x}")
+    assert "error: spec.network.subdomain: '0x': must be the name of a Service" in found

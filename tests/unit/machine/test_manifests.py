@@ -6,11 +6,13 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.api.status import FrameworkAttemptStatus, State, TaskAttemptStatus, TaskStatus
-from frameworkcontroller.machine.manifests import PodTemplate, configmap_body
+from frameworkcontroller.machine.manifests import PodTemplate, configmap_body, service_body
 from tests.support.bench import Body
 
 CONFIGMAP_MARKS = {
@@ -352,3 +354,115 @@ def test_one_template_serves_many_tasks() -> None:
         )
         env = {item["name"]: item.get("value") for item in body["spec"]["containers"][0]["env"]}
         assert env["FC_TASK_ATTEMPT_INSTANCE_UID"] == f"{number}_$(FC_POD_UID)"
+
+
+# --- host names and ranks -----------------------------------------------------------------------------------------
+
+NEW_VALUES = {
+    "FC_FRAMEWORK_ATTEMPT_ID": "3",
+    "FC_FRAMEWORK_TASK_NUMBER": "27",
+    "FC_TASKROLE_TASK_NUMBER": "20",
+    "FC_TASK_RANK": "16",
+    "FC_COORDINATOR_HOST": "f-master-1.train",
+}
+PLAIN = {"spec": {"containers": [{"name": "main"}]}}
+
+
+def braces(name: str) -> str:
+    return "{{" + name + "}}"
+
+
+def networked(template: Any, **spec: Any) -> Body:
+    """The Pod of worker 12, after 4 masters and before 3 others, of a Framework with those fields."""
+    roles = [
+        {"name": "master", "taskNumber": 4},
+        {"name": "worker", "taskNumber": 20, "task": {"pod": template}},
+        {"name": "more", "taskNumber": 3},
+    ]
+    subject = Framework("ns", "f", "framework-uid", 1, deleting=False, spec=parse_spec({"taskRoles": roles, **spec}))
+    attempt = FrameworkAttemptStatus(id=3, start_time=0, configmap_uid="configmap-uid")
+    task = TaskStatus(12, "task-uid", 0, 0, TaskAttemptStatus(2, 0), State.CREATION_PENDING)
+    body: Body = orjson.loads(PodTemplate(subject, attempt, subject.spec.task_roles[1], "role-uid").render(task))
+    return body
+
+
+COORDINATED: Body = {"network": {"subdomain": "train"}, "coordinator": {"taskRole": "master", "taskIndex": 1}}
+
+
+@pytest.mark.parametrize(("name", "value"), [*VALUES.items(), *NEW_VALUES.items()])
+def test_placeholders_of_a_network(name: str, value: str) -> None:
+    body = networked({"spec": {braces(name): [f"<{braces(name)}{braces(name)}>"]}}, **COORDINATED)
+    assert body["spec"] == {value: [f"<{value}{value}>"], "hostname": "f-worker-12", "subdomain": "train"}
+
+
+@pytest.mark.parametrize("name", NEW_VALUES)
+def test_without_network_and_coordinator_they_stay(name: str) -> None:
+    placeholder = braces(name)
+    assert networked({"spec": {"x": placeholder}})["spec"] == {"x": placeholder}
+
+
+@pytest.mark.parametrize("name", [name for name in NEW_VALUES if name != "FC_COORDINATOR_HOST"])
+@pytest.mark.parametrize(
+    "spec", [{"network": {}}, {"coordinator": {"taskRole": "more"}}], ids=["network", "coordinator"]
+)
+def test_either_is_enough(name: str, spec: Body) -> None:
+    assert networked({"spec": {"x": braces(name)}}, **spec)["spec"]["x"] == NEW_VALUES[name]
+
+
+@given(text=st.text(st.sampled_from('{}@0-FC_TASK_RANK\\"é') | st.characters(codec="utf-8"), max_size=60))
+def test_no_other_text_changes(text: str) -> None:
+    wanted = text
+    for name, value in {**VALUES, **NEW_VALUES}.items():
+        wanted = wanted.replace(braces(name), value)
+    assert networked({"spec": {"x": text}}, **COORDINATED)["spec"]["x"] == wanted
+
+
+def test_a_pod_has_the_name_by_which_it_is_reached() -> None:
+    spec = networked(PLAIN, network={})["spec"]
+    assert (spec["hostname"], spec["subdomain"]) == ("f-worker-12", "f")
+
+
+@pytest.mark.parametrize("own", [{"hostname": "mine"}, {"subdomain": "mine"}, {"hostname": "a", "subdomain": "b"}])
+def test_the_host_name_of_the_template_stays(own: Body) -> None:
+    spec = networked({"spec": {**own, "containers": []}}, network={})["spec"]
+    assert {key: spec[key] for key in ("hostname", "subdomain") if key in spec} == own
+
+
+@pytest.mark.parametrize("network", [None, {"enableDNSHostnames": False}])
+def test_without_host_names_a_pod_is_as_before(network: Body | None) -> None:
+    assert networked(PLAIN, network=network) == networked(PLAIN)
+
+
+@pytest.mark.parametrize("published", [True, False])
+def test_service(published: bool) -> None:
+    spec = parse_spec({"network": {"subdomain": "train", "publishNotReadyAddresses": published}})
+    subject = Framework("ns", "f", "framework-uid", 1, deleting=False, spec=spec)
+    assert orjson.loads(service_body(subject)) == {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": "train",
+            "namespace": "ns",
+            "labels": {"FC_FRAMEWORK_NAME": "f"},
+            "annotations": {
+                "FC_FRAMEWORK_NAMESPACE": "ns",
+                "FC_FRAMEWORK_NAME": "f",
+                "FC_FRAMEWORK_UID": "framework-uid",
+            },
+            "ownerReferences": [
+                {
+                    "apiVersion": "frameworkcontroller.microsoft.com/v1",
+                    "kind": "Framework",
+                    "name": "f",
+                    "uid": "framework-uid",
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": published,
+            "selector": {"FC_FRAMEWORK_NAME": "f"},
+        },
+    }
