@@ -146,6 +146,13 @@ class PodRecord(_OwnedRecord):
         return PodCompletion(self.reason, self.message, tuple(item.completion for item in self.containers))
 
 
+@dataclass(slots=True, frozen=True)
+class CompanionRecord(_OwnedRecord):
+    """An object with the label of a Framework beside ConfigMap and Pods. ``framework``: its controller, "" if none."""
+
+    framework: str = ""
+
+
 @dataclass(slots=True)
 class FrameworkRecord:
     """A cached Framework. Spec and metadata stay encoded, because most Frameworks of a large cluster are completed.
@@ -241,6 +248,15 @@ def configmap_record(body: Mapping[str, Any]) -> ConfigMapRecord:
     metadata = body["metadata"]
     created = fields.maybe_time(metadata, "creationTimestamp")
     return ConfigMapRecord(*_owned(metadata, names.CONFIGMAP_IDENTITY), creation_time=created)
+
+
+@_decoder_of("Service")
+def service_record(body: Mapping[str, Any]) -> CompanionRecord:
+    """The record of a Service. Raises ObjectError if it is invalid."""
+    metadata = body["metadata"]
+    controllers = (ref for ref in metadata.get("ownerReferences") or () if ref.get("controller"))
+    framework = next((ref["name"] for ref in controllers if ref.get("kind") == names.KIND), "")
+    return CompanionRecord(*_owned(metadata, names.SERVICE_IDENTITY), framework=framework)
 
 
 @_decoder_of("Framework")

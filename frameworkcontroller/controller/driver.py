@@ -14,7 +14,7 @@ from dataclasses import InitVar, dataclass
 from typing import Final, assert_never
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.objects import ConfigMapRecord, FrameworkRecord, PodRecord
+from frameworkcontroller.api.objects import CompanionRecord, ConfigMapRecord, FrameworkRecord, PodRecord
 from frameworkcontroller.controller.reconcilers import Machine, Reconcilers
 from frameworkcontroller.controller.recorder import EventRecorder
 from frameworkcontroller.controller.requests import send
@@ -23,7 +23,7 @@ from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.fairness import FairSemaphore
 from frameworkcontroller.kube.indexer import Lister
 from frameworkcontroller.lru import LRUCache
-from frameworkcontroller.machine.model import AttemptCounters, Env, Limits, Observed
+from frameworkcontroller.machine.model import AttemptCounters, Env, Limits, NotListed, Observed
 from frameworkcontroller.machine.protocol import (
     Call,
     Done,
@@ -61,6 +61,8 @@ class Driver:
     configmaps: Lister[ConfigMapRecord]
     pods: Lister[PodRecord]
     """Its index is the key of the Framework."""
+    find_companion: Callable[[Kind, str, str], CompanionRecord | NotListed | None]
+    """Takes the kind, the key of the companion, and that of its Framework."""
     limits: Limits
     wall: Callable[[], float]
     """Seconds since the epoch."""
@@ -295,5 +297,6 @@ class _View:
             lambda: driver.pods.by_index(self._key).values(),
             configmaps_listed=driver.listed(Kind.CONFIGMAP),
             pods_listed=driver.listed(Kind.POD),
+            find_companion=lambda kind, name: driver.find_companion(kind, f"{self._namespace}/{name}", self._key),
             creating=creating,
         )

@@ -12,6 +12,7 @@ from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.names import framework_of
 from frameworkcontroller.api.objects import (
     ENDED_PHASES,
+    CompanionRecord,
     ConfigMapRecord,
     FrameworkRecord,
     PodRecord,
@@ -30,7 +31,7 @@ _UNWATCHED = "was deleted while unwatched: no snapshot, as its last state is unk
 
 
 class EventHandlers:
-    """Event handlers of the informers of Frameworks, ConfigMaps and Pods."""
+    """Event handlers of the informers of Frameworks, ConfigMaps, Pods and companions."""
 
     def __init__(self, queue: WorkQueue[str], reconcilers: Reconcilers, snapshots: SnapshotLogger) -> None:
         self._queue = queue
@@ -93,6 +94,25 @@ class EventHandlers:
         if (machine := self._reconcilers.get(key)) is not None:
             machine.on_configmap_dropped(old.uid)
         self._queue.add(key)
+
+    # --- companions ---
+
+    def companion_changed(self, companion: CompanionRecord) -> None:
+        """Enqueue the Framework of a companion. Those of others are found when their name is needed."""
+        if companion.framework:
+            self._queue.add(f"{companion.namespace}/{companion.framework}")
+
+    def companion_updated(self, old: CompanionRecord, new: CompanionRecord) -> None:
+        """Enqueue the Framework of a companion whose identity changed."""
+        if new.identity != old.identity:
+            self.companion_changed(old)
+            self.companion_changed(new)
+
+    def companion_deleted(self, old: CompanionRecord, _final: CompanionRecord | None) -> None:
+        """Enqueue the Framework of a companion that was deleted, or lost the label that selects it."""
+        if (machine := self._reconcilers.get(f"{old.namespace}/{old.framework}")) is not None:
+            machine.on_companion_dropped(old.uid)
+        self.companion_changed(old)
 
     # --- Pods ---
 

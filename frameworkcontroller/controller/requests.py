@@ -22,7 +22,7 @@ from frameworkcontroller.kube.errors import (
     TooLarge,
     TooManyRequests,
 )
-from frameworkcontroller.kube.resources import CONFIGMAPS, NODES, PODS
+from frameworkcontroller.kube.resources import CONFIGMAPS, NODES, PODS, SERVICES
 from frameworkcontroller.machine.requests import (
     Answer,
     Answered,
@@ -38,7 +38,13 @@ from frameworkcontroller.machine.requests import (
     Unanswered,
 )
 
-_RESOURCES: Final = {Kind.POD: PODS, Kind.CONFIGMAP: CONFIGMAPS, Kind.FRAMEWORK: FRAMEWORKS, Kind.NODE: NODES}
+_RESOURCES: Final = {
+    Kind.POD: PODS,
+    Kind.CONFIGMAP: CONFIGMAPS,
+    Kind.FRAMEWORK: FRAMEWORKS,
+    Kind.NODE: NODES,
+    Kind.SERVICE: SERVICES,
+}
 
 _REFUSALS: Final[tuple[tuple[type[ApiError], Refusal], ...]] = (
     (AlreadyExists, Refusal.ALREADY_EXISTS),
@@ -80,7 +86,7 @@ async def _send(client: KubeClient, request: Request, namespace: str, flow: str)
                 resource,
                 name,
                 namespace if resource.namespaced else None,
-                metadata_only=not whole and kind in (Kind.POD, Kind.CONFIGMAP),
+                metadata_only=not whole and kind not in (Kind.FRAMEWORK, Kind.NODE),
                 flow=flow,
             )
         case Post(kind, _, body):

@@ -82,11 +82,12 @@ class Informer(Generic[T]):
         on_undecodable: Callable[[str, Exception, dict[str, Any]], None] | None = None,
         relist_seconds: Callable[[int], float] | None = None,
         on_deleted_object: Callable[[dict[str, Any]], None] | None = None,
+        on_problem: Callable[[], None] | None = None,
     ) -> None:
         """``index`` is that of the lister. ``page_size`` is the maximum number of objects per page. ``relist_seconds``
         returns, for a number of objects, the interval of full lists, a guard against servers whose watches lose events
         (None: no such lists). ``on_deleted_object`` gets the final state of each object whose deletion the watch
-        reports, before the handlers.
+        reports, before the handlers. ``on_problem`` is called when ``problem`` gets another text.
         """
         self.resource = resource
         self._on_undecodable = on_undecodable
@@ -112,6 +113,9 @@ class Informer(Generic[T]):
         self._heartbeats_until = 0.0
         self._failure: Failure | None = None
         self._failed_since = 0.0
+        self._on_problem = on_problem
+        self.problem = ""
+        """Why listing or watching fails, "" while it works."""
         self.running = False
         """True while `run` runs."""
         self.listed_since = -math.inf
@@ -172,6 +176,7 @@ class Informer(Generic[T]):
             raise RuntimeError(f"the informer of {self.resource.qualified} is running")
         self._processor.clear()
         self._synced.clear()
+        self.problem = ""
 
     async def run(self) -> None:
         """Keep the cache current until cancelled. Errors of the server are logged and retried, never raised.
@@ -328,6 +333,9 @@ class Informer(Generic[T]):
         if self._failure is None:
             self._failed_since = asyncio.get_running_loop().time()
         self._failure = failure
+        self.problem = failure.value if cause is None else str(cause)
+        if self._on_problem is not None:
+            self._on_problem()
         _log.warning(
             "Cannot list or watch %s (%s), using the last known state; retrying in %.1f s: %s",
             self.resource.qualified,
@@ -339,6 +347,7 @@ class Informer(Generic[T]):
     def _recovered(self) -> None:
         if self._failure is not None:
             self._failure = None
+            self.problem = ""
             _log.info(
                 "Listing and watching %s again after %.1f s",
                 self.resource.qualified,

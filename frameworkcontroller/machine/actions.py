@@ -16,6 +16,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Identity, ObjectError, identity_of
 from frameworkcontroller.machine.failure import classify_creation_refusal
 from frameworkcontroller.machine.requests import (
+    COMPANIONS,
     Answer,
     Answered,
     Get,
@@ -33,7 +34,12 @@ from frameworkcontroller.machine.requests import (
 LOST_NODE_TAINTS: Final = frozenset({"node.kubernetes.io/unreachable", "node.kubernetes.io/out-of-service"})
 """Taints of Nodes that do not answer, and of those that a person has declared to be off."""
 
-_IDENTITY: Final = {Kind.POD: names.POD_IDENTITY, Kind.CONFIGMAP: names.CONFIGMAP_IDENTITY, Kind.FRAMEWORK: ()}
+_IDENTITY: Final = {
+    Kind.POD: names.POD_IDENTITY,
+    Kind.CONFIGMAP: names.CONFIGMAP_IDENTITY,
+    Kind.FRAMEWORK: (),
+    Kind.SERVICE: names.SERVICE_IDENTITY,
+}
 
 PROPAGATION: Final[dict[Kind, str | None]] = {
     Kind.POD: None,
@@ -60,9 +66,11 @@ class Target:
     instance: str = ""
 
     @property
-    def key(self) -> tuple[str, int] | None:
-        """Role and index of the Pod's Task, None of other objects."""
-        return (self.role, self.index) if self.kind is Kind.POD else None
+    def key(self) -> tuple[str, int] | str | None:
+        """Role and index of the Pod's Task, kind and name of a companion, None of ConfigMap and Framework."""
+        if self.kind is Kind.POD:
+            return self.role, self.index
+        return f"{self.kind}/{self.name}" if self.kind in COMPANIONS else None
 
 
 # --- results ----------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from frameworkcontroller.api.objects import Framework, Identity
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, TaskStatus
 from frameworkcontroller.machine.actions import Action, Create, Delete, Refresh, Target
 from frameworkcontroller.machine.agenda import TaskKey
+from frameworkcontroller.machine.holds import ObjectKey
 from frameworkcontroller.machine.manifests import PodTemplate, pod_annotations
 from frameworkcontroller.machine.model import Env, Observed, Plan, Record, Snapshot, SnapshotTrigger, require
 from frameworkcontroller.machine.reasons import Reason
@@ -78,12 +79,12 @@ class Context:
         if self.plan.requeue_after is None or delay < self.plan.requeue_after:
             self.plan.requeue_after = delay
 
-    def plan_again(self, key: TaskKey | None, when: float) -> None:
-        """Plan a Task or (None) the Framework again at ``when`` (monotonic seconds) at the latest."""
-        if key is None:
-            self.requeue_at(when)
-        else:
+    def plan_again(self, key: ObjectKey, when: float) -> None:
+        """Plan a Task or else the Framework again at ``when`` (monotonic seconds) at the latest."""
+        if isinstance(key, tuple):
             self.tracker.agenda.set_alarm(key, when)
+        else:
+            self.requeue_at(when)
 
     def is_over(self, key: TaskKey | None, since: float, seconds: float) -> bool:
         """Whether ``seconds`` have passed since ``since`` (seconds since the epoch) for a Task or (None) the Framework.

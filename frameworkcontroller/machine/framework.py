@@ -17,7 +17,7 @@ from frameworkcontroller.api.objects import ConfigMapRecord, Framework, PodRecor
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
-from frameworkcontroller.machine import dependencies
+from frameworkcontroller.machine import companions, dependencies
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete, LookUp, Target
 from frameworkcontroller.machine.context import (
@@ -30,7 +30,7 @@ from frameworkcontroller.machine.context import (
 )
 from frameworkcontroller.machine.gates import (
     STOPPED,
-    attempt_backs_off,
+    may_begin,
     may_start,
     must_end,
     must_end_first,
@@ -196,6 +196,7 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         tracker.absent = False
         tracker.late.add(configmap.uid)
     if may_start(ctx) is not None and (ctx.framework.deleting or not tracker.is_completing):
+        companions.release(ctx)
         if ctx.framework.spec.is_suspended and not ctx.framework.deleting:
             _look_up(ctx, configmap)
         return
@@ -210,9 +211,11 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         _persist_first(ctx)
     elif ends:
         ctx.act(Cleanup(ctx.configmap_target(), ctx.framework.uid))
-    elif not _delete_orphan(ctx, configmap) and attempt_backs_off(ctx) is None:
-        body = configmap_body(ctx.framework, ctx.attempt.id)
-        ctx.act(Create(ctx.configmap_target(), body, ctx.framework.uid))
+    elif not _delete_orphan(ctx, configmap):
+        are_there = companions.keep(ctx)
+        if may_begin(ctx) is None and are_there:
+            body = configmap_body(ctx.framework, ctx.attempt.id)
+            ctx.act(Create(ctx.configmap_target(), body, ctx.framework.uid))
 
 
 def _look_up(ctx: Context, configmap: ConfigMapRecord | None) -> None:
@@ -420,8 +423,12 @@ def _step_alive(ctx: Context) -> None:
     if (completion := must_end(ctx, otherwise)) is not None:
         ctx.drop_creations()
         complete_attempt(ctx, completion)
-    elif ctx.framework.spec.dependents:
+        return
+    if ctx.framework.spec.dependents:
         dependencies.start_roles(ctx)
+    if ctx.framework.spec.has_hostnames and not ctx.framework.deleting:
+        # It rests on the spec alone, so nothing is to be persisted before.
+        companions.keep(ctx)
 
 
 def _step_tasks(ctx: Context) -> None:

@@ -22,6 +22,7 @@ from frameworkcontroller.api.completion import (
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
+from frameworkcontroller.machine import companions
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.dependencies import dependency_wait, unmet_dependency
 from frameworkcontroller.machine.holds import CREATIONS, Wait
@@ -68,10 +69,17 @@ def _is_suspended(ctx: Context) -> Wait | None:
 _START: Final[tuple[Callable[[Context], Wait | None], ...]] = (_is_deleted, _is_not_started, _is_suspended)
 
 
-def attempt_backs_off(ctx: Context) -> Wait | None:
+def may_begin(ctx: Context) -> Wait | None:
     """Why the ConfigMap of an attempt that may start is not created yet."""
+    return _kept(ctx, None, next((wait for rule in _BEGIN if (wait := rule(ctx)) is not None), None))
+
+
+def _attempt_backs_off(ctx: Context) -> Wait | None:
     held = ctx.tracker.holds.held(None, ctx.env.clock)
-    return _kept(ctx, None, None if held is None else Wait(held.reason, held.why, held.until))
+    return None if held is None else Wait(held.reason, held.why, held.until)
+
+
+_BEGIN: Final[tuple[Callable[[Context], Wait | None], ...]] = (_attempt_backs_off, companions.pending)
 
 
 # --- before the Pod of a Task is created --------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.machine.agenda import TaskKey
@@ -12,8 +12,10 @@ from frameworkcontroller.machine.model import Env
 from frameworkcontroller.machine.reasons import Reason
 
 CREATIONS: Final = "creations"
-HoldKey = TaskKey | Literal["creations"] | None
-"""One Task's actions, all creations of Pods, or (None) the actions on ConfigMap and Framework."""
+ObjectKey = TaskKey | str | None
+"""One Task, a companion (``Target.key``), or (None) ConfigMap and Framework."""
+HoldKey = ObjectKey
+"""The actions on one object, or all creations of Pods (``CREATIONS``)."""
 
 HOLD_BACKOFF: Final = Backoff(base=0.5, maximum=15.0, jitter=0.25)
 """A stuck Framework sends at most a few requests a minute, and recovers within ``maximum`` seconds."""
@@ -64,8 +66,8 @@ class Holds:
     __slots__ = ("_holds", "_refused", "_refused_attempts", "_spared", "_waits", "stalls")
 
     def __init__(self) -> None:
-        self.stalls: dict[TaskKey | None, Stall] = {}
-        """The stall of each Task, or of the Framework itself (None)."""
+        self.stalls: dict[ObjectKey, Stall] = {}
+        """The stall of each Task, of a companion, or of the Framework itself (None)."""
         self._holds: dict[HoldKey, Hold] = {}
         self._waits: dict[Reason, dict[TaskKey | None, Wait]] = {}
         self._spared: dict[TaskKey, Spared] = {}
@@ -133,6 +135,10 @@ class Holds:
         hold = self._holds.get(key)
         return 0.0 if hold is None else hold.until
 
+    def has_failed(self, key: HoldKey) -> bool:
+        """Whether the last action failed, whose back-off may be over."""
+        return key in self._holds
+
     def held(self, key: HoldKey, clock: float) -> Hold | None:
         """The back-off, None if there is none or it is over."""
         hold = self._holds.get(key)
@@ -140,10 +146,10 @@ class Holds:
 
     def end_stalls_of_pods(self) -> None:
         """End the stalls of all Tasks."""
-        for key in [key for key in self.stalls if key is not None]:
+        for key in [key for key in self.stalls if isinstance(key, tuple)]:
             del self.stalls[key]
 
-    def end_stall(self, key: TaskKey | None, reason: Reason) -> bool:
+    def end_stall(self, key: ObjectKey, reason: Reason) -> bool:
         """End the stall if it has this reason. Return whether it had."""
         stall = self.stalls.get(key)
         if stall is None or stall.reason is not reason:
@@ -178,7 +184,7 @@ class Holds:
     def keep(self, exists: Callable[[TaskKey], object]) -> None:
         """Forget Tasks that no longer exist."""
         self._holds = {key: hold for key, hold in self._holds.items() if not isinstance(key, tuple) or exists(key)}
-        self.stalls = {key: stall for key, stall in self.stalls.items() if key is None or exists(key)}
+        self.stalls = {key: stall for key, stall in self.stalls.items() if not isinstance(key, tuple) or exists(key)}
         for key in {key for waiters in self._waits.values() for key in waiters if key is not None and not exists(key)}:
             self.wait(key, None)
         self._spared = {key: spared for key, spared in self._spared.items() if exists(key)}

@@ -17,7 +17,7 @@ from enum import IntEnum, StrEnum
 from typing import TypeVar
 
 from frameworkcontroller.api.completion import CompletionStatus
-from frameworkcontroller.api.objects import ConfigMapRecord, PodRecord
+from frameworkcontroller.api.objects import CompanionRecord, ConfigMapRecord, PodRecord
 from frameworkcontroller.machine.actions import Action
 from frameworkcontroller.machine.failure import Classifier
 from frameworkcontroller.machine.reasons import Reason
@@ -78,6 +78,13 @@ class Env:
         return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
 
 
+@dataclass(frozen=True, slots=True)
+class NotListed:
+    """The objects of a kind are not listed yet. ``problem``: why that failed, "" if it did not."""
+
+    problem: str = ""
+
+
 @dataclass(slots=True)
 class Observed:
     """The cached objects of the Framework."""
@@ -90,6 +97,9 @@ class Observed:
     configmaps_listed: float = -math.inf
     """Request time (monotonic seconds) of the last list that was compared with the cache of ConfigMaps."""
     pods_listed: float = -math.inf
+    find_companion: Callable[[Kind, str], CompanionRecord | NotListed | None] = lambda _kind, _name: None
+    """The cached companion of a kind and name in the Framework's namespace, which may be of another owner. The first
+    call for a kind starts its watch."""
     creating: bool = False
     """Whether creations of the Framework's Pods are in flight: their Pods are not recorded yet."""
 

@@ -43,7 +43,7 @@ from frameworkcontroller.machine.failure import (
 from frameworkcontroller.machine.gates import STOPPED
 from frameworkcontroller.machine.holds import CREATIONS, Spared, Stall, Wait
 from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Kind, Refused, Unanswered
+from frameworkcontroller.machine.requests import COMPANIONS, Kind, Refused, Unanswered
 from frameworkcontroller.machine.states import ENDED
 
 _NODE_LOOK_SEC = 30
@@ -67,6 +67,8 @@ def take(ctx: Context, outcome: Outcome) -> None:
             ctx.record(Reason.FRAMEWORK_DELETED, "Deleted: its retention after completion is over")
         else:
             _hold(ctx, target, result, "delete")
+    elif target.kind in COMPANIONS:
+        _take_companion(ctx, outcome.action, result)
     elif target.kind is Kind.CONFIGMAP:
         if ctx.attempt.id == target.attempt_id:
             _take(_ConfigMap(ctx, target), outcome)
@@ -82,6 +84,36 @@ def _take_orphan(ctx: Context, outcome: Outcome) -> None:
         ctx.tracker.holds.release(outcome.action.target.key)
     elif isinstance(outcome.action, Delete):
         _take_failed_deletion(ctx, outcome.action, outcome.result)
+
+
+def _take_companion(ctx: Context, action: Action, result: Result) -> None:
+    """Fold the outcome for a companion, which is only created."""
+    tracker, target = ctx.tracker, action.target
+    # Also after a failure: the condition says what the attempt waits for.
+    tracker.again = True
+    uid = None
+    match result:
+        case NotAttempted():
+            pass
+        case Created():
+            uid = result.uid
+            ctx.record(Reason.SERVICE_CREATED, f"{target.kind} {target.name} ({uid}) was created")
+        case Exists(found=Identity() as found) if _controls(action, found):
+            if found.deleting:
+                _hold(ctx, target, result, "create")
+            else:
+                uid = found.uid
+        case Exists(found=Identity() as found):
+            _conflict(ctx, target, found)
+        case _:
+            if isinstance(result, Refused) and is_quota_refusal(result):
+                _stall_by_quota(ctx, target, result)
+            _hold(ctx, target, result, "create")
+    tracker.companion_answered(target, uid)
+
+
+def _controls(action: Action, found: Identity) -> bool:
+    return isinstance(action, Create) and found.controller_uid == action.controller_uid
 
 
 # --- what Pods and ConfigMaps share ------------------------------------------------------------------------------
@@ -205,7 +237,7 @@ def _not_in_cache(ctx: Context, action: Confirm | Relabel, result: Result) -> No
 
 def _take_failed_deletion(ctx: Context, action: Delete, result: Result) -> None:
     key = action.target.key
-    if not isinstance(result, NotForced) or key is None:
+    if not isinstance(result, NotForced) or not isinstance(key, tuple):
         _hold(ctx, action.target, result, "delete")
         return
     holds, text = ctx.tracker.holds, result.message
@@ -292,7 +324,7 @@ def _look_later(ctx: Context, target: Target, why: str, at_least: float = 0.0) -
 
 
 def _task_of(ctx: Context, target: Target) -> TaskStatus | None:
-    return None if target.key is None else ctx.tracker.task(target.key)
+    return ctx.tracker.task(target.key) if isinstance(target.key, tuple) else None
 
 
 def _why(result: Result) -> str:

@@ -107,6 +107,9 @@ class Quarantine:
     def on_configmap_dropped(self, uid: str) -> None:
         """Do nothing."""
 
+    def on_companion_dropped(self, uid: str) -> None:
+        """Do nothing."""
+
     def resync(self, *, from_cache: bool = True) -> bool:  # noqa: ARG002 - as a reconciler has
         """Do nothing."""
         return False

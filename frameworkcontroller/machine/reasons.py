@@ -80,6 +80,7 @@ class Reason(StrEnum):
     TASK_ROLE_SCALED = _event("TaskRoleScaled", "Tasks were added or will be deleted, after a change of the spec")
     TASK_ROLE_STARTED = _event("TaskRoleStarted", "the dependencies of a TaskRole hold, and its Pods are created")
     TASK_ROLE_DELETED = "TaskRoleDeleted", "the last Task of a removed TaskRole is gone"
+    SERVICE_CREATED = "ServiceCreated", "the Service was created by which Pods have host names"
     POD_CREATED = "PodCreated", "a Task's Pod was created"
     TASK_RUNNING = "TaskRunning", "a Task's Pod runs"
     TASK_FAILED = _event("TaskFailed", "a TaskAttempt failed, with the code and the cause", "failed with")
@@ -114,6 +115,7 @@ class Reason(StrEnum):
         "the ConfigMaps are listed again before Pods are created, as a Pod was deleted before it ran",
     )
     ATTEMPT_ENDS = "AttemptEnds", "the FrameworkAttempt ends, so no Pod is created"
+    SERVICE_PENDING = _wait("ServicePending", "the Service of spec.network does not exist yet, so no attempt starts")
     DEPENDENCY_PENDING = _wait("DependencyPending", "a TaskRole waits for others, as its dependsOn says")
     INVALID_SPEC = _stall("InvalidSpec", "the spec is invalid; the controller waits for a change")
     NAMING_CONFLICT = _stall("NamingConflict", "an object that the Framework does not control has a name that it needs")
@@ -132,6 +134,8 @@ class Reason(StrEnum):
     CONFIGMAP_NOT_ANSWERED = _stall(
         "ConfigMapNotAnswered", "requests for the attempt's ConfigMap failed several times in a row"
     )
+    SERVICE_NOT_ANSWERED = _stall("ServiceNotAnswered", "requests for the Service of spec.network failed several times")
+    SERVICE_NOT_LISTED = _stall("ServiceNotListed", "Services cannot be listed, which spec.network needs")
     FRAMEWORK_NOT_ANSWERED = _stall(
         "FrameworkNotAnswered", "requests for the Framework itself failed several times in a row"
     )

@@ -217,6 +217,10 @@ class Reconciler:
         """The cache dropped a ConfigMap: it is gone, or has lost its label."""
         self.tracker.configmap_dropped(uid)
 
+    def on_companion_dropped(self, uid: str) -> None:
+        """The cache dropped a companion: it is gone, or has lost its label."""
+        self.tracker.companion_dropped(uid)
+
     def resync(self, *, from_cache: bool = True) -> bool:
         """Plan all Tasks in the next pass. Return False for a completed Framework, which needs none.
 
@@ -226,6 +230,7 @@ class Reconciler:
         if status is None or status.state is State.COMPLETED:
             return False
         self.tracker.touch_all()
+        self.tracker.companions.clear()
         self._resync |= from_cache
         return True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -19,6 +19,11 @@ class Kind(StrEnum):
     CONFIGMAP = "ConfigMap"
     POD = "Pod"
     NODE = "Node"
+    SERVICE = "Service"
+
+
+COMPANIONS: Final = frozenset({Kind.SERVICE})
+"""Kinds of companions (companions.py)."""
 
 
 # --- requests ---------------------------------------------------------------------------------------------------

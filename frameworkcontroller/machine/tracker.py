@@ -85,6 +85,8 @@ class Tracker:
     """By role that another one waits for to be Ready, the indexes of Tasks whose Pods are."""
     begun: set[str] = field(default_factory=set)
     """Roles of which a Pod was created in this attempt."""
+    companions: dict[Target, str] = field(default_factory=dict)
+    """UIDs of companions that an answer of the API server has shown, and of whose end nothing is known."""
     urgency: Urgency = Urgency.NONE
     task_states: dict[State, int] = field(default_factory=lambda: dict.fromkeys(State, 0))
     """Numbers of Tasks by state, with those that are deletionPending."""
@@ -92,6 +94,8 @@ class Tracker:
     """Attempts that ended or were retried since the last persisted status."""
     enders: list[TaskStatus] = field(default_factory=list)
     """Tasks that failed by a rule that ends the attempt of the Framework."""
+    _awaited: dict[Target, set[str]] = field(default_factory=dict)
+    """Companions to be created, and the UIDs of those that the cache has dropped since."""
     _dirty: set[TaskStatus] = field(default_factory=set)
     _blocked: dict[TaskKey, None] = field(default_factory=dict)
     _completions: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -421,6 +425,8 @@ class Tracker:
         """Take from the previous tracker of the Framework what no status has."""
         self._completions = other._completions
         self.late = other.late
+        self.companions = other.companions
+        self._awaited = other._awaited
 
     def mark_deletion_pending(self, task: TaskStatus, completion: CompletionStatus) -> None:
         """Mark a Task deletionPending: it no longer counts (Rescale)."""
@@ -431,6 +437,24 @@ class Tracker:
         if task.state is State.COMPLETED:
             self.rescale_due = True
         self.change(task, Urgency.NOW)
+
+    def companion_wanted(self, target: Target) -> None:
+        """The companion is to be created. From now on, its end may be seen before the answer."""
+        self._awaited.setdefault(target, set())
+
+    def companion_answered(self, target: Target, uid: str | None) -> None:
+        """The creation of the companion was answered. ``uid``: of one that exists and is ours, None if none does."""
+        ended = self._awaited.pop(target, ())
+        if uid is not None:
+            self.holds.release(target.key)
+            if uid not in ended:
+                self.companions[target] = uid
+
+    def companion_dropped(self, uid: str) -> None:
+        """The cache dropped a companion: it is gone, or has lost its label."""
+        self.companions = {target: known for target, known in self.companions.items() if known != uid}
+        for ended in self._awaited.values():
+            ended.add(uid)
 
     def pod_dropped(self, key: TaskKey, last: PodRecord, *, removed: bool) -> None:
         """The cache dropped a Pod. ``last``: its last state. ``removed``: whether this shows that it is gone."""

@@ -130,6 +130,7 @@ class Controller:
             namespace=config.namespace,
             rng=rng,
             acting=lambda: self._acting,
+            enqueue=self.queue.add,
             on_undecodable=lambda *found: self.recorder.record_unreadable(*found),  # noqa: PLW0108 - created below
         )
         self.crd_guard = CrdGuard(
@@ -159,6 +160,7 @@ class Controller:
             frameworks=self.informers.frameworks.lister,
             configmaps=self.informers.configmaps.lister,
             pods=self.informers.pods.lister,
+            find_companion=self.informers.find_companion,
             limits=config.plan_limits(),
             wall=wall,
             clock=loop.time,
@@ -336,6 +338,8 @@ class Controller:
             # With a cache that is not filled, objects that exist would seem absent.
             for informer in self.informers:
                 await informer.wait_synced()
+            for kind, companion in self.informers.companions.items():
+                group.create_task(companion.run(), name=f"companions of kind {kind}")
             group.create_task(self.workers.run(), name="workers")
             group.create_task(self._resync(), name="resync")
             self._ready.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -9,18 +10,21 @@ from typing import Any, Final, TypeVarTuple
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import (
+    CompanionRecord,
     ConfigMapRecord,
     FrameworkRecord,
     PodRecord,
     configmap_record,
     framework_record,
     pod_record,
+    service_record,
 )
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.controller.eventhandlers import EventHandlers, framework_key
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.informer import Informer
-from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
+from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, SERVICES
+from frameworkcontroller.machine.model import NotListed
 from frameworkcontroller.machine.requests import Kind
 
 Ts = TypeVarTuple("Ts")
@@ -37,8 +41,52 @@ def relist_sec(objects: int) -> float:
     return min(RELIST_MAX_SEC, max(RELIST_SEC, objects * RELIST_SEC_PER_OBJECT))
 
 
+class CompanionInformer:
+    """Watches a kind of companions from the first Framework on that needs one, while this replica acts."""
+
+    def __init__(
+        self, make: Callable[..., Informer[CompanionRecord]], handlers: EventHandlers, enqueue: Callable[[str], None]
+    ) -> None:
+        """``make`` makes the informer. ``enqueue`` takes the key of a Framework that waited for the first list."""
+        self.informer = make(label_selector=names.FRAMEWORK_NAME, on_problem=self._enqueue_waiting)
+        self.informer.add_handler(
+            on_add=handlers.companion_changed,
+            on_update=handlers.companion_updated,
+            on_delete=handlers.companion_deleted,
+        )
+        self._enqueue = enqueue
+        self._wanted = asyncio.Event()
+        self._waiting: set[str] = set()
+
+    def find(self, key: str, framework: str) -> CompanionRecord | NotListed | None:
+        """The cached companion of that key, for the Framework of that key."""
+        if self.informer.synced:
+            return self.informer.lister.get(key)
+        self._waiting.add(framework)
+        self._wanted.set()
+        return NotListed(self.informer.problem)
+
+    async def run(self) -> None:
+        """Watch until cancelled; the next run starts like the first."""
+        await self._wanted.wait()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.informer.run(), name=f"informer of {self.informer.resource.qualified}")
+                await self.informer.wait_synced()
+                self._enqueue_waiting()
+                self._waiting.clear()
+        finally:
+            self.informer.reset()
+            self._wanted.clear()
+            self._waiting.clear()
+
+    def _enqueue_waiting(self) -> None:
+        for key in self._waiting:
+            self._enqueue(key)
+
+
 class Informers:
-    """The informers of Frameworks, ConfigMaps and Pods."""
+    """The informers of Frameworks, ConfigMaps, Pods and companions."""
 
     def __init__(
         self,
@@ -49,8 +97,12 @@ class Informers:
         rng: random.Random,
         acting: Callable[[], bool],
         on_undecodable: Callable[[str, Exception, dict[str, Any]], None],
+        enqueue: Callable[[str], None],
     ) -> None:
-        """``namespace`` None: all. ``acting``: whether this replica runs syncs. ``on_undecodable``: for Frameworks."""
+        """``namespace`` None: all. ``acting``: whether this replica runs syncs. ``on_undecodable``: for Frameworks.
+
+        ``enqueue``: takes the key of a Framework to be synced.
+        """
 
         def when_acting(handler: Callable[[*Ts], None]) -> Callable[[*Ts], None]:
             """A standby drops the events of its warm caches: a new leader syncs every Framework anyway."""
@@ -89,8 +141,26 @@ class Informers:
             on_delete=when_acting(handlers.pod_deleted),
         )
 
+        self.companions: dict[Kind, CompanionInformer] = {
+            Kind.SERVICE: CompanionInformer(partial(informer, SERVICES, service_record), handlers, enqueue)
+        }
+
     def __iter__(self) -> Iterator[Informer[Any]]:
         return iter((self.frameworks, self.configmaps, self.pods))
+
+    @property
+    def all(self) -> tuple[Informer[Any], ...]:
+        """Those of companions, too, whether they are needed or not."""
+        return (*self, *(one.informer for one in self.companions.values()))
+
+    @property
+    def needed(self) -> tuple[Informer[Any], ...]:
+        """Those that watch, or would if this replica led."""
+        return (*self, *(one.informer for one in self.companions.values() if one.informer.running))
+
+    def find_companion(self, kind: Kind, key: str, framework: str) -> CompanionRecord | NotListed | None:
+        """The cached companion of that kind and key, for the Framework of that key."""
+        return self.companions[kind].find(key, framework)
 
     def of(self, kind: Kind) -> Informer[Any]:
         """The informer of the owned objects of that kind."""

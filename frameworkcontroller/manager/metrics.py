@@ -282,7 +282,7 @@ class ControllerCollector(Collector):
         yield _gauge("frameworkcontroller_workers", self.worker_number)
 
         def each(read: Callable[[Informer[Any]], float]) -> dict[str, float]:
-            return {informer.resource.plural: read(informer) for informer in self.informers}
+            return {informer.resource.plural: read(informer) for informer in self.informers.needed}
 
         yield _gauge("frameworkcontroller_cache_objects{resource}", each(lambda one: len(one.lister)))
         yield _gauge("frameworkcontroller_cache_synced{resource}", each(lambda one: one.synced))
@@ -290,7 +290,11 @@ class ControllerCollector(Collector):
         yield _counter("frameworkcontroller_watch_events{resource}", each(lambda one: one.counters.events))
         yield _counter(
             "frameworkcontroller_watch_restarts{resource,reason}",
-            {(one.resource.plural, end.value): n for one in self.informers for end, n in one.counters.failures.items()},
+            {
+                (one.resource.plural, end.value): n
+                for one in self.informers.needed
+                for end, n in one.counters.failures.items()
+            },
         )
         yield _counter("frameworkcontroller_unreadable_objects{resource}", each(lambda one: one.counters.undecodable))
         yield _gauge("frameworkcontroller_frameworks{state}", self.state_counts.frameworks)

@@ -72,7 +72,7 @@ class WebServer:
         """The port; once it listens, the one that it listens on."""
         self._loop = asyncio.get_running_loop()
         health = Health(
-            controller.informers,
+            controller.informers.all,
             controller.queue,
             clock=self._loop.time,
             required=controller.required_informers,

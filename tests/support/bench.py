@@ -10,12 +10,14 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status, encode_status
 from frameworkcontroller.api.objects import (
+    CompanionRecord,
     ConfigMapRecord,
     Framework,
     Identity,
     PodRecord,
     configmap_record,
     pod_record,
+    service_record,
 )
 from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
@@ -34,7 +36,7 @@ from frameworkcontroller.machine.actions import (
     Result,
 )
 from frameworkcontroller.machine.failure import Classifier, FailureClass
-from frameworkcontroller.machine.model import Env, Limits, Observed, Plan, Urgency
+from frameworkcontroller.machine.model import Env, Limits, NotListed, Observed, Plan, Urgency
 from frameworkcontroller.machine.plan import fold, plan, reject
 from frameworkcontroller.machine.requests import Kind, Refused
 from frameworkcontroller.machine.tracker import Tracker
@@ -97,6 +99,9 @@ class Bench:
         self.tracker = Tracker()
         self.configmap: ConfigMapRecord | None = None
         self.pods: dict[str, PodRecord] = {}
+        self.services: dict[str, CompanionRecord] = {}
+        self.not_listed: NotListed | None = None
+        """Set if Services are not listed yet."""
         self.bodies: dict[str, Body] = {}
         self.writes = 0
         self._uids = 0
@@ -125,6 +130,7 @@ class Bench:
             pods,
             configmaps_listed=listed,
             pods_listed=listed,
+            find_companion=lambda _, name: self.not_listed or self.services.get(name),
             creating=self.creating,
         )
         made = plan(self.framework, self.tracker, observed, self.env)
@@ -237,6 +243,9 @@ class Bench:
         if body["kind"] == Kind.CONFIGMAP:
             self.configmap = configmap_record(body)
             return
+        if body["kind"] == Kind.SERVICE:
+            self.services[name] = service_record(body)
+            return
         node = status.pop("nodeName", None)
         if node:
             body["spec"]["nodeName"] = node
@@ -248,7 +257,7 @@ class Bench:
         """The cache sees an object gone."""
         if name == names.configmap_name("f"):
             self.configmap = None
-        else:
+        elif self.services.pop(name, None) is None:
             self.pods.pop(name, None)
             self.touch(name)
 
@@ -263,6 +272,8 @@ class Bench:
             assert self.configmap is not None
             self.tracker.configmap_dropped(self.configmap.uid)
             self.tracker.again = True
+        elif name in self.services:
+            self.tracker.companion_dropped(self.services[name].uid)
         else:
             parts = names.split_pod_name(name)
             assert parts is not None

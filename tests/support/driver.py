@@ -19,12 +19,14 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import EncodedStatus, encode_status
 from frameworkcontroller.api.objects import (
+    CompanionRecord,
     ConfigMapRecord,
     FrameworkRecord,
     PodRecord,
     configmap_record,
     framework_record,
     pod_record,
+    service_record,
 )
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.machine.actions import Action, Delete
@@ -57,7 +59,7 @@ _REFUSALS: Final = {
     429: Refusal.TOO_MANY_REQUESTS,
 }
 _RETRY: Final = Backoff(0.5, 30.0, 0.0)
-_CACHED: Final = (Kind.FRAMEWORK, Kind.CONFIGMAP, Kind.POD)
+_CACHED: Final = (Kind.FRAMEWORK, Kind.CONFIGMAP, Kind.POD, Kind.SERVICE)
 _LAZY_SEC: Final = 2.0
 """Duration of a status write at a slow API server."""
 
@@ -70,6 +72,7 @@ class Cache:
         self.frameworks: dict[str, FrameworkRecord] = {}
         self.configmaps: dict[str, ConfigMapRecord] = {}
         self.pods: dict[str, PodRecord] = {}
+        self.services: dict[str, CompanionRecord] = {}
         self.position = {kind: len(world.events[kind]) for kind in Kind}
         self.listed = dict.fromkeys(Kind, world.clock)
 
@@ -110,6 +113,7 @@ class View:
             lambda: [pod for pod in cache.pods.values() if names.framework_of(pod.name) == name],
             configmaps_listed=cache.listed[Kind.CONFIGMAP],
             pods_listed=cache.listed[Kind.POD],
+            find_companion=lambda _, companion: cache.services.get(companion),
             creating=creating,
         )
 
@@ -247,9 +251,13 @@ class Controller:
         for kind in _CACHED:
             self.deliver(kind, self.cache.behind(kind))
 
-    def _copy(self, kind: Kind) -> dict[str, FrameworkRecord] | dict[str, ConfigMapRecord] | dict[str, PodRecord]:
+    def _copy(
+        self, kind: Kind
+    ) -> dict[str, FrameworkRecord] | dict[str, ConfigMapRecord] | dict[str, PodRecord] | dict[str, CompanionRecord]:
         if kind is Kind.FRAMEWORK:
             return self.cache.frameworks
+        if kind is Kind.SERVICE:
+            return self.cache.services
         return self.cache.configmaps if kind is Kind.CONFIGMAP else self.cache.pods
 
     def _apply(self, kind: Kind, name: str, body: Body | None, final: Body | None) -> None:
@@ -257,6 +265,8 @@ class Controller:
             self._apply_framework(name, body)
         elif kind is Kind.CONFIGMAP:
             self._apply_configmap(name, body, final)
+        elif kind is Kind.SERVICE:
+            self._apply_service(name, body)
         else:
             self._apply_pod(name, body, final)
 
@@ -283,6 +293,16 @@ class Controller:
             if self.reconciler is not None:
                 self.reconciler.on_configmap_dropped(old.uid)
             self._enqueued = True
+
+    def _apply_service(self, name: str, body: Body | None) -> None:
+        old = self.cache.services.pop(name, None)
+        new = None if body is None else service_record(body)
+        if new is not None:
+            self.cache.services[name] = new
+        if old is not None and (new is None or new.uid != old.uid) and self.reconciler is not None:
+            self.reconciler.on_companion_dropped(old.uid)
+        if old is None or new is None or old.identity != new.identity:
+            self._enqueued |= self.name in (getattr(old, "framework", ""), getattr(new, "framework", ""))
 
     def _apply_pod(self, name: str, body: Body | None, final: Body | None) -> None:
         old = self.cache.pods.pop(name, None)

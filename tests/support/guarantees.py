@@ -152,18 +152,23 @@ class Guarantees:
         owner = controller_of(body)
         status = self._stored.get(framework_uid)
         where = f"creation of {target.name}"
-        if target.kind is Kind.CONFIGMAP:
+        if target.kind is not Kind.POD:
             self._require(owner == framework_uid, f"{where}: controlled by {owner}")
         if self.loose or framework_uid in self.world.gone:
             return
         if status is None:
             raise self.world.violation(f"{where}: no status is stored")
+        if target.kind is Kind.SERVICE:
+            return
         self._require(status.attempt.id == int(mark_of(body, names.FRAMEWORK_ATTEMPT_ID)), f"{where}: not this attempt")
         self._require(status.attempt.completion_status is None, f"{where}: the attempt is completing")
         if target.kind is Kind.CONFIGMAP:
             self._require(status.state is State.CREATION_PENDING, f"{where}: the stored state is {status.state}")
             self._require(not _is_suspended(status), f"{where}: Suspended is True")
             spec = self._spec(framework_uid, status.observed_generation)
+            services = (orjson.loads(event.raw) for event in self.world.events[Kind.SERVICE])
+            has_names = spec is None or not spec.has_hostnames or framework_uid in map(controller_of, services)
+            self._require(has_names, f"{where}: there was never a Service")
             deadline = None if spec is None else spec.active_deadline_seconds
             past = status.accumulated_past_execution_time_seconds
             self._require(deadline is None or past < deadline, f"{where}: {past}s of {deadline}s are over")

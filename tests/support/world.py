@@ -353,6 +353,7 @@ class World:
     def collect(self) -> bool:
         """One step of the garbage collector; False if it has nothing to do."""
         for kind, owners, dependents in (
+            (Kind.SERVICE, Kind.FRAMEWORK, None),
             (Kind.POD, Kind.CONFIGMAP, None),
             (Kind.CONFIGMAP, Kind.FRAMEWORK, Kind.POD),
             (Kind.FRAMEWORK, None, Kind.CONFIGMAP),

@@ -56,6 +56,7 @@ def driver_of(client: object, record: FrameworkRecord) -> Driver:
         frameworks=cast(Any, {record.key: record}),
         configmaps=cast(Any, {}),
         pods=cast(Any, {}),
+        find_companion=lambda _kind, _key, _framework: None,
         limits=limits(),
         wall=lambda: 0.0,
         clock=lambda: 0.0,

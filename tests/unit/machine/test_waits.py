@@ -106,6 +106,14 @@ def refused_configmap() -> Watched:
     return bench
 
 
+def refused_service() -> Watched:
+    bench = Watched(role(), network={})
+    bench.plan()
+    bench.refuse(bench.only(bench.plan()), refused(403, "may not create services"))
+    bench.plan()
+    return bench
+
+
 def doubted() -> Watched:
     bench = Watched(role(number=2, retryPolicy={"maxRetryCount": 3}))
     bench.all_pods()
@@ -162,6 +170,9 @@ WEBHOOK = "Cannot create Pod f-a-0: 500: the webhook is down"
 TASK = "TaskAttempt 1 of a[0] starts at {at}, 40s after the end with 1 ContainerUnrecognizedFailed"
 FRAMEWORK = "FrameworkAttempt 1 starts at {at}, 70s after the end with 1 ContainerUnrecognizedFailed"
 
+NO_SERVICE = "Service f does not exist yet"
+FORBIDDEN = "Cannot create Service f: 403: may not create services"
+
 ROWS = (
     # The object itself says it, and no status is written for it.
     Row(Reason.DELETING, deleted, "", "", "is being deleted", "being deleted"),
@@ -170,6 +181,7 @@ ROWS = (
     Row(Reason.SUSPENDED, suspended, *["spec.suspend is true"] * 4),
     Row(Reason.WAITING, refused_pod, *[WEBHOOK] * 4),
     Row(Reason.WAITING, refused_configmap, *["the webhook is down"] * 4),
+    Row(Reason.SERVICE_PENDING, refused_service, NO_SERVICE, NO_SERVICE, NO_SERVICE, FORBIDDEN),
     # Over after half a second.
     Row(Reason.RELISTING, doubted, "", "", "AttemptCreationPending", ""),
     Row(Reason.DEPENDENCY_PENDING, dependent, *["TaskRole b waits until TaskRole a is Ready"] * 4),
@@ -218,7 +230,9 @@ def test_why_nothing_runs(row: Row) -> None:
 
 
 @pytest.mark.parametrize(
-    "row", [row for row in ROWS if row.reason not in (Reason.WAITING, Reason.RELISTING)], ids=lambda row: row.reason
+    "row",
+    [row for row in ROWS if row.reason not in (Reason.WAITING, Reason.RELISTING, Reason.SERVICE_PENDING)],
+    ids=lambda row: row.reason,
 )
 def test_another_process_says_the_same_and_writes_nothing(row: Row) -> None:
     bench = row.make()

@@ -1,0 +1,107 @@
+"""Companions: objects beside the ConfigMap and the Pods, which exist for a field of the spec.
+
+Presence is learnt and never persisted: the name of a companion follows from the spec, and its owner's UID shows whether
+it is ours. An object of that name with another owner is neither used nor changed. What uses no companion asks for none,
+so that its kind is not even watched. owned.py folds the outcomes of the creations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
+
+from frameworkcontroller.machine.actions import Create, Target
+from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.holds import Stall, Wait
+from frameworkcontroller.machine.manifests import service_body
+from frameworkcontroller.machine.model import NotListed
+from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.requests import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class _Companion:
+    """An object to exist. ``pending``: the reason to wait for it."""
+
+    target: Target
+    controller_uid: str
+    body: Callable[[], bytes]
+    pending: Reason
+
+
+def _wanted(ctx: Context) -> Iterator[_Companion]:
+    """The companions of the Framework: they precede the first attempt, and go with the Framework."""
+    framework = ctx.framework
+    if framework.spec.has_hostnames:
+        target = Target(Kind.SERVICE, framework.spec.subdomain(framework.name))
+        yield _Companion(target, framework.uid, partial(service_body, framework), Reason.SERVICE_PENDING)
+
+
+class _Presence(Enum):
+    """What is known of a companion. UNLISTED: its kind is not listed yet. ENDING: it is being deleted."""
+
+    PRESENT = auto()
+    ABSENT = auto()
+    ENDING = auto()
+    UNLISTED = auto()
+
+
+def _look(ctx: Context, companion: _Companion) -> tuple[_Presence, str]:
+    """The presence of a companion, and why its kind cannot be listed."""
+    target = companion.target
+    known = ctx.tracker.companions.get(target)
+    found = ctx.observed.find_companion(target.kind, target.name)
+    if isinstance(found, NotListed):
+        return (_Presence.UNLISTED, found.problem) if known is None else (_Presence.PRESENT, "")
+    if found is not None and found.identity.controller_uid == companion.controller_uid:
+        if not found.identity.deleting:
+            return _Presence.PRESENT, ""
+        if known in (None, found.uid):
+            return _Presence.ENDING, ""
+    # An object of another owner is found again by the creation, which is refused.
+    return (_Presence.ABSENT if known is None else _Presence.PRESENT), ""
+
+
+def keep(ctx: Context) -> bool:
+    """Create the companions that are absent. Return whether none was."""
+    missing = 0
+    for companion in _wanted(ctx):
+        target, holds = companion.target, ctx.tracker.holds
+        presence, problem = _look(ctx, companion)
+        if presence is _Presence.PRESENT:
+            holds.release(target.key)
+            continue
+        missing += 1
+        if problem:
+            text = f"Cannot list {target.kind}s, which spec.network needs: {problem}"
+            holds.stalls[target.key] = Stall(Reason.SERVICE_NOT_LISTED, text)
+        else:
+            holds.end_stall(target.key, Reason.SERVICE_NOT_LISTED)
+        if presence is _Presence.ABSENT:
+            ctx.tracker.companion_wanted(target)
+            ctx.act(Create(target, companion.body(), companion.controller_uid))
+    return not missing
+
+
+def pending(ctx: Context) -> Wait | None:
+    """Why the attempt waits for a companion. None also if that is about to be created, which takes a moment."""
+    holds = ctx.tracker.holds
+    for companion in _wanted(ctx):
+        target = companion.target
+        presence, _ = _look(ctx, companion)
+        if presence is _Presence.PRESENT:
+            continue
+        if presence is _Presence.ENDING:
+            return Wait(companion.pending, f"{target.kind} {target.name} is being deleted, to be created again")
+        if holds.has_failed(target.key) or target.key in holds.stalls:
+            # The stall says why, which may change with each attempt to create it.
+            return Wait(companion.pending, f"{target.kind} {target.name} does not exist yet")
+    return None
+
+
+def release(ctx: Context) -> None:
+    """Forget failures to create companions, which are not needed for now."""
+    for companion in _wanted(ctx):
+        ctx.tracker.holds.release(companion.target.key)

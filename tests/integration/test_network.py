@@ -1,0 +1,208 @@
+"""Host names on API servers: the Service before the first Pod, its life, and what it never touches."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+import pytest
+
+from frameworkcontroller.config.config import Config
+from frameworkcontroller.kube.errors import NotFound
+from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, SERVICES
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
+from tests.support.clusters import Cluster
+from tests.support.eventually import eventually
+from tests.support.frameworks import Frameworks, Json, condition, policy, role
+from tests.support.frontdoor import FrontDoor, Request, front_door, refusal
+
+
+@pytest.fixture
+async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> Frameworks:
+    return Frameworks(await cluster.client(), cluster.namespace)
+
+
+@pytest.fixture
+async def door(cluster: Cluster) -> AsyncIterator[FrontDoor]:
+    """The API server as a controller sees it."""
+    async with front_door(await cluster.connection()) as door:
+        yield door
+
+
+@pytest.fixture
+async def watched(cluster: Cluster, door: FrontDoor) -> AsyncIterator[Controller]:
+    """A controller whose requests are recorded."""
+    async with Controller(Config(), door.connection, wall=cluster.wall) as controller:
+        yield controller
+
+
+async def service(frameworks: Frameworks, name: str = "f") -> Json:
+    """The Service of that name."""
+    found: Json = orjson.loads(await frameworks.client.get(SERVICES, name, frameworks.namespace))
+    return found
+
+
+async def make_service(frameworks: Frameworks, name: str, **metadata: Any) -> Json:
+    """Somebody else's Service."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, **metadata},
+        "spec": {"clusterIP": "None", "selector": {"app": "other"}},
+    }
+    made: Json = orjson.loads(await frameworks.client.create(SERVICES, orjson.dumps(body), frameworks.namespace))
+    return made
+
+
+def stalled(status: Json) -> str:
+    """Why the Framework is stalled, "" if it is not."""
+    found = condition(status, "Stalled")
+    return str(found.get("reason")) if found.get("status") == "True" else ""
+
+
+def writes(door: FrontDoor) -> list[tuple[str, str]]:
+    """What was created and deleted, in order."""
+    verbs = ("create", "delete")
+    wanted = (SERVICES.plural, CONFIGMAPS.plural, PODS.plural)
+    return [(one.verb, one.resource) for one in door.requests if one.verb in verbs and one.resource in wanted]
+
+
+async def test_the_service_precedes_the_attempt_and_outlives_it(
+    frameworks: Frameworks, watched: Controller, door: FrontDoor
+) -> None:
+    failing = role(
+        "a",
+        simulate={"run-seconds": "1", "exit-code": "1"},
+        frameworkAttemptCompletionPolicy=policy(1),
+    )
+    made = await frameworks.create("f", failing, network={"subdomain": "train"}, retryPolicy={"maxRetryCount": 1})
+    status = await frameworks.until_state("f", "Completed")
+    assert status["attemptStatus"]["id"] == 1
+    assert [resource for verb, resource in writes(door) if verb == "create"] == [
+        "services", "configmaps", "pods", "configmaps", "pods",
+    ]  # fmt: skip
+    assert ("delete", "services") not in writes(door)
+    found = await service(frameworks, "train")
+    (owner,) = found["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"], owner["controller"]) == ("Framework", made["metadata"]["uid"], True)
+    assert found["spec"]["clusterIP"] == "None"
+    assert found["spec"]["publishNotReadyAddresses"] is True
+    await frameworks.delete("f")
+    await frameworks.until_gone("f")
+
+    async def gone() -> None:
+        with pytest.raises(NotFound):
+            await service(frameworks, "train")
+
+    await eventually(gone)
+
+
+async def test_pods_have_the_names_by_which_they_find_each_other(
+    frameworks: Frameworks, controller: Controller
+) -> None:
+    master, worker = role("master", 2), role("worker", 2)
+    names = ("FC_TASK_RANK", "FC_FRAMEWORK_TASK_NUMBER", "FC_COORDINATOR_HOST", "FC_FRAMEWORK_ATTEMPT_ID")
+    args = ["{{" + name + "}}" for name in names]
+    worker["task"]["pod"]["spec"]["containers"][0]["args"] = args
+    await frameworks.create("f", master, worker, network={}, coordinator={"taskRole": "master"})
+    await frameworks.until_running("f", 4)
+    pod = (await frameworks.pods())["f-worker-1"]["spec"]
+    assert (pod["hostname"], pod["subdomain"]) == ("f-worker-1", "f")
+    assert pod["containers"][0]["args"] == ["3", "4", "f-master-0.f", "0"]
+    assert (await service(frameworks))["spec"]["selector"] == {"FC_FRAMEWORK_NAME": "f"}
+
+
+async def test_a_deleted_service_is_made_again_beside_running_pods(
+    frameworks: Frameworks, controller: Controller
+) -> None:
+    await frameworks.create("f", role(number=2), network={})
+    await frameworks.until_running("f", 2)
+    pods = {name: pod["metadata"]["uid"] for name, pod in (await frameworks.pods()).items()}
+    before = (await service(frameworks))["metadata"]["uid"]
+    await frameworks.client.delete(SERVICES, "f", frameworks.namespace)
+
+    async def made_again() -> None:
+        found = orjson.loads(await frameworks.client.list(SERVICES, frameworks.namespace))["items"]
+        uids = [one["metadata"]["uid"] for one in found if one["metadata"]["name"] == "f"]
+        assert uids
+        assert uids != [before]
+
+    await eventually(made_again)
+    assert {name: pod["metadata"]["uid"] for name, pod in (await frameworks.pods()).items()} == pods
+
+
+@pytest.mark.parametrize("labels", [{}, {"FC_FRAMEWORK_NAME": "f"}], ids=["plain", "with our label"])
+async def test_a_service_of_others_is_left_alone(
+    frameworks: Frameworks, controller: Controller, labels: dict[str, str]
+) -> None:
+    other = await make_service(frameworks, "f", labels=labels)
+    await frameworks.create("f", role(), network={})
+    status = await frameworks.until("f", lambda status: stalled(status) == "NamingConflict")
+    assert status["state"] == "AttemptCreationPending"
+    assert "waits: Service f does not exist yet" in condition(status, "Running")["message"]
+    assert await service(frameworks) == other
+    await frameworks.client.delete(SERVICES, "f", frameworks.namespace)
+    await frameworks.until_running("f", 1)
+    assert stalled(await frameworks.status("f")) == ""
+
+
+async def test_another_controller_finds_the_service(cluster: Cluster, frameworks: Frameworks, door: FrontDoor) -> None:
+    await frameworks.create("f", role(), network={})
+    async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
+        await frameworks.until_running("f", 1)
+    before = await service(frameworks)
+    async with Controller(Config(), door.connection, wall=cluster.wall):
+        await frameworks.set("f", taskRoles__0__taskNumber=2)
+        await frameworks.until_running("f", 2)
+    assert await service(frameworks) == before
+    assert writes(door) == [("create", "pods")]
+
+
+@pytest.mark.parametrize("verbs", [("list", "watch"), ("create",)], ids=["list", "create"])
+async def test_without_permissions_only_frameworks_with_a_network_wait(
+    cluster: Cluster, frameworks: Frameworks, door: FrontDoor, verbs: tuple[str, ...]
+) -> None:
+    def forbid(request: Request) -> Any:
+        if request.resource == "services" and request.verb in verbs:
+            return refusal(403, "Forbidden", f'User "controller" cannot {request.verb} services')
+        return None
+
+    async with Controller(Config(), door.connection, wall=cluster.wall) as controller:
+        with door.answering(forbid):
+            await frameworks.create("f", role(), network={})
+            await frameworks.create("g", role())
+            await frameworks.until_running("g", 1)
+            status = await frameworks.until("f", lambda status: bool(stalled(status)))
+            wanted = "ServiceNotListed" if "list" in verbs else "ServiceNotAnswered"
+            assert stalled(status) == wanted
+            assert f"cannot {verbs[0]} services" in condition(status, "Stalled")["message"]
+            assert controller.ready
+        status = await frameworks.until_running("f", 1)
+        assert stalled(status) == ""
+
+
+async def test_who_has_no_network_sends_no_request_for_one(
+    frameworks: Frameworks, watched: Controller, door: FrontDoor
+) -> None:
+    await frameworks.create("f", role(number=2), network={"enableDNSHostnames": False})
+    await frameworks.create("g", role(number=2))
+    await frameworks.until_running("f", 2)
+    await frameworks.until_running("g", 2)
+    assert [request for request in door.requests if request.resource == "services"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "role_name", "text"),
+    [
+        ("0f", "a", "spec.network.subdomain: must be set"),
+        ("f" * 40, "r" * 30, "would have 73 characters, where 63 are allowed"),
+    ],
+)
+async def test_names_that_no_host_can_have_are_told_before_anything_is_created(
+    frameworks: Frameworks, watched: Controller, door: FrontDoor, name: str, role_name: str, text: str
+) -> None:
+    await frameworks.create(name, role(role_name), network={})
+    status = await frameworks.until(name, lambda status: bool(stalled(status)))
+    assert stalled(status) == "InvalidSpec"
+    assert text in condition(status, "Stalled")["message"]
+    assert writes(door) == []

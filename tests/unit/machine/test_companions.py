@@ -1,0 +1,309 @@
+"""The Service of a Framework with host names: when it is created, and what is never touched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from frameworkcontroller.api.objects import Identity, service_record
+from frameworkcontroller.api.status import State
+from frameworkcontroller.machine.actions import Create, Created, Exists, Target, carry_out
+from frameworkcontroller.machine.model import NotListed, Plan
+from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.requests import Answered, Get, Kind, Post, Refusal, Refused, Unanswered
+from tests.support.bench import UID, Bench, foreign, refused, role
+
+CONFIGMAP = Kind.CONFIGMAP
+
+
+def accepted(**spec: Any) -> Bench:
+    """A Framework with host names, whose first status is stored."""
+    bench = Bench(role(), **{"network": {}, **spec})
+    bench.plan()
+    return bench
+
+
+def kinds(made: Plan) -> list[Kind]:
+    """The kinds of the objects that the plan creates."""
+    assert all(isinstance(action, Create) for action in made.actions)
+    return [action.target.kind for action in made.actions]
+
+
+def service_of(bench: Bench) -> Create:
+    """The creation of the Service, which is all that a plan asks for."""
+    action = bench.only(bench.plan())
+    assert isinstance(action, Create)
+    assert action.target.kind is Kind.SERVICE
+    return action
+
+
+def ours(uid: str = "service-1", *, deleting: bool = False) -> Identity:
+    """Who the Framework's own Service is."""
+    return Identity(uid, UID, (UID,), deleting)
+
+
+def stall(bench: Bench) -> tuple[str, str] | None:
+    """Reason and message of the condition Stalled, if it is True."""
+    found = next((one for one in bench.status.conditions if one.type == "Stalled" and one.status == "True"), None)
+    return None if found is None else (found.reason, found.message)
+
+
+# --- before the first attempt -------------------------------------------------------------------------------------
+
+
+def test_the_service_comes_before_the_configmap() -> None:
+    bench = accepted(network={"subdomain": "train"})
+    action = service_of(bench)
+    assert (action.target.name, action.controller_uid) == ("train", UID)
+    assert orjson.loads(action.body)["spec"]["clusterIP"] == "None"
+    bench.created(action, show=False)
+    assert kinds(bench.plan()) == [CONFIGMAP]
+
+
+def test_it_costs_no_status_write_of_its_own() -> None:
+    with_service, without = accepted(), accepted(network=None)
+    with_service.all_pods()
+    without.all_pods()
+    assert with_service.writes == without.writes
+
+
+@pytest.mark.parametrize("network", [None, {"enableDNSHostnames": False}])
+def test_without_host_names_no_service_is_looked_for(network: Any) -> None:
+    bench = Bench(role(), network=network)
+    bench.not_listed = NotListed("must not be asked for")
+    bench.all_pods()
+    assert "f-a-0" in bench.pods
+    assert bench.status.conditions[-1].type != "Stalled"
+
+
+def test_a_service_that_is_there_is_used() -> None:
+    bench = accepted()
+    bench.created(service_of(bench))
+    bench.restart()
+    assert kinds(bench.plan()) == [CONFIGMAP]
+
+
+def test_a_creation_whose_answer_was_lost_is_found() -> None:
+    bench = accepted()
+    bench.fold(service_of(bench), Unanswered("reset"))
+    assert bench.plan().actions == []
+    again = bench.only(bench.wait(2))
+    bench.fold(again, Exists(ours()))
+    assert kinds(bench.plan()) == [CONFIGMAP]
+
+
+def test_an_exchange_looks_at_what_has_the_name() -> None:
+    action = service_of(accepted())
+    exchange = carry_out(action)
+    assert next(exchange) == Post(Kind.SERVICE, "f", action.body)
+    taken = Refused(409, "taken", b"{}", reason="AlreadyExists", kind=Refusal.ALREADY_EXISTS)
+    assert exchange.send(taken) == Get(Kind.SERVICE, "f")
+    owner = {"kind": "Framework", "name": "f", "uid": UID, "controller": True}
+    metadata = {"uid": "s", "annotations": {"FC_FRAMEWORK_UID": UID}, "ownerReferences": [owner]}
+    with pytest.raises(StopIteration) as end:
+        exchange.send(Answered(orjson.dumps({"metadata": metadata})))
+    assert end.value.value == Exists(Identity("s", UID, (UID,), deleting=False))
+
+
+# --- what is not ours ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("owner", [None, "another"])
+@pytest.mark.parametrize("shown", [True, False], ids=["in the cache", "without the label"])
+def test_a_foreign_service_is_neither_used_nor_changed(owner: str | None, shown: bool) -> None:
+    bench = accepted()
+    if shown:
+        references = [{"kind": "Framework", "name": "g", "uid": owner, "controller": True}] if owner else []
+        metadata = {"name": "f", "namespace": "ns", "uid": "foreign", "resourceVersion": "1"}
+        bench.services["f"] = service_record({"metadata": {**metadata, "ownerReferences": references}})
+    action = service_of(bench)
+    for _ in range(3):
+        bench.fold(action, Exists(foreign("f", controller=owner)))
+        assert bench.plan().actions == []
+        assert bench.wait(60).actions == [action]
+    (reason, message) = stall(bench) or ("", "")
+    assert reason == "NamingConflict"
+    assert message.startswith("Service f (foreign) already exists, ")
+    assert bench.status.state is State.CREATION_PENDING
+    bench.services.clear()
+    bench.created(action)
+    bench.plan()
+    assert stall(bench) is None
+
+
+# --- failures -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (refused(403, "services is forbidden"), "ServiceNotAnswered"),
+        (refused(403, "exceeded quota: q"), "QuotaExceeded"),
+        (refused(404, "not served"), "ServiceNotAnswered"),
+        (Unanswered("reset"), "ServiceNotAnswered"),
+    ],
+)
+def test_a_service_that_cannot_be_created_stalls_the_framework(result: Refused | Unanswered, reason: str) -> None:
+    bench = accepted()
+    action = service_of(bench)
+    bench.refuse(action, result)
+    bench.plan()
+    assert (stall(bench) or ("",))[0] == reason
+    assert Reason.SERVICE_PENDING in bench.tracker.holds.waits()
+    assert bench.wait(60).actions == [action]
+    bench.created(action)
+    bench.all_pods()
+    assert stall(bench) is None
+    assert not bench.tracker.holds.waits()
+    assert "f-a-0" in bench.pods
+
+
+def test_services_that_are_not_listed_yet_are_waited_for_in_silence() -> None:
+    bench = accepted()
+    bench.not_listed = NotListed()
+    writes = bench.writes
+    made = bench.plan()
+    assert (made.actions, made.requeue_after, bench.writes) == ([], None, writes)
+    bench.not_listed = None
+    service_of(bench)
+
+
+def test_services_that_cannot_be_listed_stall_the_framework() -> None:
+    bench = accepted()
+    bench.not_listed = NotListed("403: services is forbidden")
+    for _ in range(3):
+        assert bench.plan().actions == []
+    text = "Cannot list Services, which spec.network needs: 403: services is forbidden"
+    assert stall(bench) == ("ServiceNotListed", text)
+    assert bench.status.conditions[0].message.endswith("Service f does not exist yet")
+    bench.not_listed = None
+    service_of(bench)
+    assert stall(bench) is None
+
+
+def test_a_framework_that_must_not_start_creates_no_service_and_stalls_for_none() -> None:
+    bench = accepted()
+    bench.refuse(service_of(bench), refused(403))
+    bench.edit(suspend=True)
+    for _ in range(3):
+        assert not any(isinstance(action, Create) for action in bench.plan().actions)
+    assert stall(bench) is None
+
+
+def test_a_framework_without_a_service_can_be_stopped() -> None:
+    bench = accepted()
+    bench.not_listed = NotListed("403: no")
+    bench.plan()
+    bench.edit(executionType="Stop")
+    bench.settle()
+    assert bench.status.state is State.COMPLETED
+    assert stall(bench) is None
+
+
+@pytest.mark.parametrize("deleting", [False, True])
+def test_a_framework_that_is_deleted_creates_no_service(deleting: bool) -> None:
+    bench = accepted()
+    bench.deleting = deleting
+    assert bool(bench.plan().actions) is not deleting
+
+
+# --- while it runs ------------------------------------------------------------------------------------------------
+
+
+def running() -> Bench:
+    """A Framework that runs with its Service."""
+    bench = accepted()
+    bench.all_pods()
+    bench.run()
+    return bench
+
+
+def test_a_service_that_was_deleted_is_created_again_and_pods_go_on() -> None:
+    bench = running()
+    assert bench.plan().actions == []
+    bench.drop("f")
+    action = service_of(bench)
+    bench.fold(action, refused(500))
+    assert bench.status.state is State.RUNNING
+    assert bench.wait(60).actions == [action]
+    bench.created(action, show=False)
+    assert bench.plan().actions == []
+    assert bench.status.state is State.RUNNING
+
+
+def test_a_service_that_is_being_deleted_is_created_again_when_it_is_gone() -> None:
+    bench = accepted()
+    bench.created(service_of(bench))
+    bench.show("f", deleting=bench.now)
+    assert bench.plan().actions == []
+    assert Reason.SERVICE_PENDING in bench.tracker.holds.waits()
+    bench.drop("f")
+    assert kinds(bench.plan()) == [Kind.SERVICE]
+
+
+def test_the_end_of_an_old_service_says_nothing_of_the_new_one() -> None:
+    bench = running()
+    old = bench.services["f"]
+    bench.drop("f")
+    bench.created(service_of(bench), show=False)
+    bench.services["f"] = old
+    bench.tracker.companion_dropped(old.uid)
+    bench.services.clear()
+    assert bench.plan().actions == []
+
+
+def test_a_pod_is_created_while_its_service_is_refused() -> None:
+    bench = running()
+    bench.drop("f")
+    bench.fold(service_of(bench), refused(403))
+    bench.edit(role(number=2))
+    bench.plan()
+    assert [action.target for action in bench.plan().actions if isinstance(action, Create)] == [
+        Target(Kind.POD, "f-a-1", 0, "a", 1, bench.task("a", 1).instance_uid)
+    ]
+
+
+def test_a_retry_finds_the_same_service() -> None:
+    bench = accepted(retryPolicy={"maxRetryCount": -2})
+    bench.all_pods()
+    uid = bench.services["f"].uid
+    bench.run()
+    bench.end(code=1)
+    assert bench.status.attempt.id > 0
+    assert bench.services["f"].uid == uid
+    assert all(action.target.kind is not Kind.SERVICE for action in bench.plan().actions)
+
+
+def test_the_creation_is_recorded() -> None:
+    bench = accepted()
+    made = bench.fold(service_of(bench), Created("s"))
+    assert [(one.reason, one.message) for one in made.records] == [
+        (Reason.SERVICE_CREATED, "Service f (s) was created")
+    ]
+
+
+def test_a_service_that_ended_before_its_creation_was_folded_is_created_again() -> None:
+    bench = accepted()
+    action = service_of(bench)
+    bench.tracker.companion_dropped("service-9")
+    bench.fold(action, Created("service-9"))
+    again = service_of(bench)
+    bench.fold(again, Created("service-10"))
+    assert kinds(bench.plan()) == [CONFIGMAP]
+
+
+def test_a_service_without_the_label_by_which_it_is_watched_is_found() -> None:
+    bench = running()
+    uid = bench.services["f"].uid
+    bench.drop("f")
+    bench.fold(service_of(bench), Exists(ours(uid)))
+    assert bench.plan().actions == []
+
+
+def test_it_is_created_again_while_the_status_is_not_persisted() -> None:
+    bench = running()
+    bench.drop("f")
+    bench.show("f-a-0", podIP="10.0.0.9")
+    assert kinds(bench.plan(write=False)) == [Kind.SERVICE]
