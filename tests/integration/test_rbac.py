@@ -20,7 +20,7 @@ from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.crd import CrdError
 from frameworkcontroller.kube.elector import Instant
 from frameworkcontroller.kube.errors import ApiError, NotFound
-from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, LEASES, PODS, Resource
+from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, LEASES, PODS, SERVICES, Resource
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster, embedded_cluster, simulated_node
@@ -34,6 +34,8 @@ from tests.support.virtual_clock import VirtualClockLoop
 MANIFESTS: Final = ROOT / "manifests"
 CLUSTER_WIDE: Final = MANIFESTS / "base" / "rbac.yaml"
 ONE_NAMESPACE: Final = MANIFESTS / "overlays" / "single-namespace" / "role.yaml"
+NETWORK: Final = MANIFESTS / "components" / "network" / "rbac.yaml"
+NETWORK_OF_ONE: Final = MANIFESTS / "components" / "network-single-namespace" / "rbac.yaml"
 NODES_BESIDE: Final = MANIFESTS / "overlays" / "single-namespace" / "nodes.yaml"
 
 Permission = tuple[str, str, str]
@@ -242,7 +244,33 @@ async def test_in_one_namespace_roles_are_enough(embedded: Cluster) -> None:
         }
 
 
+async def test_the_rules_of_a_network_are_what_it_uses(embedded: Cluster) -> None:
+    cluster = embedded
+    client = await cluster.client()
+    frameworks = Frameworks(client, cluster.namespace)
+    # In the way: it looks at who that is.
+    other = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "b"}, "spec": {"clusterIP": "None"}}
+    await client.create(SERVICES, orjson.dumps(other), cluster.namespace)
+    async with front_door(await cluster.connection()) as door, running(cluster, door, config(cluster)):
+        await frameworks.create("a", role(), network={})
+        await frameworks.create("b", role(), network={})
+        await frameworks.until_running("a", 1)
+        await frameworks.until("b", lambda status: condition(status, "Stalled").get("reason") == "NamingConflict")
+        await client.delete(SERVICES, "a", cluster.namespace)
+
+        async def made_again() -> None:
+            created = [one for one in door.requests if one.resource == "services" and one.verb == "create"]
+            assert len([one for one in created if one.namespace == cluster.namespace]) > 2
+
+        await eventually(made_again)
+    requests = [request for request in door.requests if request.resource == "services"]
+    assert permissions(rules(NETWORK, "ClusterRole")) == used(requests)
+    base = permissions(rules(CLUSTER_WIDE, "ClusterRole"))
+    assert used(request for request in door.requests if request.resource not in ("services", "leases")) <= base
+
+
 def test_both_sets_of_rules_say_the_same() -> None:
+    assert permissions(rules(NETWORK, "ClusterRole")) == permissions(rules(NETWORK_OF_ONE, "Role"))
     everywhere = permissions(rules(CLUSTER_WIDE, "ClusterRole"))
     definitions = {item for item in everywhere if item[1] == CRDS.group}
     beside = permissions(rules(NODES_BESIDE, "ClusterRole"))
