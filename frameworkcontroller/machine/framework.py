@@ -207,6 +207,9 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         ends = True
         _complete_unseen(ctx, completion)
     if not tracker.is_clean:
+        if not ends:
+            # The condition still says what it waits for.
+            may_begin(ctx)
         # Among others, that a resumed Framework is no longer Suspended.
         _persist_first(ctx)
     elif ends:

@@ -307,3 +307,15 @@ def test_it_is_created_again_while_the_status_is_not_persisted() -> None:
     bench.drop("f")
     bench.show("f-a-0", podIP="10.0.0.9")
     assert kinds(bench.plan(write=False)) == [Kind.SERVICE]
+
+
+def test_the_condition_says_what_it_waits_for_as_long_as_it_does() -> None:
+    bench = accepted()
+    action = service_of(bench)
+    for _ in range(3):
+        bench.fold(action, Exists(foreign("f")), write=False)
+        for _ in range(3):
+            bench.plan(write=False)
+            assert bench.status.conditions[0].message.endswith("waits: Service f does not exist yet")
+        bench.write()
+        assert action in bench.wait(60).actions
