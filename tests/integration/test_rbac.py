@@ -355,3 +355,26 @@ async def test_it_runs_under_exactly_these_rules(cluster: Cluster, frameworks: F
     # are served; the Pod on that Node is not deleted by force.
     beyond = {("get", "customresourcedefinitions"), ("get", "nodes")}
     assert forbidden == (beyond if one_namespace else set())
+
+
+async def test_a_network_runs_under_the_rules_of_its_component(cluster: Cluster, frameworks: Frameworks) -> None:
+    """Without them it is stalled, and says why; once they are granted, it starts by itself."""
+    if cluster.kubeconfig_of is None:
+        pytest.skip("this cluster lets everybody do everything")
+    base = [*documents(CLUSTER_WIDE, "ClusterRole"), *documents(CLUSTER_WIDE, "Role")]
+    async with (
+        granted(cluster, *base),
+        front_door(await cluster.connection("controller")) as door,
+        running(cluster, door, config(cluster)),
+    ):
+        await frameworks.create("a", role(), network={})
+        status = await frameworks.until(
+            "a", lambda status: condition(status, "Stalled").get("reason") == "ServiceNotListed"
+        )
+        assert 'cannot list resource "services"' in condition(status, "Stalled")["message"]
+        async with granted(cluster, *documents(NETWORK, "ClusterRole")):
+            await frameworks.until_running("a", 1)
+            status = await frameworks.status("a")
+            assert condition(status, "Stalled")["status"] == "False"
+            forbidden = {(request.verb, request.resource) for request, code in door.refused if code == 403}
+            assert forbidden == {("list", "services")}
