@@ -1,16 +1,24 @@
 """Host names on API servers: the Service before the first Pod, its life, and what it never touches."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, cast
 
 import orjson
 import pytest
 
+from frameworkcontroller.api.objects import service_record
 from frameworkcontroller.config.config import Config
+from frameworkcontroller.controller.eventhandlers import EventHandlers
 from frameworkcontroller.kube.errors import NotFound
+from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, SERVICES
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.machine.model import NotListed
 from frameworkcontroller.manager.app import Controller
+from frameworkcontroller.manager.informers import CompanionInformer
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, policy, role
@@ -206,3 +214,25 @@ async def test_names_that_no_host_can_have_are_told_before_anything_is_created(
     assert stalled(status) == "InvalidSpec"
     assert text in condition(status, "Stalled")["message"]
     assert writes(door) == []
+
+
+async def test_each_term_of_a_leader_watches_from_the_first_need_on(cluster: Cluster, frameworks: Frameworks) -> None:
+    keys: list[str] = []
+    ignore = SimpleNamespace(companion_changed=id, companion_updated=max, companion_deleted=max)
+    make = partial(Informer, frameworks.client, SERVICES, service_record, namespace=frameworks.namespace)
+    companions = CompanionInformer(make, cast(EventHandlers, ignore), keys.append)
+    for _ in range(2):
+        term = asyncio.create_task(companions.run())
+        await asyncio.sleep(0)
+        assert not companions.informer.running
+        assert companions.find("ns/f", "ns/f") == NotListed()
+
+        async def is_told() -> None:
+            assert keys == ["ns/f"]
+
+        await eventually(is_told)
+        assert companions.find("ns/f", "ns/f") is None
+        term.cancel()
+        await asyncio.wait([term])
+        assert not companions.informer.synced
+        keys.clear()
