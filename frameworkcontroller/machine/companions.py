@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 
+from frameworkcontroller.api.objects import CompanionRecord
+from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.actions import Create, Target
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.holds import Stall, Wait
@@ -23,12 +25,13 @@ from frameworkcontroller.machine.requests import Kind
 
 @dataclass(frozen=True, slots=True)
 class _Companion:
-    """An object to exist. ``pending``: the reason to wait for it."""
+    """An object to exist. ``pending``: the reason to wait for it. ``not_gone``: the stall while an old one stays."""
 
     target: Target
     controller_uid: str
     body: Callable[[], bytes]
     pending: Reason
+    not_gone: Reason
 
 
 def _wanted(ctx: Context) -> Iterator[_Companion]:
@@ -36,7 +39,8 @@ def _wanted(ctx: Context) -> Iterator[_Companion]:
     framework = ctx.framework
     if framework.spec.has_hostnames:
         target = Target(Kind.SERVICE, framework.spec.subdomain(framework.name))
-        yield _Companion(target, framework.uid, partial(service_body, framework), Reason.SERVICE_PENDING)
+        body = partial(service_body, framework)
+        yield _Companion(target, framework.uid, body, Reason.SERVICE_PENDING, Reason.SERVICE_NOT_GONE)
 
 
 class _Presence(Enum):
@@ -79,10 +83,30 @@ def keep(ctx: Context) -> bool:
             holds.stalls[target.key] = Stall(Reason.SERVICE_NOT_LISTED, text)
         else:
             holds.end_stall(target.key, Reason.SERVICE_NOT_LISTED)
+        if presence is _Presence.ENDING:
+            _watch_end(ctx, companion)
+            continue
+        holds.end_stall(target.key, companion.not_gone)
         if presence is _Presence.ABSENT:
             ctx.tracker.companion_wanted(target)
             ctx.act(Create(target, companion.body(), companion.controller_uid))
     return not missing
+
+
+def _watch_end(ctx: Context, companion: _Companion) -> None:
+    """Stall the Framework if a companion that is being deleted stays."""
+    target = companion.target
+    found = ctx.observed.find_companion(target.kind, target.name)
+    if not isinstance(found, CompanionRecord) or found.identity.deletion_time is None:
+        return
+    patience = ctx.env.limits.pod_stuck_deleting_sec
+    left = min(found.identity.deletion_time - ctx.env.now, 0.0) + patience
+    if left > 0:
+        ctx.requeue_at(ctx.env.clock + left)
+        return
+    when = format_time(found.identity.deletion_time)
+    text = f"{target.kind} {target.name} was to be deleted by {when} and still exists: a finalizer holds it"
+    ctx.tracker.holds.stalls[target.key] = Stall(companion.not_gone, text)
 
 
 def pending(ctx: Context) -> Wait | None:
@@ -95,10 +119,16 @@ def pending(ctx: Context) -> Wait | None:
             continue
         if presence is _Presence.ENDING:
             return Wait(companion.pending, f"{target.kind} {target.name} is being deleted, to be created again")
-        if holds.has_failed(target.key) or target.key in holds.stalls:
+        if holds.until(target.key) > ctx.env.clock or holds.has_failed(target.key) or target.key in holds.stalls:
             # The stall says why, which may change with each attempt to create it.
             return Wait(companion.pending, f"{target.kind} {target.name} does not exist yet")
     return None
+
+
+def forget_unwanted(ctx: Context) -> None:
+    """Forget failures to create companions that a change of the spec has made needless."""
+    wanted = {companion.target.key for companion in _wanted(ctx)}
+    ctx.tracker.holds.keep_companions(wanted.__contains__)
 
 
 def release(ctx: Context) -> None:

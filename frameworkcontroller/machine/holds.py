@@ -63,12 +63,13 @@ class Holds:
     The work queue's back-off, per Framework, would let one Task delay the others, and their events retry it early.
     """
 
-    __slots__ = ("_holds", "_refused", "_refused_attempts", "_spared", "_waits", "stalls")
+    __slots__ = ("_holds", "_made", "_refused", "_refused_attempts", "_spared", "_waits", "stalls")
 
     def __init__(self) -> None:
         self.stalls: dict[ObjectKey, Stall] = {}
         """The stall of each Task, of a companion, or of the Framework itself (None)."""
         self._holds: dict[HoldKey, Hold] = {}
+        self._made: dict[ObjectKey, Hold] = {}
         self._waits: dict[Reason, dict[TaskKey | None, Wait]] = {}
         self._spared: dict[TaskKey, Spared] = {}
         self._refused = False
@@ -130,10 +131,16 @@ class Holds:
         if isinstance(key, tuple):
             self._spared.pop(key, None)
 
+    def made(self, key: ObjectKey, env: Env) -> None:
+        """An object was created. From the second time in a row on, the next creation waits, and longer each time."""
+        last = self._made.get(key)
+        again = 0 if last is None or env.clock > last.until + HOLD_BACKOFF.maximum else last.failures + 1
+        self._made[key] = Hold(again, env.clock + (HOLD_BACKOFF.delay(again, env.rng) if again else 0.0))
+
     def until(self, key: HoldKey) -> float:
         """End of the back-off in monotonic seconds; 0 if there is none."""
-        hold = self._holds.get(key)
-        return 0.0 if hold is None else hold.until
+        hold, made = self._holds.get(key), self._made.get(key) if self._made else None
+        return max(0.0 if hold is None else hold.until, 0.0 if made is None else made.until)
 
     def has_failed(self, key: HoldKey) -> bool:
         """Whether the last action failed, whose back-off may be over."""
@@ -189,9 +196,17 @@ class Holds:
             self.wait(key, None)
         self._spared = {key: spared for key, spared in self._spared.items() if exists(key)}
 
+    def keep_companions(self, is_wanted: Callable[[ObjectKey], bool]) -> None:
+        """Forget companions that are no longer wanted."""
+        for key in {*self.stalls, *self._holds, *self._made}:
+            if isinstance(key, str) and key != CREATIONS and not is_wanted(key):
+                self.release(key)
+                self._made.pop(key, None)
+
     def forget(self) -> None:
         """Forget all back-offs, stalls and waits."""
         self.stalls.clear()
         self._holds.clear()
+        self._made.clear()
         self._waits.clear()
         self._spared.clear()

@@ -97,6 +97,7 @@ def _take_companion(ctx: Context, action: Action, result: Result) -> None:
             pass
         case Created():
             uid = result.uid
+            tracker.holds.made(target.key, ctx.env)
             ctx.record(Reason.SERVICE_CREATED, f"{target.kind} {target.name} ({uid}) was created")
         case Exists(found=Identity() as found) if _controls(action, found):
             if found.deleting:

@@ -124,6 +124,9 @@ class Reason(StrEnum):
     CONFIGMAP_NOT_GONE = _stall(
         "ConfigMapNotGone", "an attempt's ConfigMap still exists long after its deletion was due, but none of its Pods"
     )
+    SERVICE_NOT_GONE = _stall(
+        "ServiceNotGone", "the Service of spec.network was deleted, and still exists long after its deletion was due"
+    )
     POD_STILL_RUNS = _stall(
         "PodStillRuns", "a Pod has ended but its containers still run; it is deleted after its grace period"
     )
