@@ -232,7 +232,8 @@ class ControlPlane:
             self._install(yaml.safe_load(crd.read_text()))
 
         manager = [
-            "--kubeconfig", str(self.kubeconfig), "--leader-elect=false", "--controllers", "garbagecollector,namespace",
+            "--kubeconfig", str(self.kubeconfig), "--leader-elect=false",
+            "--controllers", "garbagecollector,namespace,pvc-protection",
             "--secure-port", str(ports.manager), "--bind-address", "127.0.0.1", "--cert-dir", f"{folder}/kcm-certs",
             "--kube-api-qps", "2000", "--kube-api-burst", "4000",
         ]  # fmt: skip

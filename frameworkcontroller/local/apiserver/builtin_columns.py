@@ -83,6 +83,8 @@ def _text(name: str, description: str) -> Column:
     return Column(name, "string", description)
 
 
+_ACCESS_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
+
 _PODS = Columns(
     (
         _NAME,
@@ -191,6 +193,23 @@ def _event_cells(obj: Json, now: float) -> list[Any]:
     ]
 
 
+def _claim_cells(obj: Json, now: float) -> list[Any]:
+    spec, state = _spec(obj), _status(obj)
+    phase = "Terminating" if _metadata(obj).get("deletionTimestamp") else state.get("phase") or ""
+    bound = bool(spec.get("volumeName"))
+    modes = state.get("accessModes") or () if bound else ()
+    return [
+        _name(obj),
+        phase,
+        spec.get("volumeName") or "",
+        (state.get("capacity") or {}).get("storage") or "0" if bound else "",
+        ",".join(short for mode, short in _ACCESS_MODES.items() if mode in modes),
+        spec.get("storageClassName") or "",
+        _age(obj, now),
+        spec.get("volumeMode") or "<unset>",
+    ]
+
+
 def _quota_cells(obj: Json, now: float) -> list[Any]:
     state = _status(obj)
     hard, used = state.get("hard") or {}, state.get("used") or {}
@@ -288,6 +307,19 @@ BUILTIN_COLUMNS: Mapping[str, Columns] = {
             _wide("Container-Runtime", "What runs the containers."),
         ),
         _node_cells,
+    ),
+    "PersistentVolumeClaim": Columns(
+        (
+            _NAME,
+            _text("Status", "Whether it is bound to a volume."),
+            _text("Volume", "The volume it is bound to."),
+            _text("Capacity", "The size of that volume."),
+            _text("Access Modes", "How the volume may be mounted."),
+            _text("StorageClass", "The kind of storage it asks for."),
+            _AGE,
+            _wide("VolumeMode", "Whether the volume is a file system or a device."),
+        ),
+        _claim_cells,
     ),
     "Pod": _PODS,
     "PriorityClass": Columns(

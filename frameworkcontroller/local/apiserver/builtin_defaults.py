@@ -214,6 +214,13 @@ def _service(obj: Mapping[str, Any]) -> Json:
     return result
 
 
+def _claim(obj: Mapping[str, Any]) -> Json:
+    result = _filled(obj, status={})
+    result["spec"] = _filled(result.get("spec") or {}, volumeMode="Filesystem", resources={})
+    result["status"] = _filled(result["status"] or {}, phase="Pending")
+    return result
+
+
 def _node(obj: Mapping[str, Any]) -> Json:
     result = _filled(obj, spec={})
     state = dict(result.get("status") or {})
@@ -244,6 +251,7 @@ _DEFAULTERS: Mapping[str, Callable[[Mapping[str, Any]], Json]] = {
     "Lease": lambda obj: _filled(obj, spec={}),
     "Namespace": _namespace,
     "Node": _node,
+    "PersistentVolumeClaim": _claim,
     "Pod": _pod,
     "PriorityClass": _priority_class,
     "RoleBinding": _role_binding,

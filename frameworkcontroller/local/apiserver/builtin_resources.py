@@ -1,7 +1,7 @@
 """The built-in resources of the embedded API server.
 
-Kinds that need their own controller (Deployments, Jobs, volumes, ...) are left out: an accepted object without effect
-misleads more than a clear "the server doesn't have a resource type".
+Kinds that need their own controller (Deployments, Jobs, PersistentVolumes, ...) are left out: an accepted object
+without effect misleads more than a clear "the server doesn't have a resource type".
 """
 
 from __future__ import annotations
@@ -72,6 +72,9 @@ CONFIGMAPS = _builtin("", "v1", "ConfigMap", "configmaps", short=("cm",))
 EVENTS = _builtin("", "v1", "Event", "events", short=("ev",))
 SECRETS = _builtin("", "v1", "Secret", "secrets")
 SERVICEACCOUNTS = _builtin("", "v1", "ServiceAccount", "serviceaccounts", short=("sa",))
+PERSISTENTVOLUMECLAIMS = _builtin(
+    "", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", short=("pvc",), status=True
+)
 SERVICES = _builtin("", "v1", "Service", "services", short=("svc",), categories=("all",), status=True)
 RESOURCEQUOTAS = _builtin("", "v1", "ResourceQuota", "resourcequotas", short=("quota",), status=True)
 CRDS = _builtin(
@@ -117,6 +120,7 @@ BUILTIN_RESOURCES: tuple[ApiResource, ...] = (
     EVENTS,
     NAMESPACES,
     NODES,
+    PERSISTENTVOLUMECLAIMS,
     PODS,
     RESOURCEQUOTAS,
     SECRETS,

@@ -34,6 +34,7 @@ _KEYED: Mapping[str, Mapping[str, str]] = {
     "NamespaceStatus": {"conditions": "type"},
     "NodeStatus": {"addresses": "type", "conditions": "type"},
     "ObjectMeta": {"ownerReferences": "uid"},
+    "PersistentVolumeClaimStatus": {"conditions": "type"},
     "PodSpec": {
         "containers": "name",
         "ephemeralContainers": "name",
@@ -129,6 +130,8 @@ _FORMATS: Mapping[str, str] = {
             "NodeAllocatableResourceClaimStatus.resources",
             "NodeStatus.allocatable",
             "NodeStatus.capacity",
+            "PersistentVolumeClaimStatus.allocatedResources",
+            "PersistentVolumeClaimStatus.capacity",
             "PodSpec.overhead",
             "PodStatus.allocatedResources",
             "ResourceFieldSelector.divisor",

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from frameworkcontroller.local.apiserver import crd_validation, name_forms, pod_update, pod_validation
+from frameworkcontroller.local.apiserver import claim_validation, crd_validation, name_forms, pod_update, pod_validation
 from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.quantities import parse_quantity
 from frameworkcontroller.local.apiserver.status_causes import (
@@ -77,6 +77,10 @@ def _pod_update(new: Json, old: Json) -> list[Cause]:
     if new.get("spec") == old.get("spec"):
         return found
     return found + _pod(new) + pod_update.causes_on_update(new, old)
+
+
+def _claim(obj: Json) -> list[Cause]:
+    return claim_validation.spec_causes(obj.get("spec") or {})
 
 
 def _config_map(obj: Json) -> list[Cause]:
@@ -272,6 +276,7 @@ _ON_CREATE: Mapping[str, Callable[[Json], list[Cause]]] = {
     "CustomResourceDefinition": crd_validation.causes,
     "Event": _event,
     "Lease": _lease,
+    "PersistentVolumeClaim": _claim,
     "Pod": _pod,
     "PriorityClass": _priority_class,
     "ResourceQuota": _resource_quota,
@@ -284,6 +289,7 @@ _ON_UPDATE: Mapping[str, Callable[[Json, Json], list[Cause]]] = {
     "ClusterRoleBinding": _role_binding_update(("ClusterRole",)),
     "ConfigMap": _config_map_update,
     "CustomResourceDefinition": crd_validation.causes,
+    "PersistentVolumeClaim": claim_validation.causes_on_update,
     "Pod": _pod_update,
     "RoleBinding": _role_binding_update(("Role", "ClusterRole")),
     "Secret": _secret_update,

@@ -59,6 +59,7 @@ _KINDS = {
     "Lease": "Lease says who holds something, and for how long.",
     "Namespace": "Namespace is a scope for names.",
     "Node": "Node is a machine that runs Pods.",
+    "PersistentVolumeClaim": "PersistentVolumeClaim is a request for storage, which Pods then use as a volume.",
     "Pod": "Pod is a group of containers that run together on a node.",
     "PriorityClass": "PriorityClass maps the name of a priority to its value.",
     "ResourceQuota": "ResourceQuota limits what a namespace may hold.",

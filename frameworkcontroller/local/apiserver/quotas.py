@@ -29,7 +29,7 @@ _COMPUTE: Final = {
     "limits.cpu": ("limits", "cpu"),
     "limits.memory": ("limits", "memory"),
 }
-_BY_NAME: Final = frozenset({"configmaps", "resourcequotas", "secrets", "services"})
+_BY_NAME: Final = frozenset({"configmaps", "persistentvolumeclaims", "resourcequotas", "secrets", "services"})
 """Resources with a plain name besides ``count/NAME``."""
 
 

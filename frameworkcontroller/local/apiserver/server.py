@@ -19,6 +19,7 @@ from frameworkcontroller.local.apiserver import builtin_resources
 from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.authentication import Authenticator
 from frameworkcontroller.local.apiserver.bodies import MAX_BODY_BYTES
+from frameworkcontroller.local.apiserver.claims import ClaimProtection, ClaimStrategy
 from frameworkcontroller.local.apiserver.definitions import Definitions, DefinitionStrategy
 from frameworkcontroller.local.apiserver.endpoints import Endpoint, Endpoints
 from frameworkcontroller.local.apiserver.event_expiry import EventExpiry
@@ -108,7 +109,13 @@ class ApiServer:
         self._namespaces = NamespaceController(self.registry)
         self.gc = GarbageCollector(self.registry, delay=gc_delay)
         self._expiry = EventExpiry(self.storage)
-        self._controllers: tuple[Controller[Any], ...] = (self._definitions, self._quotas, self._namespaces, self.gc)
+        self._controllers: tuple[Controller[Any], ...] = (
+            self._definitions,
+            self._quotas,
+            self._namespaces,
+            self.gc,
+            ClaimProtection(self.registry),
+        )
         if node_lifecycle:
             of_nodes = NodeLifecycle(self.registry), TaintEviction(self.registry), PodGc(self.registry)
             self._controllers = (*self._controllers, *of_nodes)
@@ -248,6 +255,8 @@ def _strategy(t: ApiResource, storage: Storage) -> Strategy:
             return NamespaceStrategy()
         case builtin_resources.SERVICES.resource:
             return ServiceStrategy(storage)
+        case builtin_resources.PERSISTENTVOLUMECLAIMS.resource:
+            return ClaimStrategy()
         case builtin_resources.CRDS.resource:
             return DefinitionStrategy()
     return plain_strategy(t)
