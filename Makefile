@@ -5,11 +5,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 JOBS ?= auto
-# PyPI's PyTorch for Linux includes several GB of CUDA; name a CPU build here if your index has one.
+# PyPI's PyTorch for Linux includes several GB of CUDA. A CPU build has 200 MB: name one here, with pip's options for the
+# index that has it.
 TORCH ?= torch==2.13.0 numpy
+export TORCH
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo example-torch test lint types unit e2e chaos soak format docs images audit lock clean
+.PHONY: help venv demo test lint types unit e2e chaos soak format docs images audit lock clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -28,10 +30,12 @@ $(VENV)/.project: $(VENV)/.locked pyproject.toml
 demo: venv ## Run the example Frameworks on a cluster in one process
 	$(BIN)/frameworkcontroller local run examples/batch/batchsucceeded.yaml examples/batch/batchretried.yaml examples/batch/serverworkers.yaml
 
-example-torch: venv ## Run elastic PyTorch training through rescales and failures; downloads PyTorch once
-	test -x $(VENV)/torch/bin/python || $(PYTHON) -m venv $(VENV)/torch
-	$(VENV)/torch/bin/python -m pip --disable-pip-version-check install --quiet $(TORCH)
-	$(BIN)/python examples/training/elastic/walkthrough.py $(VENV)/torch/bin/python
+# Examples with libraries, for the list; the rest is in scripts/run_example.py. They must not be .PHONY.
+example-torch: ## Run elastic PyTorch training through rescales and failures; downloads PyTorch once
+example-ddp: ## Run PyTorch's DistributedDataParallel; downloads PyTorch once
+
+example-%: venv
+	$(BIN)/python scripts/run_example.py $*
 
 test: lint types unit ## Run lint, types and every test
 

@@ -1,0 +1,91 @@
+"""Run an example with real libraries and check its output: `make example-NAME`.
+
+The packages come from PyPI, into an environment under .venv/examples, where the containers find their programs. The
+manifest runs as it is, on a cluster in one process.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+TORCH = os.environ.get("TORCH", "torch==2.13.0 numpy")
+TIMEOUT_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Example:
+    """An example, and the lines that its output must have."""
+
+    library: str
+    """The module that its program imports; examples of one library share an environment."""
+    packages: str
+    """Arguments of `pip install`."""
+    path: str
+    """A manifest, or a script that runs one with the Python that it is given."""
+    says: str
+    """A pattern of whole lines."""
+    times: int = 1
+
+    @property
+    def bin(self) -> Path:
+        """The folder of the environment's programs."""
+        return Path(sys.prefix) / "examples" / self.library / "bin"
+
+    def command(self, bin_folder: Path) -> list[str | Path]:
+        """What runs it, with the programs of that folder."""
+        path = ROOT / "examples" / self.path
+        if path.suffix == ".py":
+            return [sys.executable, path, bin_folder / "python3"]
+        program = Path(sys.executable).with_name("frameworkcontroller")
+        return [program, "local", "run", "--logs", "--timeout", str(TIMEOUT_SECONDS), path]
+
+
+FITTED = r"y = (2\.9|3\.0)\d x \+ (0\.9|1\.0)\d"
+
+# To add one: a line here, and one in the Makefile.
+EXAMPLES = {
+    "torch": Example("torch", TORCH, "training/elastic/walkthrough.py", r"the two models differ by \S+ at most"),
+    "ddp": Example("torch", TORCH, "training/pytorch/ddp/pytorchddp.yaml", rf"worker [01] of 2: {FITTED}", times=2),
+}
+
+
+def install(example: Example) -> None:
+    """Create or update the environment."""
+    if not example.bin.exists():
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", example.bin.parent], check=True)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(example.bin / "python3")]
+    subprocess.run([*pip, "install", "--quiet", *example.packages.split()], check=True)
+
+
+def run(example: Example, bin_folder: Path) -> str | None:
+    """Run it with the programs of that folder, and print the output. The problem, if there is one."""
+    environment = os.environ | {"PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}"}
+    said = 0
+    with subprocess.Popen(example.command(bin_folder), env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            said += re.fullmatch(rf"([\w#/-]+ +\| )?{example.says}\n", line) is not None
+    if process.returncode != 0:
+        return f"exit code {process.returncode}"
+    if said != example.times:
+        return f"{said} instead of {example.times} lines of the output match {example.says}"
+    return None
+
+
+def main() -> None:
+    """Install the packages of the example named on the command line, and run it."""
+    name = sys.argv[1] if len(sys.argv) == 2 else ""
+    if name not in EXAMPLES:
+        sys.exit(f"usage: make example-NAME, where NAME is one of {', '.join(EXAMPLES)}")
+    install(EXAMPLES[name])
+    if problem := run(EXAMPLES[name], EXAMPLES[name].bin):
+        sys.exit(f"example-{name}: {problem}")
+
+
+if __name__ == "__main__":
+    main()
