@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from frameworkcontroller.api import names
+from frameworkcontroller.api import hostlists, names
 from frameworkcontroller.api.codec import COMPRESSION_THRESHOLD_BYTES
 from frameworkcontroller.machine.reasons import EventPolicy, Reason
 
@@ -176,6 +176,16 @@ PLACEHOLDERS: Final = (
     (names.COORDINATOR_HOST, "host name of the Pod of `coordinator`: `{framework}-{role}-{index}.{subdomain}`"),
 )
 
+HOST_LISTS: Final = (
+    ("{{FC_HOSTS:ROLE}}", "host names of all Tasks of that TaskRole, in order of index, with commas"),
+    ("{{FC_HOSTS:ROLE:PORT}}", "the same, with `:PORT` after each, from 1 to 65535"),
+    ("{{FC_HOSTS_JSON:ROLE}}, {{FC_HOSTS_JSON:ROLE:PORT}}", "the same as a JSON list"),
+)
+
+HOST_LIST_BOUND: Final = f"""\
+The host lists of one template may have {hostlists.MAX_BYTES:,} bytes together, which is enough for some 4,000 Tasks.
+"""
+
 NETWORK: Final = """
 With `network`, the Framework also owns a headless Service, named as `subdomain` says. If the spec has `network` or
 `coordinator`, these [placeholders](manual.md#what-is-put-into-a-pod) count, too; a running Pod keeps its values:
@@ -197,6 +207,10 @@ BAD_INPUT: Final[tuple[tuple[str, str], ...]] = (
     (
         "a field of the spec that is out of its bounds, or two TaskRoles of one name",
         "the API server refuses it and names field and value",
+    ),
+    (
+        "a host list of an unknown TaskRole or a wrong port, one that is too long, or a host name without `network`",
+        "`Stalled`, `InvalidSpec`, which names field and value, before anything is created",
     ),
     (
         "a template of a wrong type, or with an invalid field, even if only by replaced placeholders",
@@ -313,6 +327,9 @@ def page() -> Iterator[str]:
         yield f"| `{key}` | {value} | {' | '.join('x' if there else '' for there in places)} |"
     yield NETWORK.rstrip("\n")
     yield from (f"| `{names.placeholder(name)}` | {value} |" for name, value in PLACEHOLDERS)
+    yield from (f"| `{text.replace(', ', '`, `')}` | {value} |" for text, value in HOST_LISTS)
+    yield ""
+    yield HOST_LIST_BOUND.rstrip("\n")
     yield TEMPLATES.rstrip("\n")
     yield from (f"| {what} | {shows} |" for what, shows in BAD_INPUT)
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from frameworkcontroller.api import names
+from frameworkcontroller.api import hostlists, names
 from frameworkcontroller.api.completion import FailureAction
 from frameworkcontroller.api.inputmodel import INT32_MAX, INT64_MAX, InputModel
-from frameworkcontroller.api.problems import Problem, ProblemError, problem_of
+from frameworkcontroller.api.problems import KeyPath, Problem, ProblemError, problem_of
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -297,24 +297,57 @@ class FrameworkSpec(_SpecModel):
         if not self.has_network_placeholders:
             return self
         unknown = self._why_no_coordinator_host()
-        if not unknown:
-            return self
         used = names.placeholder(names.COORDINATOR_HOST)
         for position, role in enumerate(self.task_roles):
-            if used in str(role.task.pod):
-                path = ("taskRoles", position, "task", "pod")
-                raise ProblemError(Problem(path, f"{used} has no value: {unknown}"))
+            if unknown and used in str(role.task.pod):
+                raise ProblemError(Problem(("taskRoles", position, "task", "pod"), f"{used} has no value: {unknown}"))
+        for template, place in self._host_lists:
+            if problem := self._why_no_hosts(place.hosts.role) or place.problem():
+                raise ProblemError(Problem((*template, *place.path), problem, place.text))
         return self
 
     def _why_no_coordinator_host(self) -> str:
         if self.coordinator is None:
             return "spec.coordinator is not set"
+        return self._why_no_hosts(self.coordinator.task_role)
+
+    def _why_no_hosts(self, role: str) -> str:
         if not self.has_hostnames:
             return "Pods have no host names without spec.network"
-        role = self.role(self.coordinator.task_role)
-        if role is not None and role.task.has_own_hostname:
-            return f"the Pods of TaskRole {role.name} have a hostname or subdomain of their own"
+        found = self.role(role)
+        if found is None:
+            return f"{role!r} is not the name of a TaskRole"
+        if found.task.has_own_hostname:
+            return f"the Pods of TaskRole {role} have a hostname or subdomain of their own"
         return ""
+
+    @cached_property
+    def _host_lists(self) -> tuple[tuple[KeyPath, hostlists.Place], ...]:
+        """The placeholders of host lists, each with the path of its template, if they count."""
+        roles = self.task_roles if self.has_network_placeholders else ()
+        return tuple(
+            (("taskRoles", position, "task", "pod"), place)
+            for position, role in enumerate(roles)
+            for place in hostlists.find(role.task.pod)
+        )
+
+    def host_list(self, framework: str, wanted: hostlists.HostList) -> str:
+        """The value of a placeholder of a host list, for a Framework of that name."""
+        role = self.role(wanted.role)
+        return wanted.text(framework, self.subdomain(framework), role.task_number if role is not None else 0)
+
+    def too_long_host_lists(self, framework: str) -> Problem | None:
+        """The problem of the first template whose host lists are too long, None if there is none."""
+        sizes: dict[KeyPath, int] = {}
+        for template, place in self._host_lists:
+            size = sizes[template] = sizes.get(template, 0) + len(self.host_list(framework, place.hosts))
+            if size > hostlists.MAX_BYTES:
+                text = (
+                    f"with it, the host lists of each Pod have {size:,} bytes, where {hostlists.MAX_BYTES:,} are "
+                    "allowed; the barrier writes the addresses of all Tasks into files"
+                )
+                return Problem(("spec", *template, *place.path), text, place.text)
+        return None
 
     @property
     def has_hostnames(self) -> bool:
@@ -397,7 +430,7 @@ def check_hostnames(framework: str, spec: FrameworkSpec) -> Problem | None:
         if len(name) > names.MAX_HOSTNAME:
             text = f"the host name {name} would have {len(name)} characters, where {names.MAX_HOSTNAME} are allowed"
             return Problem(("spec", "taskRoles", position, "name"), text, role.name)
-    return None
+    return spec.too_long_host_lists(framework)
 
 
 def parse_spec(spec: Any, *, framework: str | None = None) -> FrameworkSpec:

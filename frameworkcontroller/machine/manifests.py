@@ -1,18 +1,20 @@
 """Bodies of the objects that the controller creates.
 
 Source: docs/manual.md, "What is put into a Pod". A role's Pod is encoded once, and rendered for each Task by replacing
-bytes. That is safe, as JSON escapes no character of the values.
+bytes. That is safe, as JSON escapes no character of the values; those in which it does, the JSON lists of hosts, are
+escaped.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import orjson
 
-from frameworkcontroller.api import names
+from frameworkcontroller.api import hostlists, names
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.spec import FrameworkSpec, TaskRoleSpec
 from frameworkcontroller.api.status import FrameworkAttemptStatus, TaskStatus
@@ -122,7 +124,7 @@ _PLACEHOLDERS = (names.FRAMEWORK_NAMESPACE, names.CONFIGMAP_NAME, names.POD_NAME
 class PodTemplate:
     """The Pod template of a role, for one attempt and generation of the Framework."""
 
-    __slots__ = ("_first_rank", "_framework", "_marker", "_role", "raw")
+    __slots__ = ("_first_rank", "_framework", "_host_lists", "_marker", "_role", "raw")
 
     def __init__(
         self, framework: Framework, attempt: FrameworkAttemptStatus, role: TaskRoleSpec, role_uid: str
@@ -133,6 +135,10 @@ class PodTemplate:
         while (marker := b"@%d-" % salt) in template:
             salt += 1
         self._marker = marker
+        self._host_lists: dict[bytes, bytes] = {}
+        if framework.spec.has_network_placeholders:
+            host_list = partial(framework.spec.host_list, framework.name)
+            template, self._host_lists = hostlists.replace(template, host_list, marker)
         self._framework = framework.name
         self._role = role.name
         per_task = {field: marker.decode() + field for field in ("index", "pod_name", "task_uid", "task_attempt_id")}
@@ -163,7 +169,7 @@ class PodTemplate:
         )
         if self._first_rank is None:
             return words
-        return (*words, (self._marker + b"rank", b"%d" % (self._first_rank + task.index)))
+        return (*words, (self._marker + b"rank", b"%d" % (self._first_rank + task.index)), *self._host_lists.items())
 
 
 def _first_rank(spec: FrameworkSpec, role: TaskRoleSpec) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from typing import Any, Final
 
-from frameworkcontroller.api import names
+from frameworkcontroller.api import hostlists, names
 from frameworkcontroller.api.inputmodel import whole
 from frameworkcontroller.api.problems import KeyPath, suggestion
 from frameworkcontroller.commands.lint.findings import Finding, error, warning
@@ -57,7 +57,7 @@ def check_pod(role: Mapping[Any, Any], path: KeyPath, *, networked: bool = False
     if not isinstance(pod, dict):
         return
     yield from _fields(pod, path, "V1PodTemplateSpec")
-    known = (*PLACEHOLDERS, *names.NETWORK_PLACEHOLDERS) if networked else PLACEHOLDERS
+    known = (*PLACEHOLDERS, *names.NETWORK_PLACEHOLDERS, *hostlists.NAMES) if networked else PLACEHOLDERS
     yield from _placeholders(pod, path, known)
     metadata = pod.get("metadata")
     for field in ("name", "namespace", "generateName"):
@@ -125,16 +125,19 @@ def _placeholders(value: Any, path: KeyPath, known: Collection[str]) -> Iterator
     elif isinstance(value, str):
         for found in _PLACEHOLDER.finditer(value):
             word = found[1].strip()
-            if found[1] in known or not word.upper().startswith("FC_"):
-                continue  # for another program, such as a template of the user
-            if word in known:
+            # With arguments, that of a host list. The spec checks these.
+            before = word.partition(":")[0]
+            name = before if before in hostlists.NAMES else word
+            if (found[1] == word and name in known) or not word.upper().startswith("FC_"):
+                continue  # the last: for another program, such as a template of the user
+            if name in known:
                 hint = f"; write {{{{{word}}}}}, without blanks"
-            elif word in names.NETWORK_PLACEHOLDERS:
+            elif name in names.NETWORK_PLACEHOLDERS or name in hostlists.NAMES:
                 hint = "; it is one only if the spec has network or coordinator"
             elif word in _VARIABLES:
                 hint = f"; it is known only when the Pod runs: use its environment variable {word}"
             else:
-                hint = suggestion(word, known)
+                hint = suggestion(before, known)
             yield warning(path, f"{found[0]} is not a placeholder and stays unchanged{hint}")
 
 

@@ -529,6 +529,81 @@ def test_the_host_of_a_coordinator_with_a_name_of_its_own_is_unknown(field: str)
     parse_spec({**spec, "coordinator": {"taskRole": "b"}})
 
 
+def hosted(placeholder: str, number: int = 2, **fields: Any) -> dict[str, Any]:
+    """A spec whose one role has that placeholder in an environment variable."""
+    pod = {"spec": {"containers": [{"env": [{"value": f"<{placeholder}>"}]}]}}
+    return {"taskRoles": [{"name": "a", "taskNumber": number, "task": {"pod": pod}}], **fields}
+
+
+@pytest.mark.parametrize("arguments", ["a", "a:1", "a:65535"])
+@pytest.mark.parametrize("name", ["FC_HOSTS", "FC_HOSTS_JSON"])
+def test_host_lists(name: str, arguments: str) -> None:
+    parse_spec(hosted(f"{{{{{name}:{arguments}}}}}", network={}), framework="f")
+
+
+@pytest.mark.parametrize("text", ["{{FC_HOSTS:a:0}", "{{FC_HOSTSX:b}}", "{{ FC_HOSTS:b }}", "{{fc_hosts:b}}"])
+def test_other_texts_are_no_host_lists(text: str) -> None:
+    parse_spec(hosted(text, network={}), framework="f")
+
+
+@pytest.mark.parametrize(
+    ("placeholder", "problem"),
+    [
+        ("{{FC_HOSTS}}", "'' is not the name of a TaskRole"),
+        ("{{FC_HOSTS:}}", "'' is not the name of a TaskRole"),
+        ("{{FC_HOSTS:b}}", "'b' is not the name of a TaskRole"),
+        ("{{FC_HOSTS_JSON:b:80}}", "'b' is not the name of a TaskRole"),
+        ("{{FC_HOSTS: a}}", "' a' is not the name of a TaskRole"),
+        ("{{FC_HOSTS:{{FC_TASKROLE_NAME}}", "'{{FC_TASKROLE_NAME' is not the name of a TaskRole"),
+        ("{{FC_HOSTS:a:}}", "'' is no number from 1 to 65535"),
+        ("{{FC_HOSTS:a:0}}", "'0' is no number from 1 to 65535"),
+        ("{{FC_HOSTS:a:080}}", "'080' is no number from 1 to 65535"),
+        ("{{FC_HOSTS:a:-1}}", "'-1' is no number from 1 to 65535"),
+        ("{{FC_HOSTS:a:\u00b2}}", "'\u00b2' is no number from 1 to 65535"),
+        ("{{FC_HOSTS:a:http}}", "'http' is no number from 1 to 65535"),
+        ("{{FC_HOSTS:a:80:80}}", "'80:80' is no number from 1 to 65535"),
+        ("{{FC_HOSTS_JSON:a:65536}}", "'65536' is no number from 1 to 65535"),
+        ("{{FC_HOSTS:a:99999999999999999999}}", "'99999999999999999999' is no number from 1 to 65535"),
+    ],
+)
+def test_host_lists_that_have_no_value(placeholder: str, problem: str) -> None:
+    where = "spec.taskRoles[0].task.pod.spec.containers[0].env[0].value"
+    assert error(hosted(placeholder, network={})) == f"{where}: {placeholder!r}: {problem}"
+    parse_spec(hosted(placeholder), framework="f")
+
+
+@pytest.mark.parametrize(
+    "fields", [{"coordinator": {"taskRole": "a"}}, {"network": {"enableDNSHostnames": False}}], ids=["alone", "off"]
+)
+def test_without_host_names_there_are_no_host_lists(fields: dict[str, Any]) -> None:
+    assert error(hosted("{{FC_HOSTS:a}}", **fields)).endswith("Pods have no host names without spec.network")
+
+
+@pytest.mark.parametrize("field", ["hostname", "subdomain"])
+def test_the_hosts_of_a_role_with_names_of_its_own_are_unknown(field: str) -> None:
+    own = {"name": "own", "task": {"pod": {"spec": {field: "x"}}}}
+    user = hosted("{{FC_HOSTS:own}}")["taskRoles"][0]
+    text = "the Pods of TaskRole own have a hostname or subdomain of their own"
+    assert error({"network": {}, "taskRoles": [own, user]}).endswith(f"'{{{{FC_HOSTS:own}}}}': {text}")
+
+
+def test_host_lists_have_a_bound() -> None:
+    # f-a-0.f to f-a-9999.f, with commas.
+    size = sum(len(f"f-a-{index}.f") for index in range(10000)) + 9999
+    assert size < 128_000 < 2 * size
+    parse_spec(hosted("{{FC_HOSTS:a}}", 10000, network={}), framework="f")
+    with pytest.raises(SpecError) as refused:
+        parse_spec(hosted("{{FC_HOSTS:a}}{{FC_HOSTS:a}}", 10000, network={}), framework="f")
+    assert str(refused.value) == (
+        "spec.taskRoles[0].task.pod.spec.containers[0].env[0].value: '{{FC_HOSTS:a}}': with it, the host lists of each "
+        f"Pod have {2 * size:,} bytes, where 128,000 are allowed; the barrier writes the addresses of all Tasks into "
+        "files"
+    )
+    parse_spec(hosted("{{FC_HOSTS:a}}{{FC_HOSTS:a}}", 5000, network={}), framework="f")
+    with pytest.raises(SpecError):
+        parse_spec(hosted("{{FC_HOSTS:a}}", 10000, network={}), framework="framework")
+
+
 def test_a_framework_whose_name_starts_with_a_digit_needs_a_subdomain() -> None:
     with pytest.raises(SpecError, match=r"^spec\.network\.subdomain: must be set: the name of the Framework starts"):
         parse_spec({"network": {}}, framework="0f")

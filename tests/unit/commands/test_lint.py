@@ -694,6 +694,37 @@ def test_a_coordinator_without_a_host_name() -> None:
     assert "error: spec.taskRoles[0].task.pod: {{FC_COORDINATOR_HOST}} has no value" in found
 
 
+@pytest.mark.parametrize("word", ["{{FC_HOSTS:w}}", "{{FC_HOSTS_JSON:w:80}}"])
+def test_host_lists(word: str) -> None:
+    assert hosts("network: {}", word=word) == []
+    (found,) = hosts(word=word)
+    assert found.endswith(
+        f"{word} is not a placeholder and stays unchanged; it is one only if the spec has network or coordinator"
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("{{FC_HOST:w}}", "did you mean FC_HOSTS?"),
+        ("{{FC_HOSTS_JSN:w:80}}", "did you mean FC_HOSTS_JSON?"),
+        ("{{ FC_HOSTS:w }}", "write {{FC_HOSTS:w}}, without blanks"),
+        ("{{FC_TASK_NUMBER}}", "did you mean FC_TASKROLE_TASK_NUMBER?"),
+        ("{{FC_TASK_RANG}}", "did you mean FC_TASK_RANK?"),
+    ],
+)
+def test_placeholders_with_mistakes(word: str, hint: str) -> None:
+    (found,) = hosts("network: {}", word=word)
+    assert "warning: spec.taskRoles[0].task.pod.spec.containers[0].args[0]: " in found
+    assert found.endswith(f"{word} is not a placeholder and stays unchanged; {hint}")
+
+
+def test_host_lists_without_a_value_are_an_error() -> None:
+    (found,) = hosts("network: {}", word="{{FC_HOSTS:x}}")
+    assert found.endswith("args[0]: '{{FC_HOSTS:x}}': 'x' is not the name of a TaskRole")
+    assert ": error: " in found
+
+
 def test_host_names_that_are_too_long_are_an_error() -> None:
     (found,) = hosts("network: {}", name="w" * 63)
     assert "error: spec.taskRoles[0].name: " in found

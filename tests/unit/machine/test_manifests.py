@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, ClassVar
 
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from frameworkcontroller.api.hostlists import HostList
 from frameworkcontroller.api.objects import Framework
-from frameworkcontroller.api.spec import parse_spec
+from frameworkcontroller.api.spec import FrameworkSpec, parse_spec
 from frameworkcontroller.api.status import FrameworkAttemptStatus, State, TaskAttemptStatus, TaskStatus
 from frameworkcontroller.machine.manifests import PodTemplate, configmap_body, service_body
 from tests.support.bench import Body
@@ -378,6 +380,7 @@ def networked(template: Any, **spec: Any) -> Body:
         {"name": "master", "taskNumber": 4},
         {"name": "worker", "taskNumber": 20, "task": {"pod": template}},
         {"name": "more", "taskNumber": 3},
+        {"name": "none", "taskNumber": 0},
     ]
     subject = Framework("ns", "f", "framework-uid", 1, deleting=False, spec=parse_spec({"taskRoles": roles, **spec}))
     attempt = FrameworkAttemptStatus(id=3, start_time=0, configmap_uid="configmap-uid")
@@ -409,12 +412,79 @@ def test_either_is_enough(name: str, spec: Body) -> None:
     assert networked({"spec": {"x": braces(name)}}, **spec)["spec"]["x"] == NEW_VALUES[name]
 
 
-@given(text=st.text(st.sampled_from('{}@0-FC_TASK_RANK\\"é') | st.characters(codec="utf-8"), max_size=60))
+HOST_LISTS = {
+    "{{FC_HOSTS:more}}": "f-more-0.train,f-more-1.train,f-more-2.train",
+    "{{FC_HOSTS:more:2222}}": "f-more-0.train:2222,f-more-1.train:2222,f-more-2.train:2222",
+    "{{FC_HOSTS_JSON:more}}": '["f-more-0.train","f-more-1.train","f-more-2.train"]',
+    "{{FC_HOSTS_JSON:more:1}}": '["f-more-0.train:1","f-more-1.train:1","f-more-2.train:1"]',
+    "{{FC_HOSTS:none}}": "",
+    "{{FC_HOSTS_JSON:none:1}}": "[]",
+}
+
+
+@pytest.mark.parametrize(("placeholder", "value"), HOST_LISTS.items())
+def test_host_lists(placeholder: str, value: str) -> None:
+    body = networked({"spec": {placeholder: [f"<{placeholder}{placeholder}>", f"{{{placeholder}}}"]}}, **COORDINATED)
+    assert body["spec"].pop(value) == [f"<{value}{value}>", f"{{{value}}}"]
+    assert body["spec"] == {"hostname": "f-worker-12", "subdomain": "train"}
+
+
+@pytest.mark.parametrize("placeholder", [*HOST_LISTS, "{{FC_HOSTS}}", "{{FC_HOSTS:nobody:x}}"])
+def test_without_network_and_coordinator_host_lists_stay(placeholder: str) -> None:
+    assert networked({"spec": {"x": placeholder}})["spec"] == {"x": placeholder}
+
+
+def test_the_cluster_of_tensorflow() -> None:
+    text = (
+        '{"cluster": {"ps": {{FC_HOSTS_JSON:more:2222}}, "chief": {{FC_HOSTS_JSON:none:2222}}}, '
+        '"task": {"type": "{{FC_TASKROLE_NAME}}", "index": {{FC_TASK_INDEX}}}}'
+    )
+    found = networked({"spec": {"x": text}}, **COORDINATED)["spec"]["x"]
+    assert orjson.loads(found) == {
+        "cluster": {"ps": [f"f-more-{index}.train:2222" for index in range(3)], "chief": []},
+        "task": {"type": "worker", "index": 12},
+    }
+
+
+TEXTS = (
+    st.text(st.sampled_from('{}@0-FC_TASK_RANK:\\"é') | st.characters(codec="utf-8"), max_size=20),
+    st.sampled_from([*map(braces, (*VALUES, *NEW_VALUES)), *HOST_LISTS]),
+)
+
+
+@given(text=st.lists(st.one_of(*TEXTS), max_size=5).map("".join))
 def test_no_other_text_changes(text: str) -> None:
-    wanted = text
-    for name, value in {**VALUES, **NEW_VALUES}.items():
-        wanted = wanted.replace(braces(name), value)
+    values = {**HOST_LISTS, **{braces(name): value for name, value in (VALUES | NEW_VALUES).items()}}
+    wanted = re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], text)
     assert networked({"spec": {"x": text}}, **COORDINATED)["spec"]["x"] == wanted
+
+
+class CountedSpec(FrameworkSpec):
+    """A spec that counts the lists that are made of it."""
+
+    made: ClassVar[list[HostList]] = []
+
+    def host_list(self, framework: str, wanted: HostList) -> str:
+        self.made.append(wanted)
+        return super().host_list(framework, wanted)
+
+
+def test_a_host_list_is_made_once_for_all_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    lists = ["{{FC_HOSTS:worker}}", "{{FC_HOSTS:worker}}", "{{FC_HOSTS:worker:1}}"]
+    role = {"name": "worker", "taskNumber": 1000, "task": {"pod": {"spec": {"x": lists, "containers": []}}}}
+    spec = CountedSpec.model_validate({"network": {}, "taskRoles": [role]}, by_name=False, by_alias=True)
+    monkeypatch.setattr(CountedSpec, "made", [])
+    subject = Framework("ns", "f", "framework-uid", 1, deleting=False, spec=spec)
+    attempt = FrameworkAttemptStatus(id=3, start_time=0, configmap_uid="configmap-uid")
+    template = PodTemplate(subject, attempt, spec.task_roles[0], "role-uid")
+    bodies = [
+        orjson.loads(template.render(TaskStatus(index, "task-uid", 0, 0, TaskAttemptStatus(0, 0))))
+        for index in (0, 500, 999)
+    ]
+    assert len(template.raw) < 3000
+    assert CountedSpec.made == [HostList("worker", "", is_json=False), HostList("worker", "1", is_json=False)]
+    hosts = ",".join(f"f-worker-{index}.f" for index in range(1000))
+    assert [body["spec"]["x"] for body in bodies] == [[hosts, hosts, hosts.replace(".f", ".f:1")]] * 3
 
 
 def test_a_pod_has_the_name_by_which_it_is_reached() -> None:
