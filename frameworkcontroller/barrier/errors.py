@@ -16,8 +16,8 @@ class BarrierError(Exception):
         self.code = code
 
 
-class PodOutdated(BarrierError):
-    """The Framework of this Pod, or its attempt, is gone."""
+class WrongFramework(BarrierError):
+    """The Framework is not the one of this Pod, or has no role for the host file. A cache may show an older one."""
 
 
 class CheckFailed(Exception):

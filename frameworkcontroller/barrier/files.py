@@ -1,4 +1,4 @@
-"""The files that the barrier leaves: framework.json and injector.sh."""
+"""The files that the barrier leaves: framework.json, hostfile and injector.sh."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from frameworkcontroller.barrier.errors import BarrierError, reason
+from frameworkcontroller.barrier.settings import Settings
 
 _MOST_EXPORTED_BYTES = 120 << 10  # Linux allows 128 KiB, the variable's name included
 
 
-def injector(ips: Mapping[str, Sequence[str]]) -> str:
+def injector(ips: Mapping[str, Sequence[str]], coordinator_ip: str | None = None) -> str:
     """A POSIX shell script that exports the addresses of each role, with the ports that are set when it is sourced.
 
     It prints each variable to the container's log, in the original's format.
@@ -30,6 +31,8 @@ def injector(ips: Mapping[str, Sequence[str]]) -> str:
     ]
     for role, of_role in ips.items():
         lines += _export(f"FB_{role.upper()}_IPS", ",".join(of_role))
+    if coordinator_ip is not None:
+        lines += _export("FB_COORDINATOR_IP", coordinator_ip)
     lines.append("")
     for role, of_role in ips.items():
         prefix = "FB_" + role.upper()
@@ -58,11 +61,28 @@ def _export(variable: str, value: str) -> list[str]:
     ]
 
 
-def write_files(directory: Path, framework: dict[str, Any], ips: Mapping[str, Sequence[str]]) -> None:
-    """Write framework.json, then injector.sh, each atomically. Raises BarrierError."""
+def coordinator_ip(framework: dict[str, Any], ips: Mapping[str, Sequence[str]]) -> str | None:
+    """The IP of the Task of ``spec.coordinator``, None if there is none or its role is left out."""
+    coordinator = (framework.get("spec") or {}).get("coordinator") or {}
+    of_role = ips.get(coordinator.get("taskRole", ""), ())
+    return dict(enumerate(of_role)).get(coordinator.get("taskIndex") or 0)
+
+
+def hostfile(ips: Mapping[str, Sequence[str]], settings: Settings) -> str:
+    """The host file of the roles in the settings, as Open MPI reads it: an IP a line."""
+    slots = "" if settings.hostfile_slots is None else f" slots={settings.hostfile_slots}"
+    return "".join(f"{ip}{slots}\n" for role in settings.hostfile_roles for ip in ips[role])
+
+
+def write_files(
+    directory: Path, framework: dict[str, Any], ips: Mapping[str, Sequence[str]], settings: Settings
+) -> None:
+    """Write framework.json, the host file if it is wanted, then injector.sh, each atomically. Raises BarrierError."""
     with _describing_errors(directory):
         _replace(directory / "framework.json", json.dumps(framework, separators=(",", ":")) + "\n", 0o644)
-        _replace(directory / "injector.sh", injector(ips), 0o755)
+        if settings.hostfile_roles:
+            _replace(directory / "hostfile", hostfile(ips, settings), 0o644)
+        _replace(directory / "injector.sh", injector(ips, coordinator_ip(framework, ips)), 0o755)
 
 
 def check_writable(directory: Path) -> None:

@@ -7,11 +7,12 @@ import ipaddress
 import json
 import re
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 from frameworkcontroller.barrier.connection import MOST_BYTES, Server
-from frameworkcontroller.barrier.errors import EXIT_REFUSED, EXIT_TIMED_OUT, CheckFailed, PodOutdated
-from frameworkcontroller.barrier.settings import Settings
+from frameworkcontroller.barrier.errors import EXIT_REFUSED, EXIT_TIMED_OUT, CheckFailed, WrongFramework
+from frameworkcontroller.barrier.settings import HOSTFILE_ROLES, Settings
 
 _MOST_VALUES = 2000000  # of an uncompressed status; 10,000 Tasks have a third of that
 _MOST_TASKS = 10000  # of a role
@@ -35,7 +36,7 @@ class Reader:
 
         The Framework has uncompressed task role statuses. It is the one of this Pod, and in the attempt of this Pod.
         ``cached``: read from the API server's cache, which is cheap and may be stale. ``timeout``: seconds.
-        Raises PodOutdated, CheckFailed.
+        Raises WrongFramework, CheckFailed.
         """
         path = self._path + "?resourceVersion=0" if cached else self._path
         if cached and self._large_version is not None:
@@ -47,7 +48,7 @@ class Reader:
         framework = _decoded(body)
         _unpack(framework)
         _check_identity(framework, self._settings)
-        ips = addresses(framework, self._settings.role)
+        ips = addresses(framework, self._settings.role, self._settings.hostfile_roles)
         # Not before: a Framework that cannot be used must not pass for an unchanged one.
         self._large_version = framework["metadata"].get("resourceVersion") if len(body) >= _LARGE_BYTES else None
         return framework, ips
@@ -63,7 +64,9 @@ class Reader:
             status, message = {}, body[:300].decode("utf-8", "replace").strip()
         details = status.get("details")
         if code == 404 and isinstance(details, dict) and details.get("name") == self._settings.name:
-            raise PodOutdated(f"there is no Framework {self._settings.namespace}/{self._settings.name}", EXIT_REFUSED)
+            raise WrongFramework(
+                f"there is no Framework {self._settings.namespace}/{self._settings.name}", EXIT_REFUSED
+            )
         if code == 404:
             message += " (does it know the kind Framework?)"
         elif code == 403:
@@ -124,12 +127,15 @@ def _marks(raw: bytes) -> int:
     return sum(raw.count(mark) for mark in (b",", b":", b"[", b"{"))
 
 
-def addresses(framework: dict[str, Any], own_role: str | None = None) -> dict[str, list[str | None]]:
+def addresses(
+    framework: dict[str, Any], own_role: str | None = None, needed: Sequence[str] = ()
+) -> dict[str, list[str | None]]:
     """The IPs of the Tasks of the spec, by role and ordered by index; None for a Task without an IP.
 
     A Task with deletionPending does not count: another one replaces it, or the spec no longer contains it. Neither do
-    roles that wait for ``own_role``, which would wait for them, and roles that have not started.
-    Raises CheckFailed if the Framework is malformed, or contains a name or an IP that is unsafe in a shell.
+    roles that wait for ``own_role``, which would wait for them, and roles that have not started, unless ``needed``.
+    Raises CheckFailed if the Framework is malformed, or contains a name or an IP that is unsafe in a shell;
+    WrongFramework if a needed role will never have addresses.
     """
     try:
         roles = _attempt_status(framework).get("taskRoleStatuses") or ()
@@ -146,11 +152,16 @@ def addresses(framework: dict[str, Any], own_role: str | None = None) -> dict[st
         specs = (framework.get("spec") or {}).get("taskRoles") or ()
         awaited = {role["name"]: {one["name"] for one in role.get("dependsOn") or ()} for role in specs}
         left_out = _dependents(awaited, own_role)
+        for name in needed:
+            if name not in awaited or name in left_out:
+                problem = f"waits for {own_role!r}, the role of this Pod" if name in awaited else "is no TaskRole"
+                raise WrongFramework(f"${HOSTFILE_ROLES}: {name!r} {problem}", EXIT_REFUSED)
         for role in specs:
             name, number = role["name"], role.get("taskNumber")
             if re.fullmatch(r"[a-z0-9]{1,63}", name) is None:
                 raise ValueError(f"{name!r} is no name of a TaskRole")
-            if name in left_out or (awaited[name] and name not in started and name != own_role):
+            is_waiting = bool(awaited[name]) and name not in started and name != own_role
+            if name in left_out or (is_waiting and name not in needed):
                 continue
             found = statuses.get(name, {})
             number = 1 if number is None else number
@@ -182,13 +193,13 @@ def _checked(ip: Any) -> str | None:
 
 
 def _check_identity(framework: dict[str, Any], settings: Settings) -> None:
-    """Raise PodOutdated if this Pod does not belong to the Framework or to its current attempt.
+    """Raise WrongFramework if this Pod does not belong to the Framework or to its current attempt.
 
     Raises CheckFailed for an earlier attempt than the Pod's, which only a stale cache can show.
     """
     uid = framework["metadata"].get("uid")
     if settings.uid is not None and uid != settings.uid:
-        raise PodOutdated(
+        raise WrongFramework(
             f"the Framework {settings.namespace}/{settings.name} of this Pod is gone: "
             f"the one of that name has UID {uid}, not {settings.uid}",
             EXIT_REFUSED,
@@ -202,7 +213,7 @@ def _check_identity(framework: dict[str, Any], settings: Settings) -> None:
         raise CheckFailed(f"the Framework does not show attempt {wanted_id} yet")
     if current_id > wanted_id or (current_uid is not None and current_uid != wanted_uid):
         # The controller deletes this Pod and ignores its exit code. For any other reader, a retry is the harmless code.
-        raise PodOutdated(
+        raise WrongFramework(
             f"attempt {wanted_id}_{wanted_uid}, which this Pod belongs to, is over: "
             f"the Framework is at {current_id}_{current_uid}",
             EXIT_TIMED_OUT,

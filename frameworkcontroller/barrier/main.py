@@ -1,17 +1,20 @@
 """frameworkbarrier: wait until every Task of a Framework has an IP address, and write the addresses to files.
 
-Run it as an init container of the Framework's Pods. Once every Task of the spec has a Pod with an IP, it writes two
+Run it as an init container of the Framework's Pods. Once every Task of the spec has a Pod with an IP, it writes these
 files into the working directory and exits 0. Roles that depend on the Pod's own, or have not started, do not count.
 
   framework.json   the Framework; its task role statuses are uncompressed
   injector.sh      a shell script to source; for each TaskRole, in upper case, it exports and prints
                      FB_{ROLE}_IPS        the IPs of the Tasks, ordered by index, separated by commas
                      FB_{ROLE}_ADDRESSES  the same with :${FB_{ROLE}_PORT} after each IP; set the port before
+                     FB_COORDINATOR_IP    the IP of spec.coordinator, if there is one
+  hostfile         only with BARRIER_HOSTFILE_ROLES: an IP a line, as mpirun --hostfile reads it
 
 Exit codes, which are the completion codes of the Pod's Task:
 
-    0   every Task has an IP
-  201   timeout: some Task has no IP; the Framework should release its resources and retry later
+    0   every Task has an IP, and each awaited name resolves
+  201   timeout: some Task has no IP, or some name does not resolve; the Framework should release its resources and
+        retry later
   210   there is no such Framework, or a setting is wrong; a retry is useless
     1   no API server is configured, or its credentials cannot be used; the working directory is not writable; or the
         Framework could not be read until the timeout
@@ -24,6 +27,9 @@ Environment:
   FC_FRAMEWORK_ATTEMPT_INSTANCE_UID            if set, the attempt that the Framework must be in
   BARRIER_CHECK_INTERVAL_SEC                   default 10, at least 5
   BARRIER_CHECK_TIMEOUT_SEC                    default 600, from 60 to 1200
+  BARRIER_WAIT_FOR_NAME                        HOST[,HOST...]: after the IPs, wait until these names resolve, too
+  BARRIER_HOSTFILE_ROLES                       ROLE[,ROLE...]: write a hostfile of their Tasks, in order of index
+  BARRIER_HOSTFILE_SLOTS                       write slots=N after each IP of the hostfile
   KUBECONFIG, KUBE_APISERVER_ADDRESS           the API server; the default is the Pod's service account, which needs
                                                permission to `get` Frameworks
 
@@ -65,8 +71,9 @@ def run(environ: Mapping[str, str], directory: Path) -> int:
             settings.interval,
         )
         framework, ips = Barrier(Reader(server, settings), settings).wait()
-        write_files(directory, framework, ips)
-        _log.info("passed: all %d Tasks have an IP", sum(map(len, ips.values())))
+        write_files(directory, framework, ips, settings)
+        resolved = ", and all names resolve" if settings.awaited_names else ""
+        _log.info("passed: all %d Tasks have an IP%s", sum(map(len, ips.values())), resolved)
         return EXIT_PASSED
     except BarrierError as error:
         _log.error("%s", error)

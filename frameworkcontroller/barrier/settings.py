@@ -7,9 +7,15 @@ from collections.abc import Mapping
 
 from frameworkcontroller.barrier.errors import EXIT_REFUSED, BarrierError
 
+AWAITED_NAMES = "BARRIER_WAIT_FOR_NAME"
+HOSTFILE_ROLES = "BARRIER_HOSTFILE_ROLES"
+HOSTFILE_SLOTS = "BARRIER_HOSTFILE_SLOTS"
+
+_HOST = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_][-A-Za-z0-9_]{0,62}(\.[A-Za-z0-9_][-A-Za-z0-9_]{0,62})*\.?")
+
 
 class Settings:
-    """The Framework to wait for, and the times in seconds."""
+    """The Framework and the names to wait for, the times in seconds, and the roles of the host file."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         """Raises BarrierError, naming the variable."""
@@ -27,6 +33,31 @@ class Settings:
             self.attempt = int(found.group(1)), found.group(2)
         self.interval = _seconds(environ, "BARRIER_CHECK_INTERVAL_SEC", default=10, least=5)
         self.timeout = _seconds(environ, "BARRIER_CHECK_TIMEOUT_SEC", default=600, least=60, most=1200)
+        self.awaited_names = _listed(environ, AWAITED_NAMES, _HOST, "the name of a host")
+        self.hostfile_roles = _listed(environ, HOSTFILE_ROLES, re.compile(r"[a-z0-9]{1,63}"), "the name of a TaskRole")
+        self.hostfile_slots: int | None = None
+        slots = environ.get(HOSTFILE_SLOTS)
+        if slots:
+            if re.fullmatch(r"[1-9][0-9]{0,5}", slots.strip()) is None:
+                raise BarrierError(f"${HOSTFILE_SLOTS} must be a number from 1 to 999999: {slots!r}", EXIT_REFUSED)
+            if not self.hostfile_roles:
+                problem = f"{slots!r} has no effect without ${HOSTFILE_ROLES}"
+                raise BarrierError(f"${HOSTFILE_SLOTS}: {problem}", EXIT_REFUSED)
+            self.hostfile_slots = int(slots)
+
+
+def _listed(environ: Mapping[str, str], variable: str, pattern: re.Pattern[str], meaning: str) -> list[str]:
+    """The parts between commas, none if the variable is empty."""
+    value = environ.get(variable, "").strip()
+    found: list[str] = []
+    for part in value.split(",") if value else ():
+        item = part.strip()
+        if pattern.fullmatch(item) is None:
+            raise BarrierError(f"${variable}: {item!r} cannot be {meaning}", EXIT_REFUSED)
+        if item in found:
+            raise BarrierError(f"${variable}: {item!r} is there twice", EXIT_REFUSED)
+        found.append(item)
+    return found
 
 
 def _name(environ: Mapping[str, str], variable: str, pattern: str) -> str:

@@ -15,7 +15,7 @@ import pytest
 
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.barrier.connection import connect
-from frameworkcontroller.barrier.errors import CheckFailed, PodOutdated
+from frameworkcontroller.barrier.errors import CheckFailed, WrongFramework
 from frameworkcontroller.barrier.framework import Reader, addresses
 from frameworkcontroller.barrier.main import run
 from frameworkcontroller.barrier.settings import Settings
@@ -102,7 +102,7 @@ async def test_a_large_framework_is_told_unchanged_by_its_metadata(cluster: Clus
     async def seen(last: str | None) -> None:
         try:
             found = await cached()
-        except PodOutdated:
+        except WrongFramework:
             found = None
         assert found is not None
         assert found[1]["worker"][-1] == last

@@ -110,7 +110,15 @@ def test_runs_isolated_on_every_python_that_is_here(api: StubApi, built: Path, t
 def test_help_tells_all(tmp_path: Path) -> None:
     done = run([*COMMAND, "--help"], tmp_path, {})
     assert done.returncode == 0
-    for word in ("FC_FRAMEWORK_NAME", "BARRIER_CHECK_TIMEOUT_SEC", "KUBECONFIG", "injector.sh", "201", "210"):
+    for word in (
+        "FC_FRAMEWORK_NAME",
+        "BARRIER_CHECK_TIMEOUT_SEC",
+        "BARRIER_WAIT_FOR_NAME",
+        "KUBECONFIG",
+        "injector.sh",
+        "201",
+        "210",
+    ):
         assert word in done.stdout
 
 

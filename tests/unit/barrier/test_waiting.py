@@ -17,6 +17,7 @@ from frameworkcontroller.barrier import framework as framework_reader
 from frameworkcontroller.barrier.connection import Server
 from frameworkcontroller.barrier.errors import BarrierError
 from frameworkcontroller.barrier.framework import Reader
+from frameworkcontroller.barrier.lookup import problem_of
 from frameworkcontroller.barrier.main import run
 from frameworkcontroller.barrier.settings import Settings
 from frameworkcontroller.barrier.waiting import Barrier
@@ -49,18 +50,31 @@ def clock() -> Clock:
     return Clock()
 
 
-def wait(api: StubApi, clock: Clock, **environ: str) -> dict[str, list[str]]:
+class Names:
+    """A resolver: the names that it does not know, and those that it was asked for."""
+
+    def __init__(self) -> None:
+        self.unknown: set[str] = set()
+        self.asked: list[str] = []
+
+    def __call__(self, name: str, timeout: float) -> str:
+        assert timeout >= 1
+        self.asked.append(name)
+        return "Name or service not known" if name in self.unknown else ""
+
+
+def wait(api: StubApi, clock: Clock, names: Names | None = None, /, **environ: str) -> dict[str, list[str]]:
     """The IPs with which the barrier is passed. Raises BarrierError."""
     settings = Settings({**ENVIRON, **environ})
     reader = Reader(Server(api.address), settings)
-    _, ips = Barrier(reader, settings, clock, clock.sleep, random.Random(1)).wait()
+    _, ips = Barrier(reader, settings, clock, clock.sleep, random.Random(1), names or Names()).wait()
     return ips
 
 
-def failure(api: StubApi, clock: Clock, **environ: str) -> tuple[int, str]:
+def failure(api: StubApi, clock: Clock, names: Names | None = None, /, **environ: str) -> tuple[int, str]:
     """Exit code and text of a barrier that is not passed."""
     with pytest.raises(BarrierError) as caught:
-        wait(api, clock, **environ)
+        wait(api, clock, names, **environ)
     return caught.value.code, str(caught.value)
 
 
@@ -206,6 +220,110 @@ class TestTimeout:
         assert failure(api, clock)[1].endswith(
             "5000 of 10000 Tasks have an IP; still without: worker 0, 2, 4, 6, 8, ..."
         )
+
+
+class TestNames:
+    def test_are_looked_up_after_all_tasks_have_an_ip(self, api: StubApi, clock: Clock) -> None:
+        api.current = framework({"worker": [None]})
+        names = Names()
+        assert failure(api, clock, names, BARRIER_WAIT_FOR_NAME="a.f")[0] == 201
+        assert names.asked == []
+        api.current = framework(READY)
+        assert wait(api, clock, names, BARRIER_WAIT_FOR_NAME="a.f, b.f.") == READY
+        assert names.asked == ["a.f", "b.f."]
+
+    def test_are_waited_for(self, api: StubApi, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO)
+        api.current = framework(READY)
+        names = Names()
+        names.unknown = {"b.f", "c.f"}
+        clock.at(40, lambda: names.unknown.discard("b.f"))
+        clock.at(90, lambda: names.unknown.discard("c.f"))
+        wait(api, clock, names, BARRIER_WAIT_FOR_NAME="a.f,b.f,c.f")
+        assert 90 <= clock.now - 1000 <= 90 + 12
+        assert names.asked.count("a.f") == 1
+        assert len(names.asked) < 20
+        assert list(dict.fromkeys(caplog.messages)) == [
+            "1 of 3 names resolve; not yet b.f: Name or service not known",
+            "2 of 3 names resolve; not yet c.f: Name or service not known",
+        ]
+
+    def test_share_the_time_of_the_tasks(self, api: StubApi, clock: Clock) -> None:
+        api.current = framework({"worker": [None]})
+        clock.at(400, lambda: setattr(api, "current", framework({"worker": ["10.0.1.1"]}, version=2)))
+        names = Names()
+        names.unknown = {"a.f"}
+        assert failure(api, clock, names, BARRIER_WAIT_FOR_NAME="a.f") == (
+            201,
+            "timed out after 600 s: 0 of 1 names resolve; not yet a.f: Name or service not known",
+        )
+        assert clock.now - 1000 == 600
+
+    def test_of_this_machine_resolve_and_others_do_not(self) -> None:
+        assert problem_of("localhost", 30) == ""
+        assert problem_of("nobody.invalid", 30) != ""
+
+    def test_a_resolver_that_does_not_answer_holds_up_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        answered = threading.Event()
+        monkeypatch.setattr("socket.getaddrinfo", lambda *_: answered.wait())
+        assert problem_of("a.f", 0.01) == "no answer within 0 s"
+        answered.set()
+
+
+class TestHostfile:
+    @pytest.mark.parametrize(("slots", "after"), [("", ""), ("8", " slots=8")])
+    def test_has_the_tasks_of_the_roles_in_order(self, api: StubApi, tmp_path: Path, slots: str, after: str) -> None:
+        api.current = framework({**READY, "other": ["fd00::1"]})
+        asked = {"BARRIER_HOSTFILE_ROLES": "worker, server", "BARRIER_HOSTFILE_SLOTS": slots}
+        assert run({**ENVIRON, **asked, "KUBE_APISERVER_ADDRESS": api.address}, tmp_path) == 0
+        lines = ["10.0.1.1", "10.0.1.2", "10.0.0.1"]
+        assert (tmp_path / "hostfile").read_text() == "".join(f"{ip}{after}\n" for ip in lines)
+        assert (tmp_path / "hostfile").stat().st_mode & 0o777 == 0o644
+
+    @pytest.mark.parametrize(
+        ("role", "text"),
+        [("nobody", "'nobody' is no TaskRole"), ("late", "'late' waits for 'worker', the role of this Pod")],
+    )
+    def test_of_a_role_without_addresses_ends_in_210(self, api: StubApi, clock: Clock, role: str, text: str) -> None:
+        api.current = framework({**READY, "late": [None]})
+        depend(api.current, "late", "worker")
+        environ = {"FC_TASKROLE_NAME": "worker", "BARRIER_HOSTFILE_ROLES": role}
+        assert failure(api, clock, **environ) == (210, f"$BARRIER_HOSTFILE_ROLES: {text}")
+        assert clock.naps == []
+
+    def test_of_a_role_that_a_stale_cache_does_not_show(self, api: StubApi, clock: Clock) -> None:
+        api.current = framework({"worker": READY["worker"]})
+        api.lags = True
+        api.current = framework(READY, version=2)
+        assert wait(api, clock, BARRIER_HOSTFILE_ROLES="server") == READY
+
+    def test_a_role_that_has_not_started_is_waited_for(self, api: StubApi, clock: Clock) -> None:
+        body = api.current = framework({**READY, "late": [None]})
+        depend(body, "late", "server")
+        clock.at(25, lambda: body["status"]["attemptStatus"]["taskRoleStatuses"][2].update(task_of("10.0.2.1")))
+        environ = {"FC_TASKROLE_NAME": "worker", "BARRIER_HOSTFILE_ROLES": "late"}
+        assert wait(api, clock, **environ) == {**READY, "late": ["10.0.2.1"]}
+        assert clock.naps
+
+
+@pytest.mark.parametrize(
+    ("coordinator", "line"),
+    [
+        ({"taskRole": "worker", "taskIndex": 1}, 'export FB_COORDINATOR_IP="10.0.1.2"'),
+        ({"taskRole": "server"}, 'export FB_COORDINATOR_IP="10.0.0.1"'),
+        ({"taskRole": "late"}, ""),
+        (None, ""),
+    ],
+)
+def test_the_ip_of_the_coordinator(api: StubApi, tmp_path: Path, coordinator: Any, line: str) -> None:
+    api.current = framework({**READY, "late": [None]})
+    depend(api.current, "late", "worker")
+    api.current["spec"]["coordinator"] = coordinator
+    assert run({**ENVIRON, "FC_TASKROLE_NAME": "worker", "KUBE_APISERVER_ADDRESS": api.address}, tmp_path) == 0
+    lines = (tmp_path / "injector.sh").read_text().splitlines()
+    assert [found for found in lines if "COORDINATOR" in found] == (
+        [line, "printf '%s\\n' \"FB_COORDINATOR_IP=${FB_COORDINATOR_IP}\""] if line else []
+    )
 
 
 class TestNotFound:
@@ -433,6 +551,18 @@ class TestSettings:
             ({"BARRIER_CHECK_TIMEOUT_SEC": "59"}, "from 60 to 1200: '59'"),
             ({"BARRIER_CHECK_TIMEOUT_SEC": "1201"}, "from 60 to 1200: '1201'"),
             ({"FC_FRAMEWORK_ATTEMPT_INSTANCE_UID": "$(X)"}, "must be {id}_{uid}: '$(X)'"),
+            ({"BARRIER_WAIT_FOR_NAME": "{{FC_COORDINATOR_HOST}}"}, "'{{FC_COORDINATOR_HOST}}' cannot be"),
+            ({"BARRIER_WAIT_FOR_NAME": "a..b"}, "$BARRIER_WAIT_FOR_NAME: 'a..b' cannot be the name of a host"),
+            ({"BARRIER_WAIT_FOR_NAME": "a,"}, "'' cannot be"),
+            ({"BARRIER_WAIT_FOR_NAME": "a:80"}, "'a:80' cannot be"),
+            ({"BARRIER_WAIT_FOR_NAME": "a" * 64}, "cannot be"),
+            ({"BARRIER_WAIT_FOR_NAME": "a." * 127}, "cannot be"),
+            ({"BARRIER_WAIT_FOR_NAME": "a, a"}, "$BARRIER_WAIT_FOR_NAME: 'a' is there twice"),
+            ({"BARRIER_HOSTFILE_ROLES": "wor-ker"}, "_ROLES: 'wor-ker' cannot be the name of a TaskRole"),
+            ({"BARRIER_HOSTFILE_ROLES": "a,b,a"}, "$BARRIER_HOSTFILE_ROLES: 'a' is there twice"),
+            ({"BARRIER_HOSTFILE_SLOTS": "0"}, "$BARRIER_HOSTFILE_SLOTS must be a number from 1 to 999999: '0'"),
+            ({"BARRIER_HOSTFILE_SLOTS": "8.5"}, "'8.5'"),
+            ({"BARRIER_HOSTFILE_SLOTS": "8"}, "_SLOTS: '8' has no effect without $BARRIER_HOSTFILE_ROLES"),
         ],
     )  # fmt: skip
     def test_a_bad_one_ends_in_210_and_is_named(self, environ: dict[str, str], text: str) -> None:
