@@ -6,6 +6,7 @@ a permanently failed job. Null means the default, because clients send it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
@@ -301,9 +302,10 @@ class FrameworkSpec(_SpecModel):
         for position, role in enumerate(self.task_roles):
             if unknown and used in str(role.task.pod):
                 raise ProblemError(Problem(("taskRoles", position, "task", "pod"), f"{used} has no value: {unknown}"))
-        for template, place in self._host_lists:
+        for position, place in self._host_lists:
             if problem := self._why_no_hosts(place.hosts.role) or place.problem():
-                raise ProblemError(Problem((*template, *place.path), problem, place.text))
+                path = ("taskRoles", position, "task", "pod", *place.path)
+                raise ProblemError(Problem(path, problem, place.text))
         return self
 
     def _why_no_coordinator_host(self) -> str:
@@ -322,13 +324,11 @@ class FrameworkSpec(_SpecModel):
         return ""
 
     @cached_property
-    def _host_lists(self) -> tuple[tuple[KeyPath, hostlists.Place], ...]:
-        """The placeholders of host lists, each with the path of its template, if they count."""
+    def _host_lists(self) -> tuple[tuple[int, hostlists.Place], ...]:
+        """The placeholders of host lists, each with the position of the role that has it, if they count."""
         roles = self.task_roles if self.has_network_placeholders else ()
         return tuple(
-            (("taskRoles", position, "task", "pod"), place)
-            for position, role in enumerate(roles)
-            for place in hostlists.find(role.task.pod)
+            (position, place) for position, role in enumerate(roles) for place in hostlists.find(role.task.pod)
         )
 
     def host_list(self, framework: str, wanted: hostlists.HostList) -> str:
@@ -336,18 +336,13 @@ class FrameworkSpec(_SpecModel):
         role = self.role(wanted.role)
         return wanted.text(framework, self.subdomain(framework), role.task_number if role is not None else 0)
 
-    def too_long_host_lists(self, framework: str) -> Problem | None:
-        """The problem of the first template whose host lists are too long, None if there is none."""
-        sizes: dict[KeyPath, int] = {}
-        for template, place in self._host_lists:
-            size = sizes[template] = sizes.get(template, 0) + len(self.host_list(framework, place.hosts))
-            if size > hostlists.MAX_BYTES:
-                text = (
-                    f"with it, the host lists of each Pod have {size:,} bytes, where {hostlists.MAX_BYTES:,} are "
-                    "allowed; the barrier writes the addresses of all Tasks into files"
-                )
-                return Problem(("spec", *template, *place.path), text, place.text)
-        return None
+    def host_list_sizes(self, framework: str) -> Iterator[tuple[int, KeyPath, hostlists.Place, int]]:
+        """Yield the host lists: the role's position, the list's path and place, and the bytes of the role's so far."""
+        sizes: dict[int, int] = {}
+        for position, place in self._host_lists:
+            sizes[position] = sizes.get(position, 0) + len(self.host_list(framework, place.hosts))
+            path = ("spec", "taskRoles", position, "task", "pod", *place.path)
+            yield position, path, place, sizes[position]
 
     @property
     def has_hostnames(self) -> bool:
@@ -430,7 +425,14 @@ def check_hostnames(framework: str, spec: FrameworkSpec) -> Problem | None:
         if len(name) > names.MAX_HOSTNAME:
             text = f"the host name {name} would have {len(name)} characters, where {names.MAX_HOSTNAME} are allowed"
             return Problem(("spec", "taskRoles", position, "name"), text, role.name)
-    return spec.too_long_host_lists(framework)
+    for _, path, place, size in spec.host_list_sizes(framework):
+        if size > hostlists.MAX_BYTES:
+            text = (
+                f"with it, the host lists of each Pod have {size:,} bytes, where {hostlists.MAX_BYTES:,} are allowed; "
+                "the barrier writes the addresses of all Tasks into files"
+            )
+            return Problem(path, text, place.text)
+    return None
 
 
 def parse_spec(spec: Any, *, framework: str | None = None) -> FrameworkSpec:

@@ -15,6 +15,7 @@ from frameworkcontroller.api.yamldocuments import ERRORS, documents, error_text,
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.lint.findings import Finding, error, warning
 from frameworkcontroller.commands.lint.framework import check_framework
+from frameworkcontroller.commands.lint.services import check_services
 from frameworkcontroller.commands.output import console, counted
 
 
@@ -39,37 +40,45 @@ def run(options: argparse.Namespace) -> int:
 def lint_text(content: str) -> list[tuple[int, Finding]]:
     """Check the Frameworks in the text of a file. Return the findings by line; line 0 is the file as a whole.
 
-    Objects of other kinds are ignored: a file often has the Framework's Service, too.
+    Of objects of other kinds, only the names and selectors of Services count.
     """
     found: list[tuple[int, Finding]] = []
-    frameworks = 0
+    objects: list[tuple[Any, yaml.Node]] = []
     try:
         for document in documents(content):
-            for body, node in _objects(*document):
-                first = node.start_mark.line + 1
-                found += [(line_of(node, each.problem.path) or first, each) for each in _check(body, node)]
-                frameworks += _is_framework(body)
+            objects += _objects(*document)
     except ERRORS as refused:
-        line, text = error_text(refused)
-        found.append((line, error((), text)))
-    else:
-        if not frameworks and not found:
-            found.append((0, warning((), "contains no Framework")))
+        found.append(_unreadable(refused))
+    services = [body for body, _ in objects if isinstance(body, dict) and body.get("kind") == "Service"]
+    for body, node in objects:
+        first = node.start_mark.line + 1
+        try:
+            found += [(line_of(node, each.problem.path) or first, each) for each in _check(body, node, services)]
+        except ERRORS as refused:
+            found.append(_unreadable(refused))
+    if not found and not any(_is_framework(body) for body, _ in objects):
+        found.append((0, warning((), "contains no Framework")))
     return sorted(found, key=lambda each: each[0])
 
 
-def _check(body: Any, node: yaml.Node) -> Iterator[Finding]:
+def _unreadable(refused: Exception) -> tuple[int, Finding]:
+    line, text = error_text(refused)
+    return line, error((), text)
+
+
+def _check(body: Any, node: yaml.Node, services: list[dict[Any, Any]]) -> Iterator[Finding]:
     for problem in repeated_keys(node):
         yield Finding("error", problem)
     if not isinstance(body, dict):
         yield error((), "is not an API object: must be a mapping with apiVersion, kind, metadata and spec")
     elif _is_framework(body):
         yield from check_framework(body)
+        yield from check_services(body, services)
     elif body.get("apiVersion") == names.API_VERSION:
         yield error(("kind",), f"must be {names.KIND}", value=body.get("kind"))
     elif body.get("kind") is None:
         yield error(("kind",), "is required")
-    elif "taskRoles" in (body.get("spec") or ()):
+    elif isinstance(body.get("spec"), dict) and "taskRoles" in body["spec"]:
         yield warning(("kind",), f"is not {names.KIND}, though it has taskRoles", value=body["kind"])
 
 

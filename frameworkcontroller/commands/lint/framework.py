@@ -38,6 +38,9 @@ _TOP: Final = ("apiVersion", "kind", "metadata", "spec", "status")
 _LONGEST_HOST_NAME: Final = 63
 _GENERATED: Final = 5
 _TIME_TO_RUN_SEC: Final = 30
+_HOST_LIST_BYTES: Final = 100_000_000
+"""Of all Pods. An API server stores and sends them, and etcd has room for 2 GiB by default."""
+
 _TASKS_THAT_FIT: Final = 300
 """The status of this many always fits into an API object (docs/reference.md)."""
 
@@ -84,6 +87,8 @@ def check_framework(body: Mapping[Any, Any]) -> Iterator[Finding]:
         unnamed = check_hostnames(framework, parsed) if isinstance(framework, str) else None
         if unnamed is not None:
             yield Finding("error", unnamed)
+        elif isinstance(framework, str):
+            yield from _host_lists(framework, parsed)
         yield from _sizes(parsed)
         for position, valid in enumerate(parsed.task_roles):
             yield from _role_policies(valid, ("spec", "taskRoles", position))
@@ -189,6 +194,19 @@ def _long_names(framework: Any, roles: list[dict[Any, Any]]) -> Iterator[Finding
                     f"makes Pod names of up to {len(longest)} characters ({shown(longest)}): as host names they are "
                     f"cut after {_LONGEST_HOST_NAME}, and several Pods may get the same",
                 )
+
+
+def _host_lists(framework: str, spec: FrameworkSpec) -> Iterator[Finding]:
+    sizes = {position: (path, place, size) for position, path, place, size in spec.host_list_sizes(framework)}
+    for position, (path, place, size) in sizes.items():
+        number = spec.task_roles[position].task_number
+        if number * size > _HOST_LIST_BYTES:
+            yield warning(
+                path,
+                f"each of {number:,} Pods has a list of {size:,} bytes, {number * size // 10**6} MB in all: the "
+                "barrier writes the addresses of all Tasks into files",
+                value=place.text,
+            )
 
 
 def _sizes(spec: FrameworkSpec) -> Iterator[Finding]:

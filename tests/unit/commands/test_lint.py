@@ -725,6 +725,62 @@ def test_host_lists_without_a_value_are_an_error() -> None:
     assert ": error: " in found
 
 
+def test_host_lists_that_make_much_of_pods() -> None:
+    def of(number: int) -> list[str]:
+        task = f"task: {{pod: {RANKED % '{{FC_HOSTS:w}}'}}}"
+        found = spec("network: {}", "taskRoles:", f"- {{name: w, taskNumber: {number}, {FAILS}, {task}}}")
+        return [one for one in found if "FC_HOSTS" in one]
+
+    assert of(3000) == []
+    size = len(",".join(f"f-w-{index}.f" for index in range(4000)))
+    assert size * 4000 // 10**6 == 171
+    assert of(4000) == [
+        "7: warning: spec.taskRoles[0].task.pod.spec.containers[0].args[0]: '{{FC_HOSTS:w}}': each of 4,000 Pods has a "
+        f"list of {size:,} bytes, 171 MB in all: the barrier writes the addresses of all Tasks into files"
+    ]
+
+
+NAMED = "{spec: {restartPolicy: Never, hostname: a, %s containers: [{name: main, image: i, command: [c]}]}}"
+
+
+def beside(
+    *fields: str, subdomain: str = "", metadata: str = "name: f", selector: str = "FC_FRAMEWORK_NAME: f"
+) -> list[str]:
+    """What is said of a Framework after a Service; its template has a hostname, and that subdomain."""
+    service = f"{{apiVersion: v1, kind: Service, metadata: {{{metadata}}}, spec: {{selector: {{{selector}}}}}}}\n---\n"
+    pod = NAMED % (subdomain and f"subdomain: '{subdomain}',")
+    lines = (*fields, "taskRoles:", f"- {{name: w, {FAILS}, task: {{pod: {pod}}}}}")
+    return said(service + HEAD + "".join(f"  {line}\n" for line in lines))
+
+
+def test_a_service_of_the_name_of_the_networks() -> None:
+    text = "of this file makes, too: the Framework will not start (Stalled, NamingConflict); remove the Service"
+    first, second = beside("network: {}", subdomain="x")
+    assert first == f"7: error: spec.network: makes Service f, which {text}".replace(
+        "of this file makes", "this file makes"
+    )
+    assert second == (
+        "9: warning: spec.taskRoles[0].task.pod.spec.subdomain: 'x': takes the place of what spec.network sets: no "
+        "placeholder knows the host names of these Pods"
+    )
+    assert "spec.hostname: 'a': takes the place of" in beside("network: {subdomain: other}")[0]
+    assert "makes Service other" in beside("network: {subdomain: other}", metadata="name: other")[0]
+    assert beside("network: {enableDNSHostnames: false}", subdomain="f") == []
+    assert beside("network: []")[0].startswith("7: error: spec.network: ")
+
+
+def test_a_malformed_service_is_no_problem() -> None:
+    for service in (
+        "{kind: Service}",
+        "{kind: Service, metadata: [], spec: 1}",
+        "{kind: Service, metadata: {name: []}}",
+    ):
+        assert (
+            said(f"{service}\n---\n{HEAD}  network: {{}}\n  taskRoles: [{{name: w, {FAILS}, task: {{pod: {POD}}}}}]\n")
+            == []
+        )
+
+
 def test_host_names_that_are_too_long_are_an_error() -> None:
     (found,) = hosts("network: {}", name="w" * 63)
     assert "error: spec.taskRoles[0].name: " in found
