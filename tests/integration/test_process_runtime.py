@@ -481,6 +481,17 @@ async def test_names_of_the_pod(node: Node) -> None:
     assert lines[3] == "default"
 
 
+async def test_without_namespaces_it_says_what_is_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    node = Node(tmp_path / "node", mounts=False)
+    await node.runtime.open()
+    await node.runtime.close()
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said == (
+        "no namespaces (not wanted): volumes are not mounted, paths in commands are rewritten instead; "
+        "the names of Pods and Services do not resolve"
+    )
+
+
 async def test_other_users(node: Node) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can be another user")

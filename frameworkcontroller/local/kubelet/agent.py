@@ -1,4 +1,4 @@
-"""A node: the informer, the scheduler, the Node object and the kubelet."""
+"""A node: the informers, the scheduler, the Node object and the kubelet."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from functools import partial
 
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.informer import Informer
-from frameworkcontroller.kube.resources import NODES, PODS
+from frameworkcontroller.kube.resources import NODES, PODS, SERVICES
 from frameworkcontroller.local.kubelet.kubelet import Kubelet
+from frameworkcontroller.local.kubelet.names import ServiceRecord, decode_service
 from frameworkcontroller.local.kubelet.node import NodeRecord, NodeRegistration, decode_node
 from frameworkcontroller.local.kubelet.pod import PodRecord, decode_pod
 from frameworkcontroller.local.kubelet.runtime import Runtime
@@ -47,6 +48,17 @@ class NodeAgent:
         self.nodes: Informer[NodeRecord] = Informer(
             client, NODES, decode_node, field_selector=f"metadata.name={node_name}", rng=rng
         )
+        self.services: Informer[ServiceRecord] | None = None
+        if (names := runtime.names) is not None:
+            self.services = Informer(client, SERVICES, decode_service, rng=rng)
+            self.services.add_handler(
+                on_add=names.set_service,
+                on_update=lambda _, new: names.set_service(new),
+                on_delete=lambda old, _: names.remove_service(old),
+            )
+            self.pods.add_handler(
+                on_update=lambda _, new: names.update_pod(new), on_delete=lambda old, _: names.remove_pod(old.uid)
+            )
         self._known = asyncio.Event()
         self.nodes.add_handler(on_add=self._node_added, on_update=self._node_updated)
         self.node = NodeRegistration(client, node_name=node_name, runtime_name=runtime.name, lease=lease, wall=wall)
@@ -76,6 +88,8 @@ class NodeAgent:
                 group.create_task(self.kubelet.run(), name="kubelet")
                 group.create_task(self.nodes.run(), name="nodes")
                 group.create_task(self.pods.run(), name="pods")
+                if self.services is not None:
+                    group.create_task(self.services.run(), name="services")
         finally:
             await self.kubelet.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -68,6 +68,10 @@ class PodRecord:
     ran: bool
     running_since: int | None
     tolerations: tuple[Mapping[str, Any], ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    hostname: str = ""
+    subdomain: str = ""
+    ready: bool = False
     manifest: bytes = b""
 
     def container(self, name: str) -> ContainerSpec:
@@ -87,9 +91,8 @@ def decode_pod(body: dict[str, Any], *, keep_manifest: bool = False) -> PodRecor
         deletion_grace = metadata.get("deletionGracePeriodSeconds") or 0
     grace = spec.get("terminationGracePeriodSeconds")
     start_time = status.get("startTime")
-    scheduled: Mapping[str, Any] = next(
-        (one for one in status.get("conditions") or () if one.get("type") == "PodScheduled"), {}
-    )
+    conditions: Mapping[str, Mapping[str, Any]] = {one.get("type"): one for one in status.get("conditions") or ()}
+    scheduled = conditions.get("PodScheduled", {})
     ran, running_since = _history(status)
     return PodRecord(
         key=f"{namespace}/{name}",
@@ -124,6 +127,10 @@ def decode_pod(body: dict[str, Any], *, keep_manifest: bool = False) -> PodRecor
         ran=ran,
         running_since=running_since,
         tolerations=tuple(spec.get("tolerations") or ()),
+        labels=metadata.get("labels") or {},
+        hostname=spec.get("hostname") or "",
+        subdomain=spec.get("subdomain") or "",
+        ready=conditions.get("Ready", {}).get("status") == "True",
         manifest=orjson.dumps(body) if keep_manifest else b"",
     )
 
@@ -131,13 +138,13 @@ def decode_pod(body: dict[str, Any], *, keep_manifest: bool = False) -> PodRecor
 def _history(status: Mapping[str, Any]) -> tuple[bool, int | None]:
     ran = False
     since: int | None = None
-    for field in ("initContainerStatuses", "containerStatuses"):
-        for item in status.get(field) or ():
+    for group in ("initContainerStatuses", "containerStatuses"):
+        for item in status.get(group) or ():
             state = item.get("state") or {}
             running = state.get("running")
             if running is not None or state.get("terminated") is not None or item.get("restartCount"):
                 ran = True
-            if running is not None and running.get("startedAt") is not None and field == "containerStatuses":
+            if running is not None and running.get("startedAt") is not None and group == "containerStatuses":
                 started = parse_time(running["startedAt"])
                 since = started if since is None else min(since, started)
     return ran, since

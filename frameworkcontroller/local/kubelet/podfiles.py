@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from frameworkcontroller.local.kubelet.access import ApiAccess
@@ -51,10 +51,13 @@ class PodFiles:
         """The directory of a container's service account, readable only by its user."""
         return self._container(container) / "api" / "serviceaccount"
 
-    def make(self, hosts: str) -> None:
-        """Create the files that do not depend on a container."""
+    def make(self, hosts: Callable[[], str]) -> None:
+        """Create the files that do not depend on a container. ``hosts`` gives /etc/hosts, written only once."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.hosts.write_text(hosts)
+        if not self.hosts.exists():
+            new = self.hosts.with_suffix(".new")
+            new.write_text(hosts())
+            new.replace(self.hosts)
 
     def make_for(
         self, container: str, instance: int, owner: tuple[int, int] | None, access: ApiAccess, namespace: str
@@ -131,11 +134,12 @@ def remove_tree(directory: Path) -> None:
 
 
 def hosts_file(address: str, names: list[str], aliases: Mapping[str, list[str]]) -> str:
-    """The text of /etc/hosts in a Pod: the machine's own, and the Pod's name and aliases."""
+    """The beginning of /etc/hosts in a Pod: its names and aliases, and the machine's own file."""
     try:
         machine = Path("/etc/hosts").read_text(errors="replace")
     except OSError:
         machine = "127.0.0.1\tlocalhost\n"
-    lines = ["# The rest is this Pod's own.", f"{address}\t{' '.join(names)}"]
+    lines = [f"{address}\t{' '.join(names)}"]
     lines += [f"{ip}\t{' '.join(hostnames)}" for ip, hostnames in aliases.items()]
-    return machine.rstrip("\n") + "\n\n" + "\n".join(lines) + "\n"
+    own = "\n".join(lines)
+    return f"# This Pod\n{own}\n\n# This machine\n{machine.rstrip()}\n\n# Pods behind headless Services\n"

@@ -11,7 +11,7 @@ import os
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,13 +20,15 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.errors import KubeError
+from frameworkcontroller.kube.errors import KubeError, NotFound
+from frameworkcontroller.kube.resources import SERVICES
 from frameworkcontroller.local.kubelet.access import ApiAccess
 from frameworkcontroller.local.kubelet.addresses import AddressPool
 from frameworkcontroller.local.kubelet.container import Termination
 from frameworkcontroller.local.kubelet.containerlog import read_log
 from frameworkcontroller.local.kubelet.downward import DownwardApi
 from frameworkcontroller.local.kubelet.images import LocalImage
+from frameworkcontroller.local.kubelet.names import Names, decode_service
 from frameworkcontroller.local.kubelet.pod import Kind, PodRecord
 from frameworkcontroller.local.kubelet.podfiles import PodFiles, remove_tree
 from frameworkcontroller.local.kubelet.podstatus import HOST_IP
@@ -37,6 +39,7 @@ from frameworkcontroller.local.kubelet.process_spec import (
     hosts,
     process_spec,
     refusal,
+    resolves_names,
     user_of_all,
 )
 from frameworkcontroller.local.kubelet.runtime import RuntimeEvents
@@ -128,6 +131,7 @@ class ProcessRuntime:
         self._reviving = asyncio.Lock()
         self._addresses: AddressPool | None = None
         self._events: RuntimeEvents | None = None
+        self.names = Names()
         self._pods: dict[str, _Pod] = {}
         self._closing = False
 
@@ -150,7 +154,8 @@ class ProcessRuntime:
         self._addresses = AddressPool(self._rng)
         if not self._supervisor.mounts_work:
             log.warning(
-                "cannot mount volumes without namespaces (%s); rewriting paths in commands instead",
+                "no namespaces (%s): volumes are not mounted, paths in commands are rewritten instead; "
+                "the names of Pods and Services do not resolve",
                 self._supervisor.why_no_mounts,
             )
 
@@ -167,6 +172,7 @@ class ProcessRuntime:
         await self._supervisor.close()
         for pod in list(self._pods.values()):
             await self.release(pod.record)
+        await self.names.published()
         for directory in (self._files, self._directory / "spawner"):
             await asyncio.to_thread(remove_tree, directory)
         if self._addresses is not None:
@@ -229,6 +235,7 @@ class ProcessRuntime:
         await asyncio.gather(*state.tasks, return_exceptions=True)
         for task in await _unfinished(state.reporting):
             task.cancel()
+        self.names.remove_pod(pod.uid)
         await asyncio.to_thread(state.inside.files.remove)
         self._pool.release(pod.uid)
         self._pods.pop(pod.uid, None)
@@ -317,7 +324,8 @@ class ProcessRuntime:
         inside, access, namespace = state.inside, self._machine.access, state.record.namespace
         address = inside.downward.address
         try:
-            inside.files.make(hosts(inside.manifest, address))
+            await self._learn_service(state.record)
+            inside.files.make(partial(self._hosts, state.record, inside))
             inside.volumes = await make_volumes(
                 inside.manifest,
                 inside.files.volumes,
@@ -331,7 +339,23 @@ class ProcessRuntime:
         except OSError as error:
             self._kubelet.unprepared(uid, "FailedCreatePodSandBox", str(error))
         else:
+            # Another Pod may look it up as soon as it is reported.
+            await self.names.published()
             self._kubelet.prepared(uid, address)
+
+    async def _learn_service(self, pod: PodRecord) -> None:
+        """Look for the Service of the Pod's subdomain, unless the informer has shown it already."""
+        if pod.subdomain and not self.names.has_service(pod.namespace, pod.subdomain):
+            with suppress(NotFound):
+                body = await self._client.get(SERVICES, pod.subdomain, pod.namespace)
+                self.names.set_service(decode_service(orjson.loads(body)))
+
+    def _hosts(self, pod: PodRecord, inside: PodSurroundings) -> str:
+        head = hosts(inside.manifest, inside.downward.address)
+        if not self._supervisor.mounts_work:
+            return head
+        path = inside.files.hosts if resolves_names(inside.manifest) else None
+        return self.names.add_pod(pod, inside.downward.address, path, head)
 
     async def _start(self, state: _Pod, item: _Container) -> None:
         uid = state.record.uid

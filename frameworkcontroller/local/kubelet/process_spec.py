@@ -13,6 +13,7 @@ from frameworkcontroller.local.kubelet.access import SERVICE_ACCOUNT_DIRECTORY, 
 from frameworkcontroller.local.kubelet.downward import DownwardApi
 from frameworkcontroller.local.kubelet.environment import environment, expand
 from frameworkcontroller.local.kubelet.images import LocalImage, NoCommand, argv, repository
+from frameworkcontroller.local.kubelet.names import in_domain
 from frameworkcontroller.local.kubelet.podfiles import PodFiles, hosts_file
 from frameworkcontroller.local.kubelet.sources import Sources
 from frameworkcontroller.local.kubelet.supervisor import ProcessSpec
@@ -28,6 +29,7 @@ Json = Mapping[str, Any]
 
 TERMINATION_LOG: Final = "/dev/termination-log"
 _MAX_HOSTNAME: Final = 63
+_MAX_FQDN: Final = 64
 
 
 class RootRefused(Exception):
@@ -46,16 +48,38 @@ def container_manifest(pod: Json, name: str) -> Json:
 
 def hostname(pod: Json) -> str:
     """The host name in the Pod's processes."""
-    name: str = pod["spec"].get("hostname") or pod["metadata"]["name"]
-    return name[:_MAX_HOSTNAME].rstrip("-.")
+    own = _own_names(pod)
+    return own[0 if pod["spec"].get("setHostnameAsFQDN") else -1]
+
+
+def _own_names(pod: Json) -> list[str]:
+    """The Pod's full name, if it has a subdomain, and its short one."""
+    spec, metadata = pod["spec"], pod["metadata"]
+    name: str = spec.get("hostname") or metadata["name"]
+    short = name[:_MAX_HOSTNAME].rstrip("-.")
+    if not spec.get("subdomain"):
+        return [short]
+    return [in_domain(f"{short}.{spec['subdomain']}", metadata["namespace"])[0], short]
 
 
 def hosts(pod: Json, address: str) -> str:
-    """The text of the Pod's /etc/hosts."""
+    """The text of the Pod's /etc/hosts, without other Pods. Raises OSError if its host name is too long for Linux."""
+    name = hostname(pod)
+    if len(name) > _MAX_FQDN:
+        raise OSError(
+            f"Failed to construct FQDN from Pod hostname and cluster domain, FQDN {name} is too long "
+            f"({_MAX_FQDN} characters is the max, {len(name)} characters requested)"
+        )
     aliases: dict[str, list[str]] = {}
     for item in pod["spec"].get("hostAliases") or ():
         aliases.setdefault(item["ip"], []).extend(item.get("hostnames") or ())
-    return hosts_file(address, [hostname(pod)], aliases)
+    return hosts_file(address, _own_names(pod), aliases)
+
+
+def resolves_names(pod: Json) -> bool:
+    """Whether its DNS would be the cluster's."""
+    policy = pod["spec"].get("dnsPolicy") or "ClusterFirst"
+    return policy == "ClusterFirstWithHostNet" or (policy == "ClusterFirst" and not pod["spec"].get("hostNetwork"))
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from frameworkcontroller.local.kubelet.container import Termination
+from frameworkcontroller.local.kubelet.names import Names
 from frameworkcontroller.local.kubelet.pod import PodRecord
 
 
@@ -57,6 +58,10 @@ class Runtime(Protocol):
     @property
     def lost_reason(self) -> str:
         """The reason in the status of Pods that were lost with an earlier kubelet."""
+
+    @property
+    def names(self) -> Names | None:
+        """The names that its Pods resolve; informers report Services and changes of Pods to it. None: no names."""
 
     def attach(self, events: RuntimeEvents) -> None:
         """Set the receiver of events. Called once, before anything else."""

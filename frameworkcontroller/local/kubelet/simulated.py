@@ -56,6 +56,7 @@ class SimulatedRuntime:
     name = "simulated"
     needs_manifest = False
     lost_reason = "The simulated Pod ended with the kubelet that ran it."
+    names = None
 
     def __init__(self, *, survives_restart: bool = True, wall: Callable[[], float] = time.time) -> None:
         self._survives_restart = survives_restart
