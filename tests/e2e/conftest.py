@@ -10,12 +10,11 @@ from typing import Final
 import pytest
 
 from frameworkcontroller import __version__
-from tests.e2e.stage import ENDED_PODS_KEPT, IMAGE, PYTHON, PlayFunction, Stage
+from tests.e2e.stage import BUSYBOX, ENDED_PODS_KEPT, PYTHON, PlayFunction, Stage
 from tests.support.images import image_store
 from tests.support.kubectl import find_kubectl
 from tests.support.nodes import running_nodes, why_not
 
-BUSYBOX: Final = "busybox:1.37"
 BARRIER: Final = "frameworkcontroller/frameworkbarrier:latest"
 
 # Those that a container may be asked to run by these names; the rest is reached by `busybox NAME`.
@@ -90,13 +89,11 @@ def _archive(folder: Path) -> Path:
         # A Debian with Python, which the product's own images stand on.
         "runtime": f"docker.io/library/{PYTHON}",
         "busybox": f"docker.io/library/{BUSYBOX}",
-        "witness": IMAGE,
     }
     with image_store() as images:
         images.make_base()
         for target in ("frameworkcontroller", "frameworkbarrier", "runtime"):
             images.build(target)
         images.from_scratch("busybox", {"/bin": busybox})
-        images.from_scratch("witness", {"/bin": busybox, "/witness.sh": Path(__file__).with_name("witness.sh")})
         images.export(made, folder / "images.tar")
     return folder / "images.tar"

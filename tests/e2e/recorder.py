@@ -13,7 +13,8 @@ from frameworkcontroller.api.codec import decompress_roles
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import KubeError
-from frameworkcontroller.kube.resources import EVENTS, PODS, Resource
+from frameworkcontroller.kube.resources import EVENTS, PODS, SERVICES, Resource
+from tests.e2e.clusterdns import ENDPOINTS
 from tests.e2e.witness import Stored
 
 Json = dict[str, Any]
@@ -31,7 +32,8 @@ class Recorder:
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
-        self._objects: dict[Resource, dict[tuple[str, str], Json]] = {FRAMEWORKS: {}, PODS: {}, EVENTS: {}}
+        followed = (FRAMEWORKS, PODS, EVENTS, SERVICES, ENDPOINTS)
+        self._objects: dict[Resource, dict[tuple[str, str], Json]] = {resource: {} for resource in followed}
         self.statuses: defaultdict[str, list[Stored]] = defaultdict(list)
         """By namespace."""
         self.pods_seen: defaultdict[str, dict[str, Json]] = defaultdict(dict)
@@ -60,6 +62,14 @@ class Recorder:
     def events(self, namespace: str) -> dict[str, Json]:
         """The Events of a namespace by name."""
         return self._of(EVENTS, namespace)
+
+    def services(self, namespace: str) -> dict[str, Json]:
+        """The Services of a namespace by name."""
+        return self._of(SERVICES, namespace)
+
+    def endpoints(self, namespace: str) -> dict[str, Json]:
+        """The Endpoints of a namespace by name."""
+        return self._of(ENDPOINTS, namespace)
 
     async def until(self, holds: Callable[[], Any], *, within: float) -> Any:
         """Wait until `holds`, asked after every change, returns something true without an AssertionError; that then.

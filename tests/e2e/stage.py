@@ -6,6 +6,7 @@ the stage starts all of them, by their tracks.
 
 import asyncio
 import os
+import shutil
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
@@ -20,6 +21,7 @@ from frameworkcontroller.kube.client import STRATEGIC_PATCH, KubeClient
 from frameworkcontroller.kube.connection import connect
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import NAMESPACES, SERVICEACCOUNTS, Resource
+from tests.e2e import clusterdns
 from tests.e2e.recorder import Recorder
 from tests.e2e.witness import Instance, outlived, overlaps, read_instances
 from tests.support.eventually import eventually
@@ -30,7 +32,7 @@ from tests.support.realcluster import ROOT
 
 Json = dict[str, Any]
 
-IMAGE: Final = "localhost/witness:1"
+BUSYBOX: Final = "busybox:1.37"
 PYTHON: Final = "python:3.12-slim"
 
 CONTROLLER: Final = "frameworkcontroller"
@@ -41,10 +43,11 @@ WITHIN: Final = 150.0
 
 MANIFESTS: Final = ROOT / "manifests"
 
-_WITHOUT_DISRUPTION_BUDGET: Final = """
+_OVERLAY: Final = """
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources: [{shipped}]
+components: [{components}]
 patches:
   - patch: |
       $patch: delete
@@ -52,7 +55,9 @@ patches:
       kind: PodDisruptionBudget
       metadata: {{name: frameworkcontroller, namespace: frameworkcontroller}}
 """
-"""Kubernetes before 1.21 does not know this version of it."""
+"""Without the disruption budget, of which Kubernetes before 1.21 does not know this version."""
+
+COMPONENTS: Final = ("components/network",)
 
 _AT_ONCE: Final = 12
 
@@ -78,6 +83,8 @@ class Play:
         self.recorder = stage.recorder
         self.namespace = namespace
         self.folder = stage.shared / namespace
+        self.folder.mkdir(parents=True)
+        shutil.copy(Path(__file__).with_name("witness.sh"), self.folder)
         self.frameworks = Frameworks(stage.client, namespace)
         self.kubectl = stage.kubectl(namespace)
         self.excused: set[str] = set()
@@ -149,7 +156,7 @@ class Play:
         completion = spec.pop("frameworkAttemptCompletionPolicy", None)
         pod: Json = {"restartPolicy": "Never", "containers": containers, **spec}
         pod["volumes"] = [
-            {"name": "witness", "hostPath": {"path": str(self.folder), "type": "DirectoryOrCreate"}},
+            {"name": "witness", "hostPath": {"path": str(self.folder)}},
             *spec.get("volumes", ()),
         ]
         found: Json = {"name": name, "taskNumber": number, "task": {"pod": {"spec": pod}, **(task or {})}}
@@ -160,8 +167,8 @@ class Play:
         """A container that writes a line a second and runs a script."""
         return {
             "name": name,
-            "image": IMAGE,
-            "command": ["sh", "-c", f". /witness.sh\n{script}"],
+            "image": BUSYBOX,
+            "command": ["sh", "-c", f". /witness/witness.sh\n{script}"],
             "env": [{"name": "CONTAINER", "value": name}],
             "volumeMounts": [{"name": "witness", "mountPath": "/witness"}],
             # Some of them run on a busy machine, and none needs more.
@@ -226,6 +233,19 @@ class Play:
         await asyncio.to_thread(self.nodes.kill_container, pod["spec"]["nodeName"], killed)
         return killed
 
+    async def restart_controller(self) -> str:
+        """Kill the one controller, and wait until it is ready again; the id of its container then."""
+        killed = await self.kill_controller()
+
+        def restarted() -> str | None:
+            (pod,) = self.recorder.pods(CONTROLLER).values()
+            (container,) = pod["status"]["containerStatuses"]
+            started: str = container["containerID"]
+            return started if container["ready"] and started != killed else None
+
+        found: str = await self.recorder.until(restarted, within=WITHIN)
+        return found
+
 
 NODE: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
 
@@ -265,6 +285,7 @@ class Stage:
         self.shared = shared
         self.client: KubeClient
         self.recorder: Recorder
+        self._dns: asyncio.BaseTransport
         self._kubectl = kubectl
         self._home = home
         self._results: dict[str, Future[None]] = {}
@@ -283,16 +304,20 @@ class Stage:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def open(self) -> None:
-        """Connect to the cluster, and begin to record."""
+        """Connect to the cluster, and serve names to it."""
         self.client = KubeClient(await connect(kubeconfig=str(self.nodes.kubeconfig), environ={}))
         self.recorder = Recorder(self.client)
+        self._dns = await clusterdns.serve(self.client, self.recorder)
 
     async def install(self, folder: str) -> None:
-        """Apply the shipped manifests in that folder, as docs/operations.md says for an API server of this age."""
+        """Apply the shipped manifests in that folder, with all components, as docs/operations.md says for an API server
+        of this age.
+        """
         overlay = self._home / "overlays" / folder.replace("/", "-")
         overlay.mkdir(parents=True, exist_ok=True)
-        shipped = os.path.relpath(MANIFESTS / folder, overlay.resolve())
-        overlay.joinpath("kustomization.yaml").write_text(_WITHOUT_DISRUPTION_BUDGET.format(shipped=shipped))
+        shipped, *components = (os.path.relpath(MANIFESTS / one, overlay.resolve()) for one in (folder, *COMPONENTS))
+        text = _OVERLAY.format(shipped=shipped, components=", ".join(components))
+        overlay.joinpath("kustomization.yaml").write_text(text)
         await self.kubectl(CONTROLLER).ok("apply", "--validate=false", "-k", str(overlay))
 
     async def keep_free(self, node: str) -> None:
@@ -323,6 +348,7 @@ class Stage:
                 for task in left:
                     task.cancel()
                 await asyncio.wait(left, timeout=1)
+            self._dns.close()
             await self.client.close()
 
         self.wait(end())

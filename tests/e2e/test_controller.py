@@ -33,14 +33,7 @@ async def scale(play: Play, replicas: int) -> None:
 async def kill_when_there_are(play: Play, pods: int) -> None:
     """Kill the controller when so many Pods are there, and wait until it is ready again."""
     await play.recorder.until(lambda: len(play.recorder.pods(play.namespace)) >= pods, within=WITHIN)
-    killed = await play.kill_controller()
-
-    def restarted() -> bool:
-        (pod,) = play.recorder.pods(CONTROLLER).values()
-        (container,) = pod["status"]["containerStatuses"]
-        return bool(container["containerID"] != killed and container["ready"])
-
-    await play.recorder.until(restarted, within=WITHIN)
+    await play.restart_controller()
 
 
 @play(Track.CONTROLLER)
