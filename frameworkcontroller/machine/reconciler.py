@@ -60,6 +60,7 @@ from frameworkcontroller.machine.protocol import (
 )
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import (
+    COMPANIONS,
     Answer,
     Answered,
     Get,
@@ -487,7 +488,8 @@ class Reconciler:
             return
         for outcome in outcomes:
             action = outcome.action
-            if isinstance(action, Create) and isinstance(outcome.result, Created | Exists):
+            is_recorded = action.target.kind not in COMPANIONS
+            if is_recorded and isinstance(action, Create) and isinstance(outcome.result, Created | Exists):
                 # Without the template, which may be large.
                 self._creation_outcomes.append(replace(outcome, action=replace(action, template=b"")))
         env = view.env

@@ -16,18 +16,33 @@ import orjson
 from frameworkcontroller.api import objects
 from frameworkcontroller.api.codec import EncodedStatus
 from frameworkcontroller.api.completion import POD_EXTERNAL_DELETED, CompletionStatus
-from frameworkcontroller.api.objects import ConfigMapRecord, FrameworkRecord, PodRecord
+from frameworkcontroller.api.objects import CompanionRecord, ConfigMapRecord, FrameworkRecord, PodRecord
 from frameworkcontroller.api.spec import FailurePolicy, RetryPolicy
 from frameworkcontroller.api.status import FrameworkAttemptStatus, State, TaskRoleStatus, TaskStatus
+from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.crdguard import CrdGuard
-from frameworkcontroller.machine import actions, context, dependencies, framework, gates, reconciler, states, task
+from frameworkcontroller.machine import (
+    actions,
+    companions,
+    context,
+    dependencies,
+    framework,
+    gates,
+    holds,
+    manifests,
+    owned,
+    reconciler,
+    states,
+    task,
+)
 from frameworkcontroller.machine import policy as policies
 from frameworkcontroller.machine.actions import Action, Delete, Target
 from frameworkcontroller.machine.actions import Outcome as ActionOutcome
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.expectations import Expectations
+from frameworkcontroller.machine.holds import Holds
 from frameworkcontroller.machine.model import Urgency, require
 from frameworkcontroller.machine.policy import RetryDecision, decide_retry
 from frameworkcontroller.machine.protocol import ReadLive, View
@@ -36,6 +51,7 @@ from frameworkcontroller.machine.requests import Kind, PatchStatus, Refusal, Ref
 from frameworkcontroller.machine.rules import with_rule
 from frameworkcontroller.machine.tracker import Tracker
 from frameworkcontroller.manager import app, informers
+from frameworkcontroller.manager.informers import CompanionInformer
 from tests.chaos.embedded import EmbeddedPlayer, play
 from tests.chaos.player import Outcome
 from tests.chaos.proxy import Fault
@@ -267,6 +283,40 @@ _ADOPT: Final = framework._adopt
 _WITH_DELETING_CONFIGMAP: Final = framework._with_deleting_configmap
 _REASON_TO_SPARE: Final = Delete._reason_to_spare
 _FOLD: Final = Reconciler._fold
+
+
+def _not_waiting_for_companions() -> AbstractContextManager[object]:
+    """The ConfigMap is created beside the Service."""
+
+    def keep(*args: Any) -> bool:
+        _KEEP(*args)
+        return True
+
+    return _all_of(patch.object(companions, "keep", keep), _unless(gates, "_BEGIN", companions.pending))
+
+
+def _using_what_it_sees(ctx: Context, companion: Any) -> Any:
+    found = ctx.observed.find_companion(companion.target.kind, companion.target.name)
+    return (companions._Presence.PRESENT, "") if isinstance(found, CompanionRecord) else _LOOK(ctx, companion)
+
+
+def _deleting_what_is_in_the_way(ctx: Context, target: Target, found: Any, *_: Any) -> None:
+    ctx.tracker.follow_ups.append(Delete(target, found.uid))
+
+
+async def _watching_at_once(subject: CompanionInformer) -> None:
+    subject._wanted.set()
+    await _RUN_COMPANIONS(subject)
+
+
+def _without_host_names(template: Any, annotations: Any, _: Any) -> Any:
+    return _POD(template, annotations, None)
+
+
+_KEEP: Final = companions.keep
+_LOOK: Final = companions._look
+_POD: Final = manifests._pod
+_RUN_COMPANIONS: Final = CompanionInformer.run
 _PATCH: Final = Reconciler._patch
 _PLAN_FIRST: Final = Reconciler._plan_first
 _PLAN_MORE: Final = Reconciler._plan_more
@@ -325,6 +375,14 @@ def _role(
 
 def _fault(at: float, kind: Faults, verb: str, resource: str, **more: Any) -> Step:
     return Step(at, "fault", (Fault(kind, verb, resource, **more),))
+
+
+def _networked(number: int = 1, **role: Any) -> Step:
+    return _create(_role(number, **role, **_FOREVER), network={})
+
+
+def _deny(at: float, *verbs: str, seconds: float) -> Step:
+    return Step(at, "deny", ("services", verbs, seconds))
 
 
 def _story(*steps: Step, in_flight: int = MAX_IN_FLIGHT, retain_sec: int = RETAIN_SEC, seed: int = 0) -> Story:
@@ -913,6 +971,88 @@ MUTANTS: Final = {
             Step(20.0, "set_spec", ("f0", _RESUME)),
         ),
         "no status that was ever stored gives cause",
+    ),
+    "no-wait-for-the-service": Mutant(
+        "starts an attempt beside the creation of its Service",
+        _not_waiting_for_companions,
+        _story(_deny(0.0, "create", seconds=10.0), _networked()),
+        "there was never a Service",
+    ),
+    "no-look-at-the-owner-of-a-service": Mutant(
+        "uses whichever Service it sees",
+        lambda: patch.object(companions, "_look", _using_what_it_sees),
+        _story(Step(0.0, "take_service", ("f0", True, 20.0)), replace(_networked(), at=1.0)),
+        "there was never a Service",
+    ),
+    "no-look-at-the-owner-of-what-is-in-the-way": Mutant(
+        "uses whichever Service has the name",
+        lambda: patch.object(owned, "_controls", _yes),
+        _story(Step(0.0, "take_service", ("f0", False, 20.0)), replace(_networked(), at=1.0)),
+        "there was never a Service",
+    ),
+    "no-respect-for-services-of-others": Mutant(
+        "deletes a Service that is in the way",
+        lambda: _all_of(
+            patch.object(owned, "_conflict", _deleting_what_is_in_the_way),
+            patch.dict(actions.PROPAGATION, {Kind.SERVICE: None}),
+        ),
+        _story(Step(0.0, "take_service", ("f0", False, 20.0)), replace(_networked(), at=1.0)),
+        "a controller never deletes one",
+    ),
+    "no-new-service": Mutant(
+        "does not create a Service again",
+        lambda: patch.object(Tracker, "companion_dropped", _none),
+        _story(_networked(), Step(5.0, "delete_service", ("f0",))),
+        "its Service is not there",
+    ),
+    # It is gone before the creation is answered.
+    "no-memory-of-the-end-of-a-service": Mutant(
+        "believes in a Service whose end it has seen before the answer to its creation",
+        lambda: patch.object(Tracker, "companion_wanted", _none),
+        _story(
+            _fault(0.0, Faults.SLOW, "create", "services", seconds=5.0),
+            replace(_networked(), at=1.0),
+            Step(3.0, "delete_service", ("f0",)),
+        ),
+        "its Service is not there",
+    ),
+    "no-end-of-what-was-learnt": Mutant(
+        "learns again of a Service that has ended since",
+        lambda: patch.object(reconciler, "COMPANIONS", frozenset()),
+        _story(
+            _networked(2, retry={"maxRetryCount": 3}),
+            Step(5.0, "delete_service", ("f0",)),
+            _deny(6.0, "create", seconds=20.0),
+            Step(7.0, "delete_service", ("f0",)),
+            _fault(7.5, Faults.HELD, "", "frameworks", seconds=10.0),
+            Step(8.0, "rescale", ("f0", "a", 3)),
+            Step(8.5, "fail_pod", (0, 1)),
+        ),
+        "its Service is not there",
+    ),
+    "no-back-off-of-services": Mutant(
+        "creates a Service again and again while it is forbidden",
+        lambda: patch.object(holds, "HOLD_BACKOFF", Backoff(base=0.002, maximum=0.002, jitter=0.0)),
+        _story(_deny(0.0, "create", seconds=3.0), _networked()),
+        "it is in a circle",
+    ),
+    "no-pauses-between-new-services": Mutant(
+        "creates a Service as often as somebody deletes it",
+        lambda: patch.object(Holds, "made", _none),
+        _story(_networked(), Step(5.0, "delete_service_always", ("f0", 0.002, 3.0))),
+        "it is in a circle",
+    ),
+    "no-thrift-with-watches": Mutant(
+        "watches Services that no Framework needs",
+        lambda: patch.object(CompanionInformer, "run", _watching_at_once),
+        _story(_create(_role(**_FOREVER))),
+        "asks for Services",
+    ),
+    "no-host-names": Mutant(
+        "creates Pods without host names",
+        lambda: patch.object(manifests, "_pod", _without_host_names),
+        _story(_networked()),
+        "has the host name",
     ),
 }
 """By name: what is missing."""

@@ -56,6 +56,19 @@ def why_not_at_end(framework: Json, pods: Mapping[str, Json], before: Json | Non
     return _why_attempt_not_at_end(spec, status, pods)
 
 
+def why_not_served(framework: Json, services: Mapping[str, Json]) -> str | None:
+    """None if a Framework whose attempt goes on has what its host names need, else what is missing."""
+    spec, status = framework["spec"], framework["status"]
+    network, metadata = spec.get("network"), framework["metadata"]
+    if network is None or not network.get("enableDNSHostnames", True) or spec.get("suspend"):
+        return None
+    if status["state"] not in ("AttemptPreparing", "AttemptRunning"):
+        return None
+    found = services.get(network.get("subdomain") or metadata["name"])
+    owners = [] if found is None else [one["uid"] for one in found["metadata"].get("ownerReferences") or ()]
+    return None if metadata["uid"] in owners else "its Service is not there"
+
+
 def _why_attempt_not_at_end(spec: Json, status: Json, pods: Mapping[str, Json]) -> str | None:
     found = {role["name"]: role["taskStatuses"] for role in status["attemptStatus"]["taskRoleStatuses"]}
     started = {role["name"]: role.get("started") for role in status["attemptStatus"]["taskRoleStatuses"]}

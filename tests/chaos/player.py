@@ -28,10 +28,10 @@ from frameworkcontroller.kube.errors import (
     TooManyRequests,
     TransportError,
 )
-from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, NODES, PODS, Resource
+from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, NODES, PODS, SERVICES, Resource
 from frameworkcontroller.local.kubelet.agent import DEFAULT_NODE_NAME
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
-from tests.chaos.oracle import why_not_at_end
+from tests.chaos.oracle import why_not_at_end, why_not_served
 from tests.chaos.proxy import Fault, FaultProxy, Kind
 from tests.chaos.record import Circumstances, Replay, Write
 from tests.chaos.snapshots import Snapshots
@@ -123,8 +123,8 @@ class Player:
         self._runtime = runtime
         self._wall = wall
         self._frameworks = Frameworks(client, namespace)
-        self._others: dict[str, Json] = {}
-        """Pods that have taken the name of a Task's, by UID."""
+        self._others: dict[str, tuple[Resource, Json]] = {}
+        """Objects that have taken a name that a Framework needs, by UID."""
         self._let_loose: set[str] = set()
         """Frameworks (by UID) whose ConfigMap was once deleted so that it waited for no Pod."""
         self._later: set[asyncio.Task[None]] = set()
@@ -150,8 +150,8 @@ class Player:
         await self.serve()
         self._runtime.restore_node()
         await self.a.proxy.calm(mend_watches=self.mends_watches)
-        for taken in self._others.values():
-            await self._give_name_back(taken)
+        for resource, taken in self._others.values():
+            await self._give_name_back(resource, taken)
         self.a.start()
 
     async def finish(self) -> float:
@@ -173,6 +173,7 @@ class Player:
                 await self.delete(name, "Foreground")
         await self._until(self._what_is_left)
         await self._until(self._who_is_there)
+        await self._until(self._which_services_are_left)
         await self._until(self._what_the_history_misses)
         await self.a.stop()
         return recovery
@@ -216,15 +217,20 @@ class Player:
         items = orjson.loads(await self._client.list(FRAMEWORKS, self._namespace))["items"]
         return {item["metadata"]["name"]: item for item in items}
 
+    async def _services(self) -> dict[str, Json]:
+        items = orjson.loads(await self._client.list(SERVICES, self._namespace))["items"]
+        return {item["metadata"]["name"]: item for item in items}
+
     async def _revision(self) -> int:
         return int(orjson.loads(await self._client.list(PODS, self._namespace))["metadata"]["resourceVersion"])
 
     async def _who_is_not_at_end(self, before: dict[str, Json | None]) -> str:
         pods = {pod["metadata"]["uid"]: pod for pod in (await self._frameworks.pods()).values()}
+        services = await self._services()
         for name, body in (await self._all()).items():
             if "deletionTimestamp" in body["metadata"]:
                 return f"{name} is being deleted"
-            if why := why_not_at_end(body, pods, before.get(name)):
+            if why := why_not_at_end(body, pods, before.get(name)) or why_not_served(body, services):
                 return f"{name}: {why}"
         return ""
 
@@ -236,6 +242,14 @@ class Player:
             if names.FRAMEWORK_NAME in (item["metadata"].get("labels") or {})
         ]
         return f"left over: {left}" if left else ""
+
+    async def _which_services_are_left(self) -> str:
+        labelled = [
+            name
+            for name, body in (await self._services()).items()
+            if names.FRAMEWORK_UID in (body["metadata"].get("annotations") or {})
+        ]
+        return f"left over: Services {labelled}" if labelled else ""
 
     async def _what_the_history_misses(self) -> str:
         """A watch that is silent tells of a deletion by the next list only."""
@@ -279,7 +293,13 @@ class Player:
             if "dependsOn" in item:
                 # A role that waits for one that is not there is an invalid spec.
                 item["dependsOn"] = [one for one in item["dependsOn"] or () if one["name"] in named]
-        await self._frameworks.set(name, taskRoles=roles)
+        fields: Json = {"taskRoles": roles}
+        numbers = {item["name"]: item.get("taskNumber", 1) for item in roles}
+        coordinator = spec.get("coordinator")
+        if coordinator and coordinator.get("taskIndex", 0) >= numbers.get(coordinator["taskRole"], 0):
+            # A coordinator that is no Task is an invalid spec.
+            fields["coordinator"] = None
+        await self._frameworks.set(name, **fields)
 
     async def rescale(self, name: str, role_name: str, number: int) -> None:
         await self._change_roles(
@@ -407,33 +427,75 @@ class Player:
         if (pod := await self._pod(which)) is not None:
             metadata = pod["metadata"]
             labels = (metadata.get("labels") or {}) if labelled else {}
-            self.spawn(0.0, partial(self._take_name, metadata["name"], labels, seconds))
+            spec = {"containers": [{"name": "main", "image": "none", "command": ["work"]}]}
+            body = {"metadata": {"name": metadata["name"], "labels": labels}, "spec": spec}
+            self.spawn(0.0, partial(self._take_name, PODS, body, seconds))
 
-    async def _take_name(self, name: str, labels: Json, seconds: float) -> None:
-        containers = [{"name": "main", "image": "none", "command": ["work"]}]
-        body = {"metadata": {"name": name, "labels": labels}, "spec": {"containers": containers}}
+    async def _take_name(self, resource: Resource, body: Json, seconds: float) -> None:
         for _ in range(_TRIES_FOR_A_NAME):
             with suppress(KubeError):
-                taken = orjson.loads(await self._client.create(PODS, orjson.dumps(body), self._namespace))
-                self._others[taken["metadata"]["uid"]] = taken
+                taken = orjson.loads(await self._client.create(resource, orjson.dumps(body), self._namespace))
+                self._others[taken["metadata"]["uid"]] = resource, taken
                 self.injected["taken_name"] += 1
                 break
             await asyncio.sleep(0.1)
         else:
             return
         await asyncio.sleep(seconds)
-        await self._give_name_back(taken)
+        await self._give_name_back(resource, taken)
 
-    async def _give_name_back(self, taken: Json) -> None:
+    async def _give_name_back(self, resource: Resource, taken: Json) -> None:
         while True:
             try:
-                await self._delete(PODS, taken)
+                await self._delete(resource, taken)
             except (NotFound, Conflict):
                 return
             except KubeError:
                 await asyncio.sleep(0.5)
             else:
                 return
+
+    async def delete_service(self, name: str) -> None:
+        """Somebody deletes a Service. Of one without labels nobody is told but by a resync, which there is none."""
+        if (found := (await self._services()).get(name)) is not None and found["metadata"].get("labels"):
+            await self._delete(SERVICES, found)
+
+    async def delete_service_always(self, name: str, pause: float, seconds: float) -> None:
+        """Somebody deletes a Service whenever it is there."""
+
+        async def delete() -> None:
+            for _ in range(round(seconds / pause)):
+                with suppress(KubeError):
+                    await self.delete_service(name)
+                await asyncio.sleep(pause)
+
+        self.spawn(0.0, delete)
+
+    async def take_service(self, name: str, labelled: bool, seconds: float) -> None:
+        """Somebody waits for a Service's name to be free, and takes it for so long."""
+        labels = {names.FRAMEWORK_NAME: name} if labelled else {}
+        spec = {"clusterIP": "None", "selector": {"app": "other"}}
+        self.spawn(
+            0.0,
+            partial(self._take_name, SERVICES, {"metadata": {"name": name, "labels": labels}, "spec": spec}, seconds),
+        )
+
+    async def unlabel_service(self, name: str) -> None:
+        """Somebody takes the labels off the Service of a Framework."""
+        found = (await self._services()).get(name)
+        if found is not None and found["metadata"].get("ownerReferences"):
+            bare = orjson.dumps({"metadata": {"uid": uid_of(found), "labels": None}})
+            await self._client.patch(SERVICES, name, bare, self._namespace, content_type=MERGE_PATCH)
+
+    async def deny(self, resource: str, verbs: tuple[str, ...], seconds: float) -> None:
+        """The controller is not permitted this for so long."""
+        self.a.proxy.deny(resource, *verbs)
+        self.injected["denied"] += 1
+
+        async def permit() -> None:
+            self.a.proxy.deny(resource)
+
+        self.spawn(seconds, permit)
 
     async def delete_configmap(self, name: str, propagation: str = "") -> None:
         """``propagation``: Foreground, Background or Orphan; "" as the ConfigMap's finalizer says."""

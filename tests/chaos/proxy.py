@@ -127,6 +127,10 @@ class FaultProxy(ReverseProxy):
         self.deletions: list[Deletion] = []
         self.busiest = 0
         """The most requests that came in a second."""
+        self.asked: set[tuple[str, str]] = set()
+        """Verb and resource of all requests."""
+        self._denied: dict[str, tuple[str, ...]] = {}
+        """Verbs that are not permitted, by resource."""
         self._second = (0, 0)
         self._wall = wall
         self._armed: list[Fault] = []
@@ -169,6 +173,14 @@ class FaultProxy(ReverseProxy):
         """From now on each write of the resource takes so many seconds before it is executed, and after."""
         self._pace[resource] = (before, after)
 
+    def deny(self, resource: str, *verbs: str) -> None:
+        """From now on requests of these verbs are forbidden, and no others of the resource. Ends watches of it."""
+        self._denied[resource] = verbs
+        if "watch" in verbs:
+            for stream in self._streams:
+                if stream.resource == resource:
+                    stream.break_off()
+
     def kill_at(self, number: int, *, executed: bool, strike: Callable[[], None]) -> None:
         """Call ``strike`` at that write from now on; it gets no answer, but is executed if so told."""
         self._fatal = (number, executed, strike)
@@ -186,6 +198,7 @@ class FaultProxy(ReverseProxy):
         """
         self._armed.clear()
         self._pace.clear()
+        self._denied.clear()
         self._fatal = None
         for stream in self._streams:
             stream.calm()
@@ -205,6 +218,9 @@ class FaultProxy(ReverseProxy):
         self._note_moment()
         if incoming.method == "DELETE":
             self.deletions.append(_deletion(request, body, self._wall()))
+        self.asked.add((request.verb, resource))
+        if request.verb in self._denied.get(resource, ()):
+            return refusal(403, "Forbidden", f"chaos: cannot {request.verb} resource {resource}")
         before, after = self._pace.get(resource, (0.0, 0.0)) if incoming.method != "GET" else (0.0, 0.0)
         await asyncio.sleep(before)
         if incoming.method != "GET":

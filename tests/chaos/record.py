@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Final
 
+import orjson
+
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status
 from frameworkcontroller.api.completion import DISRUPTIONS
@@ -22,7 +24,13 @@ from tests.chaos.proxy import Deletion
 from tests.support.guarantees import Guarantees, summary
 from tests.support.world import Body, Violation, World, controller_of, is_deleting, mark_of, name_of, uid_of
 
-KINDS: Final = {"frameworks": Kind.FRAMEWORK, "configmaps": Kind.CONFIGMAP, "pods": Kind.POD}
+KINDS: Final = {
+    "frameworks": Kind.FRAMEWORK,
+    "configmaps": Kind.CONFIGMAP,
+    "pods": Kind.POD,
+    "services": Kind.SERVICE,
+}
+_COMPANIONS: Final = (Kind.SERVICE,)
 _TOLD: Final = 60
 """Lines of a story that are worth reading."""
 _TERMINAL: Final = ("Succeeded", "Failed")
@@ -68,6 +76,8 @@ class Replay(World):
         self.guarantees.hasty = True
         self.guarantees.loose = circumstances.loose
         self.guarantees.abandoned |= circumstances.abandoned
+        self._had: set[tuple[Kind, str, str]] = set()
+        """Kind, name and controller (UID) of every companion that there ever was."""
         self._last_pods: dict[str, Body] = {}
         """The last state of every Pod there ever was, by UID."""
         self._judged: set[tuple[str, str]] = set()
@@ -165,6 +175,10 @@ class Replay(World):
         elif known is None and mark_of(body, names.FRAMEWORK_UID):
             self.guarantees.creating(mark_of(body, names.FRAMEWORK_UID), _target(kind, body), body)
             self.guarantees.created(body)
+        if kind in _COMPANIONS:
+            self._judge_companion(kind, known, body)
+        elif kind is Kind.POD and known is None:
+            self._judge_names(body)
         if known is not None and is_deleting(body) and not is_deleting(known):
             self._deletion_begins(kind, known, write.at)
         self.objects[kind][name] = body
@@ -175,6 +189,32 @@ class Replay(World):
                 metadata = body["metadata"]
                 began = parse_time(metadata["deletionTimestamp"]) - metadata["deletionGracePeriodSeconds"]
                 self._going_since.setdefault(uid_of(body), began)
+
+    def _judge_companion(self, kind: Kind, known: Body | None, body: Body) -> None:
+        """What is not of a Framework is not written by anybody: in these stories others only make and delete it."""
+        self._had.add((kind, name_of(body), controller_of(body) or ""))
+        if known is not None and uid_of(known) == uid_of(body) and not self.guarantees.is_ours(known):
+            raise self.violation(f"{kind} {name_of(body)}, which is of somebody else, was changed")
+
+    def _judge_names(self, pod: Body) -> None:
+        """A Pod of a Framework with a network has its host name, and is not created before there was a Service."""
+        uid = mark_of(pod, names.FRAMEWORK_UID)
+        spec = self._only_spec(uid)
+        network = None if spec is None else spec.get("network")
+        if network is None or not network.get("enableDNSHostnames", True):
+            return
+        name, subdomain = name_of(pod), network.get("subdomain") or mark_of(pod, names.FRAMEWORK_NAME)
+        found = pod["spec"].get("hostname"), pod["spec"].get("subdomain")
+        if found != (name, subdomain):
+            raise self.violation(f"Pod {name} has the host name {found}")
+        if "{{FC_" in orjson.dumps(pod).decode():
+            raise self.violation(f"Pod {name} has a placeholder that was not replaced")
+        if (Kind.SERVICE, subdomain, uid) not in self._had:
+            raise self.violation(f"Pod {name} is there, and there was never a Service {subdomain} of its Framework")
+
+    def _only_spec(self, uid: str) -> Body | None:
+        """The spec of a Framework, of which what is immutable can be read; None of an unknown one."""
+        return next((spec for (known, _), spec in self.specs.items() if known == uid), None)
 
     def _deletion_begins(self, kind: Kind, body: Body, at: float) -> None:
         """It must be justified, unless somebody else did it: a user, or the garbage collector."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from frameworkcontroller.api import names
 from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
 from tests.chaos.proxy import Fault, Kind
 from tests.support.frameworks import Json, policy, role
@@ -24,6 +25,8 @@ _CROWDS: Final = 5
 """Every so many-th story on a virtual clock is about a crowd of Tasks."""
 _CROWD_LENGTH: Final = 45.0
 """About as long as it takes to create them."""
+_NETWORKED: Final = 0.4
+"""The share of Frameworks that have a network, on a virtual clock."""
 _RIVALS: Final = 0.15
 """The share of the other stories in which a slow controller works beside a second one."""
 
@@ -61,6 +64,13 @@ class Story:
     retain_sec: int = RETAIN_SEC
     """The controllers' ``frameworkCompletedRetainSec``."""
 
+    @property
+    def has_network(self) -> bool:
+        """Whether some Framework has host names."""
+        specs = (step.args[2] for step in self.steps if step.act == "create")
+        networks = (spec["network"] for spec in specs if spec.get("network") is not None)
+        return any(network.get("enableDNSHostnames", True) for network in networks)
+
     def without(self, dropped: Iterable[int]) -> "Story":
         """The story without the steps at these positions."""
         gone = set(dropped)
@@ -75,7 +85,8 @@ def make_story(seed: int, *, length: float = LENGTH, virtual: bool = True) -> St
     if virtual and seed % _CROWDS == _CROWDS - 1:
         crowd = make_crowd(seed)
         edits = [_life_edit(random.Random(f"{seed} life"), _CROWD_LENGTH, NAMES[:1])]
-        return replace(crowd, steps=tuple(sorted((*crowd.steps, *edits), key=lambda step: step.at)))
+        steps = _about_network(random.Random(f"{seed} network"), [*crowd.steps, *edits], _CROWD_LENGTH)
+        return replace(crowd, steps=tuple(sorted(steps, key=lambda step: step.at)))
     rng = random.Random(seed)
     steps = [_create(rng, name, length) for name in NAMES[: rng.choice([1, 1, 2, 3])]]
     steps += [_users(rng, length) for _ in range(rng.randint(0, 6))]
@@ -88,6 +99,7 @@ def make_story(seed: int, *, length: float = LENGTH, virtual: bool = True) -> St
     steps = [_about_nodes(random.Random(f"{seed} {at} nodes"), step, virtual) for at, step in enumerate(steps)]
     if virtual:
         steps = _about_life(random.Random(f"{seed} life"), steps, length)
+        steps = _about_network(random.Random(f"{seed} network"), steps, length)
     return Story(seed, tuple(sorted(steps, key=lambda step: step.at)), retain_sec=retain_sec)
 
 
@@ -196,6 +208,60 @@ def _life_edit(rng: random.Random, length: float, names: list[str] | tuple[str, 
             field, value = _life_of_task(rng)
             value = value if field == "retryPolicy" else rng.choice([value, value, None])
             return Step(at, "set_task", (name, rng.choice(ROLES), {field: value}))
+
+
+def _about_network(rng: random.Random, steps: list[Step], length: float) -> list[Step]:
+    """Some Frameworks have host names, and others delete their Services, take the names, or the permissions."""
+    changed = [_networked(rng, step) if step.act == "create" and rng.random() < _NETWORKED else step for step in steps]
+    services = [
+        step.args[2]["network"].get("subdomain") or step.args[0]
+        for step in changed
+        if step.act == "create" and "network" in step.args[2]
+    ]
+    if services:
+        changed += [_network_step(rng, length, rng.choice(services)) for _ in range(rng.randint(0, 5))]
+    return changed
+
+
+def _networked(rng: random.Random, create: Step) -> Step:
+    name, roles, spec = create.args
+    subdomain = {"subdomain": f"{name}-net"} if rng.random() < 0.4 else {}
+    more: Json = {"network": {"enableDNSHostnames": rng.random() < 0.9, **subdomain}}
+    if roles[0].get("taskNumber", 1) and rng.random() < 0.5:
+        more["coordinator"] = {"taskRole": roles[0]["name"], "taskIndex": 0}
+    args = [f"{{{{{word}}}}}" for word in names.NETWORK_PLACEHOLDERS if word != names.COORDINATOR_HOST]
+    for item in roles:
+        item["task"]["pod"]["spec"]["containers"][0]["args"] = args
+    return replace(create, args=(name, roles, spec | more))
+
+
+def _network_step(rng: random.Random, length: float, service: str) -> Step:
+    at, seconds = _at(rng, length), round(rng.choice([1, 10, 60]) * length / LENGTH, 1)
+    match rng.choice(
+        ["delete", "delete", "always", "take", "take", "unlabel", "deny", "deny", "fault", "fault", "fault"]
+    ):
+        case "delete":
+            return Step(at, "delete_service", (service,))
+        case "always":
+            return Step(at, "delete_service_always", (service, 0.1, min(seconds, 20.0)))
+        case "take":
+            # Mostly before the Framework is there.
+            return Step(rng.choice([0.0, at]), "take_service", (service, rng.random() < 0.5, seconds))
+        case "unlabel":
+            return Step(at, "unlabel_service", (service,))
+        case "deny":
+            verbs = rng.choice(
+                [("list", "watch"), ("create",), ("watch",), ("get",), ("get", "list", "watch", "create")]
+            )
+            return Step(rng.choice([0.0, at]), "deny", ("services", verbs, seconds))
+        case _:
+            kind = rng.choice([kind for kind in Kind if kind is not Kind.LATE])
+            verb = {Kind.STALE: "list", Kind.EXPIRED: "watch"}.get(
+                kind, rng.choice(("create", "create", "list", "get", ""))
+            )
+            return Step(
+                rng.choice([0.0, at]), "fault", (Fault(kind, verb, "services", rng.choice([1, 1, 2, 5]), seconds),)
+            )
 
 
 def _rivals(rng: random.Random, length: float) -> list[Step]:

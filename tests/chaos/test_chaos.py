@@ -79,6 +79,23 @@ def test_a_controller_that_is_shown_the_past_at_its_start_does_not_act_on_it() -
     assert outcome.injected == {"failed": 3, "stale": 1, "delay": 1}
 
 
+def test_a_service_that_is_gone_is_not_learnt_again_with_another_status() -> None:
+    # What was decided by an older spec is dropped, and what was learnt meanwhile is not, nor that it has ended since.
+    steps = [
+        Step(0.0, "create", ("f0", [role("a", 2, task={"retryPolicy": {"maxRetryCount": 3}})], {"network": {}})),
+        Step(5.0, "delete_service", ("f0",)),
+        Step(6.0, "deny", ("services", ("create",), 20.0)),
+        Step(7.0, "delete_service", ("f0",)),
+        Step(7.5, "fault", (Fault(Kind.HELD, "", "frameworks", seconds=10.0),)),
+        Step(8.0, "rescale", ("f0", "a", 3)),
+        Step(8.5, "fail_pod", (0, 1)),
+        Step(40.0, "annotate", ("f0",)),
+    ]
+    outcome = play(Story(0, tuple(steps)))
+    assert outcome.error is None
+    assert outcome.injected == {"denied": 1, "held": 1}
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_controller_without_one_of_its_guards_is_caught(name: str) -> None:
     mutant = MUTANTS[name]

@@ -60,6 +60,8 @@ class Guarantees:
         self._raw: dict[str, bytes] = {}
         self._ours: set[str] = set()
         self._orphans: set[str] = set()
+        self._served: set[str] = set()
+        """Frameworks (by UID) that ever had a Service."""
         self._begun: set[str] = set()
         """Owners (by UID) of what was created."""
         self._to_go: set[str] = set()
@@ -154,6 +156,8 @@ class Guarantees:
         where = f"creation of {target.name}"
         if target.kind is not Kind.POD:
             self._require(owner == framework_uid, f"{where}: controlled by {owner}")
+        if target.kind is Kind.SERVICE:
+            self._served.add(framework_uid)
         if self.loose or framework_uid in self.world.gone:
             return
         if status is None:
@@ -166,8 +170,7 @@ class Guarantees:
             self._require(status.state is State.CREATION_PENDING, f"{where}: the stored state is {status.state}")
             self._require(not _is_suspended(status), f"{where}: Suspended is True")
             spec = self._spec(framework_uid, status.observed_generation)
-            services = (orjson.loads(event.raw) for event in self.world.events[Kind.SERVICE])
-            has_names = spec is None or not spec.has_hostnames or framework_uid in map(controller_of, services)
+            has_names = spec is None or not spec.has_hostnames or framework_uid in self._served
             self._require(has_names, f"{where}: there was never a Service")
             deadline = None if spec is None else spec.active_deadline_seconds
             past = status.accumulated_past_execution_time_seconds
@@ -206,6 +209,8 @@ class Guarantees:
         where = f"deletion of {target.name} {uid}"
         if body is None or name_of(body) != target.name:
             return
+        if target.kind is Kind.SERVICE:
+            raise self.world.violation(f"{where}: a controller never deletes one")
         if target.kind is not Kind.FRAMEWORK:
             self._require(uid in self._ours, f"{where}: it is not ours")
             self._require(
