@@ -135,14 +135,14 @@ async def test_api_servers_take_the_example(kubectl: Kubectl) -> None:
     assert len(said.splitlines()) == 5
 
 
-def test_the_example(tmp_path: Path) -> None:
-    """Twenty Tasks wait for each other with the barrier, then meet at the addresses that it tells them."""
+def run_locally(manifest: Path, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    """Run it as people do. It must leave nothing behind."""
     home, scratch = tmp_path / "home", tmp_path / "scratch"
     home.mkdir()
     scratch.mkdir()
     program = Path(sys.executable).with_name("frameworkcontroller")
     ran = subprocess.run(
-        [program, "local", "run", "examples/frameworkbarrier/frameworkbarrier.yaml", "--timeout", "100"],
+        [program, "local", "run", "--logs", manifest, "--timeout", "100"],
         cwd=ROOT,
         env={"HOME": str(home), "TMPDIR": str(scratch), "PATH": os.environ["PATH"]},
         capture_output=True,
@@ -150,6 +150,98 @@ def test_the_example(tmp_path: Path) -> None:
         timeout=120,
         check=False,
     )
+    assert [path for folder in (home, scratch) for path in folder.iterdir()] == []
+    return ran
+
+
+def test_the_example(tmp_path: Path) -> None:
+    """Twenty Tasks wait for each other with the barrier, then meet at the addresses that it tells them."""
+    ran = run_locally(ROOT / "examples/frameworkbarrier/frameworkbarrier.yaml", tmp_path)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert re.search(r"^frameworkbarrier: Succeeded ", ran.stdout, re.MULTILINE), ran.stdout
-    assert [path for folder in (home, scratch) for path in folder.iterdir()] == []
+
+
+MEET = """
+import json, os, socket, subprocess, time
+cluster, rank = json.loads(os.environ["CLUSTER"]), int(os.environ["RANK"])
+coordinator, port = os.environ["COORDINATOR"].split(":")
+def look_up(host):
+    return socket.getaddrinfo(host.partition(":")[0], 1, socket.AF_INET)[0][4][0]
+addresses = {role: [look_up(host) for host in hosts] for role, hosts in cluster.items()}
+wanted = [f"{ip} slots=8" for ip in addresses["worker"] + addresses["ps"]]
+folder = "/mnt/frameworkbarrier"
+assert open(f"{folder}/hostfile").read().splitlines() == wanted
+script = f". {folder}/injector.sh >/dev/null; printf %s $FB_COORDINATOR_IP"
+assert subprocess.check_output(["sh", "-c", script], text=True) == look_up(coordinator)
+# The name of a Pod that has ended resolves for nobody: none ends before all have come.
+if rank == 0:
+    listener = socket.create_server((look_up(coordinator), int(port)))
+    met = [listener.accept() for _ in range(3)]
+else:
+    for _ in range(300):
+        try:
+            socket.create_connection((coordinator, int(port)), 60).recv(1)
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.1)
+    else:
+        raise SystemExit("nobody listens at " + coordinator)
+print("met as", rank)
+"""
+
+
+def test_programs_meet_by_the_names_of_placeholders(tmp_path: Path) -> None:
+    """No shell: variables have the names, and the barrier waits for them and writes the host file."""
+    cluster = '{"ps": {{FC_HOSTS_JSON:ps}}, "worker": {{FC_HOSTS_JSON:worker:2222}}}'
+    mount = {"name": "addresses", "mountPath": "/mnt/frameworkbarrier"}
+
+    def env(**values: str) -> list[dict[str, str]]:
+        return [{"name": name, "value": value} for name, value in values.items()]
+
+    barrier = {
+        "name": "barrier",
+        "image": "frameworkcontroller/frameworkbarrier",
+        "volumeMounts": [mount],
+        "env": env(
+            BARRIER_CHECK_INTERVAL_SEC="5",
+            BARRIER_WAIT_FOR_NAME="{{FC_HOSTS:ps}},{{FC_HOSTS:worker}}",
+            BARRIER_HOSTFILE_ROLES="worker,ps",
+            BARRIER_HOSTFILE_SLOTS="8",
+        ),
+    }
+    main = {
+        "name": "main",
+        "image": "python",
+        "command": [sys.executable, "-c", MEET],
+        "volumeMounts": [mount],
+        "env": env(CLUSTER=cluster, RANK="{{FC_TASK_RANK}}", COORDINATOR="{{FC_COORDINATOR_HOST}}:7777"),
+    }
+    spec = {
+        "restartPolicy": "Never",
+        "initContainers": [barrier],
+        "containers": [main],
+        "volumes": [{"name": "addresses", "emptyDir": {}}],
+    }
+    roles = [
+        {
+            "name": name,
+            "taskNumber": number,
+            "task": {"pod": {"spec": spec}},
+            "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceededTaskCount": -1},
+        }
+        for name, number in (("ps", 1), ("worker", 3))
+    ]
+    body = {
+        "apiVersion": "frameworkcontroller.microsoft.com/v1",
+        "kind": "Framework",
+        "metadata": {"name": "named"},
+        "spec": {"network": {}, "coordinator": {"taskRole": "ps"}, "taskRoles": roles},
+    }
+    manifest = tmp_path / "named.json"
+    manifest.write_bytes(orjson.dumps(body))
+    ran = run_locally(manifest, tmp_path)
+    if "no namespaces (" in ran.stderr:
+        pytest.skip("needs namespaces")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert re.search(r"^named: Succeeded ", ran.stdout, re.MULTILINE), ran.stdout
+    assert sorted(re.findall(r"met as (\d)", ran.stdout)) == ["0", "1", "2", "3"]
