@@ -17,7 +17,7 @@ class BarrierError(Exception):
 
 
 class WrongFramework(BarrierError):
-    """The Framework is not the one of this Pod, or has no role for the host file. A cache may show an older one."""
+    """The Framework is not the one of this Pod, or cannot give what the settings ask for. A cache may be stale."""
 
 
 class CheckFailed(Exception):

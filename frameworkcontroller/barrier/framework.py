@@ -7,12 +7,12 @@ import ipaddress
 import json
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from frameworkcontroller.barrier.connection import MOST_BYTES, Server
 from frameworkcontroller.barrier.errors import EXIT_REFUSED, EXIT_TIMED_OUT, CheckFailed, WrongFramework
-from frameworkcontroller.barrier.settings import HOSTFILE_ROLES, Settings
+from frameworkcontroller.barrier.settings import AWAITED_NAMES, HOSTFILE_ROLES, Settings
 
 _MOST_VALUES = 2000000  # of an uncompressed status; 10,000 Tasks have a third of that
 _MOST_TASKS = 10000  # of a role
@@ -49,6 +49,7 @@ class Reader:
         _unpack(framework)
         _check_identity(framework, self._settings)
         ips = addresses(framework, self._settings.role, self._settings.hostfile_roles)
+        _check_needs(framework, self._settings)
         # Not before: a Framework that cannot be used must not pass for an unchanged one.
         self._large_version = framework["metadata"].get("resourceVersion") if len(body) >= _LARGE_BYTES else None
         return framework, ips
@@ -134,8 +135,7 @@ def addresses(
 
     A Task with deletionPending does not count: another one replaces it, or the spec no longer contains it. Neither do
     roles that wait for ``own_role``, which would wait for them, and roles that have not started, unless ``needed``.
-    Raises CheckFailed if the Framework is malformed, or contains a name or an IP that is unsafe in a shell;
-    WrongFramework if a needed role will never have addresses.
+    Raises CheckFailed if the Framework is malformed, or contains a name or an IP that is unsafe in a shell.
     """
     try:
         roles = _attempt_status(framework).get("taskRoleStatuses") or ()
@@ -150,12 +150,8 @@ def addresses(
         }
         wanted: dict[str, list[str | None]] = {}
         specs = (framework.get("spec") or {}).get("taskRoles") or ()
-        awaited = {role["name"]: {one["name"] for one in role.get("dependsOn") or ()} for role in specs}
+        awaited = _dependencies(specs)
         left_out = _dependents(awaited, own_role)
-        for name in needed:
-            if name not in awaited or name in left_out:
-                problem = f"waits for {own_role!r}, the role of this Pod" if name in awaited else "is no TaskRole"
-                raise WrongFramework(f"${HOSTFILE_ROLES}: {name!r} {problem}", EXIT_REFUSED)
         for role in specs:
             name, number = role["name"], role.get("taskNumber")
             if re.fullmatch(r"[a-z0-9]{1,63}", name) is None:
@@ -171,6 +167,28 @@ def addresses(
         return wanted
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CheckFailed(f"the Framework is not as it should be: {type(error).__name__}: {error}") from error
+
+
+def _dependencies(specs: Iterable[dict[str, Any]]) -> dict[str, set[str]]:
+    """The roles that each role waits for."""
+    return {role["name"]: {one["name"] for one in role.get("dependsOn") or ()} for role in specs}
+
+
+def _check_needs(framework: dict[str, Any], settings: Settings) -> None:
+    """Raise WrongFramework for a role of the host file that does not exist, and for what waits for this Pod."""
+    awaited = _dependencies((framework.get("spec") or {}).get("taskRoles") or ())
+    waiting = _dependents(awaited, settings.role)
+    needed = [(HOSTFILE_ROLES, role, role) for role in settings.hostfile_roles]
+    for name in settings.awaited_names:
+        parts = name.partition(".")[0].split("-")
+        if len(parts) == 3 and parts[0] == settings.name and parts[1] in awaited:
+            needed.append((AWAITED_NAMES, name, parts[1]))
+    for variable, value, role in needed:
+        if role not in awaited:
+            raise WrongFramework(f"${variable}: {value!r} is no TaskRole", EXIT_REFUSED)
+        if role in waiting:
+            problem = f"TaskRole {role} waits for {settings.role}, the role of this Pod"
+            raise WrongFramework(f"${variable}: {value!r}: {problem}", EXIT_REFUSED)
 
 
 def _dependents(awaited: dict[str, set[str]], role: str | None) -> set[str]:

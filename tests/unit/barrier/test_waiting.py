@@ -259,6 +259,16 @@ class TestNames:
         )
         assert clock.now - 1000 == 600
 
+    def test_of_pods_that_wait_for_this_one_end_in_210(self, api: StubApi, clock: Clock) -> None:
+        api.current = framework({**READY, "late": [None]})
+        depend(api.current, "late", "worker")
+        names, role = Names(), {"FC_TASKROLE_NAME": "worker"}
+        text = "$BARRIER_WAIT_FOR_NAME: 'train-late-0.f': TaskRole late waits for worker, the role of this Pod"
+        assert failure(api, clock, names, BARRIER_WAIT_FOR_NAME="train-late-0.f", **role) == (210, text)
+        others = "train-server-0.f,train-nobody-0.f,more-late-0.f,train-late-0-0"
+        wait(api, clock, names, BARRIER_WAIT_FOR_NAME=others, **role)
+        assert names.asked == others.split(",")
+
     def test_of_this_machine_resolve_and_others_do_not(self) -> None:
         assert problem_of("localhost", 30) == ""
         assert problem_of("nobody.invalid", 30) != ""
@@ -282,7 +292,10 @@ class TestHostfile:
 
     @pytest.mark.parametrize(
         ("role", "text"),
-        [("nobody", "'nobody' is no TaskRole"), ("late", "'late' waits for 'worker', the role of this Pod")],
+        [
+            ("nobody", "'nobody' is no TaskRole"),
+            ("late", "'late': TaskRole late waits for worker, the role of this Pod"),
+        ],
     )
     def test_of_a_role_without_addresses_ends_in_210(self, api: StubApi, clock: Clock, role: str, text: str) -> None:
         api.current = framework({**READY, "late": [None]})
