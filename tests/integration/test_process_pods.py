@@ -141,6 +141,45 @@ async def test_a_failure_tells_why(here: Here) -> None:
     assert pod["status"]["reason"] == "NoCommand"
 
 
+LISTENER = """
+import os, pathlib, socket, sys, time
+wanted = pathlib.Path(sys.argv[1])
+while True:
+    while not wanted.exists():
+        time.sleep(0.02)
+    with socket.create_server((os.environ["POD_IP"], 8080)):
+        while wanted.exists():
+            time.sleep(0.02)
+"""
+
+
+async def test_a_pod_is_ready_while_its_port_is_open(here: Here, tmp_path: Path) -> None:
+    wanted = tmp_path / "wanted"
+    container = {
+        "name": "main",
+        "command": [sys.executable, "-c", LISTENER, str(wanted)],
+        "env": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
+        "ports": [{"name": "web", "containerPort": 8080}],
+        "readinessProbe": {"tcpSocket": {"port": "web"}, "periodSeconds": 1, "failureThreshold": 2},
+    }
+
+    def says(ready: bool) -> Callable[[Json], bool]:
+        def said(pod: Json) -> bool:
+            conditions = {one["type"]: one["status"] for one in pod["status"].get("conditions", ())}
+            (main,) = pod["status"].get("containerStatuses", [{}])
+            running = "running" in main.get("state", {})
+            return running and main["ready"] == ready and conditions.get("Ready") == str(ready)
+
+        return said
+
+    await here.create(on_node(container))
+    await here.until(says(False))
+    wanted.touch()
+    await here.until(says(True))
+    wanted.unlink()
+    await here.until(says(False))
+
+
 async def test_deletion_waits_for_the_processes_and_leaves_nothing(here: Here, tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     await here.create(on_node(sh(f"trap 'sleep 0.5; exit 0' TERM; echo $$$$ > {pid}; while :; do sleep 0.05; done")))

@@ -85,7 +85,11 @@ class RestartBackoff:
 
 @dataclass(slots=True)
 class Container:
-    """One container. ``instance``, from 0, is its restartCount; ``previous`` is the previous instance's termination."""
+    """One container.
+
+    ``instance``, from 0, is its restartCount; ``previous`` is the previous instance's termination; ``probed`` is the
+    result of its readiness probe.
+    """
 
     spec: ContainerSpec
     stage: Stage = Stage.NEW
@@ -97,12 +101,18 @@ class Container:
     trouble: Trouble | None = None
     retry_at: float = 0.0
     stop_due: float | None = None
+    probed: bool = False
     backoff: RestartBackoff = field(default_factory=RestartBackoff)
 
     @property
     def live(self) -> bool:
         """Whether it may have a process."""
         return self.stage in (Stage.STARTING, Stage.RUNNING)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it runs, and its readiness probe has succeeded."""
+        return self.stage is Stage.RUNNING and (self.spec.readiness is None or self.probed)
 
     @property
     def begun(self) -> bool:

@@ -119,6 +119,10 @@ class PodLife:
             container.stage = Stage.RUNNING
             container.started_at = now.wall
             container.trouble = None
+            container.probed = False
+
+    def probed(self, name: str, ready: bool) -> None:
+        self._by_name[name].probed = ready
 
     def refused(self, name: str, trouble: Trouble, now: Instant) -> None:
         container = self._by_name[name]

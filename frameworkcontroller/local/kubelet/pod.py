@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from frameworkcontroller.api.timestamps import parse_time
+from frameworkcontroller.local.kubelet.readiness import TcpProbe, decode_readiness
 
 PENDING, RUNNING, SUCCEEDED, FAILED, UNKNOWN = "Pending", "Running", "Succeeded", "Failed", "Unknown"
 TERMINAL = frozenset({SUCCEEDED, FAILED})
@@ -29,11 +30,12 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """One container of a Pod, as needed by every runtime."""
+    """One container of a Pod, as needed by every runtime. ``readiness`` is None if it is ready while it runs."""
 
     name: str
     image: str
     kind: Kind
+    readiness: TcpProbe | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,10 @@ class PodRecord:
 
 
 def decode_pod(body: dict[str, Any], *, keep_manifest: bool = False) -> PodRecord:
-    """Decode a Pod as the API server sent it. Raises KeyError or TypeError if it is not one."""
+    """Decode a Pod as the API server sent it. Raises KeyError or TypeError if it is not one.
+
+    ``keep_manifest`` is for a runtime with processes: with the manifest, and with the probes.
+    """
     metadata, spec, status = body["metadata"], body["spec"], body.get("status") or {}
     namespace, name = metadata["namespace"], metadata["name"]
     deletion_grace = None
@@ -117,7 +122,15 @@ def decode_pod(body: dict[str, Any], *, keep_manifest: bool = False) -> PodRecor
                 )
                 for item in spec.get("initContainers") or ()
             ),
-            *(ContainerSpec(item["name"], item.get("image") or "", Kind.MAIN) for item in spec["containers"]),
+            *(
+                ContainerSpec(
+                    item["name"],
+                    item.get("image") or "",
+                    Kind.MAIN,
+                    decode_readiness(item) if keep_manifest else None,
+                )
+                for item in spec["containers"]
+            ),
         ),
         phase=status.get("phase") or PENDING,
         scheduled=scheduled.get("status") == "True",

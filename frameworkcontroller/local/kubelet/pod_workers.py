@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from frameworkcontroller.local.kubelet.container import Instant, Termination, Trouble
 from frameworkcontroller.local.kubelet.lifecycle import Command, PodFailure, PodLife, Prepare, Start
 from frameworkcontroller.local.kubelet.pod import PodRecord
 from frameworkcontroller.local.kubelet.podstatus import Json, PodStatusView
+from frameworkcontroller.local.kubelet.readiness import watch_readiness
 from frameworkcontroller.local.kubelet.runtime import Runtime
 from frameworkcontroller.local.timers import Timers
 
@@ -49,6 +51,7 @@ class PodWorkers:
         self._wall = wall
         self._pods: dict[str, PodWorker] = {}
         self._timers: Timers[str] = Timers(self._advance)
+        self._probes: dict[tuple[str, str], asyncio.Task[None]] = {}
         runtime.attach(self)
 
     # --- API events ---------------------------------------------------------------------------------------------------
@@ -106,8 +109,10 @@ class PodWorkers:
         return pod.view.render(self._now())
 
     def close(self) -> None:
-        """Stop the timers."""
+        """Stop timers and probes."""
         self._timers.clear()
+        for uid, container in tuple(self._probes):
+            self._stop_probing(uid, container)
 
     # --- runtime events -----------------------------------------------------------------------------------------------
 
@@ -124,6 +129,9 @@ class PodWorkers:
     def started(self, uid: str, container: str) -> None:
         if pod := self._pods.get(uid):
             pod.life.started(container, self._now())
+            if probe := pod.record.container(container).readiness:
+                watching = watch_readiness(probe, pod.life.address, partial(self._probed, uid, container))
+                self._probes[uid, container] = asyncio.get_running_loop().create_task(watching)
             self._advance(uid)
 
     def refused(self, uid: str, container: str, reason: str, message: str) -> None:
@@ -133,6 +141,7 @@ class PodWorkers:
 
     def exited(self, uid: str, container: str, termination: Termination) -> None:
         if pod := self._pods.get(uid):
+            self._stop_probing(uid, container)
             pod.life.exited(container, termination, self._now())
             self._advance(uid)
 
@@ -148,6 +157,17 @@ class PodWorkers:
 
     def node_reachable(self, reachable: bool) -> None:
         self._on_reachable(reachable)
+
+    # --- probes -------------------------------------------------------------------------------------------------------
+
+    def _probed(self, uid: str, container: str, ready: bool) -> None:
+        if pod := self._pods.get(uid):
+            pod.life.probed(container, ready)
+            self._advance(uid)
+
+    def _stop_probing(self, uid: str, container: str) -> None:
+        if probe := self._probes.pop((uid, container), None):
+            probe.cancel()
 
     # --- the clock ----------------------------------------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ class PodStatusView:
     def _render_conditions(self, phase: str, now: Instant) -> list[Json]:
         life = self._life
         mains = [item for item in life.containers if item.spec.kind is Kind.MAIN]
-        unready = [item.spec.name for item in mains if item.stage is not Stage.RUNNING]
+        unready = [item.spec.name for item in mains if not item.ready]
         pending = [item.spec.name for item in life.containers if item.spec.kind is not Kind.MAIN and not _ready(item)]
         initialized = (
             ("True", "PodCompleted" if phase == SUCCEEDED else "", "")
@@ -146,4 +146,4 @@ class PodStatusView:
 def _ready(item: Container) -> bool:
     if item.spec.kind is Kind.INIT:
         return item.succeeded
-    return item.stage is Stage.RUNNING
+    return item.ready

@@ -340,3 +340,25 @@ def test_words_once_said_are_taken_back_by_name() -> None:
     life.override = None
     shown = view.render(at(0))
     assert (shown["phase"], shown["reason"], shown["message"]) == ("Running", None, None)
+
+
+def test_a_restarted_container_is_not_ready_until_its_probe_succeeds_again() -> None:
+    main = {"name": "main", "image": "i", "readinessProbe": {"tcpSocket": {"port": 80}}}
+    life = begin(pod_manifest(main, restartPolicy="Always"))
+
+    def ready() -> bool:
+        (status,) = show(life)["containerStatuses"]
+        return bool(status["ready"])
+
+    life.step(at(0))
+    life.started("main", at(0))
+    assert not ready()
+    life.probed("main", True)
+    assert ready()
+    life.exited("main", ended(1), at(1))
+    assert not ready()
+    assert life.step(at(1)) == [Start("main", 1)]
+    life.started("main", at(1))
+    assert not ready()
+    life.probed("main", True)
+    assert ready()
