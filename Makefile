@@ -37,6 +37,7 @@ example-torchrun: ## Run PyTorch's elastic launcher, torchrun; downloads PyTorch
 example-jax: ## Run JAX on two workers; downloads 140 MB once
 example-tensorflow: ## Run TensorFlow with a parameter server; downloads TensorFlow once
 example-mpi: ## Run MPI over ssh; needs sshd, and downloads Open MPI once
+example-ray: ## Run a Ray cluster; downloads Ray once
 example-spark: ## Run a Spark cluster; needs Java, and downloads Spark once
 
 example-%: venv

