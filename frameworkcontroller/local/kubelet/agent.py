@@ -1,4 +1,4 @@
-"""A node: the informers, the scheduler, the Node object and the kubelet."""
+"""A node: the informers, the scheduler, the provisioner of volumes, the Node object and the kubelet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from functools import partial
 
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.informer import Informer
-from frameworkcontroller.kube.resources import NODES, PODS, SERVICES
+from frameworkcontroller.kube.resources import NODES, PERSISTENTVOLUMECLAIMS, PODS, SERVICES
+from frameworkcontroller.local.kubelet.claims import ClaimRecord, Provisioner, decode_claim
 from frameworkcontroller.local.kubelet.kubelet import Kubelet
 from frameworkcontroller.local.kubelet.names import ServiceRecord, decode_service
 from frameworkcontroller.local.kubelet.node import NodeRecord, NodeRegistration, decode_node
@@ -22,7 +23,7 @@ DEFAULT_NODE_NAME = "local"
 
 
 class NodeAgent:
-    """Registers ``runtime`` as a node of the cluster behind ``client`` (any API server), and binds Pods to it.
+    """Registers ``runtime`` as a node of the cluster behind ``client`` (any API server), and binds Pods and claims.
 
     ``schedule=False`` leaves binding to another scheduler. ``concurrency`` bounds the requests in flight of the kubelet
     and of the scheduler each. ``lease``: renew the node's Lease, by which a cluster notices soon that it is lost.
@@ -48,6 +49,8 @@ class NodeAgent:
         self.nodes: Informer[NodeRecord] = Informer(
             client, NODES, decode_node, field_selector=f"metadata.name={node_name}", rng=rng
         )
+        self.claims: Informer[ClaimRecord] = Informer(client, PERSISTENTVOLUMECLAIMS, decode_claim, rng=rng)
+        self.provisioner = Provisioner(client, self.claims, runtime.remove_claim, wall=wall)
         self.services: Informer[ServiceRecord] | None = None
         if (names := runtime.names) is not None:
             self.services = Informer(client, SERVICES, decode_service, rng=rng)
@@ -63,7 +66,9 @@ class NodeAgent:
         self.nodes.add_handler(on_add=self._node_added, on_update=self._node_updated)
         self.node = NodeRegistration(client, node_name=node_name, runtime_name=runtime.name, lease=lease, wall=wall)
         self.scheduler = (
-            Scheduler(client, self.pods, self.nodes, node_name=node_name, concurrency=concurrency, wall=wall)
+            Scheduler(
+                client, self.pods, self.nodes, self.claims, node_name=node_name, concurrency=concurrency, wall=wall
+            )
             if schedule
             else None
         )
@@ -86,7 +91,9 @@ class NodeAgent:
                 if self.scheduler is not None:
                     group.create_task(self.scheduler.run(), name="scheduler")
                 group.create_task(self.kubelet.run(), name="kubelet")
+                group.create_task(self.provisioner.run(), name="provisioner")
                 group.create_task(self.nodes.run(), name="nodes")
+                group.create_task(self.claims.run(), name="claims")
                 group.create_task(self.pods.run(), name="pods")
                 if self.services is not None:
                     group.create_task(self.services.run(), name="services")

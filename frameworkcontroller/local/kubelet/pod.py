@@ -74,6 +74,7 @@ class PodRecord:
     hostname: str = ""
     subdomain: str = ""
     ready: bool = False
+    claims: tuple[str, ...] = ()
     manifest: bytes = b""
 
     def container(self, name: str) -> ContainerSpec:
@@ -143,6 +144,11 @@ def decode_pod(body: dict[str, Any], *, keep_manifest: bool = False) -> PodRecor
         labels=metadata.get("labels") or {},
         hostname=spec.get("hostname") or "",
         subdomain=spec.get("subdomain") or "",
+        claims=tuple(
+            item["persistentVolumeClaim"].get("claimName") or ""
+            for item in spec.get("volumes") or ()
+            if item.get("persistentVolumeClaim")
+        ),
         ready=conditions.get("Ready", {}).get("status") == "True",
         manifest=orjson.dumps(body) if keep_manifest else b"",
     )

@@ -127,12 +127,14 @@ class ProcessRuntime:
         self._wall = wall
         self._rng = rng
         self._files = directory / "pods"
+        self._claims = self._files / "claims"
         self._supervisor = Supervisor(directory / "spawner", self._files, mounts=mounts)
         self._reviving = asyncio.Lock()
         self._addresses: AddressPool | None = None
         self._events: RuntimeEvents | None = None
         self.names = Names()
         self._pods: dict[str, _Pod] = {}
+        self._removing: set[asyncio.Task[None]] = set()
         self._closing = False
 
     # --- Runtime ------------------------------------------------------------------------------------------------------
@@ -149,7 +151,7 @@ class ProcessRuntime:
         await self._supervisor.open()
         await asyncio.to_thread(remove_tree, self._files)
         self._files.mkdir()
-        # Contains Secrets and tokens. Other users may enter it only where Pods may run as other users.
+        # Contains claims, Secrets and tokens. Other users may enter it only where Pods may run as other users.
         self._files.chmod(0o711 if os.geteuid() == 0 else 0o700)
         self._addresses = AddressPool(self._rng)
         if not self._supervisor.mounts_work:
@@ -173,6 +175,7 @@ class ProcessRuntime:
         for pod in list(self._pods.values()):
             await self.release(pod.record)
         await self.names.published()
+        await asyncio.gather(*self._removing, return_exceptions=True)
         for directory in (self._files, self._directory / "spawner"):
             await asyncio.to_thread(remove_tree, directory)
         if self._addresses is not None:
@@ -239,6 +242,11 @@ class ProcessRuntime:
         await asyncio.to_thread(state.inside.files.remove)
         self._pool.release(pod.uid)
         self._pods.pop(pod.uid, None)
+
+    def remove_claim(self, uid: str) -> None:
+        removing = asyncio.create_task(asyncio.to_thread(remove_tree, self._claims / uid))
+        self._removing.add(removing)
+        removing.add_done_callback(self._removing.discard)
 
     async def all_printed(self) -> None:
         """Wait until ``printed`` has got all output of Pods without running containers."""
@@ -329,6 +337,7 @@ class ProcessRuntime:
             inside.volumes = await make_volumes(
                 inside.manifest,
                 inside.files.volumes,
+                self._claims,
                 inside.downward,
                 inside.sources,
                 access.service_account(namespace),

@@ -141,7 +141,7 @@ async def process_spec(
     namespace = pod.manifest["metadata"]["namespace"]
     await asyncio.to_thread(files.make_for, name, instance, owner, access, namespace)
     values = await environment(container, pod.downward, pod.sources, access.service_variables())
-    mounts = container_mounts(container, volumes, values)
+    mounts = container_mounts(pod.manifest, container, volumes, values)
     message = files.termination(name, instance)
     mounts.append((message, container.get("terminationMessagePath") or TERMINATION_LOG, False))
     if pod.manifest["spec"].get("automountServiceAccountToken") is not False and not any(

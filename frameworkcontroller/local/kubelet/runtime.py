@@ -86,3 +86,6 @@ class Runtime(Protocol):
 
     async def release(self, pod: PodRecord) -> None:
         """Forget a Pod without live containers, and remove everything created for it. Idempotent."""
+
+    def remove_claim(self, uid: str) -> None:
+        """Remove the data of a PersistentVolumeClaim, if there is any. The claim is gone."""

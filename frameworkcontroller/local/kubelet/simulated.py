@@ -189,6 +189,9 @@ class SimulatedRuntime:
         self._addresses.pop(pod.uid, None)
         self._timers.set((pod.uid, ""), None)
 
+    def remove_claim(self, uid: str) -> None:
+        """Do nothing: nothing is stored."""
+
     # --- logs ---------------------------------------------------------------------------------------------------------
 
     async def read(

@@ -1,4 +1,4 @@
-"""Reads the ConfigMaps and Secrets that a Pod refers to."""
+"""Reads the ConfigMaps, Secrets and claims that a Pod refers to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import orjson
 
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import NotFound
-from frameworkcontroller.kube.resources import CONFIGMAPS, SECRETS
+from frameworkcontroller.kube.resources import CONFIGMAPS, PERSISTENTVOLUMECLAIMS, SECRETS
+from frameworkcontroller.local.kubelet.claims import decode_claim
 
 
 class ConfigError(Exception):
@@ -18,7 +19,7 @@ class ConfigError(Exception):
 
 
 class Sources:
-    """The ConfigMaps and Secrets of one namespace. Every read may raise KubeError."""
+    """The ConfigMaps, Secrets and claims of one namespace. Every read may raise KubeError."""
 
     def __init__(self, client: KubeClient, namespace: str) -> None:
         self._client = client
@@ -44,6 +45,17 @@ class Sources:
             **{key: base64.b64decode(value) for key, value in (body.get("binaryData") or {}).items()},
             **{key: value.encode() for key, value in (body.get("data") or {}).items()},
         }
+
+    async def claim(self, name: str) -> str:
+        """The uid of a bound PersistentVolumeClaim. Raises ConfigError if it cannot be used now."""
+        try:
+            body = orjson.loads(await self._client.get(PERSISTENTVOLUMECLAIMS, name, self._namespace))
+        except NotFound:
+            raise ConfigError(f'persistentvolumeclaim "{name}" not found') from None
+        claim = decode_claim(body)
+        if claim.deleting or not claim.bound:
+            raise ConfigError(f'persistentvolumeclaim "{name}" {"is being deleted" if claim.deleting else "not bound"}')
+        return claim.uid
 
     async def entry(self, kind: str, reference: Mapping[str, Any]) -> str | None:
         """The value at the reference's ``key``, or None if it is absent and optional. Raises ConfigError."""

@@ -1,7 +1,8 @@
 """Creates a Pod's volumes as directories, and lists the mounts of its containers.
 
-Supported: emptyDir, hostPath, configMap, secret, downwardAPI, and projected of these. Data from the API server is not
-updated after the Pod's start. Other kinds need a network, a driver or privileges; they fail the Pod.
+Supported: emptyDir, hostPath, persistentVolumeClaim, configMap, secret, downwardAPI, and projected of the last three.
+Data from the API server is not updated after the Pod's start. Other kinds need a network, a driver or privileges; they
+fail the Pod.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from frameworkcontroller.local.kubelet.sources import ConfigError, Sources
 
 Json = Mapping[str, Any]
 
-SUPPORTED: Final = ("emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected")
+SUPPORTED: Final = ("emptyDir", "hostPath", "persistentVolumeClaim", "configMap", "secret", "downwardAPI", "projected")
 
 _DEFAULT_MODE: Final = 0o644
 _HOST_PATH_TYPES: Final = {
@@ -50,13 +51,14 @@ def check_volumes(pod: Json) -> None:
         if kinds and kinds[0] not in SUPPORTED:
             raise UnsupportedVolume(
                 f'volume "{volume["name"]}" is a {kinds[0]}, which the local cluster does not support: '
-                "use emptyDir or hostPath, or a real cluster"
+                "use emptyDir, hostPath or persistentVolumeClaim, or a real cluster"
             )
 
 
 async def make_volumes(
     pod: Json,
     directory: Path,
+    claims: Path,
     downward: DownwardApi,
     sources: Sources,
     service_account: Mapping[str, bytes],
@@ -64,19 +66,23 @@ async def make_volumes(
 ) -> dict[str, Path]:
     """Create the Pod's volumes below ``directory``; return their paths by name.
 
-    ``user``: user and group of token files, by default this process's.
+    ``claims`` has a directory for each claim, by uid. ``user``: user and group of token files; None: this process's.
 
     Raises ConfigError if a reference is missing, KubeError if that cannot be determined, OSError.
     """
     made: dict[str, Path] = {}
     for volume in pod["spec"].get("volumes") or ():
         path = directory / volume["name"]
+        claim = volume.get("persistentVolumeClaim")
+        if claim:
+            path = claims / await sources.claim(claim.get("claimName") or "")
         if volume.get("hostPath"):
             made[volume["name"]] = _host_path(volume["hostPath"])
             continue
-        path.mkdir(parents=True, exist_ok=True)
-        path.chmod(0o777)
         made[volume["name"]] = path
+        if not path.exists():
+            path.mkdir(parents=True)
+            path.chmod(0o777)
         if volume.get("projected"):
             for source in volume["projected"].get("sources") or ():
                 mode = volume["projected"].get("defaultMode")
@@ -158,9 +164,14 @@ def _inside(path: str) -> PurePosixPath:
 
 
 def container_mounts(
-    container: Json, volumes: Mapping[str, Path], env: Mapping[str, str]
+    pod: Json, container: Json, volumes: Mapping[str, Path], env: Mapping[str, str]
 ) -> list[tuple[Path, str, bool]]:
     """The container's mounts: (source, mountPath, read-only). Raises ConfigError."""
+    read_only = {
+        volume["name"]
+        for volume in pod["spec"].get("volumes") or ()
+        if (volume.get("persistentVolumeClaim") or {}).get("readOnly")
+    }
     mounts = []
     for mount in container.get("volumeMounts") or ():
         source = volumes.get(mount["name"])
@@ -172,8 +183,8 @@ def container_mounts(
             if not source.exists():
                 source.mkdir(parents=True)
                 source.chmod(0o777)
-        target = mount["mountPath"]
-        mounts.append((source, target if target.startswith("/") else f"/{target}", bool(mount.get("readOnly"))))
+        target = mount["mountPath"] if mount["mountPath"].startswith("/") else f"/{mount['mountPath']}"
+        mounts.append((source, target, bool(mount.get("readOnly")) or mount["name"] in read_only))
     return mounts
 
 

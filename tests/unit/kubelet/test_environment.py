@@ -135,7 +135,8 @@ def test_what_a_container_mounts(tmp_path: Path) -> None:
             {"name": "v", "mountPath": "/b", "subPathExpr": "$(POD)/x", "readOnly": True},
         ],
     }
-    assert container_mounts(container, {"v": tmp_path}, {"POD": "p"}) == [
+    pod = pod_manifest(volumes=[{"name": "v", "emptyDir": {}}])
+    assert container_mounts(pod, container, {"v": tmp_path}, {"POD": "p"}) == [
         (tmp_path, "/relative", False),
         (tmp_path / "p" / "x", "/b", True),
     ]
@@ -145,13 +146,13 @@ def test_what_a_container_mounts(tmp_path: Path) -> None:
         ({"name": "v", "mountPath": "/b", "subPath": "../x"}, "leads out of its volume"),
     ]:
         with pytest.raises(ConfigError, match=complaint):
-            container_mounts({"name": "main", "volumeMounts": [mount]}, {"v": tmp_path}, {})
+            container_mounts(pod, {"name": "main", "volumeMounts": [mount]}, {"v": tmp_path}, {})
 
 
 def test_volumes_that_cannot_be_had() -> None:
     check_volumes(pod_manifest(volumes=[{"name": "a", "emptyDir": {}}, {"name": "b"}]))
-    with pytest.raises(UnsupportedVolume, match='volume "c" is a persistentVolumeClaim'):
-        check_volumes(pod_manifest(volumes=[{"name": "c", "persistentVolumeClaim": {"claimName": "c"}}]))
+    with pytest.raises(UnsupportedVolume, match='volume "c" is a nfs'):
+        check_volumes(pod_manifest(volumes=[{"name": "c", "nfs": {"server": "s", "path": "/"}}]))
 
 
 @pytest.mark.parametrize(
