@@ -5,20 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from frameworkcontroller.api import names
 from frameworkcontroller.api.problems import KeyPath
 from frameworkcontroller.commands.lint.findings import Finding, error, warning
 
 
 def check_services(framework: Mapping[Any, Any], services: Sequence[Mapping[Any, Any]]) -> Iterator[Finding]:
-    """Check a Framework whose Pods have host names. Malformed fields are reported elsewhere."""
+    """Check a Framework of host names, by its network or by hand. Malformed fields are reported elsewhere."""
     metadata, spec = _mapping(framework.get("metadata")), _mapping(framework.get("spec"))
     name, network = metadata.get("name"), spec.get("network")
-    beside: set[str] = set()
+    beside: dict[str, Mapping[Any, Any]] = {}
     for service in services:
         of_service = _mapping(service.get("metadata"))
         if of_service.get("namespace") == metadata.get("namespace"):
-            beside.add(str(of_service.get("name")))
-    if isinstance(network, dict) and network.get("enableDNSHostnames") is not False:
+            beside[str(of_service.get("name"))] = _mapping(service.get("spec"))
+    if network is None:
+        for path, subdomain in _set_by_hand(spec):
+            wanted = str(subdomain).replace(names.placeholder(names.FRAMEWORK_NAME), str(name))
+            # A Service that selects a role does more than that of a network.
+            if beside.get(wanted, {}).get("selector") == {names.FRAMEWORK_NAME: name}:
+                text = f"with Service {wanted} of this file: spec.network sets it and hostname, and makes the Service"
+                yield warning(path, text, value=subdomain)
+    elif isinstance(network, dict) and network.get("enableDNSHostnames") is not False:
         made = str(network.get("subdomain") or name)
         if made in beside:
             text = f"makes Service {made}, which this file makes, too: the Framework will not start"

@@ -753,6 +753,21 @@ def beside(
     return said(service + HEAD + "".join(f"  {line}\n" for line in lines))
 
 
+@pytest.mark.parametrize("subdomain", ["f", "{{FC_FRAMEWORK_NAME}}"])
+def test_host_names_by_hand(subdomain: str) -> None:
+    assert beside(subdomain=subdomain) == [
+        f"8: warning: spec.taskRoles[0].task.pod.spec.subdomain: '{subdomain}': with Service f of this file: "
+        "spec.network sets it and hostname, and makes the Service"
+    ]
+
+
+def test_host_names_by_hand_that_network_cannot_make() -> None:
+    assert beside() == []
+    assert beside(subdomain="other") == []
+    assert beside(subdomain="f", metadata="name: f, namespace: b") == []
+    assert beside(subdomain="f", selector="FC_FRAMEWORK_NAME: f, FC_TASKROLE_NAME: w") == []
+
+
 def test_a_service_of_the_name_of_the_networks() -> None:
     text = "of this file makes, too: the Framework will not start (Stalled, NamingConflict); remove the Service"
     first, second = beside("network: {}", subdomain="x")
