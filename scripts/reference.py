@@ -194,7 +194,12 @@ With `network`, the Framework also owns a headless Service, named as `subdomain`
 |---|---|
 """
 
-TEMPLATES: Final = """
+TEMPLATES: Final = f"""
+A claim of `volumeClaimTemplates` has the labels `{names.FRAMEWORK_NAME}`, `{names.TASKROLE_NAME}` and
+`{names.TASK_INDEX}`, these and `{names.FRAMEWORK_NAMESPACE}` and `{names.FRAMEWORK_UID}` as annotations, and the
+annotation `{names.WHEN_SCALED}`: the policy that counts when its Task leaves. With `whenDeleted: Delete`, the
+Framework owns it.
+
 The rest of the Pod is the template of its TaskRole, [with a few changes](manual.md#what-is-put-into-a-pod).
 
 ## Invalid input
@@ -209,6 +214,14 @@ BAD_INPUT: Final[tuple[tuple[str, str], ...]] = (
         "the API server refuses it and names field and value",
     ),
     (
+        "two claims of one name in a TaskRole",
+        "`Stalled`, `InvalidSpec`, which names field and value, before anything is created",
+    ),
+    (
+        "a claim that the API server refuses",
+        "condition `Stalled`, reason `VolumeClaimNotAnswered`; retried with back-off",
+    ),
+    (
         "a host list of an unknown TaskRole or a wrong port, one that is too long, or a host name without `network`",
         "`Stalled`, `InvalidSpec`, which names field and value, before anything is created",
     ),
@@ -221,7 +234,7 @@ BAD_INPUT: Final[tuple[tuple[str, str], ...]] = (
         "condition `Stalled`, reason `PodNotAnswered`; retried with back-off",
     ),
     (
-        "a Pod or ConfigMap name that is taken by another object",
+        "a Pod, ConfigMap, Service or claim name that is taken by another object",
         "`Stalled`, `NamingConflict`; that object is not touched",
     ),
     (

@@ -51,12 +51,26 @@ CONFIGMAP_IDENTITY = (FRAMEWORK_UID, FRAMEWORK_ATTEMPT_ID)
 SERVICE_IDENTITY = (FRAMEWORK_UID,)
 """Annotations that identify the Framework of a Service."""
 
+CLAIM_IDENTITY = (FRAMEWORK_NAMESPACE, FRAMEWORK_NAME, TASKROLE_NAME, TASK_INDEX)
+"""Annotations that identify the Task of a volume claim, for all Frameworks of that name."""
+
+WHEN_SCALED = "FC_VOLUME_CLAIM_WHEN_SCALED"
+"""Annotation of a volume claim: the whenScaled that counts when its Task leaves, as its role may be removed by then."""
+
 SERVICE_PATTERN = r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$"
 """Pattern of the names of Services."""
 
 SERVICE_RULE = (
     "must be the name of a Service: lower case letters, digits and dashes, at most 63 of them, a letter first, and no "
     "dash last"
+)
+"""The pattern in words, for error messages."""
+
+LABEL_PATTERN = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+"""Pattern of the names of volumes."""
+
+LABEL_RULE = (
+    "must be the name of a volume: lower case letters, digits and dashes, at most 63 of them, no dash first or last"
 )
 """The pattern in words, for error messages."""
 
@@ -109,6 +123,18 @@ def framework_of(name: str) -> str:
 def pod_name(framework: str, role: str, index: int) -> str:
     """Name of the Pod of Task ``index`` of ``role``: the same for all attempts, which ensures C1."""
     return f"{framework}-{role}-{index}"
+
+
+def claim_name(claim: str, framework: str, role: str, index: int) -> str:
+    """Name of the volume claim ``claim`` of a Task, as in a StatefulSet. No two Tasks have the same one."""
+    return f"{claim}-{pod_name(framework, role, index)}"
+
+
+def split_claim_name(name: str) -> tuple[str, str, str, int] | None:
+    """Claim, framework, role and index of a volume claim's name, None if it is not the name of a Task's claim."""
+    claim, *of_pod = name.rsplit("-", 3)
+    parts = split_pod_name("-".join(of_pod)) if claim else None
+    return None if parts is None else (claim, *parts)
 
 
 _MOST_DIGITS = 10

@@ -152,6 +152,24 @@ class CompanionRecord(_OwnedRecord):
 
     framework: str = ""
 
+    @property
+    def inputs(self) -> tuple[object, ...]:
+        """The fields whose change is an event."""
+        return (self.identity,)
+
+
+@dataclass(slots=True, frozen=True)
+class ClaimRecord(CompanionRecord):
+    """A PersistentVolumeClaim. ``framework``: by its name. ``framework_uid``, ``when_scaled``: annotations, or ""."""
+
+    framework_uid: str = ""
+    when_scaled: str = ""
+
+    @property
+    def inputs(self) -> tuple[object, ...]:
+        """The fields whose change is an event."""
+        return self.identity, self.framework_uid, self.when_scaled
+
 
 @dataclass(slots=True)
 class FrameworkRecord:
@@ -259,6 +277,20 @@ def service_record(body: Mapping[str, Any]) -> CompanionRecord:
     return CompanionRecord(*_owned(metadata, names.SERVICE_IDENTITY), framework=framework)
 
 
+@_decoder_of("PersistentVolumeClaim")
+def claim_record(body: Mapping[str, Any]) -> ClaimRecord:
+    """The record of a PersistentVolumeClaim. Raises ObjectError if it is invalid."""
+    metadata = body["metadata"]
+    parts = names.split_claim_name(metadata["name"])
+    annotations = metadata.get("annotations") or {}
+    return ClaimRecord(
+        *_owned(metadata, names.CLAIM_IDENTITY),
+        framework="" if parts is None else sys.intern(parts[1]),
+        framework_uid=sys.intern(annotations.get(names.FRAMEWORK_UID) or ""),
+        when_scaled=sys.intern(annotations.get(names.WHEN_SCALED) or ""),
+    )
+
+
 @_decoder_of("Framework")
 def framework_record(body: Mapping[str, Any]) -> FrameworkRecord:
     """The record of a Framework, whose spec and status are not decoded. Raises ObjectError if it is invalid."""
@@ -294,6 +326,14 @@ def identity_of(metadata: Mapping[str, Any], wanted: tuple[str, ...]) -> Identit
         deletion_time=fields.maybe_time(metadata, "deletionTimestamp"),
         deletion_grace_sec=fields.number(metadata, "deletionGracePeriodSeconds"),
     )
+
+
+def is_claim_of(found: Identity, wanted: tuple[str, ...], framework_uid: str) -> bool:
+    """Whether a volume claim is that of the Task that ``wanted`` identifies, of this or an earlier Framework.
+
+    A claim with another controller, and one that does not say whose it is, may not be touched.
+    """
+    return found.annotations == wanted and found.controller_uid in (None, framework_uid)
 
 
 def is_pod_of_framework(metadata: Mapping[str, Any]) -> bool:

@@ -36,6 +36,9 @@ Framework must not take all memory."""
 MAX_DEPENDENCIES = 5
 """For each role, as in a JobSet."""
 
+MAX_CLAIMS = 20
+"""For each role. With a bound, API servers accept the rule that the templates are immutable."""
+
 
 class SpecError(ValueError):
     """A spec is invalid, although the API server accepted it. The text names each field and its value."""
@@ -61,6 +64,13 @@ class DependencyStatus(StrEnum):
 
     READY = "Ready"
     COMPLETE = "Complete"
+
+
+class ClaimRetention(StrEnum):
+    """What happens to a volume claim that is not needed any longer."""
+
+    RETAIN = "Retain"
+    DELETE = "Delete"
 
 
 class _SpecModel(InputModel):
@@ -207,6 +217,28 @@ class Dependency(_SpecModel):
     status: Annotated[DependencyStatus, Field(strict=False)]
 
 
+class ClaimMetadata(_SpecModel):
+    """Metadata of the volume claims of a template. ``name``: also of the volume in the Pods."""
+
+    name: Annotated[str, StringConstraints(pattern=names.LABEL_PATTERN)]
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+
+
+class ClaimTemplate(_SpecModel):
+    """A PersistentVolumeClaim for each Task of a role. ``spec`` is not validated."""
+
+    metadata: ClaimMetadata
+    spec: dict[str, Any] = Field(default_factory=dict)
+
+
+class ClaimRetentionPolicy(_SpecModel):
+    """What happens to volume claims when the Framework is deleted, and when their Task leaves by a scale-down."""
+
+    when_deleted: Annotated[ClaimRetention, Field(strict=False)] = ClaimRetention.RETAIN
+    when_scaled: Annotated[ClaimRetention, Field(strict=False)] = ClaimRetention.RETAIN
+
+
 class TaskRoleSpec(_SpecModel):
     """A group of equal Tasks. ``depends_on``: what must hold once before the first Pod of an attempt is created."""
 
@@ -214,7 +246,19 @@ class TaskRoleSpec(_SpecModel):
     task_number: Annotated[int, Field(ge=0, le=MAX_TASK_NUMBER)] = 1
     depends_on: Annotated[tuple[Dependency, ...], Field(strict=False, max_length=MAX_DEPENDENCIES)] = ()
     framework_attempt_completion_policy: CompletionPolicy = CompletionPolicy()
+    volume_claim_templates: Annotated[tuple[ClaimTemplate, ...], Field(strict=False, max_length=MAX_CLAIMS)] = ()
+    persistent_volume_claim_retention_policy: ClaimRetentionPolicy = ClaimRetentionPolicy()
     task: TaskSpec = TaskSpec()
+
+    @model_validator(mode="after")
+    def _claim_names_are_unique(self) -> TaskRoleSpec:
+        seen: dict[str, int] = {}
+        for position, template in enumerate(self.volume_claim_templates):
+            name = template.metadata.name
+            if seen.setdefault(name, position) != position:
+                text = f"is already the name of volumeClaimTemplates[{seen[name]}]"
+                raise ProblemError(Problem(("volumeClaimTemplates", position, "metadata", "name"), text, name))
+        return self
 
 
 class Network(_SpecModel):
@@ -353,6 +397,11 @@ class FrameworkSpec(_SpecModel):
         """The name of the Service, for a Framework of that name."""
         return (self.network and self.network.subdomain) or framework
 
+    @cached_property
+    def has_claims(self) -> bool:
+        """Whether any role has volume claims."""
+        return any(role.volume_claim_templates for role in self.task_roles)
+
     @property
     def has_network_placeholders(self) -> bool:
         """Whether ``names.NETWORK_PLACEHOLDERS`` count. A template of before may contain such a text."""
@@ -456,4 +505,10 @@ def parse_spec(spec: Any, *, framework: str | None = None) -> FrameworkSpec:
 
 def rule_of(detail: ErrorDetails) -> str:
     """The rule of the pattern that a value of the spec does not match, in words."""
-    return names.SERVICE_RULE if detail["loc"][-1:] == ("subdomain",) else names.NAME_RULE
+    match detail["loc"]:
+        case (*_, "subdomain"):
+            return names.SERVICE_RULE
+        case (*_, "metadata", "name"):
+            return names.LABEL_RULE
+        case _:
+            return names.NAME_RULE

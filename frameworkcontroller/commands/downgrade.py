@@ -22,6 +22,7 @@ from frameworkcontroller.api.completion import (
 )
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.spec import (
+    ClaimRetentionPolicy,
     ExecutionType,
     FrameworkSpec,
     PodForceDeletionPolicy,
@@ -143,6 +144,13 @@ def _spared_pods(one: Subject) -> Iterator[str]:
         yield f"an older controller force-deletes the Pod of {_listed(pods)} even if its node runs it: wait for its end"
 
 
+def _claims(one: Subject) -> Iterator[str]:
+    roles = [role.name for role in one.spec.task_roles if role.volume_claim_templates and role.task_number]
+    if roles and one.spec.execution_type is ExecutionType.START and not one.spec.suspend:
+        text = f"an older controller creates Pods of {_listed(roles)} without their volumes"
+        yield f"{text}: suspend the Framework, or wait for its end"
+
+
 def _new_codes(one: Subject) -> Iterator[str]:
     final = None if one.status is None else one.status.attempt.completion_status
     if final is not None and final.code in _NEW_CODES:
@@ -182,6 +190,17 @@ FIELDS: Final = (
         "force-deletes Pods on each node after podGracefulDeletionTimeoutSec",
         _by_role(lambda role: role.task.pod_force_deletion_policy is not PodForceDeletionPolicy.ALWAYS),
         _spared_pods,
+    ),
+    NewField(
+        "volumeClaimTemplates",
+        "creates Pods without these volumes, and leaves the claims",
+        _by_role(lambda role: bool(role.volume_claim_templates)),
+        _claims,
+    ),
+    NewField(
+        "persistentVolumeClaimRetentionPolicy",
+        "deletes no claim after a scale-down",
+        _by_role(lambda role: role.persistent_volume_claim_retention_policy != ClaimRetentionPolicy()),
     ),
     NewField("network", "creates Pods without host names", lambda spec: spec.network is not None),
     NewField("coordinator", "leaves the new placeholders as they are", lambda spec: spec.coordinator is not None),

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import InitVar, dataclass
 from typing import Final, assert_never
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.objects import CompanionRecord, ConfigMapRecord, FrameworkRecord, PodRecord
+from frameworkcontroller.api.objects import ClaimRecord, CompanionRecord, ConfigMapRecord, FrameworkRecord, PodRecord
 from frameworkcontroller.controller.reconcilers import Machine, Reconcilers
 from frameworkcontroller.controller.recorder import EventRecorder
 from frameworkcontroller.controller.requests import send
@@ -63,6 +63,8 @@ class Driver:
     """Its index is the key of the Framework."""
     find_companion: Callable[[Kind, str, str], CompanionRecord | NotListed | None]
     """Takes the kind, the key of the companion, and that of its Framework."""
+    list_claims: Callable[[str, bool], Iterable[ClaimRecord] | NotListed]
+    """Takes the key of the Framework, and whether it needs volume claims."""
     limits: Limits
     wall: Callable[[], float]
     """Seconds since the epoch."""
@@ -298,5 +300,6 @@ class _View:
             configmaps_listed=driver.listed(Kind.CONFIGMAP),
             pods_listed=driver.listed(Kind.POD),
             find_companion=lambda kind, name: driver.find_companion(kind, f"{self._namespace}/{name}", self._key),
+            list_claims=lambda needed: driver.list_claims(self._key, needed),
             creating=creating,
         )

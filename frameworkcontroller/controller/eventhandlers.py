@@ -100,18 +100,21 @@ class EventHandlers:
     def companion_changed(self, companion: CompanionRecord) -> None:
         """Enqueue the Framework of a companion. Those of others are found when their name is needed."""
         if companion.framework:
-            self._queue.add(f"{companion.namespace}/{companion.framework}")
+            key = f"{companion.namespace}/{companion.framework}"
+            if (machine := self._reconcilers.get(key)) is not None:
+                machine.on_companion_event(companion)
+            self._queue.add(key)
 
     def companion_updated(self, old: CompanionRecord, new: CompanionRecord) -> None:
-        """Enqueue the Framework of a companion whose identity changed."""
-        if new.identity != old.identity:
+        """Enqueue the Framework of a companion of which an input of the machine changed."""
+        if new.inputs != old.inputs:
             self.companion_changed(old)
             self.companion_changed(new)
 
     def companion_deleted(self, old: CompanionRecord, _final: CompanionRecord | None) -> None:
         """Enqueue the Framework of a companion that was deleted, or lost the label that selects it."""
         if (machine := self._reconcilers.get(f"{old.namespace}/{old.framework}")) is not None:
-            machine.on_companion_dropped(old.uid)
+            machine.on_companion_dropped(old)
         self.companion_changed(old)
 
     # --- Pods ---

@@ -22,7 +22,7 @@ from frameworkcontroller.kube.errors import (
     TooLarge,
     TooManyRequests,
 )
-from frameworkcontroller.kube.resources import CONFIGMAPS, NODES, PODS, SERVICES
+from frameworkcontroller.kube.resources import CONFIGMAPS, NODES, PERSISTENTVOLUMECLAIMS, PODS, SERVICES
 from frameworkcontroller.machine.requests import (
     Answer,
     Answered,
@@ -44,6 +44,7 @@ _RESOURCES: Final = {
     Kind.FRAMEWORK: FRAMEWORKS,
     Kind.NODE: NODES,
     Kind.SERVICE: SERVICES,
+    Kind.VOLUME_CLAIM: PERSISTENTVOLUMECLAIMS,
 }
 
 _REFUSALS: Final[tuple[tuple[type[ApiError], Refusal], ...]] = (

@@ -6,14 +6,14 @@ The rules that ask for actions are in framework.py and task.py; owned.py folds t
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import orjson
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.objects import Identity, ObjectError, identity_of
+from frameworkcontroller.api.objects import Identity, ObjectError, identity_of, is_claim_of
 from frameworkcontroller.machine.failure import classify_creation_refusal
 from frameworkcontroller.machine.requests import (
     COMPANIONS,
@@ -39,6 +39,7 @@ _IDENTITY: Final = {
     Kind.CONFIGMAP: names.CONFIGMAP_IDENTITY,
     Kind.FRAMEWORK: (),
     Kind.SERVICE: names.SERVICE_IDENTITY,
+    Kind.VOLUME_CLAIM: names.CLAIM_IDENTITY,
 }
 
 PROPAGATION: Final[dict[Kind, str | None]] = {
@@ -46,6 +47,7 @@ PROPAGATION: Final[dict[Kind, str | None]] = {
     # The attempt is over only when its last Pod is gone (C3, C4).
     Kind.CONFIGMAP: "Foreground",
     Kind.FRAMEWORK: "Foreground",
+    Kind.VOLUME_CLAIM: None,
 }
 """How deletions of each kind treat dependents."""
 
@@ -55,7 +57,7 @@ class Target:
     """The object of an action, and its attempt.
 
     Of Pods also the Task's ``role``, ``index`` and ``instance`` (UID): an outcome is folded only into the Task instance
-    and attempt that asked for the action.
+    and attempt that asked for the action. Volume claims outlive instances and have only ``role`` and ``index``.
     """
 
     kind: Kind
@@ -67,8 +69,8 @@ class Target:
 
     @property
     def key(self) -> tuple[str, int] | str | None:
-        """Role and index of the Pod's Task, kind and name of a companion, None of ConfigMap and Framework."""
-        if self.kind is Kind.POD:
+        """Role and index of the Task of a Pod or volume claim, kind and name of a Service, else None."""
+        if self.kind in (Kind.POD, Kind.VOLUME_CLAIM):
             return self.role, self.index
         return f"{self.kind}/{self.name}" if self.kind in COMPANIONS else None
 
@@ -297,6 +299,56 @@ class Relabel:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkClaim:
+    """Set the labels, the annotations and the owner of a volume claim, if it is that of its Task.
+
+    ``identity``: values of ``names.CLAIM_IDENTITY``. ``owner``: the reference to the Framework as JSON, None for none.
+    """
+
+    target: Target
+    framework_uid: str
+    identity: tuple[str, ...]
+    labels: tuple[tuple[str, str], ...]
+    annotations: tuple[tuple[str, str], ...]
+    owner: bytes | None
+
+    def exchange(self) -> Exchange:
+        target = self.target
+        metadata = yield from _find(target)
+        if metadata is None:
+            return Gone()
+        found = _identity(target, metadata)
+        if found.deleting or not is_claim_of(found, self.identity, self.framework_uid):
+            return Exists(found)
+        change = self._change(metadata, owned=found.controller_uid is not None)
+        if not change:
+            return Created(found.uid)
+        # Both are preconditions: nothing that another client has changed since is undone.
+        change |= {"uid": found.uid, "resourceVersion": metadata.get("resourceVersion")}
+        answer = yield MergePatch(target.kind, target.name, orjson.dumps({"metadata": change}))
+        match answer:
+            case Answered():
+                return Created(found.uid)
+            case Refused(kind=Refusal.OBJECT_NOT_FOUND):
+                return Gone()
+            case Refused(kind=Refusal.CONFLICT, message=message):
+                return Remains(message)
+        raise _NotDoneError(answer)
+
+    def _change(self, metadata: Mapping[str, Any], *, owned: bool) -> dict[str, Any]:
+        """The changes of the metadata, empty if they are as wanted."""
+        change: dict[str, Any] = {}
+        for field_name, wanted in (("labels", self.labels), ("annotations", self.annotations)):
+            present = metadata.get(field_name) or {}
+            if missing := {key: value for key, value in wanted if present.get(key) != value}:
+                change[field_name] = missing
+        if owned != (self.owner is not None):
+            others = [one for one in metadata.get("ownerReferences") or () if one.get("uid") != self.framework_uid]
+            change["ownerReferences"] = others if self.owner is None else [*others, orjson.loads(self.owner)]
+        return change
+
+
+@dataclass(frozen=True, slots=True)
 class Refresh:
     """Read the Framework live: the object belongs to a later attempt than the status."""
 
@@ -308,7 +360,7 @@ class Refresh:
         return Remains("the stored status is not newer")
 
 
-Action = Create | Delete | Cleanup | LookUp | Confirm | Relabel | Refresh
+Action = Create | Delete | Cleanup | LookUp | Confirm | Relabel | MarkClaim | Refresh
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +373,7 @@ class Outcome:
 
 def needs_live_status(action: Action) -> bool:
     """Whether a live read must confirm the status first."""
-    return isinstance(action, Refresh) or (isinstance(action, Delete) and action.orphan)
+    return isinstance(action, Refresh | MarkClaim) or (isinstance(action, Delete) and action.orphan)
 
 
 def carry_out(action: Action) -> Exchange:
@@ -384,10 +436,12 @@ def _is_there(target: Target, uid: str) -> Generator[Request, Answer, bool]:
 def _identify(target: Target) -> Generator[Request, Answer, Identity | None]:
     """Read the identity of the object of the target's name, None if there is none."""
     found = yield from _find(target)
-    if found is None:
-        return None
+    return None if found is None else _identity(target, found)
+
+
+def _identity(target: Target, metadata: Mapping[str, Any]) -> Identity:
     try:
-        return identity_of(found, _IDENTITY[target.kind])
+        return identity_of(metadata, _IDENTITY[target.kind])
     except ObjectError as error:
         text = f"the API server's answer is not a valid {target.kind}: {error}"
         raise _NotDoneError(Unanswered(text)) from error

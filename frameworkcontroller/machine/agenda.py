@@ -11,6 +11,41 @@ TaskKey = tuple[str, int]
 """Role and index of a Task."""
 
 
+class ClaimAgenda:
+    """The volume claims that the next plan looks at, by name."""
+
+    __slots__ = ("_due", "_names", "changing", "scan", "unlisted")
+
+    def __init__(self) -> None:
+        self._names: dict[str, None] = {}
+        self._due: dict[str, None] = {}
+        self.scan = False
+        """Whether to look at all claims of the Framework."""
+        self.changing: set[str] = set()
+        """Claims with an action whose outcome is not known. What it changes is an event of its own."""
+        self.unlisted: set[TaskKey] = set()
+        """Tasks that wait until the claims are listed."""
+
+    def __bool__(self) -> bool:
+        return bool(self._names or self._due)
+
+    def add(self, name: str) -> None:
+        """Look at the claim in the next plan."""
+        self._names[name] = None
+
+    def retry(self, name: str) -> None:
+        """Look at the claim again after the back-off."""
+        self._due[name] = None
+
+    def take(self, *, again: bool) -> list[str]:
+        """Take the claims. ``again``: also those that waited for the end of the back-off."""
+        taken = {**self._due, **self._names} if again else self._names
+        self._names = {}
+        if again:
+            self._due = {}
+        return list(taken)
+
+
 class Agenda:
     """Tasks in the order of their latest events, which decides which of two completes first."""
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from frameworkcontroller.machine.actions import Action, Create, Exists, NotAttempted, Outcome, Result, Target
 from frameworkcontroller.machine.failure import classify_creation_refusal
-from frameworkcontroller.machine.requests import COMPANIONS, Kind, Refused, Unanswered
+from frameworkcontroller.machine.requests import Kind, Refused, Unanswered
 
 WIDTH: Final = 50
 """Maximum number of a Framework's actions in flight: the limit for all Frameworks together (controller/driver.py)."""
@@ -106,7 +106,7 @@ class Batch:
 def _stops(outcome: Outcome) -> bool:
     """Whether further actions would probably fail, too. A final refusal of one Pod says nothing about other Pods."""
     match outcome:
-        case Outcome(Create(target=Target(kind=kind))) if kind in COMPANIONS:
+        case Outcome(Create(target=Target(kind=Kind.SERVICE))):
             # Pods of an attempt that runs do not need it.
             return False
         case Outcome(Create(target=Target(kind=Kind.POD)), Refused() as refused):

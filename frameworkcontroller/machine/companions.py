@@ -2,7 +2,8 @@
 
 Presence is learnt and never persisted: the name of a companion follows from the spec, and its owner's UID shows whether
 it is ours. An object of that name with another owner is neither used nor changed. What uses no companion asks for none,
-so that its kind is not even watched. owned.py folds the outcomes of the creations.
+so that its kind is not even watched. owned.py folds the outcomes of the creations. Those of single Tasks are volume
+claims (claims.py).
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 
-from frameworkcontroller.api.objects import CompanionRecord
+from frameworkcontroller.api.objects import CompanionRecord, Identity
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.actions import Create, Target
 from frameworkcontroller.machine.context import Context
-from frameworkcontroller.machine.holds import Stall, Wait
+from frameworkcontroller.machine.holds import CLAIMS, ObjectKey, Stall, Wait
 from frameworkcontroller.machine.manifests import service_body
 from frameworkcontroller.machine.model import NotListed
 from frameworkcontroller.machine.reasons import Reason
@@ -33,6 +34,10 @@ class _Companion:
     pending: Reason
     not_gone: Reason
 
+    def is_ours(self, found: Identity) -> bool:
+        """Whether an object of the name is the companion."""
+        return found.controller_uid == self.controller_uid
+
 
 def _wanted(ctx: Context) -> Iterator[_Companion]:
     """The companions of the Framework: they precede the first attempt, and go with the Framework."""
@@ -43,7 +48,7 @@ def _wanted(ctx: Context) -> Iterator[_Companion]:
         yield _Companion(target, framework.uid, body, Reason.SERVICE_PENDING, Reason.SERVICE_NOT_GONE)
 
 
-class _Presence(Enum):
+class Presence(Enum):
     """What is known of a companion. UNLISTED: its kind is not listed yet. ENDING: it is being deleted."""
 
     PRESENT = auto()
@@ -52,20 +57,19 @@ class _Presence(Enum):
     UNLISTED = auto()
 
 
-def _look(ctx: Context, companion: _Companion) -> tuple[_Presence, str]:
+def look(ctx: Context, target: Target, is_ours: Callable[[Identity], bool]) -> tuple[Presence, str]:
     """The presence of a companion, and why its kind cannot be listed."""
-    target = companion.target
     known = ctx.tracker.companions.get(target)
     found = ctx.observed.find_companion(target.kind, target.name)
     if isinstance(found, NotListed):
-        return (_Presence.UNLISTED, found.problem) if known is None else (_Presence.PRESENT, "")
-    if found is not None and found.identity.controller_uid == companion.controller_uid:
+        return (Presence.UNLISTED, found.problem) if known is None else (Presence.PRESENT, "")
+    if found is not None and is_ours(found.identity):
         if not found.identity.deleting:
-            return _Presence.PRESENT, ""
+            return Presence.PRESENT, ""
         if known in (None, found.uid):
-            return _Presence.ENDING, ""
+            return Presence.ENDING, ""
     # An object of another owner is found again by the creation, which is refused.
-    return (_Presence.ABSENT if known is None else _Presence.PRESENT), ""
+    return (Presence.ABSENT if known is None else Presence.PRESENT), ""
 
 
 def keep(ctx: Context) -> bool:
@@ -73,8 +77,8 @@ def keep(ctx: Context) -> bool:
     missing = 0
     for companion in _wanted(ctx):
         target, holds = companion.target, ctx.tracker.holds
-        presence, problem = _look(ctx, companion)
-        if presence is _Presence.PRESENT:
+        presence, problem = look(ctx, target, companion.is_ours)
+        if presence is Presence.PRESENT:
             holds.release(target.key)
             continue
         missing += 1
@@ -83,30 +87,30 @@ def keep(ctx: Context) -> bool:
             holds.stalls[target.key] = Stall(Reason.SERVICE_NOT_LISTED, text)
         else:
             holds.end_stall(target.key, Reason.SERVICE_NOT_LISTED)
-        if presence is _Presence.ENDING:
-            _watch_end(ctx, companion)
+        if presence is Presence.ENDING:
+            watch_end(ctx, target, companion.not_gone)
             continue
         holds.end_stall(target.key, companion.not_gone)
-        if presence is _Presence.ABSENT:
+        if presence is Presence.ABSENT:
             ctx.tracker.companion_wanted(target)
             ctx.act(Create(target, companion.body(), companion.controller_uid))
     return not missing
 
 
-def _watch_end(ctx: Context, companion: _Companion) -> None:
+def watch_end(ctx: Context, target: Target, not_gone: Reason) -> None:
     """Stall the Framework if a companion that is being deleted stays."""
-    target = companion.target
     found = ctx.observed.find_companion(target.kind, target.name)
     if not isinstance(found, CompanionRecord) or found.identity.deletion_time is None:
         return
     patience = ctx.env.limits.pod_stuck_deleting_sec
     left = min(found.identity.deletion_time - ctx.env.now, 0.0) + patience
     if left > 0:
-        ctx.requeue_at(ctx.env.clock + left)
+        key = target.key
+        ctx.plan_again(key if isinstance(key, tuple) else None, ctx.env.clock + left)
         return
     when = format_time(found.identity.deletion_time)
     text = f"{target.kind} {target.name} was to be deleted by {when} and still exists: a finalizer holds it"
-    ctx.tracker.holds.stalls[target.key] = Stall(companion.not_gone, text)
+    ctx.tracker.holds.stalls[target.key] = Stall(not_gone, text)
 
 
 def pending(ctx: Context) -> Wait | None:
@@ -114,10 +118,10 @@ def pending(ctx: Context) -> Wait | None:
     holds = ctx.tracker.holds
     for companion in _wanted(ctx):
         target = companion.target
-        presence, _ = _look(ctx, companion)
-        if presence is _Presence.PRESENT:
+        presence, _ = look(ctx, target, companion.is_ours)
+        if presence is Presence.PRESENT:
             continue
-        if presence is _Presence.ENDING:
+        if presence is Presence.ENDING:
             return Wait(companion.pending, f"{target.kind} {target.name} is being deleted, to be created again")
         if holds.until(target.key) > ctx.env.clock or holds.has_failed(target.key) or target.key in holds.stalls:
             # The stall says why, which may change with each attempt to create it.
@@ -127,7 +131,9 @@ def pending(ctx: Context) -> Wait | None:
 
 def forget_unwanted(ctx: Context) -> None:
     """Forget failures to create companions that a change of the spec has made needless."""
-    wanted = {companion.target.key for companion in _wanted(ctx)}
+    wanted: set[ObjectKey] = {companion.target.key for companion in _wanted(ctx)}
+    if ctx.framework.spec.has_claims:
+        wanted.add(CLAIMS)
     ctx.tracker.holds.keep_companions(wanted.__contains__)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,13 +14,13 @@ from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStat
 from frameworkcontroller.machine.actions import Action, Create, Delete, Refresh, Target
 from frameworkcontroller.machine.agenda import TaskKey
 from frameworkcontroller.machine.holds import ObjectKey
-from frameworkcontroller.machine.manifests import PodTemplate, pod_annotations
+from frameworkcontroller.machine.manifests import pod_annotations
 from frameworkcontroller.machine.model import Env, Observed, Plan, Record, Snapshot, SnapshotTrigger, require
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.tracker import Tracker
 
-POD_CREATIONS_PER_PLAN: Final = 500
+CREATIONS_PER_PLAN: Final = 500
 """Maximum number of creations per plan: if all are refused, 10,000 Tasks must not be rendered again and again."""
 
 
@@ -32,7 +33,8 @@ class Context:
     observed: Observed
     env: Env
     plan: Plan = field(default_factory=Plan)
-    pod_creations: int = 0
+    creations: int = 0
+    """Those for Tasks."""
     ends: bool = False
     """Whether the attempt ends in this plan, so that no Pod is created."""
 
@@ -105,14 +107,13 @@ class Context:
         else:
             self.plan_again(key, until)
 
-    def create_pod(self, target: Target, template: PodTemplate, task: TaskStatus, controller_uid: str) -> None:
-        """Create the Task's Pod, which ``gates.may_create`` allows."""
-        key = (target.role, target.index)
-        if self.pod_creations >= POD_CREATIONS_PER_PLAN:
+    def create_for(self, key: TaskKey, make: Callable[[], Create]) -> None:
+        """Create a Pod or volume claim of the Task, which ``gates.may_create`` allows."""
+        if self.creations >= CREATIONS_PER_PLAN:
             self.tracker.agenda.add(key)
         else:
-            self.pod_creations += 1
-            self.plan.actions.append(Create(target, template.raw, controller_uid, template.words(task)))
+            self.creations += 1
+            self.plan.actions.append(make())
 
     def drop_creations(self) -> None:
         """Drop the creations of this plan, which has found that the attempt ends."""

@@ -17,7 +17,7 @@ from frameworkcontroller.api.objects import ConfigMapRecord, Framework, PodRecor
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
-from frameworkcontroller.machine import companions, dependencies
+from frameworkcontroller.machine import claims, companions, dependencies
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete, LookUp, Target
 from frameworkcontroller.machine.context import (
@@ -74,6 +74,7 @@ def new_attempt(framework: Framework, attempt_id: int, env: Env) -> FrameworkAtt
 
 def step(ctx: Context) -> None:
     """Move the Framework and the Tasks on the agenda as far as the observed objects allow."""
+    claims.maintain(ctx)
     state = ctx.status.state
     if state is State.ATTEMPT_COMPLETED:
         _decide_retry(ctx)

@@ -12,10 +12,11 @@ from frameworkcontroller.machine.model import Env
 from frameworkcontroller.machine.reasons import Reason
 
 CREATIONS: Final = "creations"
+CLAIMS: Final = "PersistentVolumeClaims"
 ObjectKey = TaskKey | str | None
-"""One Task, a companion (``Target.key``), or (None) ConfigMap and Framework."""
+"""One Task, a companion (``Target.key``), existing volume claims (``CLAIMS``), or (None) ConfigMap and Framework."""
 HoldKey = ObjectKey
-"""The actions on one object, or all creations of Pods (``CREATIONS``)."""
+"""The actions on one object, or all creations of Pods and volume claims (``CREATIONS``)."""
 
 HOLD_BACKOFF: Final = Backoff(base=0.5, maximum=15.0, jitter=0.25)
 """A stuck Framework sends at most a few requests a minute, and recovers within ``maximum`` seconds."""

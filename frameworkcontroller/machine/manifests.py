@@ -8,7 +8,7 @@ escaped.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ import orjson
 
 from frameworkcontroller.api import hostlists, names
 from frameworkcontroller.api.objects import Framework
-from frameworkcontroller.api.spec import FrameworkSpec, TaskRoleSpec
+from frameworkcontroller.api.spec import ClaimRetention, ClaimTemplate, FrameworkSpec, TaskRoleSpec
 from frameworkcontroller.api.status import FrameworkAttemptStatus, TaskStatus
 from frameworkcontroller.machine.actions import filled
 from frameworkcontroller.machine.model import require
@@ -42,9 +42,7 @@ def configmap_body(framework: Framework, attempt_id: int) -> bytes:
                     names.FRAMEWORK_UID: framework.uid,
                     names.FRAMEWORK_ATTEMPT_ID: str(attempt_id),
                 },
-                "ownerReferences": [
-                    _controller_reference(names.API_VERSION, names.KIND, framework.name, framework.uid)
-                ],
+                "ownerReferences": [framework_reference(framework)],
                 "finalizers": [names.FOREGROUND_FINALIZER],
             },
         }
@@ -67,9 +65,7 @@ def service_body(framework: Framework) -> bytes:
                     names.FRAMEWORK_NAME: framework.name,
                     names.FRAMEWORK_UID: framework.uid,
                 },
-                "ownerReferences": [
-                    _controller_reference(names.API_VERSION, names.KIND, framework.name, framework.uid)
-                ],
+                "ownerReferences": [framework_reference(framework)],
             },
             "spec": {
                 "clusterIP": "None",
@@ -78,6 +74,56 @@ def service_body(framework: Framework) -> bytes:
             },
         }
     )
+
+
+def claim_body(framework: Framework, role: TaskRoleSpec, template: ClaimTemplate, index: int) -> bytes:
+    """A volume claim of a Task. It outlives attempts, and so has no placeholder that depends on one."""
+    marks = claim_annotations(framework, role, index)
+    values = {
+        names.FRAMEWORK_NAMESPACE: framework.namespace,
+        names.CONFIGMAP_NAME: names.configmap_name(framework.name),
+        names.POD_NAME: names.pod_name(framework.name, role.name, index),
+        **{name: marks[name] for name in POD_LABELS},
+    }
+    metadata = template.metadata
+    raw = orjson.dumps([metadata.labels, metadata.annotations, template.spec])
+    for name, value in values.items():
+        raw = raw.replace(names.placeholder(name).encode(), value.encode())
+    labels, annotations, spec = orjson.loads(raw)
+    body = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": names.claim_name(metadata.name, framework.name, role.name, index),
+            "namespace": framework.namespace,
+            "labels": {**labels, **{name: marks[name] for name in POD_LABELS}},
+            "annotations": {**annotations, **marks},
+        },
+        "spec": spec,
+    }
+    if claim_has_owner(role):
+        body["metadata"]["ownerReferences"] = [framework_reference(framework)]
+    return orjson.dumps(body)
+
+
+def claim_has_owner(role: TaskRoleSpec) -> bool:
+    """Whether the Framework owns the volume claims of the role, so that they are deleted with it."""
+    return role.persistent_volume_claim_retention_policy.when_deleted is ClaimRetention.DELETE
+
+
+def claim_annotations(framework: Framework, role: TaskRoleSpec, index: int) -> dict[str, str]:
+    """The annotations by which a volume claim of a Task is recognized, and that say what happens to it."""
+    identity = (framework.namespace, framework.name, role.name, str(index))
+    return {
+        **dict(zip(names.CLAIM_IDENTITY, identity, strict=True)),
+        names.FRAMEWORK_UID: framework.uid,
+        names.WHEN_SCALED: role.persistent_volume_claim_retention_policy.when_scaled.value,
+    }
+
+
+def framework_reference(framework: Framework) -> dict[str, Any]:
+    """The reference of an object to its controller, the Framework."""
+    return _controller_reference(names.API_VERSION, names.KIND, framework.name, framework.uid)
 
 
 def pod_annotations(
@@ -153,7 +199,8 @@ class PodTemplate:
             for name, value in values.items():
                 template = template.replace(names.placeholder(name).encode(), value.encode())
         subdomain = framework.spec.subdomain(framework.name) if framework.spec.has_hostnames else None
-        self.raw = orjson.dumps(_pod(orjson.loads(template), annotations, subdomain))
+        claims = [one.metadata.name for one in role.volume_claim_templates]
+        self.raw = orjson.dumps(_pod(orjson.loads(template), annotations, subdomain, claims))
 
     def render(self, task: TaskStatus) -> bytes:
         """The body of the Pod of the Task's current attempt."""
@@ -205,7 +252,9 @@ def _controller_reference(api_version: str, kind: str, name: str, uid: str) -> d
 # Fields of a wrong type in the user's template are passed on: the API server refuses them, which completes the Task.
 
 
-def _pod(template: Mapping[str, Any], annotations: dict[str, str], subdomain: str | None) -> dict[str, Any]:
+def _pod(
+    template: Mapping[str, Any], annotations: dict[str, str], subdomain: str | None, claims: Sequence[str]
+) -> dict[str, Any]:
     metadata = template.get("metadata")
     if metadata is None or isinstance(metadata, dict):
         metadata = dict(metadata or {})
@@ -226,10 +275,19 @@ def _pod(template: Mapping[str, Any], annotations: dict[str, str], subdomain: st
         spec = dict(spec)
         if subdomain is not None and not (spec.get("hostname") or spec.get("subdomain")):
             spec |= {"hostname": annotations[names.POD_NAME], "subdomain": subdomain}
+        volumes = spec.get("volumes")
+        if claims and (volumes is None or isinstance(volumes, list)):
+            spec["volumes"] = _volumes(claims, annotations[names.POD_NAME], volumes or [])
         for listed in ("initContainers", "containers"):
             if isinstance(spec.get(listed), list):
                 spec[listed] = [_container(container, env) for container in spec[listed]]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _volumes(claims: Sequence[str], pod: str, others: Sequence[Any]) -> list[Any]:
+    """The volumes of the claims, and the others, but for those of the same name."""
+    ours = [{"name": claim, "persistentVolumeClaim": {"claimName": f"{claim}-{pod}"}} for claim in claims]
+    return [*ours, *(one for one in others if not (isinstance(one, dict) and one.get("name") in claims))]
 
 
 def _container(container: Any, env: list[dict[str, Any]]) -> Any:

@@ -17,7 +17,7 @@ from enum import IntEnum, StrEnum
 from typing import TypeVar
 
 from frameworkcontroller.api.completion import CompletionStatus
-from frameworkcontroller.api.objects import CompanionRecord, ConfigMapRecord, PodRecord
+from frameworkcontroller.api.objects import ClaimRecord, CompanionRecord, ConfigMapRecord, PodRecord
 from frameworkcontroller.machine.actions import Action
 from frameworkcontroller.machine.failure import Classifier
 from frameworkcontroller.machine.reasons import Reason
@@ -100,6 +100,8 @@ class Observed:
     find_companion: Callable[[Kind, str], CompanionRecord | NotListed | None] = lambda _kind, _name: None
     """The cached companion of a kind and name in the Framework's namespace, which may be of another owner. The first
     call for a kind starts its watch."""
+    list_claims: Callable[[bool], Iterable[ClaimRecord] | NotListed] = lambda _needed: ()
+    """The cached volume claims of the Framework's name. ``needed``: start their watch. Costs their number."""
     creating: bool = False
     """Whether creations of the Framework's Pods are in flight: their Pods are not recorded yet."""
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import assert_never
 
 from frameworkcontroller.api.names import FRAMEWORK_NAME
-from frameworkcontroller.api.objects import Identity
+from frameworkcontroller.api.objects import Identity, is_claim_of
 from frameworkcontroller.api.status import State, TaskStatus
+from frameworkcontroller.machine import claims
 from frameworkcontroller.machine import framework as framework_machine
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine.actions import (
@@ -24,6 +25,7 @@ from frameworkcontroller.machine.actions import (
     Exists,
     Gone,
     LookUp,
+    MarkClaim,
     NotAttempted,
     NotForced,
     Outcome,
@@ -41,7 +43,8 @@ from frameworkcontroller.machine.failure import (
     is_quota_refusal,
 )
 from frameworkcontroller.machine.gates import STOPPED
-from frameworkcontroller.machine.holds import CREATIONS, Spared, Stall, Wait
+from frameworkcontroller.machine.holds import CLAIMS, CREATIONS, Spared, Stall, Wait
+from frameworkcontroller.machine.model import InvariantError
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import COMPANIONS, Kind, Refused, Unanswered
 from frameworkcontroller.machine.states import ENDED
@@ -67,6 +70,11 @@ def take(ctx: Context, outcome: Outcome) -> None:
             ctx.record(Reason.FRAMEWORK_DELETED, "Deleted: its retention after completion is over")
         else:
             _hold(ctx, target, result, "delete")
+    elif target.kind is Kind.VOLUME_CLAIM:
+        if isinstance(outcome.action, Create):
+            _take_claim_creation(ctx, outcome.action, result)
+        else:
+            _take_claim_change(ctx, outcome.action, result)
     elif target.kind in COMPANIONS:
         _take_companion(ctx, outcome.action, result)
     elif target.kind is Kind.CONFIGMAP:
@@ -111,6 +119,73 @@ def _take_companion(ctx: Context, action: Action, result: Result) -> None:
                 _stall_by_quota(ctx, target, result)
             _hold(ctx, target, result, "create")
     tracker.companion_answered(target, uid)
+
+
+def _take_claim_creation(ctx: Context, action: Create, result: Result) -> None:
+    """Fold the outcome of the creation of a Task's volume claim. Refusals hold up all creations, as those of Pods."""
+    tracker, target = ctx.tracker, action.target
+    tracker.agenda.add((target.role, target.index))
+    uid = None
+    match result:
+        case NotAttempted():
+            pass
+        case Created():
+            uid = result.uid
+            tracker.holds.release(CREATIONS)
+            text = f"{target.kind} {target.name} ({uid}) was created"
+            ctx.record(Reason.VOLUME_CLAIM_CREATED, text, _task_of(ctx, target))
+        case Exists(found=Identity() as found) if is_claim_of(found, claims.identity(ctx, target), ctx.framework.uid):
+            role = ctx.framework.spec.role(target.role)
+            if found.deleting or role is None:
+                _hold(ctx, target, result, "create")
+            else:
+                # It is retained, and has lost the label by which it is watched; or the answer to its creation was lost.
+                tracker.follow_ups.append(claims.mark(ctx, target, role))
+                _look_later(ctx, target, f"{target.kind} {target.name} exists")
+        case Exists(found=Identity() as found):
+            _conflict(ctx, target, found)
+        case _:
+            if isinstance(result, Refused) and is_quota_refusal(result):
+                _stall_by_quota(ctx, target, result)
+            why = f"Cannot create {target.kind} {target.name}: {_why(result)}"
+            tracker.holds.hold(CREATIONS, ctx.env, why, _retry_after(result))
+            _hold(ctx, target, result, "create")
+    tracker.companion_answered(target, uid)
+
+
+def _take_claim_change(ctx: Context, action: Action, result: Result) -> None:
+    """Fold the outcome of a change or deletion of a volume claim. Failures hold up all of them."""
+    tracker, target = ctx.tracker, action.target
+    key, name = (target.role, target.index), f"{target.kind} {target.name}"
+    tracker.claims.changing.discard(target.name)
+    match result:
+        case NotAttempted():
+            tracker.claims.add(target.name)
+            tracker.again = True
+            return
+        case Created(uid=uid):
+            tracker.companion_answered(target, uid)
+            ctx.record(Reason.VOLUME_CLAIM_KEPT, f"{name} ({uid}) is kept as the spec says", _task_of(ctx, target))
+        case Accepted():
+            ctx.record(Reason.VOLUME_CLAIM_DELETED, f"{name} was deleted, as its Task has left")
+        case Gone():
+            pass
+        case _:
+            tracker.claims.retry(target.name)
+            foreign = isinstance(result, Exists) and not _is_dying(result)
+            why = "it is not this Framework's" if foreign else _why(result)
+            text = f"Cannot {'delete' if isinstance(action, Delete) else 'change'} {name}: {why}"
+            if (failures := tracker.holds.hold(CLAIMS, ctx.env, text, _retry_after(result))) == 1:
+                ctx.record(Reason.WAITING, text, warning=True)
+            elif failures >= _FAILURES_TO_STALL:
+                tracker.holds.stalls[CLAIMS] = Stall(Reason.VOLUME_CLAIM_NOT_ANSWERED, text)
+            ctx.requeue_at(tracker.holds.until(CLAIMS))
+            return
+    tracker.holds.release(CLAIMS)
+    if tracker.claims:
+        tracker.again = True
+    if tracker.task(key) is not None:
+        tracker.agenda.add(key)
 
 
 def _controls(action: Action, found: Identity) -> bool:
@@ -158,6 +233,8 @@ def _take(owned: _Owned, outcome: Outcome) -> None:
                     owned.look_again()
         case Refresh():
             _leave_newer(ctx, target)
+        case MarkClaim():
+            raise InvariantError(f"{target.kind} {target.name} is no volume claim")
         case other:
             assert_never(other)
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.api.codec import EncodedStatus, StatusError
-from frameworkcontroller.api.objects import Framework, FrameworkRecord, PodRecord
+from frameworkcontroller.api.objects import CompanionRecord, Framework, FrameworkRecord, PodRecord
 from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.machine import conditions
 from frameworkcontroller.machine.model import Env, Record, require
@@ -107,7 +107,10 @@ class Quarantine:
     def on_configmap_dropped(self, uid: str) -> None:
         """Do nothing."""
 
-    def on_companion_dropped(self, uid: str) -> None:
+    def on_companion_event(self, record: CompanionRecord) -> None:
+        """Do nothing."""
+
+    def on_companion_dropped(self, last: CompanionRecord) -> None:
         """Do nothing."""
 
     def resync(self, *, from_cache: bool = True) -> bool:  # noqa: ARG002 - as a reconciler has

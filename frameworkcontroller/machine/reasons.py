@@ -81,6 +81,16 @@ class Reason(StrEnum):
     TASK_ROLE_STARTED = _event("TaskRoleStarted", "the dependencies of a TaskRole hold, and its Pods are created")
     TASK_ROLE_DELETED = "TaskRoleDeleted", "the last Task of a removed TaskRole is gone"
     SERVICE_CREATED = "ServiceCreated", "the Service was created by which Pods have host names"
+    VOLUME_CLAIM_CREATED = "VolumeClaimCreated", "a PersistentVolumeClaim of a Task was created"
+    VOLUME_CLAIM_KEPT = _event(
+        "VolumeClaimKept",
+        "a PersistentVolumeClaim that exists was made the Framework's, or got a changed retention policy",
+        event=EventPolicy.NEVER,
+    )
+    VOLUME_CLAIM_DELETED = (
+        "VolumeClaimDeleted",
+        "a PersistentVolumeClaim was deleted, as its Task had left and whenScaled is Delete",
+    )
     POD_CREATED = "PodCreated", "a Task's Pod was created"
     TASK_RUNNING = "TaskRunning", "a Task's Pod runs"
     TASK_FAILED = _event("TaskFailed", "a TaskAttempt failed, with the code and the cause", "failed with")
@@ -116,6 +126,9 @@ class Reason(StrEnum):
     )
     ATTEMPT_ENDS = "AttemptEnds", "the FrameworkAttempt ends, so no Pod is created"
     SERVICE_PENDING = _wait("ServicePending", "the Service of spec.network does not exist yet, so no attempt starts")
+    VOLUME_CLAIM_PENDING = _wait(
+        "VolumeClaimPending", "a PersistentVolumeClaim of a Task is to be created again, or cannot be looked for"
+    )
     DEPENDENCY_PENDING = _wait("DependencyPending", "a TaskRole waits for others, as its dependsOn says")
     INVALID_SPEC = _stall("InvalidSpec", "the spec is invalid; the controller waits for a change")
     NAMING_CONFLICT = _stall("NamingConflict", "an object that the Framework does not control has a name that it needs")
@@ -126,6 +139,10 @@ class Reason(StrEnum):
     )
     SERVICE_NOT_GONE = _stall(
         "ServiceNotGone", "the Service of spec.network was deleted, and still exists long after its deletion was due"
+    )
+    VOLUME_CLAIM_NOT_GONE = _stall(
+        "VolumeClaimNotGone",
+        "a PersistentVolumeClaim that a Task needs was deleted, and still exists long after its deletion was due",
     )
     POD_STILL_RUNS = _stall(
         "PodStillRuns", "a Pod has ended but its containers still run; it is deleted after its grace period"
@@ -139,6 +156,12 @@ class Reason(StrEnum):
     )
     SERVICE_NOT_ANSWERED = _stall("ServiceNotAnswered", "requests for the Service of spec.network failed several times")
     SERVICE_NOT_LISTED = _stall("ServiceNotListed", "Services cannot be listed, which spec.network needs")
+    VOLUME_CLAIM_NOT_ANSWERED = _stall(
+        "VolumeClaimNotAnswered", "requests for a PersistentVolumeClaim failed several times in a row"
+    )
+    VOLUME_CLAIM_NOT_LISTED = _stall(
+        "VolumeClaimNotListed", "PersistentVolumeClaims cannot be listed, which volumeClaimTemplates need"
+    )
     FRAMEWORK_NOT_ANSWERED = _stall(
         "FrameworkNotAnswered", "requests for the Framework itself failed several times in a row"
     )

@@ -18,8 +18,8 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.api.codec import AddedFields, EncodedStatus, added_fields, decode_status, dropped_fields
-from frameworkcontroller.api.names import split_pod_name
-from frameworkcontroller.api.objects import Framework, FrameworkRecord, PodRecord
+from frameworkcontroller.api.names import split_claim_name, split_pod_name
+from frameworkcontroller.api.objects import ClaimRecord, CompanionRecord, Framework, FrameworkRecord, PodRecord
 from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State
 from frameworkcontroller.machine.actions import (
@@ -29,6 +29,7 @@ from frameworkcontroller.machine.actions import (
     Exists,
     NotAttempted,
     Outcome,
+    Target,
     carry_out,
     needs_live_status,
 )
@@ -218,9 +219,19 @@ class Reconciler:
         """The cache dropped a ConfigMap: it is gone, or has lost its label."""
         self.tracker.configmap_dropped(uid)
 
-    def on_companion_dropped(self, uid: str) -> None:
+    def on_companion_event(self, record: CompanionRecord) -> None:
+        """A companion changed: plan it, if it is a volume claim. The Service is part of every plan."""
+        if isinstance(record, ClaimRecord):
+            self.tracker.claims.add(record.name)
+
+    def on_companion_dropped(self, last: CompanionRecord) -> None:
         """The cache dropped a companion: it is gone, or has lost its label."""
-        self.tracker.companion_dropped(uid)
+        target = Target(Kind.SERVICE, last.name)
+        if isinstance(last, ClaimRecord):
+            if (parts := split_claim_name(last.name)) is None:
+                return
+            target = Target(Kind.VOLUME_CLAIM, last.name, role=parts[2], index=parts[3])
+        self.tracker.companion_dropped(target, last.uid)
 
     def resync(self, *, from_cache: bool = True) -> bool:
         """Plan all Tasks in the next pass. Return False for a completed Framework, which needs none.
@@ -460,8 +471,12 @@ class Reconciler:
             # Even if no more are started: where slots are scarce, every pass would drop it.
             return True
         # An earlier creation whose answer was lost may have created the Pod.
-        is_awaited = action.target.kind is not Kind.POD or self.tracker.awaits_pod(action.target)
-        return is_awaited and not current.batch.stopped
+        tracker, target = self.tracker, action.target
+        if (target.kind is Kind.POD and not tracker.awaits_pod(target)) or (
+            target.kind is Kind.VOLUME_CLAIM and not tracker.awaits_claim(target)
+        ):
+            return False
+        return not current.batch.stopped
 
     # --- knowledge ---
 

@@ -20,9 +20,10 @@ class Kind(StrEnum):
     POD = "Pod"
     NODE = "Node"
     SERVICE = "Service"
+    VOLUME_CLAIM = "PersistentVolumeClaim"
 
 
-COMPANIONS: Final = frozenset({Kind.SERVICE})
+COMPANIONS: Final = frozenset({Kind.SERVICE, Kind.VOLUME_CLAIM})
 """Kinds of companions (companions.py)."""
 
 

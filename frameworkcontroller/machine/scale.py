@@ -5,6 +5,7 @@ Source: docs/lifecycle.md, "Rescale". Pods are created and deleted by later plan
 
 from __future__ import annotations
 
+from frameworkcontroller.api import names
 from frameworkcontroller.api.completion import DELETE_TASK_REQUESTED, CompletionStatus
 from frameworkcontroller.api.spec import PodForceDeletionPolicy, TaskRoleSpec, TaskSpec
 from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskRoleStatus, TaskStatus
@@ -53,9 +54,10 @@ def rescale(ctx: Context) -> bool:
     waits = False
     for role in before:
         spec = ctx.framework.spec.role(role.name)
-        waits |= _rescale_role(ctx, role.name, after[role], 0 if spec is None else spec.task_number)
+        waits |= _rescale_role(ctx, role.name, after[role], spec)
         if spec is None and not after[role]:
             del after[role]
+            tracker.claims.scan = True
             ctx.record(Reason.TASK_ROLE_DELETED, f"TaskRole {role.name} and its last Task are gone")
     for spec in ctx.framework.spec.task_roles:
         if spec.name not in tracker.roles:
@@ -102,14 +104,17 @@ def _force_deletion_policy(spec: TaskSpec) -> str | None:
     return None if policy is PodForceDeletionPolicy.ALWAYS else policy.value
 
 
-def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], wanted: int) -> bool:
+def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], spec: TaskRoleSpec | None) -> bool:
     """Adapt the Tasks of a role. Return whether marked or unpersisted ones must be persisted first."""
-    waits = False
+    waits, wanted = False, 0 if spec is None else spec.task_number
     while len(tasks) > wanted and _has_left(tasks[-1]):
         if not ctx.tracker.is_settled(tasks[-1]):
             waits = True
             break
         task = tasks.pop()
+        for template in () if spec is None else spec.volume_claim_templates:
+            name = template.metadata.name
+            ctx.tracker.claims.add(names.claim_name(name, ctx.framework.name, role, task.index))
         ctx.snapshot_task(SnapshotTrigger.TASK_DELETION, task)
         ctx.record(Reason.TASK_DELETED, f"Task instance {task.instance_uid} is gone by ScaleDown", task)
     for position, task in enumerate(tasks[:wanted]):

@@ -20,7 +20,8 @@ from frameworkcontroller.api.objects import Identity, PodRecord
 from frameworkcontroller.api.spec import PodForceDeletionPolicy
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine.actions import Cleanup, Confirm, Delete, Target
+from frameworkcontroller.machine import claims
+from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete, Target
 from frameworkcontroller.machine.agenda import TaskKey
 from frameworkcontroller.machine.context import Context, describe_row, replace_orphan, summarize
 from frameworkcontroller.machine.failure import disrupted
@@ -138,7 +139,7 @@ def _create(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> None:
         ctx.tracker.holds.wait(key, None)
         ctx.act(Cleanup(target, configmap_uid))
         return
-    if may_create(ctx, task) is not None:
+    if may_create(ctx, task) is not None or not claims.keep(ctx, task):
         return
     template = ctx.tracker.templates.get(task.role)
     if template is None:
@@ -147,7 +148,7 @@ def _create(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> None:
             return
         template = PodTemplate(ctx.framework, ctx.attempt, spec, ctx.tracker.roles[task.role].instance_uid)
         ctx.tracker.templates[task.role] = template
-    ctx.create_pod(target, template, task, configmap_uid)
+    ctx.create_for(key, lambda: Create(target, template.raw, configmap_uid, template.words(task)))
 
 
 def _delete_orphan(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> bool:
@@ -359,6 +360,10 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
     elif task.state is State.PREPARING and (overdue := _exceeds_deadline(ctx, task, pod)) is not None:
         _complete_attempt(ctx, task, overdue)
     ctx.tracker.observe_readiness(task, ready=pod.ready)
+    waits = task.state is State.PREPARING and not ctx.tracker.is_completing
+    if waits and ctx.framework.spec.has_claims and may_create(ctx, task) is None:
+        # While no node uses it, another client may have deleted a claim, and the Pod would wait for it forever.
+        claims.keep(ctx, task)
 
 
 def _exceeds_deadline(ctx: Context, task: TaskStatus, pod: PodRecord) -> CompletionStatus | None:

@@ -25,12 +25,13 @@ from frameworkcontroller.api.status import (
     TaskStatus,
 )
 from frameworkcontroller.machine.actions import Action, Target
-from frameworkcontroller.machine.agenda import Agenda, TaskKey
+from frameworkcontroller.machine.agenda import Agenda, ClaimAgenda, TaskKey
 from frameworkcontroller.machine.expectations import Expectations
 from frameworkcontroller.machine.holds import Holds
 from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import AttemptCounters, InvariantError, Level, Urgency, require
 from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.states import EDGES, ENDED, FRAMEWORK_URGENCY, TASK_URGENCY
 
 
@@ -85,6 +86,7 @@ class Tracker:
     """By role that another one waits for to be Ready, the indexes of Tasks whose Pods are."""
     begun: set[str] = field(default_factory=set)
     """Roles of which a Pod was created in this attempt."""
+    claims: ClaimAgenda = field(default_factory=ClaimAgenda)
     companions: dict[Target, str] = field(default_factory=dict)
     """UIDs of companions that an answer of the API server has shown, and of whose end nothing is known."""
     urgency: Urgency = Urgency.NONE
@@ -94,8 +96,10 @@ class Tracker:
     """Attempts that ended or were retried since the last persisted status."""
     enders: list[TaskStatus] = field(default_factory=list)
     """Tasks that failed by a rule that ends the attempt of the Framework."""
-    _awaited: dict[Target, set[str]] = field(default_factory=dict)
-    """Companions to be created, and the UIDs of those that the cache has dropped since."""
+    _awaited: set[Target] = field(default_factory=set)
+    """Companions to be created."""
+    _ended: set[str] = field(default_factory=set)
+    """UIDs of companions that the cache has dropped while one was to be created."""
     _dirty: set[TaskStatus] = field(default_factory=set)
     _blocked: dict[TaskKey, None] = field(default_factory=dict)
     _completions: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -132,6 +136,12 @@ class Tracker:
             and (task.instance_uid, task.attempt.id) == (target.instance, target.attempt_id)
             and task.state is State.CREATION_PENDING
         )
+
+    def awaits_claim(self, target: Target) -> bool:
+        """Whether the target's volume claim is still to be created."""
+        task = self.task((target.role, target.index))
+        waits = task is not None and task.state in (State.CREATION_PENDING, State.PREPARING)
+        return waits and not self.is_completing
 
     @property
     def is_clean(self) -> bool:
@@ -213,6 +223,7 @@ class Tracker:
         self.expectations.forget_all()
         self.alone_since = None
         self.follow_ups.clear()
+        self.claims.unlisted.clear()
         self._starting.clear()
         for by_task in (
             self.dropped,
@@ -226,7 +237,7 @@ class Tracker:
 
     def touch_all(self) -> None:
         """Have the next plan look at all Tasks, and for orphaned Pods."""
-        self.again = self.scan = True
+        self.again = self.scan = self.claims.scan = True
         self.agenda.update(task.key for task in self.tasks())
 
     def persisted(self) -> None:
@@ -426,7 +437,7 @@ class Tracker:
         self._completions = other._completions
         self.late = other.late
         self.companions = other.companions
-        self._awaited = other._awaited
+        self._awaited, self._ended = other._awaited, other._ended
 
     def mark_deletion_pending(self, task: TaskStatus, completion: CompletionStatus) -> None:
         """Mark a Task deletionPending: it no longer counts (Rescale)."""
@@ -440,21 +451,26 @@ class Tracker:
 
     def companion_wanted(self, target: Target) -> None:
         """The companion is to be created. From now on, its end may be seen before the answer."""
-        self._awaited.setdefault(target, set())
+        self._awaited.add(target)
 
     def companion_answered(self, target: Target, uid: str | None) -> None:
         """The creation of the companion was answered. ``uid``: of one that exists and is ours, None if none does."""
-        ended = self._awaited.pop(target, ())
         if uid is not None:
             self.holds.release(target.key)
-            if uid not in ended:
+            if uid not in self._ended:
                 self.companions[target] = uid
+        self._awaited.discard(target)
+        if not self._awaited:
+            self._ended.clear()
 
-    def companion_dropped(self, uid: str) -> None:
+    def companion_dropped(self, target: Target, uid: str) -> None:
         """The cache dropped a companion: it is gone, or has lost its label."""
-        self.companions = {target: known for target, known in self.companions.items() if known != uid}
-        for ended in self._awaited.values():
-            ended.add(uid)
+        if self.companions.get(target) == uid:
+            del self.companions[target]
+        if self._awaited:
+            self._ended.add(uid)
+        if target.kind is Kind.VOLUME_CLAIM:
+            self.claims.add(target.name)
 
     def pod_dropped(self, key: TaskKey, last: PodRecord, *, removed: bool) -> None:
         """The cache dropped a Pod. ``last``: its last state. ``removed``: whether this shows that it is gone."""

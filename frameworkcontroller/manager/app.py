@@ -161,6 +161,7 @@ class Controller:
             configmaps=self.informers.configmaps.lister,
             pods=self.informers.pods.lister,
             find_companion=self.informers.find_companion,
+            list_claims=self.informers.list_claims,
             limits=config.plan_limits(),
             wall=wall,
             clock=loop.time,

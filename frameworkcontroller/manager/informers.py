@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, Final, TypeVarTuple
+from typing import Any, Final, Generic, TypeVar, TypeVarTuple
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import (
+    ClaimRecord,
     CompanionRecord,
     ConfigMapRecord,
     FrameworkRecord,
     PodRecord,
+    claim_record,
     configmap_record,
     framework_record,
     pod_record,
@@ -23,11 +25,12 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.controller.eventhandlers import EventHandlers, framework_key
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.informer import Informer
-from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, SERVICES
+from frameworkcontroller.kube.resources import CONFIGMAPS, PERSISTENTVOLUMECLAIMS, PODS, SERVICES
 from frameworkcontroller.machine.model import NotListed
 from frameworkcontroller.machine.requests import Kind
 
 Ts = TypeVarTuple("Ts")
+C_co = TypeVar("C_co", bound=CompanionRecord, covariant=True)
 
 RELIST_SEC: Final = 600.0
 RELIST_MAX_SEC: Final = 3600.0
@@ -41,11 +44,11 @@ def relist_sec(objects: int) -> float:
     return min(RELIST_MAX_SEC, max(RELIST_SEC, objects * RELIST_SEC_PER_OBJECT))
 
 
-class CompanionInformer:
+class CompanionInformer(Generic[C_co]):
     """Watches a kind of companions from the first Framework on that needs one, while this replica acts."""
 
     def __init__(
-        self, make: Callable[..., Informer[CompanionRecord]], handlers: EventHandlers, enqueue: Callable[[str], None]
+        self, make: Callable[..., Informer[C_co]], handlers: EventHandlers, enqueue: Callable[[str], None]
     ) -> None:
         """``make`` makes the informer. ``enqueue`` takes the key of a Framework that waited for the first list."""
         self.informer = make(label_selector=names.FRAMEWORK_NAME, on_problem=self._enqueue_waiting)
@@ -58,10 +61,17 @@ class CompanionInformer:
         self._wanted = asyncio.Event()
         self._waiting: set[str] = set()
 
-    def find(self, key: str, framework: str) -> CompanionRecord | NotListed | None:
+    def find(self, key: str, framework: str) -> C_co | NotListed | None:
         """The cached companion of that key, for the Framework of that key."""
+        return self.informer.lister.get(key) if self.informer.synced else self._list(framework)
+
+    def of(self, framework: str, *, needed: bool) -> Iterable[C_co] | NotListed:
+        """The cached companions with that value of the index, the key of the Framework. Unless ``needed``, none."""
         if self.informer.synced:
-            return self.informer.lister.get(key)
+            return self.informer.lister.by_index(framework).values()
+        return self._list(framework) if needed or self._wanted.is_set() else ()
+
+    def _list(self, framework: str) -> NotListed:
         self._waiting.add(framework)
         self._wanted.set()
         return NotListed(self.informer.problem)
@@ -83,6 +93,10 @@ class CompanionInformer:
     def _enqueue_waiting(self) -> None:
         for key in self._waiting:
             self._enqueue(key)
+
+
+def _framework_of_claim(claim: ClaimRecord) -> str:
+    return f"{claim.namespace}/{claim.framework}"
 
 
 class Informers:
@@ -141,8 +155,11 @@ class Informers:
             on_delete=when_acting(handlers.pod_deleted),
         )
 
-        self.companions: dict[Kind, CompanionInformer] = {
-            Kind.SERVICE: CompanionInformer(partial(informer, SERVICES, service_record), handlers, enqueue)
+        claims = partial(informer, PERSISTENTVOLUMECLAIMS, claim_record, index=_framework_of_claim)
+        self._claims: CompanionInformer[ClaimRecord] = CompanionInformer(claims, handlers, enqueue)
+        self.companions: dict[Kind, CompanionInformer[CompanionRecord]] = {
+            Kind.SERVICE: CompanionInformer(partial(informer, SERVICES, service_record), handlers, enqueue),
+            Kind.VOLUME_CLAIM: self._claims,
         }
 
     def __iter__(self) -> Iterator[Informer[Any]]:
@@ -161,6 +178,10 @@ class Informers:
     def find_companion(self, kind: Kind, key: str, framework: str) -> CompanionRecord | NotListed | None:
         """The cached companion of that kind and key, for the Framework of that key."""
         return self.companions[kind].find(key, framework)
+
+    def list_claims(self, framework: str, needed: bool) -> Iterable[ClaimRecord] | NotListed:
+        """The cached volume claims of the Framework of that key. ``needed``: start their watch."""
+        return self._claims.of(framework, needed=needed)
 
     def of(self, kind: Kind) -> Informer[Any]:
         """The informer of the owned objects of that kind."""

@@ -295,26 +295,26 @@ def _not_waiting_for_companions() -> AbstractContextManager[object]:
     return _all_of(patch.object(companions, "keep", keep), _unless(gates, "_BEGIN", companions.pending))
 
 
-def _using_what_it_sees(ctx: Context, companion: Any) -> Any:
-    found = ctx.observed.find_companion(companion.target.kind, companion.target.name)
-    return (companions._Presence.PRESENT, "") if isinstance(found, CompanionRecord) else _LOOK(ctx, companion)
+def _using_what_it_sees(ctx: Context, target: Target, is_ours: Any) -> Any:
+    found = ctx.observed.find_companion(target.kind, target.name)
+    return (companions.Presence.PRESENT, "") if isinstance(found, CompanionRecord) else _LOOK(ctx, target, is_ours)
 
 
 def _deleting_what_is_in_the_way(ctx: Context, target: Target, found: Any, *_: Any) -> None:
     ctx.tracker.follow_ups.append(Delete(target, found.uid))
 
 
-async def _watching_at_once(subject: CompanionInformer) -> None:
+async def _watching_at_once(subject: CompanionInformer[CompanionRecord]) -> None:
     subject._wanted.set()
     await _RUN_COMPANIONS(subject)
 
 
-def _without_host_names(template: Any, annotations: Any, _: Any) -> Any:
-    return _POD(template, annotations, None)
+def _without_host_names(template: Any, annotations: Any, _: Any, claims: Any) -> Any:
+    return _POD(template, annotations, None, claims)
 
 
 _KEEP: Final = companions.keep
-_LOOK: Final = companions._look
+_LOOK: Final = companions.look
 _POD: Final = manifests._pod
 _RUN_COMPANIONS: Final = CompanionInformer.run
 _PATCH: Final = Reconciler._patch
@@ -980,7 +980,7 @@ MUTANTS: Final = {
     ),
     "no-look-at-the-owner-of-a-service": Mutant(
         "uses whichever Service it sees",
-        lambda: patch.object(companions, "_look", _using_what_it_sees),
+        lambda: patch.object(companions, "look", _using_what_it_sees),
         _story(Step(0.0, "take_service", ("f0", True, 20.0)), replace(_networked(), at=1.0)),
         "there was never a Service",
     ),

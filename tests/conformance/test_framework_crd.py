@@ -251,6 +251,33 @@ async def test_the_network_of_a_framework_stays(
     await frameworks.patch({"spec": {"suspend": True}})
 
 
+def _claims(name: str = "data", **spec: Any) -> list[dict[str, Any]]:
+    return [{"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"], "future": {"field": 1}, **spec}}]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, _claims()),
+        (_claims(), None),
+        (_claims(), _claims("other")),
+        (_claims(), _claims() + _claims("other")),
+        (_claims(), _claims(storageClassName="fast")),
+        (_claims(), _claims(future={"field": 2})),
+    ],
+)
+async def test_the_claims_of_a_role_stay(cluster: Cluster, frameworks: Frameworks, before: Any, after: Any) -> None:
+    other = {"name": "b"}
+    await frameworks.create(spec={"taskRoles": [{"name": "a", "volumeClaimTemplates": before}]})
+    if not cluster.evaluates_rules:
+        pytest.skip("this API server ignores CEL rules")
+    with pytest.raises(Invalid, match="volumeClaimTemplates is immutable"):
+        await frameworks.patch({"spec": {"taskRoles": [{"name": "a", "volumeClaimTemplates": after}]}})
+    policy = {"whenScaled": "Delete"}
+    changed = {"name": "a", "volumeClaimTemplates": before, "persistentVolumeClaimRetentionPolicy": policy}
+    await frameworks.patch({"spec": {"taskRoles": [other, {**changed, "taskNumber": 7}]}})
+
+
 NULLS: dict[str, Any] = {
     "runTime": None,
     "completionTime": None,

@@ -10,11 +10,13 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status, encode_status
 from frameworkcontroller.api.objects import (
+    ClaimRecord,
     CompanionRecord,
     ConfigMapRecord,
     Framework,
     Identity,
     PodRecord,
+    claim_record,
     configmap_record,
     pod_record,
     service_record,
@@ -34,6 +36,7 @@ from frameworkcontroller.machine.actions import (
     LookUp,
     Outcome,
     Result,
+    Target,
 )
 from frameworkcontroller.machine.failure import Classifier, FailureClass
 from frameworkcontroller.machine.model import Env, Limits, NotListed, Observed, Plan, Urgency
@@ -100,8 +103,11 @@ class Bench:
         self.configmap: ConfigMapRecord | None = None
         self.pods: dict[str, PodRecord] = {}
         self.services: dict[str, CompanionRecord] = {}
+        self.claims: dict[str, ClaimRecord] = {}
         self.not_listed: NotListed | None = None
-        """Set if Services are not listed yet."""
+        """Set if companions are not listed yet."""
+        self.looks = 0
+        """How many companions were looked for or listed."""
         self.bodies: dict[str, Body] = {}
         self.writes = 0
         self._uids = 0
@@ -130,7 +136,8 @@ class Bench:
             pods,
             configmaps_listed=listed,
             pods_listed=listed,
-            find_companion=lambda _, name: self.not_listed or self.services.get(name),
+            find_companion=self._find_companion,
+            list_claims=self._list_claims,
             creating=self.creating,
         )
         made = plan(self.framework, self.tracker, observed, self.env)
@@ -138,6 +145,14 @@ class Bench:
         if write:
             self.write()
         return made
+
+    def _find_companion(self, kind: Kind, name: str) -> CompanionRecord | NotListed | None:
+        self.looks += 1
+        return self.not_listed or (self.claims if kind is Kind.VOLUME_CLAIM else self.services).get(name)
+
+    def _list_claims(self, needed: bool) -> list[ClaimRecord] | NotListed:
+        self.looks += len(self.claims)
+        return (self.not_listed if needed else None) or list(self.claims.values())
 
     def reject(self, why: str) -> Plan:
         """A plan for a spec that cannot be run."""
@@ -246,6 +261,10 @@ class Bench:
         if body["kind"] == Kind.SERVICE:
             self.services[name] = service_record(body)
             return
+        if body["kind"] == Kind.VOLUME_CLAIM:
+            self.claims[name] = claim_record(body)
+            self.tracker.claims.add(name)
+            return
         node = status.pop("nodeName", None)
         if node:
             body["spec"]["nodeName"] = node
@@ -257,7 +276,7 @@ class Bench:
         """The cache sees an object gone."""
         if name == names.configmap_name("f"):
             self.configmap = None
-        elif self.services.pop(name, None) is None:
+        elif self.services.pop(name, None) is None and self.claims.pop(name, None) is None:
             self.pods.pop(name, None)
             self.touch(name)
 
@@ -273,7 +292,11 @@ class Bench:
             self.tracker.configmap_dropped(self.configmap.uid)
             self.tracker.again = True
         elif name in self.services:
-            self.tracker.companion_dropped(self.services[name].uid)
+            self.tracker.companion_dropped(Target(Kind.SERVICE, name), self.services[name].uid)
+        elif name in self.claims:
+            _, _, of_role, index = names.split_claim_name(name) or ("", "", "", -1)
+            target = Target(Kind.VOLUME_CLAIM, name, role=of_role, index=index)
+            self.tracker.companion_dropped(target, self.claims[name].uid)
         else:
             parts = names.split_pod_name(name)
             assert parts is not None

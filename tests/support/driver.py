@@ -9,20 +9,22 @@ rule of a sync is here.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import EncodedStatus, encode_status
 from frameworkcontroller.api.objects import (
+    ClaimRecord,
     CompanionRecord,
     ConfigMapRecord,
     FrameworkRecord,
     PodRecord,
+    claim_record,
     configmap_record,
     framework_record,
     pod_record,
@@ -59,7 +61,9 @@ _REFUSALS: Final = {
     429: Refusal.TOO_MANY_REQUESTS,
 }
 _RETRY: Final = Backoff(0.5, 30.0, 0.0)
-_CACHED: Final = (Kind.FRAMEWORK, Kind.CONFIGMAP, Kind.POD, Kind.SERVICE)
+_CACHED: Final = (Kind.FRAMEWORK, Kind.CONFIGMAP, Kind.POD, Kind.SERVICE, Kind.VOLUME_CLAIM)
+MAPS: Final = ("labels", "annotations")
+C = TypeVar("C", bound=CompanionRecord)
 _LAZY_SEC: Final = 2.0
 """Duration of a status write at a slow API server."""
 
@@ -73,6 +77,7 @@ class Cache:
         self.configmaps: dict[str, ConfigMapRecord] = {}
         self.pods: dict[str, PodRecord] = {}
         self.services: dict[str, CompanionRecord] = {}
+        self.claims: dict[str, ClaimRecord] = {}
         self.position = {kind: len(world.events[kind]) for kind in Kind}
         self.listed = dict.fromkeys(Kind, world.clock)
 
@@ -113,7 +118,8 @@ class View:
             lambda: [pod for pod in cache.pods.values() if names.framework_of(pod.name) == name],
             configmaps_listed=cache.listed[Kind.CONFIGMAP],
             pods_listed=cache.listed[Kind.POD],
-            find_companion=lambda _, companion: cache.services.get(companion),
+            find_companion=lambda kind, one: (cache.claims if kind is Kind.VOLUME_CLAIM else cache.services).get(one),
+            list_claims=lambda _needed: [claim for claim in cache.claims.values() if claim.framework == name],
             creating=creating,
         )
 
@@ -251,13 +257,13 @@ class Controller:
         for kind in _CACHED:
             self.deliver(kind, self.cache.behind(kind))
 
-    def _copy(
-        self, kind: Kind
-    ) -> dict[str, FrameworkRecord] | dict[str, ConfigMapRecord] | dict[str, PodRecord] | dict[str, CompanionRecord]:
+    def _copy(self, kind: Kind) -> Mapping[str, FrameworkRecord | ConfigMapRecord | PodRecord | CompanionRecord]:
         if kind is Kind.FRAMEWORK:
             return self.cache.frameworks
         if kind is Kind.SERVICE:
             return self.cache.services
+        if kind is Kind.VOLUME_CLAIM:
+            return self.cache.claims
         return self.cache.configmaps if kind is Kind.CONFIGMAP else self.cache.pods
 
     def _apply(self, kind: Kind, name: str, body: Body | None, final: Body | None) -> None:
@@ -266,7 +272,11 @@ class Controller:
         elif kind is Kind.CONFIGMAP:
             self._apply_configmap(name, body, final)
         elif kind is Kind.SERVICE:
-            self._apply_service(name, body)
+            new = None if body is None else service_record(body)
+            self._apply_companion(self.cache.services, name, new)
+        elif kind is Kind.VOLUME_CLAIM:
+            claim = None if body is None else claim_record(body)
+            self._apply_companion(self.cache.claims, name, claim)
         else:
             self._apply_pod(name, body, final)
 
@@ -294,15 +304,18 @@ class Controller:
                 self.reconciler.on_configmap_dropped(old.uid)
             self._enqueued = True
 
-    def _apply_service(self, name: str, body: Body | None) -> None:
-        old = self.cache.services.pop(name, None)
-        new = None if body is None else service_record(body)
+    def _apply_companion(self, copy: dict[str, C], name: str, new: C | None) -> None:
+        old = copy.pop(name, None)
         if new is not None:
-            self.cache.services[name] = new
+            copy[name] = new
         if old is not None and (new is None or new.uid != old.uid) and self.reconciler is not None:
-            self.reconciler.on_companion_dropped(old.uid)
-        if old is None or new is None or old.identity != new.identity:
-            self._enqueued |= self.name in (getattr(old, "framework", ""), getattr(new, "framework", ""))
+            self.reconciler.on_companion_dropped(old)
+        if old is None or new is None or old.inputs != new.inputs:
+            for one in (old, new):
+                if one is not None and one.framework == self.name:
+                    self._enqueued = True
+                    if self.reconciler is not None:
+                        self.reconciler.on_companion_event(one)
 
     def _apply_pod(self, name: str, body: Body | None, final: Body | None) -> None:
         old = self.cache.pods.pop(name, None)
@@ -489,9 +502,17 @@ class Controller:
                     body = world.get(kind, name)
                     if body["metadata"]["uid"] != change["uid"]:
                         raise ApiRefusal(409, "Conflict", "the UID does not match")
-                    guarantees.relabelling(body)
-                    labels = {**(body["metadata"].get("labels") or {}), **change["labels"]}
-                    world.edit(kind, name, lambda found: found["metadata"].update(labels=labels))
+                    metadata = body["metadata"]
+                    if change.get("resourceVersion") not in (None, metadata["resourceVersion"]):
+                        raise ApiRefusal(409, "Conflict", "the object has been modified")
+                    merged = {key: {**(metadata.get(key) or {}), **change.get(key, {})} for key in MAPS}
+                    if "ownerReferences" in change:
+                        merged["ownerReferences"] = change["ownerReferences"]
+                    if kind is Kind.VOLUME_CLAIM:
+                        guarantees.marking(uid, body)
+                    else:
+                        guarantees.relabelling(body)
+                    world.edit(kind, name, lambda found: found["metadata"].update(merged))
                     return world.get(kind, name)
             case PatchStatus(name, path, value, framework_uid, generation, version):
                 verb = "write"

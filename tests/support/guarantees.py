@@ -30,7 +30,7 @@ from frameworkcontroller.machine.model import InvariantError, Limits
 from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.tracker import Tracker
 from tests.support.invariants import check_status, check_step
-from tests.support.world import Body, World, controller_of, is_deleting, mark_of, name_of, uid_of
+from tests.support.world import NAMESPACE, Body, World, controller_of, is_deleting, mark_of, name_of, uid_of
 
 _OVER: Final = (State.ATTEMPT_COMPLETED, State.COMPLETED)
 _NEVER_RETRIED: Final = (-210, -220, -230, -250)
@@ -155,7 +155,8 @@ class Guarantees:
         status = self._stored.get(framework_uid)
         where = f"creation of {target.name}"
         if target.kind is not Kind.POD:
-            self._require(owner == framework_uid, f"{where}: controlled by {owner}")
+            free = target.kind is Kind.VOLUME_CLAIM and owner is None
+            self._require(free or owner == framework_uid, f"{where}: controlled by {owner}")
         if target.kind is Kind.SERVICE:
             self._served.add(framework_uid)
         if self.loose or framework_uid in self.world.gone:
@@ -163,6 +164,9 @@ class Guarantees:
         if status is None:
             raise self.world.violation(f"{where}: no status is stored")
         if target.kind is Kind.SERVICE:
+            return
+        if target.kind is Kind.VOLUME_CLAIM:
+            self._require(_task_of(status, target.role, target.index) is not None, f"{where}: no such Task is stored")
             return
         self._require(status.attempt.id == int(mark_of(body, names.FRAMEWORK_ATTEMPT_ID)), f"{where}: not this attempt")
         self._require(status.attempt.completion_status is None, f"{where}: the attempt is completing")
@@ -185,9 +189,19 @@ class Guarantees:
         self._require(not task.deletion_pending, f"{where}: the Task is deletionPending")
         recorded = status.attempt.configmap_uid
         self._require(recorded in (None, owner), f"{where}: controlled by {owner}, recorded is {recorded}")
+        self._require_claims(framework_uid, target)
         role = next(role for role in status.attempt.roles if role.name == target.role)
         always = self._depends(framework_uid, target.role)
         self._require(role.started or not always, f"D: {where}: the start of its TaskRole is not stored")
+
+    def _require_claims(self, framework_uid: str, pod: Target) -> None:
+        """The claims of a Task existed, as this Framework's, before its Pod."""
+        specs = [spec for (uid, _), spec in self.world.specs.items() if uid == framework_uid]
+        roles = [one for spec in specs for one in spec.get("taskRoles") or () if one["name"] == pod.role]
+        for claim in {one["metadata"]["name"] for role in roles for one in role.get("volumeClaimTemplates") or ()}:
+            events = (orjson.loads(event.raw) for event in self.world.events[Kind.VOLUME_CLAIM])
+            found = (mark_of(body, names.FRAMEWORK_UID) for body in events if name_of(body) == f"{claim}-{pod.name}")
+            self._require(framework_uid in found, f"creation of {pod.name}: its claim {claim} never existed")
 
     def _depends(self, framework_uid: str, role: str) -> bool:
         """Whether every spec that the Framework has had lets the role depend on others."""
@@ -211,6 +225,9 @@ class Guarantees:
             return
         if target.kind is Kind.SERVICE:
             raise self.world.violation(f"{where}: a controller never deletes one")
+        if target.kind is Kind.VOLUME_CLAIM:
+            self._justify_claim_deletion(framework_uid, target, body, where)
+            return
         if target.kind is not Kind.FRAMEWORK:
             self._require(uid in self._ours, f"{where}: it is not ours")
             self._require(
@@ -238,6 +255,24 @@ class Guarantees:
     def node_read(self, uid: str, node: str) -> None:
         """A controller reads the Node of a Pod that it wants to delete by force."""
         self._read_as_lost[uid] = is_lost(self.world.objects[Kind.NODE].get(node))
+
+    def marking(self, framework_uid: str, body: Body) -> None:
+        """A claim is changed: it says that it is that of a Task of this Framework, or of an earlier one."""
+        where = f"change of {name_of(body)}"
+        self._require(controller_of(body) in (None, framework_uid), f"{where}: it has another controller")
+        _, framework, role, index = names.split_claim_name(name_of(body)) or ("", "", "", 0)
+        said = [mark_of(body, name) for name in names.CLAIM_IDENTITY]
+        self._require(said == [NAMESPACE, framework, role, str(index)], f"{where}: it says {said}")
+
+    def _justify_claim_deletion(self, framework_uid: str, target: Target, body: Body, where: str) -> None:
+        self._require(mark_of(body, names.FRAMEWORK_UID) == framework_uid, f"{where}: it is not ours")
+        self.marking(framework_uid, body)
+        self._require(mark_of(body, names.WHEN_SCALED) == "Delete", f"{where}: it is to be retained")
+        pod = names.pod_name(target.name.split("-")[1], target.role, target.index)
+        self._require(pod not in self.world.objects[Kind.POD], f"{where}: its Pod exists")
+        status = self._stored.get(framework_uid)
+        if not self.loose and status is not None:
+            self._require(_task_of(status, target.role, target.index) is None, f"{where}: its Task is stored")
 
     def relabelling(self, body: Body) -> None:
         """A label is put back: on what is ours alone."""

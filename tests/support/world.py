@@ -243,6 +243,8 @@ class World:
         if kind is Kind.POD:
             body["spec"] = body.get("spec") or {}
             body["status"] = {"phase": "Pending"}
+        if kind is Kind.VOLUME_CLAIM:
+            body["metadata"]["finalizers"] = ["kubernetes.io/pvc-protection"]
         if kind is Kind.FRAMEWORK:
             body["metadata"]["generation"] = 1
             body.pop("status", None)
@@ -352,8 +354,15 @@ class World:
 
     def collect(self) -> bool:
         """One step of the garbage collector; False if it has nothing to do."""
+        for body in list(self.objects[Kind.VOLUME_CLAIM].values()):
+            pod = name_of(body).partition("-")[2]
+            if is_deleting(body) and pod not in self.objects[Kind.POD]:
+                self.tell(f"{name_of(body)}, which no Pod uses, is let go")
+                self.remove(Kind.VOLUME_CLAIM, name_of(body))
+                return True
         for kind, owners, dependents in (
             (Kind.SERVICE, Kind.FRAMEWORK, None),
+            (Kind.VOLUME_CLAIM, Kind.FRAMEWORK, None),
             (Kind.POD, Kind.CONFIGMAP, None),
             (Kind.CONFIGMAP, Kind.FRAMEWORK, Kind.POD),
             (Kind.FRAMEWORK, None, Kind.CONFIGMAP),

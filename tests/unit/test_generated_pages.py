@@ -75,7 +75,7 @@ def test_every_name_that_pods_get_is_explained() -> None:
     reference = generator("reference")
     keys = {key for key, _, _ in reference.KEYS}
     placeholders = [name for name, _ in reference.PLACEHOLDERS]
-    assert keys | {*placeholders} == {
+    assert keys | {*placeholders, names.WHEN_SCALED} == {
         value for value in vars(names).values() if isinstance(value, str) and value.startswith("FC_")
     }
     assert sorted(placeholders) == sorted(names.NETWORK_PLACEHOLDERS)

@@ -34,7 +34,7 @@ FIELDS: Final = {
     "successPolicy": ("a Job or JobSet", _SUCCEEDED),
     "tasks": ("a Volcano Job", "taskRoles"),
     "template": ("a Job", _TEMPLATE),
-    "volumeClaimPolicies": ("a JobSet", "claims that you create, or ephemeral volumes of the Pod template"),
+    "volumeClaimPolicies": ("a JobSet", "volumeClaimTemplates of a TaskRole, with a claim for each Task"),
 }
 """Unknown fields of the spec, a TaskRole or its task: the kind that has them, and what a Framework has."""
 
@@ -45,8 +45,10 @@ PLACES: Final = {
     "network": "of the spec",
     "podFailurePolicy": "of a TaskRole's task",
     "restartPolicy": "of the Pod template's spec; retries are those of retryPolicy",
+    "persistentVolumeClaimRetentionPolicy": "of a TaskRole",
     "suspend": "of the spec, for the whole Framework",
     "ttlSecondsAfterFinished": "of the spec",
+    "volumeClaimTemplates": "of a TaskRole",
 }
 """Fields that a Framework has in another place."""
 

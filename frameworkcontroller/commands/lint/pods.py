@@ -27,7 +27,7 @@ DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _VARIABLES: Final = [
     value
     for value in vars(names).values()
-    if isinstance(value, str) and value.startswith("FC_") and value not in names.ONLY_PLACEHOLDERS
+    if isinstance(value, str) and value.startswith("FC_") and value not in (*names.ONLY_PLACEHOLDERS, names.WHEN_SCALED)
 ]
 """Environment variables that each container gets."""
 

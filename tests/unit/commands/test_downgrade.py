@@ -65,6 +65,11 @@ USES: list[tuple[str, dict[str, Any]]] = [
     ("podFailurePolicy", {"taskRoles": [role(podFailurePolicy={"rules": [RULE]})]}),
     ("podForceDeletionPolicy", {"taskRoles": [role(podForceDeletionPolicy="NodeUnreachable")]}),
     ("network", {"network": {}}),
+    ("volumeClaimTemplates", {"taskRoles": [{**role(), "volumeClaimTemplates": [{"metadata": {"name": "data"}}]}]}),
+    (
+        "persistentVolumeClaimRetentionPolicy",
+        {"taskRoles": [{**role(), "persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"}}]},
+    ),
     ("coordinator", {"coordinator": {"taskRole": "a"}}),
     ("dependsOn", {"taskRoles": [role(), {**role("b"), "dependsOn": [{"name": "a", "status": "Ready"}]}]}),
 ]

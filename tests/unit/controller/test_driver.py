@@ -57,6 +57,7 @@ def driver_of(client: object, record: FrameworkRecord) -> Driver:
         configmaps=cast(Any, {}),
         pods=cast(Any, {}),
         find_companion=lambda _kind, _key, _framework: None,
+        list_claims=lambda _key, _needed: (),
         limits=limits(),
         wall=lambda: 0.0,
         clock=lambda: 0.0,

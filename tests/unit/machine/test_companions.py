@@ -249,7 +249,7 @@ def test_the_end_of_an_old_service_says_nothing_of_the_new_one() -> None:
     bench.drop("f")
     bench.created(service_of(bench), show=False)
     bench.services["f"] = old
-    bench.tracker.companion_dropped(old.uid)
+    bench.tracker.companion_dropped(Target(Kind.SERVICE, "f"), old.uid)
     bench.services.clear()
     assert bench.plan().actions == []
 
@@ -287,7 +287,7 @@ def test_the_creation_is_recorded() -> None:
 def test_a_service_that_ended_before_its_creation_was_folded_is_created_again() -> None:
     bench = accepted()
     action = service_of(bench)
-    bench.tracker.companion_dropped("service-9")
+    bench.tracker.companion_dropped(Target(Kind.SERVICE, "f"), "service-9")
     bench.fold(action, Created("service-9"))
     again = service_of(bench)
     bench.fold(again, Created("service-10"))

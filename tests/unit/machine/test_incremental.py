@@ -14,7 +14,7 @@ from frameworkcontroller.api.names import pod_name
 from frameworkcontroller.api.objects import Identity, PodRecord
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.machine.actions import Accepted, Action, Create, Delete, NotAttempted
-from frameworkcontroller.machine.context import POD_CREATIONS_PER_PLAN
+from frameworkcontroller.machine.context import CREATIONS_PER_PLAN
 from frameworkcontroller.machine.model import Observed, Urgency
 from frameworkcontroller.machine.plan import plan
 from frameworkcontroller.machine.tracker import Tracker
@@ -244,10 +244,10 @@ def test_one_refusal_does_not_make_every_task_be_looked_at_again_and_again() -> 
 
 
 def test_a_plan_asks_for_no_more_pods_than_are_created_before_the_next() -> None:
-    bench = Bench(role(number=POD_CREATIONS_PER_PLAN + 20), checked=False)
+    bench = Bench(role(number=CREATIONS_PER_PLAN + 20), checked=False)
     bench.attempt()
     first, second = bench.plan().actions, bench.plan().actions
-    assert (len(first), len(second)) == (POD_CREATIONS_PER_PLAN, 20)
+    assert (len(first), len(second)) == (CREATIONS_PER_PLAN, 20)
     assert not bench.tracker.is_busy
 
 

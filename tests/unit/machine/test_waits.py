@@ -22,7 +22,7 @@ from frameworkcontroller.commands.tree import framework_tree
 from frameworkcontroller.controller.statecounts import StateCounts
 from frameworkcontroller.machine.actions import Action, Create, Result
 from frameworkcontroller.machine.gates import WAITS
-from frameworkcontroller.machine.model import Plan, Record
+from frameworkcontroller.machine.model import NotListed, Plan, Record
 from frameworkcontroller.machine.reasons import EventPolicy, Reason
 from tests.support.bench import Bench, refused, role
 
@@ -114,6 +114,16 @@ def refused_service() -> Watched:
     return bench
 
 
+def unlisted_claims() -> Watched:
+    template = {"metadata": {"name": "data"}}
+    bench = Watched({**role(), "volumeClaimTemplates": [template]})
+    bench.attempt()
+    bench.not_listed = NotListed("403: may not list claims")
+    for _ in range(2):
+        bench.plan()
+    return bench
+
+
 def doubted() -> Watched:
     bench = Watched(role(number=2, retryPolicy={"maxRetryCount": 3}))
     bench.all_pods()
@@ -171,6 +181,8 @@ TASK = "TaskAttempt 1 of a[0] starts at {at}, 40s after the end with 1 Container
 FRAMEWORK = "FrameworkAttempt 1 starts at {at}, 70s after the end with 1 ContainerUnrecognizedFailed"
 
 NO_SERVICE = "Service f does not exist yet"
+NO_CLAIM = "PersistentVolumeClaim data-f-a-0 cannot be looked for"
+NO_CLAIMS = "Cannot list PersistentVolumeClaims, which volumeClaimTemplates need: 403: may not list claims"
 FORBIDDEN = "Cannot create Service f: 403: may not create services"
 
 ROWS = (
@@ -182,6 +194,7 @@ ROWS = (
     Row(Reason.WAITING, refused_pod, *[WEBHOOK] * 4),
     Row(Reason.WAITING, refused_configmap, *["the webhook is down"] * 4),
     Row(Reason.SERVICE_PENDING, refused_service, NO_SERVICE, NO_SERVICE, NO_SERVICE, FORBIDDEN),
+    Row(Reason.VOLUME_CLAIM_PENDING, unlisted_claims, NO_CLAIM, NO_CLAIM, NO_CLAIM, NO_CLAIMS),
     # Over after half a second.
     Row(Reason.RELISTING, doubted, "", "", "AttemptCreationPending", ""),
     Row(Reason.DEPENDENCY_PENDING, dependent, *["TaskRole b waits until TaskRole a is Ready"] * 4),
