@@ -93,18 +93,24 @@ async def test_names_refer_to_what_is_there(kubectl: Kubectl, folder: Path) -> N
 
 @pytest.mark.parametrize(
     ("folder", "component"),
-    [("base", "network"), ("overlays/ha", "network"), ("overlays/single-namespace", "network-single-namespace")],
+    [
+        (folder, f"{feature}{scope}")
+        for feature in ("network", "volumeclaims")
+        for folder, scope in (("base", ""), ("overlays/ha", ""), ("overlays/single-namespace", "-single-namespace"))
+    ],
 )
 async def test_a_component_grants_to_the_controller(
     kubectl: Kubectl, tmp_path: Path, folder: str, component: str
 ) -> None:
+    feature = component.partition("-")[0]
+
     def from_here(path: str) -> str:
         return os.path.relpath(MANIFESTS / path, tmp_path)
 
     overlay = {"resources": [from_here(folder)], "components": [from_here(f"components/{component}")]}
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
     made = list(yaml.safe_load_all(await kubectl.ok("kustomize", str(tmp_path))))
-    (binding,) = (one for one in made if one["kind"].endswith("Binding") and "network" in one["metadata"]["name"])
+    (binding,) = (one for one in made if one["kind"].endswith("Binding") and feature in one["metadata"]["name"])
     account = only(made, "ServiceAccount")["metadata"]
     (subject,) = binding["subjects"]
     assert (subject["name"], subject["namespace"]) == (account["name"], account["namespace"])

@@ -20,9 +20,18 @@ from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.crd import CrdError
 from frameworkcontroller.kube.elector import Instant
 from frameworkcontroller.kube.errors import ApiError, NotFound
-from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, LEASES, PODS, SERVICES, Resource
+from frameworkcontroller.kube.resources import (
+    CONFIGMAPS,
+    CRDS,
+    LEASES,
+    PERSISTENTVOLUMECLAIMS,
+    PODS,
+    SERVICES,
+    Resource,
+)
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
+from tests.support.claims import claim_spec, claims_in, until_claims_are
 from tests.support.clusters import Cluster, embedded_cluster, simulated_node
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, policy, role, tasks
@@ -36,6 +45,8 @@ CLUSTER_WIDE: Final = MANIFESTS / "base" / "rbac.yaml"
 ONE_NAMESPACE: Final = MANIFESTS / "overlays" / "single-namespace" / "role.yaml"
 NETWORK: Final = MANIFESTS / "components" / "network" / "rbac.yaml"
 NETWORK_OF_ONE: Final = MANIFESTS / "components" / "network-single-namespace" / "rbac.yaml"
+CLAIMS: Final = MANIFESTS / "components" / "volumeclaims" / "rbac.yaml"
+CLAIMS_OF_ONE: Final = MANIFESTS / "components" / "volumeclaims-single-namespace" / "rbac.yaml"
 NODES_BESIDE: Final = MANIFESTS / "overlays" / "single-namespace" / "nodes.yaml"
 
 Permission = tuple[str, str, str]
@@ -269,8 +280,48 @@ async def test_the_rules_of_a_network_are_what_it_uses(embedded: Cluster) -> Non
     assert used(request for request in door.requests if request.resource not in ("services", "leases")) <= base
 
 
+def claiming(number: int, retained: str) -> Json:
+    """A role whose Tasks have volume claims."""
+    template = {"metadata": {"name": "data"}, "spec": claim_spec()}
+    policy = {"whenDeleted": retained, "whenScaled": retained}
+    return {
+        **role(number=number),
+        "volumeClaimTemplates": [template],
+        "persistentVolumeClaimRetentionPolicy": policy,
+    }
+
+
+async def all_requests_for_claims(frameworks: Frameworks) -> None:
+    """Everything that a controller does with volume claims."""
+    others = {*await claims_in(frameworks)}
+    # In the way: it looks at whose that is.
+    other = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data-b-a-0"}}
+    body = orjson.dumps({**other, "spec": claim_spec()})
+    await frameworks.client.create(PERSISTENTVOLUMECLAIMS, body, frameworks.namespace)
+    await frameworks.create("a", claiming(2, "Retain"))
+    await frameworks.create("b", claiming(1, "Retain"))
+    await frameworks.until_running("a", 2)
+    await frameworks.until("b", lambda status: condition(status, "Stalled").get("reason") == "NamingConflict")
+    delete = {"whenDeleted": "Delete", "whenScaled": "Delete"}
+    await frameworks.set("a", taskRoles__0__persistentVolumeClaimRetentionPolicy=delete)
+    await frameworks.set("a", taskRoles__0__taskNumber=1)
+    await until_claims_are(frameworks, {"data-a-a-0", "data-b-a-0"} | others)
+
+
+async def test_the_rules_of_volume_claims_are_what_they_use(embedded: Cluster) -> None:
+    cluster = embedded
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    async with front_door(await cluster.connection()) as door, running(cluster, door, config(cluster)):
+        await all_requests_for_claims(frameworks)
+    requests = [request for request in door.requests if request.resource == "persistentvolumeclaims"]
+    assert permissions(rules(CLAIMS, "ClusterRole")) == used(requests)
+    base = permissions(rules(CLUSTER_WIDE, "ClusterRole"))
+    assert used(one for one in door.requests if one.resource not in ("persistentvolumeclaims", "leases")) <= base
+
+
 def test_both_sets_of_rules_say_the_same() -> None:
     assert permissions(rules(NETWORK, "ClusterRole")) == permissions(rules(NETWORK_OF_ONE, "Role"))
+    assert permissions(rules(CLAIMS, "ClusterRole")) == permissions(rules(CLAIMS_OF_ONE, "Role"))
     everywhere = permissions(rules(CLUSTER_WIDE, "ClusterRole"))
     definitions = {item for item in everywhere if item[1] == CRDS.group}
     beside = permissions(rules(NODES_BESIDE, "ClusterRole"))
@@ -378,3 +429,28 @@ async def test_a_network_runs_under_the_rules_of_its_component(cluster: Cluster,
             assert condition(status, "Stalled")["status"] == "False"
             forbidden = {(request.verb, request.resource) for request, code in door.refused if code == 403}
             assert forbidden == {("list", "services")}
+
+
+async def test_volume_claims_are_kept_under_the_rules_of_their_component(
+    cluster: Cluster, frameworks: Frameworks
+) -> None:
+    """Without them the Framework is stalled, and says why; once they are granted, it starts by itself."""
+    if cluster.kubeconfig_of is None:
+        pytest.skip("this cluster lets everybody do everything")
+    base = [*documents(CLUSTER_WIDE, "ClusterRole"), *documents(CLUSTER_WIDE, "Role")]
+    async with (
+        granted(cluster, *base),
+        front_door(await cluster.connection("controller")) as door,
+        running(cluster, door, config(cluster)),
+    ):
+        await frameworks.create("c", claiming(1, "Delete"))
+        status = await frameworks.until(
+            "c", lambda status: condition(status, "Stalled").get("reason") == "VolumeClaimNotListed"
+        )
+        assert 'cannot list resource "persistentvolumeclaims"' in condition(status, "Stalled")["message"]
+        async with granted(cluster, *documents(CLAIMS, "ClusterRole")):
+            await frameworks.until_running("c", 1)
+            assert condition(await frameworks.status("c"), "Stalled")["status"] == "False"
+            await all_requests_for_claims(frameworks)
+            forbidden = {(request.verb, request.resource) for request, code in door.refused if code == 403}
+            assert forbidden == {("list", "persistentvolumeclaims")}
