@@ -1,17 +1,16 @@
-"""Master, worker or driver of a small cluster, by the role of the Task; the barrier gives the master's address."""
+"""Master, worker or driver of a small cluster, by the role of the Task."""
 
 import math
 import os
 import queue
 import socket
-import time
 from multiprocessing.managers import BaseManager
 
 env = os.environ
 role, me = env["FC_TASKROLE_NAME"], env["FC_POD_NAME"]
 # Clients that reach the master can run any code: on a shared cluster, take a key from a Secret.
 KEY = env["FC_FRAMEWORK_ATTEMPT_INSTANCE_UID"].encode()
-PARTS, STEP = 40, 5_000
+PORT, PARTS, STEP = 7077, 40, 5_000
 
 
 class Master(BaseManager):
@@ -25,20 +24,12 @@ def primes(first):
 
 
 def connected():
-    """The master's queues; the barrier says where it is, not that it listens yet."""
-    host, _, port = env["FB_MASTER_ADDRESSES"].rpartition(":")
-    master = Master((host.strip("[]"), int(port)), authkey=KEY)
+    """The master's queues."""
+    master = Master((env["MASTER"], PORT), authkey=KEY)
     for name in ("work", "results"):
         Master.register(name)
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            master.connect()
-            return master.work(), master.results()
-        except (OSError, EOFError):
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.2)
+    master.connect()
+    return master.work(), master.results()
 
 
 if role == "master":
@@ -46,7 +37,7 @@ if role == "master":
     Master.register("work", callable=lambda: work)
     Master.register("results", callable=lambda: results)
     print(f"{me}: serves at {env['POD_IP']}")
-    Master((env["POD_IP"], int(env["FB_MASTER_PORT"])), authkey=KEY).get_server().serve_forever()
+    Master((env["POD_IP"], PORT), authkey=KEY).get_server().serve_forever()
 elif role == "worker":
     work, results = connected()
     while True:
