@@ -273,6 +273,8 @@ async def _cluster(
             raise UsageError(f"cannot start a cluster: {place}: {os.strerror(error.errno or 0)}") from None
         finally:
             waiting.cancel()
+        if cluster.limitation:
+            _say(f"Note: {cluster.limitation}\n")
         yield cluster, directory
 
 

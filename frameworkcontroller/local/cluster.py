@@ -78,6 +78,11 @@ class LocalCluster:
         """``http://127.0.0.1:PORT``."""
         return self.server.url
 
+    @property
+    def limitation(self) -> str:
+        """What does not work on this machine, for its user; empty if everything does."""
+        return self.server.logs.limitation if isinstance(self.server.logs, ProcessRuntime) else ""
+
     def connect(self) -> Connection:
         """Return a new connection to the API server."""
         return Connection.to_address(self.server.url, token=self.server.authenticator.token)

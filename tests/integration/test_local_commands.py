@@ -93,6 +93,26 @@ def running(
             process.kill()
 
 
+def test_without_namespaces_it_says_once_what_is_missing(folder: Path) -> None:
+    script = 'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all --inh-caps=-all "$@"'
+    confined = ["unshare", "--user", "--map-root-user", "sh", "-c", script, "sh"]
+    if subprocess.run([*confined, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("cannot take the permission away")
+    (folder / "a.yaml").write_text(yaml.safe_dump(framework("a", "exit 0")))
+    ended = subprocess.run(
+        [*confined, *COMMAND, "run", "a.yaml"],
+        cwd=folder,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("Note: no namespaces (")
+    assert ended.stdout.count("the names of Pods and Services do not resolve, and volumes are not mounted") == 1
+
+
 def test_success(folder: Path) -> None:
     (folder / "a.yaml").write_text(
         yaml.safe_dump_all([framework("a", "exit 0", tasks=2), framework("b", "echo $FC_TASK_INDEX")])

@@ -154,12 +154,6 @@ class ProcessRuntime:
         # Contains claims, Secrets and tokens. Other users may enter it only where Pods may run as other users.
         self._files.chmod(0o711 if os.geteuid() == 0 else 0o700)
         self._addresses = AddressPool(self._rng)
-        if not self._supervisor.mounts_work:
-            log.warning(
-                "no namespaces (%s): volumes are not mounted, paths in commands are rewritten instead; "
-                "the names of Pods and Services do not resolve",
-                self._supervisor.why_no_mounts,
-            )
 
     async def close(self) -> None:
         """Stop all processes, kill those that do not end in time, and remove all files."""
@@ -257,6 +251,16 @@ class ProcessRuntime:
     def mounts_work(self) -> bool:
         """Whether volumes are mounted at their mountPath; otherwise paths are rewritten."""
         return self._supervisor.mounts_work
+
+    @property
+    def limitation(self) -> str:
+        """What does not work on this machine, for its user; empty if everything does."""
+        if self._supervisor.mounts_work:
+            return ""
+        return (
+            f"no namespaces ({self._supervisor.why_no_mounts}): the names of Pods and Services do not resolve, and "
+            "volumes are not mounted; paths in commands are rewritten instead"
+        )
 
     @property
     def spawner_pid(self) -> int:
