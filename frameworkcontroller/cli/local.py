@@ -274,7 +274,7 @@ async def _cluster(
         finally:
             waiting.cancel()
         if cluster.limitation:
-            _say(f"Note: {cluster.limitation}\n")
+            _say(f"Note: {cluster.limitation}")
         yield cluster, directory
 
 
