@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
@@ -228,6 +228,8 @@ class ClaimMetadata(_SpecModel):
 class ClaimTemplate(_SpecModel):
     """A PersistentVolumeClaim for each Task of a role. ``spec`` is not validated."""
 
+    api_version: Literal["v1"] | None = None
+    kind: Literal["PersistentVolumeClaim"] | None = None
     metadata: ClaimMetadata
     spec: dict[str, Any] = Field(default_factory=dict)
 

@@ -31,6 +31,7 @@ from frameworkcontroller.api.spec import (
     rule_of,
 )
 from frameworkcontroller.commands.lint import foreign
+from frameworkcontroller.commands.lint.claims import check_claims
 from frameworkcontroller.commands.lint.findings import Finding, error, warning
 from frameworkcontroller.commands.lint.pods import DNS_LABEL, check_pod, fields_of
 
@@ -80,6 +81,7 @@ def check_framework(body: Mapping[Any, Any]) -> Iterator[Finding]:
     networked = any(spec.get(field) is not None for field in ("network", "coordinator"))
     for position, role in enumerate(roles):
         yield from check_pod(role, ("spec", "taskRoles", position), networked=networked)
+        yield from check_claims(role, ("spec", "taskRoles", position))
     if spec.get("network") is None:
         yield from _long_names(framework, roles)
     if not refused:

@@ -36,6 +36,8 @@ _COLLECTION: Final = re.compile(r"(list|dict)[\[(](?:str, ?)?(.+)[\])]")
 _QUANTITIES: Final = frozenset({"capacity", "divisor", "limits", "overhead", "requests", "sizeLimit"})
 """Fields of quantities, which may also be numbers: in the models, they are text."""
 
+_OF_NETWORK: Final = "it is one only if the spec has network or coordinator"
+
 _SCALARS: Final = {
     "str": ((str,), "must be text (put it in quotes)"),
     "bool": ((bool,), "must be true or false"),
@@ -56,9 +58,9 @@ def check_pod(role: Mapping[Any, Any], path: KeyPath, *, networked: bool = False
         return
     if not isinstance(pod, dict):
         return
-    yield from _fields(pod, path, "V1PodTemplateSpec")
+    yield from check_fields(pod, path, "V1PodTemplateSpec")
     known = (*PLACEHOLDERS, *names.NETWORK_PLACEHOLDERS, *hostlists.NAMES) if networked else PLACEHOLDERS
-    yield from _placeholders(pod, path, known)
+    yield from check_placeholders(pod, path, known)
     metadata = pod.get("metadata")
     for field in ("name", "namespace", "generateName"):
         if isinstance(metadata, dict) and metadata.get(field):
@@ -79,7 +81,7 @@ def check_pod(role: Mapping[Any, Any], path: KeyPath, *, networked: bool = False
         )
     seen: set[str] = set()
     for listed in ("initContainers", "containers"):
-        for position, container in _mappings(spec.get(listed)):
+        for position, container in mappings_in(spec.get(listed)):
             yield from _container(container, (*path, "spec", listed, position), seen, init=listed == "initContainers")
 
 
@@ -99,29 +101,34 @@ def _container(container: Mapping[Any, Any], path: KeyPath, seen: set[str], *, i
         yield error((*path, "image"), "is required")
     if not init and not container.get("command") and not container.get("args"):
         yield warning((*path, "command"), "is missing, and so is args: the image decides what runs")
-    for position, variable in _mappings(container.get("env")):
+    for position, variable in mappings_in(container.get("env")):
         name = variable.get("name")
         if name in _VARIABLES:
             place = (*path, "env", position, "name")
             yield warning(place, "replaces the controller's variable of this name", value=name)
 
 
-def _mappings(value: Any) -> Iterator[tuple[int, dict[Any, Any]]]:
+def mappings_in(value: Any) -> Iterator[tuple[int, dict[Any, Any]]]:
     """Yield the mappings in a list with their positions. Other values have been reported."""
     for position, item in enumerate(value if isinstance(value, list) else ()):
         if isinstance(item, dict):
             yield position, item
 
 
-def _placeholders(value: Any, path: KeyPath, known: Collection[str]) -> Iterator[Finding]:
-    """Find words in double braces that look like a placeholder but are not."""
+def check_placeholders(
+    value: Any, path: KeyPath, known: Collection[str], of_network: str = _OF_NETWORK
+) -> Iterator[Finding]:
+    """Find words in double braces that look like a placeholder but are not.
+
+    ``of_network``: why those of network are none.
+    """
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from _placeholders(key, (*path, str(key)), known)
-            yield from _placeholders(inner, (*path, str(key)), known)
+            yield from check_placeholders(key, (*path, str(key)), known, of_network)
+            yield from check_placeholders(inner, (*path, str(key)), known, of_network)
     elif isinstance(value, list):
         for position, inner in enumerate(value):
-            yield from _placeholders(inner, (*path, position), known)
+            yield from check_placeholders(inner, (*path, position), known, of_network)
     elif isinstance(value, str):
         for found in _PLACEHOLDER.finditer(value):
             word = found[1].strip()
@@ -133,7 +140,7 @@ def _placeholders(value: Any, path: KeyPath, known: Collection[str]) -> Iterator
             if name in known:
                 hint = f"; write {{{{{word}}}}}, without blanks"
             elif name in names.NETWORK_PLACEHOLDERS or name in hostlists.NAMES:
-                hint = "; it is one only if the spec has network or coordinator"
+                hint = f"; {of_network}"
             elif word in _VARIABLES:
                 hint = f"; it is known only when the Pod runs: use its environment variable {word}"
             else:
@@ -141,7 +148,7 @@ def _placeholders(value: Any, path: KeyPath, known: Collection[str]) -> Iterator
             yield warning(path, f"{found[0]} is not a placeholder and stays unchanged{hint}")
 
 
-def _fields(value: Any, path: KeyPath, kind: str, last: str = "") -> Iterator[Finding]:
+def check_fields(value: Any, path: KeyPath, kind: str, last: str = "") -> Iterator[Finding]:
     """Find fields that the API does not have, and values of the wrong type.
 
     Args:
@@ -164,7 +171,7 @@ def _fields(value: Any, path: KeyPath, kind: str, last: str = "") -> Iterator[Fi
             yield error(path, f"must be a {'list' if form == 'list' else 'mapping'}", value=value)
             return
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _fields(item, (*path, key), inner_kind, last)
+            yield from check_fields(item, (*path, key), inner_kind, last)
         return
     fields = fields_of(kind)
     if not fields:
@@ -174,7 +181,7 @@ def _fields(value: Any, path: KeyPath, kind: str, last: str = "") -> Iterator[Fi
         return
     for key, inner in value.items():
         if key in fields:
-            yield from _fields(inner, (*path, key), fields[key], key)
+            yield from check_fields(inner, (*path, key), fields[key], key)
         else:
             hint = suggestion(str(key), fields)
             yield warning((*path, key), f"is not a known field of a {kind.removeprefix('V1')}{hint}")

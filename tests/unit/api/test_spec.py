@@ -8,6 +8,8 @@ import pytest
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.spec import (
+    ClaimRetention,
+    ClaimRetentionPolicy,
     Coordinator,
     DependencyStatus,
     ExecutionType,
@@ -622,3 +624,46 @@ def test_host_names_have_63_characters_at_most() -> None:
     parse_spec(spec(11, hostname="own"), framework="f" * 50)
     parse_spec(spec(0), framework="f" * 60)
     parse_spec({**spec(11), "network": None}, framework="f" * 60)
+
+
+# --- volume claims ---
+
+
+def claims(*templates: Any, **fields: Any) -> dict[str, Any]:
+    """A spec with a role of these volumeClaimTemplates."""
+    return {"taskRoles": [{"name": "a", "volumeClaimTemplates": list(templates), **fields}]}
+
+
+def test_claims() -> None:
+    template = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "d"}, "spec": {"x": [1]}}
+    spec = parse_spec(claims(template))
+    (role,) = spec.task_roles
+    assert spec.has_claims
+    assert role.volume_claim_templates[0].spec == {"x": [1]}
+    assert role.persistent_volume_claim_retention_policy == ClaimRetentionPolicy()
+    assert ClaimRetentionPolicy().when_deleted is ClaimRetentionPolicy().when_scaled is ClaimRetention.RETAIN
+    assert not parse_spec({"taskRoles": [{"name": "a", "volumeClaimTemplates": None}]}).has_claims
+
+
+DATA: dict[str, Any] = {"metadata": {"name": "data"}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        (claims(DATA, DATA), "[1].metadata.name: 'data': is already the name of volumeClaimTemplates[0]"),
+        (claims({}), "[0].metadata: is required"),
+        (claims({"metadata": {}}), "[0].metadata.name: is required"),
+        (claims({"metadata": {"name": "Data"}}), "[0].metadata.name: 'Data': must be the name of a volume"),
+        (claims({"metadata": {"name": "d" * 64}}), "must be the name of a volume"),
+        (claims(*({"metadata": {"name": f"d{number}"}} for number in range(21))), "20"),
+        (
+            claims(DATA, persistentVolumeClaimRetentionPolicy={"whenScaled": "Keep"}),
+            "persistentVolumeClaimRetentionPolicy.whenScaled: 'Keep'",
+        ),
+    ],
+)
+def test_claims_that_cannot_be_are_refused(spec: dict[str, Any], text: str) -> None:
+    with pytest.raises(SpecError) as error:
+        parse_spec(spec)
+    assert text in str(error.value)

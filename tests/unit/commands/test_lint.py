@@ -809,3 +809,59 @@ def test_fields_of_a_network() -> None:
     assert "error: spec.network.subdomian: unknown field; did you mean subdomain?" in found
     (found,) = hosts("network: {subdomain: 0x}")
     assert "error: spec.network.subdomain: '0x': must be the name of a Service" in found
+
+
+CLAIM = "{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}"
+MOUNTING = (
+    "{pod: {spec: {restartPolicy: Never, containers: [{name: main, image: i, command: [c], "
+    "volumeMounts: [{name: data, mountPath: /d}]}]%s}}}"
+)
+
+
+@pytest.mark.parametrize(
+    ("claim", "task", "expected"),
+    [
+        (CLAIM, MOUNTING % "", []),
+        (
+            CLAIM.replace("{metadata", "{apiVersion: v1, kind: PersistentVolumeClaim, metadata"),
+            MOUNTING % "",
+            [],
+        ),
+        (
+            CLAIM,
+            f"{{pod: {POD}}}",
+            ["8: warning: spec.taskRoles[0].volumeClaimTemplates[0]: 'data': no container mounts the volume data"],
+        ),
+        (
+            CLAIM,
+            MOUNTING % ", volumes: [{name: data, emptyDir: {}}]",
+            [
+                "9: warning: spec.taskRoles[0].task.pod.spec.volumes[0]: 'data': is replaced by the claim of this name "
+                "in volumeClaimTemplates"
+            ],
+        ),
+        (
+            "{metadata: {name: data}, spec: {storageClass: '{{FC_TASK_RANK}}'}}",
+            MOUNTING % "",
+            [
+                "8: warning: spec.taskRoles[0].volumeClaimTemplates[0].spec.storageClass: is not a known field of a "
+                "PersistentVolumeClaimSpec; did you mean storageClassName?",
+                "8: error: spec.taskRoles[0].volumeClaimTemplates[0].spec.accessModes: is required, such as "
+                "[ReadWriteOnce]",
+                "8: error: spec.taskRoles[0].volumeClaimTemplates[0].spec.resources.requests.storage: is required: the "
+                "size of the volume",
+                "8: warning: spec.taskRoles[0].volumeClaimTemplates[0].spec.storageClass: {{FC_TASK_RANK}} is not a "
+                "placeholder and stays unchanged; a claim outlives attempts, and has none of them",
+            ],
+        ),
+    ],
+)
+def test_claims_of_a_role(claim: str, task: str, expected: list[str]) -> None:
+    assert sorted(role(FAILS, f"volumeClaimTemplates: [{claim}]", task=task)) == sorted(expected)
+
+
+def test_a_retention_policy_without_claims() -> None:
+    path = "spec.taskRoles[0].persistentVolumeClaimRetentionPolicy"
+    assert role(FAILS, "persistentVolumeClaimRetentionPolicy: {whenScaled: Delete}") == [
+        f"8: warning: {path}: has no effect without volumeClaimTemplates"
+    ]

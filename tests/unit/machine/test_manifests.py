@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from frameworkcontroller.api import names
 from frameworkcontroller.api.hostlists import HostList
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.spec import FrameworkSpec, parse_spec
 from frameworkcontroller.api.status import FrameworkAttemptStatus, State, TaskAttemptStatus, TaskStatus
-from frameworkcontroller.machine.manifests import PodTemplate, configmap_body, service_body
+from frameworkcontroller.machine.manifests import PodTemplate, claim_body, configmap_body, service_body
 from tests.support.bench import Body
 
 CONFIGMAP_MARKS = {
@@ -536,3 +537,66 @@ def test_service(published: bool) -> None:
             "selector": {"FC_FRAMEWORK_NAME": "f"},
         },
     }
+
+
+# --- volume claims ------------------------------------------------------------------------------------------------
+
+
+def claiming(**role: Any) -> Framework:
+    """A Framework whose role has two claims for each Task."""
+    words = "{{FC_FRAMEWORK_NAMESPACE}}/{{FC_POD_NAME}}/{{FC_TASK_INDEX}}/{{FC_TASK_RANK}}"
+    metadata = {"name": "data", "labels": {"{{FC_TASKROLE_NAME}}": "x"}, "annotations": {"words": words}}
+    first = {"metadata": metadata, "spec": {"storageClassName": "zone-{{FC_TASK_INDEX}}", "future": [None]}}
+    templates = [first, {"metadata": {"name": "my-log"}}]
+    made = {"name": "worker", "volumeClaimTemplates": templates, **role}
+    return Framework("ns", "f", "uid-f", 1, False, parse_spec({"taskRoles": [made], "network": {}}))
+
+
+def test_a_claim_has_the_names_of_its_task_and_no_placeholder_of_an_attempt() -> None:
+    owner = claiming()
+    (role,) = owner.spec.task_roles
+    body = orjson.loads(claim_body(owner, role, role.volume_claim_templates[0], 12))
+    metadata = body["metadata"]
+    assert metadata["name"] == "data-f-worker-12"
+    assert metadata["labels"]["worker"] == "x"
+    assert metadata["annotations"]["words"] == "ns/f-worker-12/12/{{FC_TASK_RANK}}"
+    assert "ownerReferences" not in metadata
+    assert body["spec"] == {"storageClassName": "zone-12", "future": [None]}
+
+
+@pytest.mark.parametrize(
+    ("volumes", "left"),
+    [
+        (None, []),
+        ([{"name": "data", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}], [{"name": "tmp", "emptyDir": {}}]),
+        ([7, {}], [7, {}]),
+    ],
+)
+def test_claims_are_volumes_of_the_pod_in_place_of_those_of_their_names(volumes: Any, left: list[Any]) -> None:
+    owner = claiming(task={"pod": {"spec": {"containers": [], "volumes": volumes}}})
+    attempt = FrameworkAttemptStatus(0, 0, configmap_uid="uid-c")
+    template = PodTemplate(owner, attempt, owner.spec.task_roles[0], "uid-r")
+    body = orjson.loads(template.render(TaskStatus(3, "uid-t", 0, 0, TaskAttemptStatus(0, 0))))
+    assert body["spec"]["volumes"] == [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data-f-worker-3"}},
+        {"name": "my-log", "persistentVolumeClaim": {"claimName": "my-log-f-worker-3"}},
+        *left,
+    ]
+
+
+def test_volumes_of_a_wrong_type_pass_through() -> None:
+    owner = claiming(task={"pod": {"spec": {"volumes": "none"}}})
+    attempt = FrameworkAttemptStatus(0, 0, configmap_uid="uid-c")
+    template = PodTemplate(owner, attempt, owner.spec.task_roles[0], "uid-r")
+    assert orjson.loads(template.raw)["spec"]["volumes"] == "none"
+
+
+@given(claim=st.from_regex(names.LABEL_PATTERN, fullmatch=True), index=st.integers(0, 9999))
+def test_the_name_of_a_claim_says_whose_it_is(claim: str, index: int) -> None:
+    name = names.claim_name(claim, "f0", "r1", index)
+    assert names.split_claim_name(name) == (claim, "f0", "r1", index)
+
+
+@pytest.mark.parametrize("name", ["f-r-0", "-f-r-0", "data-f-r-00", "data-f-r-x", "data", ""])
+def test_other_names_are_of_no_claim(name: str) -> None:
+    assert names.split_claim_name(name) is None
