@@ -17,7 +17,7 @@ from frameworkcontroller.controller.driver import Driver
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.kubeconfig import Access
-from frameworkcontroller.kube.resources import CRDS, SERVICES
+from frameworkcontroller.kube.resources import CRDS, PERSISTENTVOLUMECLAIMS, SERVICES
 from frameworkcontroller.local.apiserver.records import Change
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
@@ -95,6 +95,8 @@ async def _play(story: Story) -> Outcome:
         asked = {resource for replica in (player.a, player.b) for _, resource in replica.proxy.asked}
         if outcome.error is None and SERVICES.plural in asked and not story.has_network:
             outcome.error = Unfinished("a controller asks for Services, which no Framework needs")
+        if outcome.error is None and PERSISTENTVOLUMECLAIMS.plural in asked and not story.has_claims:
+            outcome.error = Unfinished("a controller asks for volume claims, which no Framework needs")
     await player.server.stop()
     outcome.writes = len(player.writes)
     outcome.injected = player.injected

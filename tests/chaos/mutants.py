@@ -13,10 +13,10 @@ from unittest.mock import patch
 
 import orjson
 
-from frameworkcontroller.api import objects
+from frameworkcontroller.api import names, objects
 from frameworkcontroller.api.codec import EncodedStatus
 from frameworkcontroller.api.completion import POD_EXTERNAL_DELETED, CompletionStatus
-from frameworkcontroller.api.objects import CompanionRecord, ConfigMapRecord, FrameworkRecord, PodRecord
+from frameworkcontroller.api.objects import ClaimRecord, ConfigMapRecord, FrameworkRecord, PodRecord
 from frameworkcontroller.api.spec import FailurePolicy, RetryPolicy
 from frameworkcontroller.api.status import FrameworkAttemptStatus, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.backoff import Backoff
@@ -25,6 +25,7 @@ from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.crdguard import CrdGuard
 from frameworkcontroller.machine import (
     actions,
+    claims,
     companions,
     context,
     dependencies,
@@ -56,7 +57,7 @@ from tests.chaos.embedded import EmbeddedPlayer, play
 from tests.chaos.player import Outcome
 from tests.chaos.proxy import Fault
 from tests.chaos.proxy import Kind as Faults
-from tests.chaos.story import RETAIN_SEC, Step, Story
+from tests.chaos.story import CLAIM_SPEC, RETAIN_SEC, Step, Story
 from tests.support.frameworks import Json, policy, role
 
 _PATIENCE_SEC: Final = 2000.0
@@ -295,26 +296,52 @@ def _not_waiting_for_companions() -> AbstractContextManager[object]:
     return _all_of(patch.object(companions, "keep", keep), _unless(gates, "_BEGIN", companions.pending))
 
 
-def _using_what_it_sees(ctx: Context, target: Target, is_ours: Any) -> Any:
-    found = ctx.observed.find_companion(target.kind, target.name)
-    return (companions.Presence.PRESENT, "") if isinstance(found, CompanionRecord) else _LOOK(ctx, target, is_ours)
-
-
 def _deleting_what_is_in_the_way(ctx: Context, target: Target, found: Any, *_: Any) -> None:
     ctx.tracker.follow_ups.append(Delete(target, found.uid))
 
 
-async def _watching_at_once(subject: CompanionInformer[CompanionRecord]) -> None:
+async def _watching_at_once(subject: CompanionInformer[Any]) -> None:
     subject._wanted.set()
     await _RUN_COMPANIONS(subject)
 
 
-def _without_host_names(template: Any, annotations: Any, _: Any, claims: Any) -> Any:
-    return _POD(template, annotations, None, claims)
+def _without_host_names(template: Any, annotations: Any, _: Any, *rest: Any) -> Any:
+    return _POD(template, annotations, None, *rest)
 
 
+def _not_waiting_for_claims(ctx: Context, of_task: TaskStatus) -> bool:
+    _KEEP_CLAIMS(ctx, of_task)
+    return True
+
+
+def _using_the_claims_of_others() -> AbstractContextManager[object]:
+    """A claim of the name is as good as one of the Task."""
+    return _all_of(patch.object(claims, "_is_ours", _yes), patch.object(claims, "_is_adopted", _yes))
+
+
+def _changing_the_claims_of_others() -> AbstractContextManager[object]:
+    """Whatever has the name of a Task's claim is made the Framework's."""
+    return _all_of(*(patch.object(module, "is_claim_of", _yes) for module in (actions, claims, owned)))
+
+
+def _deleting_what_is_to_be_retained(ctx: Context, target: Target, found: Any, role: Any) -> Any:
+    gone = role is None or target.index >= role.task_number
+    return Delete(target, found.uid) if gone else _CHANGE_TASKLESS(ctx, target, found, role)
+
+
+def _deleting_too_early(ctx: Context, name: str) -> Any:
+    """A claim goes when the number of Tasks does not include it any more, whatever runs."""
+    claim, _, role_name, index = names.split_claim_name(name) or ("", "", "", 0)
+    role, found = ctx.framework.spec.role(role_name), ctx.observed.find_companion(Kind.VOLUME_CLAIM, name)
+    if claim and role is not None and index >= role.task_number and isinstance(found, ClaimRecord):
+        return Delete(Target(Kind.VOLUME_CLAIM, name, role=role_name, index=index), found.uid)
+    return _CHANGE_CLAIM(ctx, name)
+
+
+_KEEP_CLAIMS: Final = claims.keep
+_CHANGE_CLAIM: Final = claims._change
+_CHANGE_TASKLESS: Final = claims._change_taskless
 _KEEP: Final = companions.keep
-_LOOK: Final = companions.look
 _POD: Final = manifests._pod
 _RUN_COMPANIONS: Final = CompanionInformer.run
 _PATCH: Final = Reconciler._patch
@@ -383,6 +410,17 @@ def _networked(number: int = 1, **role: Any) -> Step:
 
 def _deny(at: float, *verbs: str, seconds: float) -> Step:
     return Step(at, "deny", ("services", verbs, seconds))
+
+
+def _claiming(number: int = 1, stop_seconds: str = "0", **retention: str) -> Step:
+    item = _role(number, stop_seconds=stop_seconds, **_FOREVER)
+    item["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": CLAIM_SPEC}]
+    return _create(item | {"persistentVolumeClaimRetentionPolicy": retention})
+
+
+def _taken(at: float, labels: Json) -> Step:
+    """Somebody has a claim of the first Task's name for a while."""
+    return Step(at, "take_claim", ("data-f0-a-0", labels, {}, 20.0))
 
 
 def _story(*steps: Step, in_flight: int = MAX_IN_FLIGHT, retain_sec: int = RETAIN_SEC, seed: int = 0) -> Story:
@@ -980,7 +1018,7 @@ MUTANTS: Final = {
     ),
     "no-look-at-the-owner-of-a-service": Mutant(
         "uses whichever Service it sees",
-        lambda: patch.object(companions, "look", _using_what_it_sees),
+        lambda: patch.object(companions._Companion, "is_ours", _yes),
         _story(Step(0.0, "take_service", ("f0", True, 20.0)), replace(_networked(), at=1.0)),
         "there was never a Service",
     ),
@@ -1047,6 +1085,54 @@ MUTANTS: Final = {
         lambda: patch.object(CompanionInformer, "run", _watching_at_once),
         _story(_create(_role(**_FOREVER))),
         "asks for Services",
+    ),
+    "no-wait-for-claims": Mutant(
+        "creates a Pod beside its claim",
+        lambda: patch.object(claims, "keep", _not_waiting_for_claims),
+        _story(_slow("persistentvolumeclaims", 2.0, 0.0), _claiming(2)),
+        "its claim data never existed",
+    ),
+    "no-look-at-whose-a-claim-is": Mutant(
+        "uses whichever claim it sees",
+        _using_the_claims_of_others,
+        _story(_taken(0.0, {"FC_FRAMEWORK_NAME": "f0"}), replace(_claiming(), at=1.0)),
+        "its claim data never existed",
+    ),
+    "no-respect-for-claims-of-others": Mutant(
+        "makes whichever claim has the name its own",
+        _changing_the_claims_of_others,
+        _story(_taken(0.0, {"FC_FRAMEWORK_NAME": "f0"}), replace(_claiming(), at=1.0)),
+        "which is of somebody else, was changed",
+    ),
+    "no-retention-of-claims": Mutant(
+        "deletes the claims of Tasks that have left, whatever whenScaled says",
+        lambda: patch.object(claims, "_change_taskless", _deleting_what_is_to_be_retained),
+        _story(_claiming(2), Step(5.0, "rescale", ("f0", "a", 1))),
+        "it is to be retained",
+    ),
+    "no-end-of-claims": Mutant(
+        "deletes no claim when its Task has left",
+        lambda: patch.object(claims, "_change_taskless", _none),
+        _story(_claiming(2, whenScaled="Delete"), Step(5.0, "rescale", ("f0", "a", 1))),
+        "was to be deleted",
+    ),
+    "no-wait-for-the-end-of-the-pod-of-a-claim": Mutant(
+        "deletes a claim while its Task is leaving",
+        lambda: patch.object(claims, "_change", _deleting_too_early),
+        _story(_claiming(2, whenScaled="Delete", stop_seconds="10"), Step(5.0, "rescale", ("f0", "a", 1))),
+        "its Pod exists",
+    ),
+    "no-difference-between-owned-claims-and-others": Mutant(
+        "has all claims deleted with the Framework",
+        lambda: _all_of(*(patch.object(module, "claim_has_owner", _yes) for module in (claims, manifests))),
+        _story(_claiming()),
+        "has an owner",
+    ),
+    "no-new-policy-for-claims": Mutant(
+        "leaves the policy of claims as it was when they were made",
+        lambda: patch.object(claims, "_change", _none),
+        _story(_claiming(), Step(5.0, "set_retention", ("f0", "a", {"whenDeleted": "Delete", "whenScaled": "Delete"}))),
+        "its claim data-f0-a-0 has no owner",
     ),
     "no-host-names": Mutant(
         "creates Pods without host names",

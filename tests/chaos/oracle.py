@@ -4,7 +4,7 @@ Sources: docs/manual.md, "Completion", "Retry" and "Failure rules"; docs/referen
 status and what the Pods were told to do, as plain JSON, and nothing of the machine.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from frameworkcontroller.api import names
@@ -67,6 +67,52 @@ def why_not_served(framework: Json, services: Mapping[str, Json]) -> str | None:
     found = services.get(network.get("subdomain") or metadata["name"])
     owners = [] if found is None else [one["uid"] for one in found["metadata"].get("ownerReferences") or ()]
     return None if metadata["uid"] in owners else "its Service is not there"
+
+
+def why_claims_differ(framework: Json, claims: Mapping[str, Json], touched: Collection[str]) -> str | None:
+    """None if the claims of a Framework whose attempt goes on are those that its policies want.
+
+    ``touched``: names of those that a user has deleted, or made invisible.
+    """
+    spec, status, uid = framework["spec"], framework["status"], framework["metadata"]["uid"]
+    if spec.get("suspend") or status["state"] not in ("AttemptPreparing", "AttemptRunning"):
+        return None
+    framework_name, wanted = framework["metadata"]["name"], set()
+    for role in spec["taskRoles"]:
+        policy = role.get("persistentVolumeClaimRetentionPolicy") or {}
+        for template in role.get("volumeClaimTemplates") or ():
+            for index in range(role.get("taskNumber", 1)):
+                name = names.claim_name(template["metadata"]["name"], framework_name, role["name"], index)
+                wanted.add(name)
+                if name in touched or not _has_begun(status, role["name"], index):
+                    continue
+                if name not in claims:
+                    return f"its claim {name} is not there"
+                metadata = claims[name]["metadata"]
+                marks = metadata.get("annotations") or {}
+                owned = [one["uid"] for one in metadata.get("ownerReferences") or ()] == [uid]
+                if marks.get(names.FRAMEWORK_UID) != uid:
+                    return f"its claim {name} is not its own"
+                if owned != (policy.get("whenDeleted", "Retain") == "Delete"):
+                    return f"its claim {name} has {'an' if owned else 'no'} owner"
+                if marks.get(names.WHEN_SCALED) != policy.get("whenScaled", "Retain"):
+                    return f"its claim {name} says another whenScaled"
+    if not any(role.get("volumeClaimTemplates") for role in spec["taskRoles"]):
+        # A controller that was started since then knows of no claims (docs/guarantees.md, Limits).
+        return None
+    for name, body in claims.items():
+        marks = body["metadata"].get("annotations") or {}
+        is_to_go = marks.get(names.FRAMEWORK_UID) == uid and marks.get(names.WHEN_SCALED) == "Delete"
+        if is_to_go and name not in wanted and name not in touched:
+            return f"its claim {name} was to be deleted"
+    return None
+
+
+def _has_begun(status: Json, role_name: str, index: int) -> bool:
+    """Whether the Task runs."""
+    roles = status["attemptStatus"]["taskRoleStatuses"]
+    tasks = [task for role in roles if role["name"] == role_name for task in role["taskStatuses"]]
+    return any(task["index"] == index and task["state"] == "AttemptRunning" for task in tasks)
 
 
 def _why_attempt_not_at_end(spec: Json, status: Json, pods: Mapping[str, Json]) -> str | None:

@@ -28,14 +28,22 @@ from frameworkcontroller.kube.errors import (
     TooManyRequests,
     TransportError,
 )
-from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, NODES, PODS, SERVICES, Resource
+from frameworkcontroller.kube.resources import (
+    CONFIGMAPS,
+    CRDS,
+    NODES,
+    PERSISTENTVOLUMECLAIMS,
+    PODS,
+    SERVICES,
+    Resource,
+)
 from frameworkcontroller.local.kubelet.agent import DEFAULT_NODE_NAME
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
-from tests.chaos.oracle import why_not_at_end, why_not_served
+from tests.chaos.oracle import why_claims_differ, why_not_at_end, why_not_served
 from tests.chaos.proxy import Fault, FaultProxy, Kind
 from tests.chaos.record import Circumstances, Replay, Write
 from tests.chaos.snapshots import Snapshots
-from tests.chaos.story import Story, with_life
+from tests.chaos.story import CLAIM_SPEC, Story, with_life
 from tests.support.frameworks import Frameworks, Json
 from tests.support.original import crd_spec
 from tests.support.world import name_of, uid_of
@@ -125,6 +133,8 @@ class Player:
         self._frameworks = Frameworks(client, namespace)
         self._others: dict[str, tuple[Resource, Json]] = {}
         """Objects that have taken a name that a Framework needs, by UID."""
+        self._touched_claims: set[str] = set()
+        """Names of claims that somebody has deleted, or taken the labels off."""
         self._let_loose: set[str] = set()
         """Frameworks (by UID) whose ConfigMap was once deleted so that it waited for no Pod."""
         self._later: set[asyncio.Task[None]] = set()
@@ -173,7 +183,7 @@ class Player:
                 await self.delete(name, "Foreground")
         await self._until(self._what_is_left)
         await self._until(self._who_is_there)
-        await self._until(self._which_services_are_left)
+        await self._until(self._which_companions_are_left)
         await self._until(self._what_the_history_misses)
         await self.a.stop()
         return recovery
@@ -217,8 +227,8 @@ class Player:
         items = orjson.loads(await self._client.list(FRAMEWORKS, self._namespace))["items"]
         return {item["metadata"]["name"]: item for item in items}
 
-    async def _services(self) -> dict[str, Json]:
-        items = orjson.loads(await self._client.list(SERVICES, self._namespace))["items"]
+    async def _list(self, resource: Resource) -> dict[str, Json]:
+        items = orjson.loads(await self._client.list(resource, self._namespace))["items"]
         return {item["metadata"]["name"]: item for item in items}
 
     async def _revision(self) -> int:
@@ -226,11 +236,13 @@ class Player:
 
     async def _who_is_not_at_end(self, before: dict[str, Json | None]) -> str:
         pods = {pod["metadata"]["uid"]: pod for pod in (await self._frameworks.pods()).values()}
-        services = await self._services()
+        services, claims = await self._list(SERVICES), await self._list(PERSISTENTVOLUMECLAIMS)
         for name, body in (await self._all()).items():
             if "deletionTimestamp" in body["metadata"]:
                 return f"{name} is being deleted"
             if why := why_not_at_end(body, pods, before.get(name)) or why_not_served(body, services):
+                return f"{name}: {why}"
+            if why := why_claims_differ(body, claims, self._touched_claims):
                 return f"{name}: {why}"
         return ""
 
@@ -243,13 +255,14 @@ class Player:
         ]
         return f"left over: {left}" if left else ""
 
-    async def _which_services_are_left(self) -> str:
-        labelled = [
-            name
-            for name, body in (await self._services()).items()
-            if names.FRAMEWORK_UID in (body["metadata"].get("annotations") or {})
+    async def _which_companions_are_left(self) -> str:
+        left = [
+            f"{resource.plural}/{name}"
+            for resource in (SERVICES, PERSISTENTVOLUMECLAIMS)
+            for name, body in (await self._list(resource)).items()
+            if body["metadata"].get("ownerReferences")
         ]
-        return f"left over: Services {labelled}" if labelled else ""
+        return f"left over: {left}" if left else ""
 
     async def _what_the_history_misses(self) -> str:
         """A watch that is silent tells of a deletion by the next list only."""
@@ -457,7 +470,7 @@ class Player:
 
     async def delete_service(self, name: str) -> None:
         """Somebody deletes a Service. Of one without labels nobody is told but by a resync, which there is none."""
-        if (found := (await self._services()).get(name)) is not None and found["metadata"].get("labels"):
+        if (found := (await self._list(SERVICES)).get(name)) is not None and found["metadata"].get("labels"):
             await self._delete(SERVICES, found)
 
     async def delete_service_always(self, name: str, pause: float, seconds: float) -> None:
@@ -482,10 +495,48 @@ class Player:
 
     async def unlabel_service(self, name: str) -> None:
         """Somebody takes the labels off the Service of a Framework."""
-        found = (await self._services()).get(name)
+        found = (await self._list(SERVICES)).get(name)
         if found is not None and found["metadata"].get("ownerReferences"):
             bare = orjson.dumps({"metadata": {"uid": uid_of(found), "labels": None}})
             await self._client.patch(SERVICES, name, bare, self._namespace, content_type=MERGE_PATCH)
+
+    async def _claim(self, which: int) -> Json | None:
+        """A claim of a Framework that a controller sees."""
+        found = await self._list(PERSISTENTVOLUMECLAIMS)
+        seen = [
+            one
+            for one in found.values()
+            if one["metadata"].get("labels") and names.FRAMEWORK_UID in one["metadata"].get("annotations", {})
+        ]
+        return seen[which % len(seen)] if seen else None
+
+    async def delete_claim(self, which: int) -> None:
+        if (found := await self._claim(which)) is not None:
+            self._touched_claims.add(name_of(found))
+            await self._delete(PERSISTENTVOLUMECLAIMS, found)
+
+    async def unlabel_claim(self, which: int) -> None:
+        """Somebody takes the labels off a claim."""
+        if (found := await self._claim(which)) is not None:
+            self._touched_claims.add(name_of(found))
+            bare = orjson.dumps({"metadata": {"uid": uid_of(found), "labels": None}})
+            resource = PERSISTENTVOLUMECLAIMS
+            await self._client.patch(resource, name_of(found), bare, self._namespace, content_type=MERGE_PATCH)
+
+    async def take_claim(self, name: str, labels: Json, annotations: Json, seconds: float) -> None:
+        """Somebody waits for a claim's name to be free, and takes it for so long."""
+        metadata = {"name": name, "labels": labels, "annotations": annotations}
+        body = {"metadata": metadata, "spec": CLAIM_SPEC}
+        self.spawn(0.0, partial(self._take_name, PERSISTENTVOLUMECLAIMS, body, seconds))
+
+    async def set_retention(self, name: str, role_name: str, retention: Json) -> None:
+        await self._change_roles(
+            name,
+            lambda roles: [
+                item | {"persistentVolumeClaimRetentionPolicy": retention} if item["name"] == role_name else item
+                for item in roles
+            ],
+        )
 
     async def deny(self, resource: str, verbs: tuple[str, ...], seconds: float) -> None:
         """The controller is not permitted this for so long."""

@@ -22,15 +22,16 @@ from frameworkcontroller.machine.model import Limits
 from frameworkcontroller.machine.requests import Kind
 from tests.chaos.proxy import Deletion
 from tests.support.guarantees import Guarantees, summary
-from tests.support.world import Body, Violation, World, controller_of, is_deleting, mark_of, name_of, uid_of
+from tests.support.world import Body, Event, Violation, World, controller_of, is_deleting, mark_of, name_of, uid_of
 
 KINDS: Final = {
     "frameworks": Kind.FRAMEWORK,
     "configmaps": Kind.CONFIGMAP,
     "pods": Kind.POD,
     "services": Kind.SERVICE,
+    "persistentvolumeclaims": Kind.VOLUME_CLAIM,
 }
-_COMPANIONS: Final = (Kind.SERVICE,)
+_COMPANIONS: Final = (Kind.SERVICE, Kind.VOLUME_CLAIM)
 _TOLD: Final = 60
 """Lines of a story that are worth reading."""
 _TERMINAL: Final = ("Succeeded", "Failed")
@@ -193,7 +194,9 @@ class Replay(World):
     def _judge_companion(self, kind: Kind, known: Body | None, body: Body) -> None:
         """What is not of a Framework is not written by anybody: in these stories others only make and delete it."""
         self._had.add((kind, name_of(body), controller_of(body) or ""))
-        if known is not None and uid_of(known) == uid_of(body) and not self.guarantees.is_ours(known):
+        self.events[kind].append(Event(name_of(body), orjson.dumps(body), removed=False, before=None))
+        same = known is not None and uid_of(known) == uid_of(body)
+        if known is not None and same and not self.guarantees.is_ours(known) and _belongs(known) != _belongs(body):
             raise self.violation(f"{kind} {name_of(body)}, which is of somebody else, was changed")
 
     def _judge_names(self, pod: Body) -> None:
@@ -297,6 +300,13 @@ class Replay(World):
             else:
                 possible |= {-300, *(code for code in exits if code)}
         return possible
+
+
+def _belongs(body: Body) -> tuple[object, ...]:
+    """What says whose an object is. The rest of a claim is written by whoever binds it."""
+    metadata = body["metadata"]
+    marks = {key: value for key, value in (metadata.get("annotations") or {}).items() if key.startswith("FC_")}
+    return metadata.get("labels") or {}, marks, metadata.get("ownerReferences") or []
 
 
 def _decisions(status: FrameworkStatus) -> dict[str, tuple[object, ...]]:

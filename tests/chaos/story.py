@@ -27,6 +27,9 @@ _CROWD_LENGTH: Final = 45.0
 """About as long as it takes to create them."""
 _NETWORKED: Final = 0.4
 """The share of Frameworks that have a network, on a virtual clock."""
+_CLAIMED: Final = 0.3
+"""The share of Frameworks that have volume claims, on a virtual clock."""
+CLAIM_SPEC: Final[Json] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
 _RIVALS: Final = 0.15
 """The share of the other stories in which a slow controller works beside a second one."""
 
@@ -71,6 +74,13 @@ class Story:
         networks = (spec["network"] for spec in specs if spec.get("network") is not None)
         return any(network.get("enableDNSHostnames", True) for network in networks)
 
+    @property
+    def has_claims(self) -> bool:
+        """Whether some role has volume claims."""
+        roles = [role for step in self.steps if step.act == "create" for role in step.args[1]]
+        roles += [step.args[1] for step in self.steps if step.act == "add_role"]
+        return any(role.get("volumeClaimTemplates") for role in roles)
+
     def without(self, dropped: Iterable[int]) -> "Story":
         """The story without the steps at these positions."""
         gone = set(dropped)
@@ -86,6 +96,7 @@ def make_story(seed: int, *, length: float = LENGTH, virtual: bool = True) -> St
         crowd = make_crowd(seed)
         edits = [_life_edit(random.Random(f"{seed} life"), _CROWD_LENGTH, NAMES[:1])]
         steps = _about_network(random.Random(f"{seed} network"), [*crowd.steps, *edits], _CROWD_LENGTH)
+        steps = _about_claims(random.Random(f"{seed} claims"), steps, _CROWD_LENGTH)
         return replace(crowd, steps=tuple(sorted(steps, key=lambda step: step.at)))
     rng = random.Random(seed)
     steps = [_create(rng, name, length) for name in NAMES[: rng.choice([1, 1, 2, 3])]]
@@ -100,6 +111,7 @@ def make_story(seed: int, *, length: float = LENGTH, virtual: bool = True) -> St
     if virtual:
         steps = _about_life(random.Random(f"{seed} life"), steps, length)
         steps = _about_network(random.Random(f"{seed} network"), steps, length)
+        steps = _about_claims(random.Random(f"{seed} claims"), steps, length)
     return Story(seed, tuple(sorted(steps, key=lambda step: step.at)), retain_sec=retain_sec)
 
 
@@ -262,6 +274,82 @@ def _network_step(rng: random.Random, length: float, service: str) -> Step:
             return Step(
                 rng.choice([0.0, at]), "fault", (Fault(kind, verb, "services", rng.choice([1, 1, 2, 5]), seconds),)
             )
+
+
+def _about_claims(rng: random.Random, steps: list[Step], length: float) -> list[Step]:
+    """Some roles have volume claims, and others delete these, take the names, or the permissions."""
+    claimed = {name: [item for item in ROLES if rng.random() < 0.7] for name in NAMES if rng.random() < _CLAIMED}
+    changed = [_claiming(rng, step, claimed) for step in steps]
+    created = [step.args for step in changed if step.act == "create"]
+    found = [
+        (name, item["name"]) for name, roles, _ in created for item in roles if item["name"] in claimed.get(name, ())
+    ]
+    if found:
+        changed += [_claim_step(rng, length, *rng.choice(found)) for _ in range(rng.randint(0, 6))]
+    return changed
+
+
+def _claiming(rng: random.Random, step: Step, claimed: dict[str, list[str]]) -> Step:
+    """The step with claims in its roles: always in the same ones, as templates are immutable."""
+    match step:
+        case Step(act="create", args=(name, roles, spec)) if name in claimed:
+            return replace(step, args=(name, [_claiming_role(rng, item, claimed[name]) for item in roles], spec))
+        case Step(act="add_role", args=(name, item)) if name in claimed:
+            return replace(step, args=(name, _claiming_role(rng, item, claimed[name])))
+    return step
+
+
+def _claiming_role(rng: random.Random, item: Json, claimed: list[str]) -> Json:
+    if item["name"] not in claimed:
+        return item
+    template = {"metadata": {"name": "data"}, "spec": CLAIM_SPEC}
+    return item | {"volumeClaimTemplates": [template], "persistentVolumeClaimRetentionPolicy": _retention(rng)}
+
+
+def _retention(rng: random.Random) -> Json:
+    return {field: rng.choice(["Retain", "Delete"]) for field in ("whenDeleted", "whenScaled")}
+
+
+def _claim_step(rng: random.Random, length: float, name: str, item: str) -> Step:
+    at, seconds = _at(rng, length), round(rng.choice([1, 10, 60]) * length / LENGTH, 1)
+    acts = [
+        "delete",
+        "take",
+        "take",
+        "unlabel",
+        "policy",
+        "policy",
+        "rescale",
+        "rescale",
+        "deny",
+        "fault",
+        "fault",
+        "fault",
+    ]
+    match rng.choice(acts):
+        case "delete":
+            return Step(at, "delete_claim", (rng.randint(0, 9),))
+        case "unlabel":
+            return Step(at, "unlabel_claim", (rng.randint(0, 9),))
+        case "take":
+            labels = {names.FRAMEWORK_NAME: name} if rng.random() < 0.5 else {}
+            taken = names.claim_name("data", name, item, rng.choice([0, 0, 1, 2]))
+            return Step(rng.choice([0.0, at]), "take_claim", (taken, labels, {}, seconds))
+        case "policy":
+            return Step(at, "set_retention", (name, item, _retention(rng)))
+        case "rescale":
+            return Step(at, "rescale", (name, item, rng.randint(0, 5)))
+        case "deny":
+            verbs = rng.choice(
+                [("list", "watch"), ("create",), ("patch", "delete"), ("get",), ("get", "list", "watch")]
+            )
+            return Step(rng.choice([0.0, at]), "deny", ("persistentvolumeclaims", verbs, seconds))
+        case _:
+            kind = rng.choice([kind for kind in Kind if kind is not Kind.LATE])
+            verb = rng.choice(("create", "create", "patch", "delete", "list", "get", ""))
+            verb = {Kind.STALE: "list", Kind.EXPIRED: "watch"}.get(kind, verb)
+            fault = Fault(kind, verb, "persistentvolumeclaims", rng.choice([1, 1, 2, 5]), seconds)
+            return Step(rng.choice([0.0, at]), "fault", (fault,))
 
 
 def _rivals(rng: random.Random, length: float) -> list[Step]:

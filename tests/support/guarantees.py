@@ -261,8 +261,9 @@ class Guarantees:
         where = f"change of {name_of(body)}"
         self._require(controller_of(body) in (None, framework_uid), f"{where}: it has another controller")
         _, framework, role, index = names.split_claim_name(name_of(body)) or ("", "", "", 0)
+        namespace = body["metadata"].get("namespace", NAMESPACE)
         said = [mark_of(body, name) for name in names.CLAIM_IDENTITY]
-        self._require(said == [NAMESPACE, framework, role, str(index)], f"{where}: it says {said}")
+        self._require(said == [namespace, framework, role, str(index)], f"{where}: it says {said}")
 
     def _justify_claim_deletion(self, framework_uid: str, target: Target, body: Body, where: str) -> None:
         self._require(mark_of(body, names.FRAMEWORK_UID) == framework_uid, f"{where}: it is not ours")
