@@ -59,7 +59,7 @@ types: venv ## Check types
 unit: venv ## Run every test; PYTEST_ARGS="tests/unit -k plan" selects some, JOBS=0 uses one process
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses=$(JOBS) $(PYTEST_ARGS)
 
-e2e: venv ## Test images and manifests on real nodes; needs root; E2E_ARGS="-k drain" selects some
+e2e: venv ## Test images and manifests on real nodes; needs root; E2E_ARGS="-k drain" selects some, --training adds PyTorch
 	$(BIN)/python -m pytest tests/e2e $(E2E_ARGS)
 
 HISTORIES ?= 500

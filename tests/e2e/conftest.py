@@ -40,8 +40,16 @@ _TIMEOUT: Final = 1500
 """Seconds: whichever play comes first waits for the images and the nodes, and others for those that run before them."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--training", action="store_true", help="play also what needs PyTorch, whose image takes minutes")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Plays end by what they wait for, and take longer than other tests."""
+    if not config.getoption("--training", default=False):
+        left_out = [item for item in items if item.get_closest_marker("training")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.timeout(_TIMEOUT))

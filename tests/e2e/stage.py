@@ -26,6 +26,7 @@ from tests.e2e.recorder import Recorder
 from tests.e2e.witness import Instance, outlived, overlaps, read_instances
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, states
+from tests.support.images import image_store
 from tests.support.kubectl import Kubectl
 from tests.support.nodes import Nodes
 from tests.support.realcluster import ROOT
@@ -71,6 +72,7 @@ class Track(Enum):
 
     TOGETHER = "many at once"
     NODE = "one after the other, beside those that run together: they take the last node away"
+    TRAINING = "one after the other, beside those that run together: each takes both processors"
     CONTROLLER = "alone, after all others: they take the controller away"
 
 
@@ -175,6 +177,16 @@ class Play:
             "resources": {"requests": {"cpu": "5m", "memory": "8Mi"}},
             **container,
         }
+
+    def keep_output(self, pod: Json, container: Json) -> None:
+        """Let a container of a Pod template write to a file of its own, which outlasts the Pod, instead of its log."""
+        pod["volumes"] = [*pod.get("volumes", ()), {"name": "output", "hostPath": {"path": str(self.folder)}}]
+        container["volumeMounts"] = [*container.get("volumeMounts", ()), {"name": "output", "mountPath": "/output"}]
+        container["command"] = ["sh", "-c", 'exec "$0" "$@" >>/output/$FC_POD_NAME.log 2>&1', *container["command"]]
+
+    def outputs(self) -> dict[str, str]:
+        """What was kept by `keep_output`, by the name of the Pod."""
+        return {file.stem: file.read_text() for file in sorted(self.folder.glob("*.log"))}
 
     async def has_token(self, account: str) -> None:
         """Wait until the service account has a token: until then every Pod with it is refused."""
@@ -288,6 +300,7 @@ class Stage:
         self._dns: asyncio.BaseTransport
         self._kubectl = kubectl
         self._home = home
+        self._images: set[str] = set()
         self._results: dict[str, Future[None]] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="stage", daemon=True)
@@ -319,6 +332,20 @@ class Stage:
         text = _OVERLAY.format(shipped=shipped, components=", ".join(components))
         overlay.joinpath("kustomization.yaml").write_text(text)
         await self.kubectl(CONTROLLER).ok("apply", "--validate=false", "-k", str(overlay))
+
+    async def put_image(self, name: str, folder: Path) -> None:
+        """Build the image of the Dockerfile in a folder, and put it as NAME:1 on the nodes, but for the last one."""
+        if name not in self._images:
+            await asyncio.to_thread(self._put_image, name, folder)
+            self._images.add(name)
+
+    def _put_image(self, name: str, folder: Path) -> None:
+        archive = self._home / f"{name}.tar"
+        with image_store() as images:
+            images.build_other(name, folder)
+            images.export({name: f"docker.io/library/{name}:1"}, archive)
+        self.nodes.import_images(archive, self.nodes.names[:-1])
+        archive.unlink()
 
     async def keep_free(self, node: str) -> None:
         """Keep Pods off the node but those that tolerate it."""
@@ -369,7 +396,7 @@ class Stage:
                     await self._perform(key, perform)
 
         together = [seated(key, perform) for key, track, perform in plays if track is Track.TOGETHER]
-        await asyncio.gather(serially(Track.NODE), *together)
+        await asyncio.gather(serially(Track.NODE), serially(Track.TRAINING), *together)
         await serially(Track.CONTROLLER)
 
     async def _perform(self, key: str, perform: Callable[[Play], Awaitable[None]]) -> None:
@@ -380,7 +407,7 @@ class Stage:
                     await perform(play)
                     assert play.violations() == []
                 except Exception as error:
-                    error.add_note(await self._scene(play.namespace))
+                    error.add_note(await self._scene(play))
                     raise
         except BaseException as error:
             result.set_exception(error)
@@ -404,8 +431,9 @@ class Stage:
             with suppress(NotFound):
                 await self.client.delete(NAMESPACES, name)
 
-    async def _scene(self, namespace: str) -> str:
+    async def _scene(self, play: Play) -> str:
         """What is to be seen of a play that failed."""
+        namespace = play.namespace
         parts = [f"namespace {namespace}:"]
         for name, framework in self.recorder.frameworks(namespace).items():
             parts.append(f"  Framework {name}: {told(framework.get('status') or {})}")
@@ -415,7 +443,8 @@ class Stage:
             )
         warnings = [event for event in self.recorder.events(namespace).values() if event["type"] == "Warning"]
         parts += [f"  {one['involvedObject'].get('name')}: {one.get('reason')}: {one['message']}" for one in warnings]
-        parts += [f"  {one}" for one in read_instances(self.shared / namespace)]
+        parts += [f"  {one}" for one in play.instances()]
+        parts += [f"  {pod} wrote:\n{text[-3000:]}" for pod, text in play.outputs().items()]
         for controller in self.recorder.pods(CONTROLLER):
             logged = await self.kubectl(CONTROLLER)("logs", controller, "--tail=2000")
             lines = [line for line in logged.out.splitlines() if f"[{namespace}/" in line and "Snapshot" not in line]

@@ -19,6 +19,7 @@ from typing import IO, Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RELEASE: Final = "bookworm"
+NUMBER: Final = 12
 
 _APT_CLEANS_UP: Final = """
 DPkg::Post-Invoke { "rm -f /var/cache/apt/archives/*.deb /var/cache/apt/archives/partial/*.deb /var/cache/apt/*.bin"; };
@@ -87,8 +88,8 @@ class Images:
 
     def make_base(self) -> None:
         """Make the stand-in for the Dockerfile's base image, under that one's name, unless it is there."""
-        base = f"debian:{RELEASE}-slim"
-        if self._run("images", "--quiet", f"--filter=reference={base}"):
+        base, same = f"debian:{RELEASE}-slim", f"debian:{NUMBER}-slim"
+        if self._run("images", "--quiet", f"--filter=reference={same}"):
             return
         root = self._folder / "base"
         shutil.rmtree(root, ignore_errors=True)
@@ -108,14 +109,19 @@ class Images:
         shutil.rmtree(root)
         dockerfile = self._folder / "Dockerfile"
         dockerfile.write_text("FROM scratch\nADD base.tar /\n")
-        self._run("bud", "--isolation=chroot", f"--tag={base}", str(self._folder))
+        self._run("bud", "--isolation=chroot", f"--tag={base}", f"--tag={same}", str(self._folder))
         (self._folder / "base.tar").unlink()
 
     def build(self, target: str) -> None:
         """Build one of the Dockerfile's targets from the files of this checkout."""
-        self._run(
-            "bud", "--isolation=chroot", "--layers", "--pull-never", f"--target={target}", f"--tag={target}", str(ROOT)
-        )
+        self._build(target, ROOT, f"--target={target}")
+
+    def build_other(self, name: str, folder: Path) -> None:
+        """Build the image of the Dockerfile in another folder."""
+        self._build(name, folder)
+
+    def _build(self, name: str, folder: Path, *options: str) -> None:
+        self._run("bud", "--isolation=chroot", "--layers", "--pull-never", f"--tag={name}", *options, str(folder))
 
     def from_scratch(self, name: str, files: Mapping[str, Path]) -> None:
         """Make an image of nothing but these files; the keys are their places in it."""

@@ -7,7 +7,7 @@ process is killed: a guardian waits for the end of a pipe.
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -25,8 +25,10 @@ _SHARES: Final = 4096
 _LINK: Final = Path("/sys/class/net/fcnodes0")
 _PROGRAMS: Final = (
     "containerd", "ctr", "runc", "iptables", "conntrack", "ebtables", "ethtool", "socat", "ip", "openssl", "curl", "xz",
-    "nsenter", "unshare", "/usr/lib/cni/bridge", "/bin/busybox",
+    "nsenter", "unshare", "ssh-keygen", "/usr/lib/cni/bridge", "/bin/busybox",
 )  # fmt: skip
+# But for what kube-proxy has marked, such as a Pod's connections to itself by a Service.
+_BETWEEN_PODS: Final = ("-s", "10.244.0.0/16", "-d", "10.244.0.0/16", "-m", "mark", "!", "--mark", "0x4000/0x4000")
 _PATH: Final = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 _KERNEL: Final = """
 set -e
@@ -83,17 +85,21 @@ class Nodes:
         self.kubeconfig = kubeconfig
         self.names = names
 
-    def import_images(self, archive: Path) -> None:
-        """Put the images of an archive on every node."""
+    def import_images(self, archive: Path, nodes: Sequence[str] = ()) -> None:
+        """Put the images of an archive on these nodes, or on all."""
         running = [
             subprocess.Popen(
                 [*self._ctr(node), "images", "import", str(archive)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
             )
-            for node in self.names
+            for node in nodes or self.names
         ]
         for process in running:
             said, _ = process.communicate()
             assert process.returncode == 0, said.decode()
+
+    def keep_addresses(self) -> None:
+        """Show Pods the addresses of Pods on other nodes, as Kubernetes promises and MPI checks: the kit hides them."""
+        self._inside("iptables", "-t", "nat", "-I", "POSTROUTING", *_BETWEEN_PODS, "-j", "ACCEPT")
 
     def kill_container(self, node: str, container_id: str) -> None:
         """End a container as `kill -9` does; `container_id` as Pods have it in their status."""
@@ -165,7 +171,9 @@ def running_nodes(count: int, environment: Mapping[str, str]) -> Iterator[Nodes]
         for shares in Path("/sys/fs/cgroup/cpu").glob("fc-node-*/cpu.shares"):
             # All Pods of a node would have the share of one process of the machine.
             shares.write_text(str(_SHARES))
-        yield Nodes(_STATE, Path(up.stdout.strip()), [f"node-{number}" for number in range(1, count + 1)])
+        nodes = Nodes(_STATE, Path(up.stdout.strip()), [f"node-{number}" for number in range(1, count + 1)])
+        nodes.keep_addresses()
+        yield nodes
     finally:
         _, said = guardian.communicate(timeout=120)
         assert guardian.returncode == 0, said.decode()
