@@ -58,7 +58,7 @@ patches:
 """
 """Without the disruption budget, of which Kubernetes before 1.21 does not know this version."""
 
-COMPONENTS: Final = ("components/network",)
+COMPONENTS: Final = ("components/network", "components/volumeclaims")
 
 _AT_ONCE: Final = 12
 
