@@ -66,3 +66,12 @@ async def test_pytorch_trains_one_model_on_all_workers(play: Play) -> None:
     await applied(play, "pytorchddp", "torch:1")
     assert codes(tasks(await succeeds(play, "pytorchddp"), "worker")) == [0, 0]
     assert len(said(play, rf"worker [01] of 2: {FITTED}")) == 2
+
+
+@pytest.mark.training
+@play(Track.TRAINING)
+async def test_torchrun_trains_on_workers_that_meet_at_a_store(play: Play) -> None:
+    await play.stage.put_image("torch", IMAGES / "torch")
+    await applied(play, "pytorchelastic", "torch:1")
+    await succeeds(play, "pytorchelastic")
+    assert len(said(play, rf"worker 0 of [123]: {FITTED}")) == 1
