@@ -86,11 +86,12 @@ def check_framework(body: Mapping[Any, Any]) -> Iterator[Finding]:
         yield from _long_names(framework, roles)
     if not refused:
         parsed = FrameworkSpec.model_validate(spec, by_name=False, by_alias=True)
-        unnamed = check_hostnames(framework, parsed) if isinstance(framework, str) else None
-        if unnamed is not None:
-            yield Finding("error", unnamed)
-        elif isinstance(framework, str):
-            yield from _host_lists(framework, parsed)
+        # A wrong name is reported already, and says nothing of host names.
+        if isinstance(framework, str) and names.is_valid_name(framework):
+            if (unnamed := check_hostnames(framework, parsed)) is not None:
+                yield Finding("error", unnamed)
+            else:
+                yield from _host_lists(framework, parsed)
         yield from _sizes(parsed)
         for position, valid in enumerate(parsed.task_roles):
             yield from _role_policies(valid, ("spec", "taskRoles", position))

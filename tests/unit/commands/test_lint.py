@@ -725,6 +725,13 @@ def test_host_lists_without_a_value_are_an_error() -> None:
     assert ": error: " in found
 
 
+@pytest.mark.parametrize("name", ["a" * 64, "My-Framework"])
+def test_a_wrong_name_is_told_once(name: str) -> None:
+    head = HEAD.replace("{name: f}", f"{{name: {name}}}")
+    (found,) = said(f"{head}  network: {{}}\n  taskRoles:\n  - {{name: w, {FAILS}, task: {{pod: {POD}}}}}\n")
+    assert found.startswith(f"3: error: metadata.name: '{name}': must be lower case letters and digits only")
+
+
 def test_host_lists_that_make_much_of_pods() -> None:
     def of(number: int) -> list[str]:
         task = f"task: {{pod: {RANKED % '{{FC_HOSTS:w}}'}}}"
