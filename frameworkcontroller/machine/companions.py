@@ -125,7 +125,7 @@ def pending(ctx: Context) -> Wait | None:
             return Wait(companion.pending, f"{target.kind} {target.name} is being deleted, to be created again")
         if holds.until(target.key) > ctx.env.clock or holds.has_failed(target.key) or target.key in holds.stalls:
             # The stall says why, which may change with each attempt to create it.
-            return Wait(companion.pending, f"{target.kind} {target.name} does not exist yet")
+            return Wait(companion.pending, f"its {target.kind} {target.name} does not exist yet")
     return None
 
 

@@ -341,7 +341,12 @@ def _leave_newer(ctx: Context, target: Target) -> None:
 
 
 def _conflict(ctx: Context, target: Target, found: Identity) -> None:
-    owner = "without a controller" if found.controller_uid is None else f"controlled by {found.controller_uid}"
+    if found.controller_uid is not None:
+        owner = f"controlled by {found.controller_uid}"
+    elif target.kind is Kind.VOLUME_CLAIM:
+        owner = f"without the annotations of Task {target.role}[{target.index}]"
+    else:
+        owner = "without a controller"
     text = f"{target.kind} {target.name} ({found.uid}) already exists, {owner}: refusing to adopt or delete it"
     # It may belong to a deleted Framework of the same name, and be terminating.
     patience = _FAILURES_TO_STALL_WHILE_DELETED if found.deleting else _FAILURES_TO_STALL

@@ -161,7 +161,7 @@ async def test_a_service_of_others_is_left_alone(
     await frameworks.create("f", role(), network={})
     status = await frameworks.until("f", lambda status: stalled(status) == "NamingConflict")
     assert status["state"] == "AttemptCreationPending"
-    assert "waits: Service f does not exist yet" in condition(status, "Running")["message"]
+    assert "waits: its Service f does not exist yet" in condition(status, "Running")["message"]
     assert await service(frameworks) == other
     await frameworks.client.delete(SERVICES, "f", frameworks.namespace)
     await frameworks.until_running("f", 1)

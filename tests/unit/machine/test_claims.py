@@ -226,7 +226,7 @@ def test_a_claim_that_says_nothing_is_neither_used_nor_changed() -> None:
     exist(bench)
     del bench.bodies[CLAIM]["metadata"]["annotations"]
     bench.show(CLAIM)
-    _refuses_to_touch(bench)
+    _refuses_to_touch(bench, "without the annotations of Task a[0]")
 
 
 def test_a_claim_with_another_controller_is_neither_used_nor_changed() -> None:
@@ -238,7 +238,7 @@ def test_a_claim_with_another_controller_is_neither_used_nor_changed() -> None:
     _refuses_to_touch(bench)
 
 
-def _refuses_to_touch(bench: Bench) -> None:
+def _refuses_to_touch(bench: Bench, why: str = "") -> None:
     action = bench.only(bench.plan())
     assert isinstance(action, Create)
     for _ in range(3):
@@ -248,7 +248,7 @@ def _refuses_to_touch(bench: Bench) -> None:
         assert bench.wait(60).actions == [action]
     reason, message = stall(bench)
     assert reason == "NamingConflict"
-    assert message.startswith(f"PersistentVolumeClaim {CLAIM} (foreign) already exists, ")
+    assert message.startswith(f"PersistentVolumeClaim {CLAIM} (foreign) already exists, {why}")
     bench.drop(CLAIM)
     bench.created(action)
     bench.all_pods()

@@ -177,7 +177,7 @@ def test_services_that_cannot_be_listed_stall_the_framework() -> None:
         assert bench.plan().actions == []
     text = "Cannot list Services, which spec.network needs: 403: services is forbidden"
     assert stall(bench) == ("ServiceNotListed", text)
-    assert bench.status.conditions[0].message.endswith("Service f does not exist yet")
+    assert bench.status.conditions[0].message.endswith("its Service f does not exist yet")
     bench.not_listed = None
     service_of(bench)
     assert stall(bench) is None
@@ -316,6 +316,6 @@ def test_the_condition_says_what_it_waits_for_as_long_as_it_does() -> None:
         bench.fold(action, Exists(foreign("f")), write=False)
         for _ in range(3):
             bench.plan(write=False)
-            assert bench.status.conditions[0].message.endswith("waits: Service f does not exist yet")
+            assert bench.status.conditions[0].message.endswith("waits: its Service f does not exist yet")
         bench.write()
         assert action in bench.wait(60).actions

@@ -180,7 +180,7 @@ WEBHOOK = "Cannot create Pod f-a-0: 500: the webhook is down"
 TASK = "TaskAttempt 1 of a[0] starts at {at}, 40s after the end with 1 ContainerUnrecognizedFailed"
 FRAMEWORK = "FrameworkAttempt 1 starts at {at}, 70s after the end with 1 ContainerUnrecognizedFailed"
 
-NO_SERVICE = "Service f does not exist yet"
+NO_SERVICE = "its Service f does not exist yet"
 NO_CLAIM = "PersistentVolumeClaim data-f-a-0 cannot be looked for"
 NO_CLAIMS = "Cannot list PersistentVolumeClaims, which volumeClaimTemplates need: 403: may not list claims"
 FORBIDDEN = "Cannot create Service f: 403: may not create services"
