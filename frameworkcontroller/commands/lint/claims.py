@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from frameworkcontroller.api.problems import KeyPath
 from frameworkcontroller.commands.lint.findings import Finding, error, warning
 from frameworkcontroller.commands.lint.pods import PLACEHOLDERS, check_fields, check_placeholders, mappings_in
+
+_ACCESS_MODES: Final = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
+_QUANTITY: Final = re.compile(r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]+)?")
 
 
 def check_claims(role: Mapping[Any, Any], path: KeyPath) -> Iterator[Finding]:
@@ -42,10 +46,23 @@ def _claim_spec(spec: Any, path: KeyPath) -> Iterator[Finding]:
         return
     spec = _mapping(spec)
     yield from check_fields(spec, path, "V1PersistentVolumeClaimSpec")
-    if not spec.get("accessModes"):
+    modes = spec.get("accessModes")
+    if not modes:
         yield error((*path, "accessModes"), "is required, such as [ReadWriteOnce]")
-    if not _mapping(_mapping(spec.get("resources")).get("requests")).get("storage"):
-        yield error((*path, "resources", "requests", "storage"), "is required: the size of the volume")
+    for number, mode in enumerate(modes if isinstance(modes, list) else ()):
+        if isinstance(mode, str) and mode not in _ACCESS_MODES and not _is_replaced(mode):
+            yield error((*path, "accessModes", number), f"must be one of {', '.join(_ACCESS_MODES)}", value=mode)
+    place = (*path, "resources", "requests", "storage")
+    size = _mapping(_mapping(spec.get("resources")).get("requests")).get("storage")
+    if not size:
+        yield error(place, "is required: the size of the volume")
+    elif isinstance(size, str) and not _QUANTITY.fullmatch(size) and not _is_replaced(size):
+        yield error(place, "must be a size, such as 10Gi", value=size)
+
+
+def _is_replaced(text: str) -> bool:
+    """Whether the text has a placeholder, or what is reported as a wrong one."""
+    return "{{" in text
 
 
 def _mapping(value: object) -> Mapping[Any, Any]:

@@ -848,6 +848,27 @@ MOUNTING = (
             ],
         ),
         (
+            CLAIM.replace("ReadWriteOnce", "ReadWriteOne").replace("1Gi", "1Gib"),
+            MOUNTING % "",
+            [
+                "8: error: spec.taskRoles[0].volumeClaimTemplates[0].spec.accessModes[0]: 'ReadWriteOne': must be one "
+                "of ReadWriteOnce, ReadOnlyMany, ReadWriteMany, ReadWriteOncePod",
+                "8: error: spec.taskRoles[0].volumeClaimTemplates[0].spec.resources.requests.storage: '1Gib': must be "
+                "a size, such as 10Gi",
+            ],
+        ),
+        (
+            CLAIM.replace("ReadWriteOnce", "ReadOnlyMany, '{{FC_TASKROLE_NAME}}'").replace(
+                "1Gi", "'{{FC_TASK_INDEX}}Gi'"
+            ),
+            MOUNTING % "",
+            [],
+        ),
+        *(
+            (CLAIM.replace("1Gi", size), MOUNTING % "", [])
+            for size in ("100", "1.5Ti", "500M", "'.5Gi'", "1e9", "'1e9'")
+        ),
+        (
             "{metadata: {name: data}, spec: {storageClass: '{{FC_TASK_RANK}}'}}",
             MOUNTING % "",
             [
