@@ -92,12 +92,13 @@ async def _send(client: KubeClient, request: Request, namespace: str, flow: str)
             )
         case Post(kind, _, body):
             return await client.create(_RESOURCES[kind], body, namespace, metadata_only=True, flow=flow)
-        case Remove(kind, name, uid, force, propagation):
+        case Remove(kind, name, uid, force, propagation, resource_version):
             return await client.delete(
                 _RESOURCES[kind],
                 name,
                 namespace,
                 uid=uid,
+                resource_version=resource_version or None,
                 grace_period_seconds=0 if force else None,
                 propagation=propagation,
                 flow=flow,

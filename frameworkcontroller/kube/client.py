@@ -163,19 +163,21 @@ class KubeClient(Transport):
         namespace: str | None = None,
         *,
         uid: str | None = None,
+        resource_version: str | None = None,
         grace_period_seconds: int | None = None,
         propagation: str | None = None,
         flow: str = "",
     ) -> bytes:
-        """DELETE an object; raises Conflict if its UID is not ``uid``.
+        """DELETE an object; raises Conflict if its UID is not ``uid``, or its version not ``resource_version``.
 
         ``propagation`` is ``Foreground``, ``Background`` or ``Orphan``. Returns the object, or a ``Status`` if it is
         already gone.
         """
+        tested = {"uid": uid, "resourceVersion": resource_version}
         options = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
-            "preconditions": None if uid is None else {"uid": uid},
+            "preconditions": {name: value for name, value in tested.items() if value is not None} or None,
             "gracePeriodSeconds": grace_period_seconds,
             "propagationPolicy": propagation,
         }

@@ -184,7 +184,8 @@ class Delete:
     ``force``: with grace period 0. ``confirm``: done only when a live read no longer finds that UID. ``orphan``: the
     status does not record the object, so a live read of the Framework must confirm that status first.
     ``if_node_lost``: only if a live read shows that the Pod's Node is gone or unreachable. ``node``: the name of that
-    Node, None if a live read of the Pod must find it.
+    Node, None if a live read of the Pod must find it. ``resource_version``: if given, only if the object has not
+    changed since.
     """
 
     target: Target
@@ -194,12 +195,14 @@ class Delete:
     orphan: bool = field(default=False, compare=False)
     if_node_lost: bool = False
     node: str | None = field(default=None, compare=False)
+    resource_version: str = field(default="", compare=False)
 
     def exchange(self) -> Exchange:
         target = self.target
         if self.if_node_lost and (reason := (yield from self._reason_to_spare())) is not None:
             return reason
-        answer = yield Remove(target.kind, target.name, self.uid, self.force, PROPAGATION[target.kind])
+        propagation = PROPAGATION[target.kind]
+        answer = yield Remove(target.kind, target.name, self.uid, self.force, propagation, self.resource_version)
         match answer:
             case Answered(body=body):
                 # A proxy's page must not look like an accepted deletion, which is never repeated.

@@ -207,7 +207,8 @@ def _change_taskless(
     if when_scaled == ClaimRetention.DELETE and (role is None or target.index >= role.task_number):
         pod = names.pod_name(ctx.framework.name, target.role, target.index)
         if ctx.tracker.is_head_settled and ctx.observed.find_pod(pod) is None:
-            return Delete(target, found.uid, orphan=True)
+            # The cache may be older than the spec: by now the claim may be another Framework's, or one to retain.
+            return Delete(target, found.uid, orphan=True, resource_version=found.resource_version)
         # Its Task has left once that is persisted.
         ctx.tracker.claims.add(target.name)
         return None

@@ -50,13 +50,14 @@ class Post:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Delete the object of that UID. ``force``: with grace period 0."""
+    """Delete the object of that UID and, if given, ``resource_version``. ``force``: with grace period 0."""
 
     kind: Kind
     name: str
     uid: str
     force: bool
     propagation: str | None
+    resource_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

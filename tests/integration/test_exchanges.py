@@ -229,6 +229,7 @@ async def test_a_refusal_for_want_of_quota_is_believed_without_a_look(server: Fa
     [
         (Delete(POD, "u"), {"preconditions": {"uid": "u"}}),
         (Delete(POD, "u", force=True), {"preconditions": {"uid": "u"}, "gracePeriodSeconds": 0}),
+        (Delete(POD, "u", resource_version="7"), {"preconditions": {"uid": "u", "resourceVersion": "7"}}),
         (Delete(CONFIGMAP, "u"), {"preconditions": {"uid": "u"}, "propagationPolicy": "Foreground"}),
         (Delete(FRAMEWORK, "u"), {"preconditions": {"uid": "u"}, "propagationPolicy": "Foreground"}),
     ],

@@ -485,11 +485,13 @@ class Controller:
                     body = orjson.loads(raw)
                     guarantees.creating(uid, action.target, body)
                     return world.create(kind, body, made=guarantees.created)
-            case Remove(kind, name, target_uid, force, propagation):
+            case Remove(kind, name, target_uid, force, propagation, version):
                 verb = "delete"
 
                 def execute() -> Body:
                     assert action is not None
+                    if version and version != world.get(kind, name)["metadata"]["resourceVersion"]:
+                        raise ApiRefusal(409, "Conflict", "the ResourceVersion in the precondition does not match")
                     guarantees.deleting(uid, action, target_uid)
                     grace = 0 if force else None
                     world.delete(kind, name, uid=target_uid, grace=grace, foreground=propagation == "Foreground")

@@ -30,7 +30,17 @@ from frameworkcontroller.machine.actions import (
 from frameworkcontroller.machine.batch import Batch
 from frameworkcontroller.machine.model import NotListed, Plan
 from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Answer, Answered, Get, Kind, MergePatch, Refusal, Refused, Unanswered
+from frameworkcontroller.machine.requests import (
+    Answer,
+    Answered,
+    Get,
+    Kind,
+    MergePatch,
+    Refusal,
+    Refused,
+    Remove,
+    Unanswered,
+)
 from tests.support.bench import UID, Bench, foreign, refused, role
 
 CLAIM = "data-f-a-0"
@@ -528,6 +538,29 @@ def test_a_policy_that_retains_spares_what_was_to_be_deleted() -> None:
     bench.edit(with_claims(1, policy={}))
     assert settle(bench) == []
     assert bench.claims["data-f-a-1"].when_scaled == "Retain"
+
+
+def test_a_claim_that_has_changed_since_the_cache_saw_it_is_not_deleted() -> None:
+    """Another controller, or one that the cache has not caught up with, may have adopted it, or had it retained."""
+    bench = scaled_down({"whenScaled": "Delete"})
+    bench.plan()
+    bench.hide("f-a-1")
+    bench.bodies["data-f-a-1"]["metadata"]["resourceVersion"] = "7"
+    bench.show("data-f-a-1")
+    made = bench.plan()
+    while not changes(made):
+        made = bench.plan()
+    (deletion,) = changes(made)
+    exchange = carry_out(deletion)
+    uid = bench.claims["data-f-a-1"].uid
+    assert next(exchange) == Remove(Kind.VOLUME_CLAIM, "data-f-a-1", uid, False, None, "7")
+    exchange.send(Refused(409, "changed", b"{}", reason="Conflict", kind=Refusal.CONFLICT))
+    with pytest.raises(StopIteration) as end:
+        exchange.send(Answered(orjson.dumps({"metadata": {"uid": uid}})))
+    bench.fold(deletion, end.value.value)
+    bench.bodies["data-f-a-1"]["metadata"]["annotations"]["FC_VOLUME_CLAIM_WHEN_SCALED"] = "Retain"
+    bench.show("data-f-a-1")
+    assert bench.wait(60).actions == []
 
 
 def test_claims_of_an_earlier_framework_are_not_deleted() -> None:
