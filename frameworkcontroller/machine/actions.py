@@ -326,6 +326,8 @@ class MarkClaim:
         change = self._change(metadata, owned=found.controller_uid is not None)
         if not change:
             return Created(found.uid)
+        if names.FRAMEWORK_UID in change.get("annotations", ()) and not (yield from self._framework_exists()):
+            return Remains("its Framework is gone")
         # Both are preconditions: nothing that another client has changed since is undone.
         change |= {"uid": found.uid, "resourceVersion": metadata.get("resourceVersion")}
         answer = yield MergePatch(target.kind, target.name, orjson.dumps({"metadata": change}))
@@ -336,6 +338,19 @@ class MarkClaim:
                 return Gone()
             case Refused(kind=Refusal.CONFLICT, message=message):
                 return Remains(message)
+        raise _NotDoneError(answer)
+
+    def _framework_exists(self) -> Generator[Request, Answer, bool]:
+        """Whether the Framework still exists, now that the claim was read.
+
+        If so, no later Framework of its name had adopted the claim, which would be lost with an owner that is gone.
+        """
+        answer = yield Get(Kind.FRAMEWORK, self.identity[1])
+        match answer:
+            case Answered(body=body):
+                return bool(_metadata(body, "uid")["uid"] == self.framework_uid)
+            case Refused(kind=Refusal.OBJECT_NOT_FOUND):
+                return False
         raise _NotDoneError(answer)
 
     def _change(self, metadata: Mapping[str, Any], *, owned: bool) -> dict[str, Any]:

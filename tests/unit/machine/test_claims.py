@@ -314,13 +314,18 @@ def test_retained_claims_of_other_tasks_are_left_alone() -> None:
 # --- the exchange that changes a claim -----------------------------------------------------------------------------
 
 
-def exchanged(change: Action, metadata: Body, answer: Answer | None = None) -> tuple[MergePatch | None, Result]:
+def exchanged(
+    change: Action, metadata: Body, answer: Answer | None = None, framework: str = UID
+) -> tuple[MergePatch | None, Result]:
     """The patch that the action sends for a claim with such metadata, and its result."""
     exchange: Generator[Any, Any, Result] = carry_out(change)
     assert next(exchange) == Get(Kind.VOLUME_CLAIM, CLAIM)
     patch = None
     try:
-        patch = exchange.send(Answered(orjson.dumps({"metadata": metadata})))
+        request = exchange.send(Answered(orjson.dumps({"metadata": metadata})))
+        if request == Get(Kind.FRAMEWORK, "f"):
+            request = exchange.send(Answered(orjson.dumps({"metadata": {"uid": framework}})))
+        patch = request
         exchange.send(answer or Answered(b'{"metadata": {"uid": "old"}}'))
     except StopIteration as end:
         assert patch is None or isinstance(patch, MergePatch)
@@ -344,6 +349,27 @@ def test_a_patch_has_both_preconditions_and_keeps_other_owners() -> None:
     assert (change["uid"], change["resourceVersion"]) == ("old", "7")
     assert [one["uid"] for one in change["ownerReferences"]] == ["backup", UID]
     assert change["annotations"] == {"FC_FRAMEWORK_UID": UID, "FC_VOLUME_CLAIM_WHEN_SCALED": "Delete"}
+
+
+def test_a_controller_that_lags_does_not_take_a_claim_from_the_next_framework_of_the_name() -> None:
+    """The garbage collector would delete it, with an owner that is gone."""
+    bench = started(with_claims(policy=DELETE))
+    change, metadata = mark_of_retained(bench)
+    metadata["annotations"]["FC_FRAMEWORK_UID"] = "next"
+    patch, result = exchanged(change, metadata, framework="next")
+    assert patch is None
+    assert not isinstance(result, Created)
+
+
+def test_a_claim_is_not_adopted_for_a_framework_that_is_gone() -> None:
+    bench = started(with_claims(policy=DELETE))
+    change, metadata = mark_of_retained(bench)
+    exchange = carry_out(change)
+    next(exchange)
+    assert exchange.send(Answered(orjson.dumps({"metadata": metadata}))) == Get(Kind.FRAMEWORK, "f")
+    with pytest.raises(StopIteration) as end:
+        exchange.send(Refused(404, "gone", b"{}", kind=Refusal.OBJECT_NOT_FOUND))
+    assert isinstance(end.value.value, Remains)
 
 
 def test_what_is_as_wanted_is_not_patched() -> None:
