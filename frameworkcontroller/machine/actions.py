@@ -74,6 +74,11 @@ class Target:
             return self.role, self.index
         return f"{self.kind}/{self.name}" if self.kind in COMPANIONS else None
 
+    @property
+    def claim(self) -> str:
+        """The name of a volume claim, "" for other kinds."""
+        return self.name if self.kind is Kind.VOLUME_CLAIM else ""
+
 
 # --- results ----------------------------------------------------------------------------------------------------
 

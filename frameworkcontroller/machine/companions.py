@@ -110,7 +110,7 @@ def watch_end(ctx: Context, target: Target, not_gone: Reason) -> None:
         return
     when = format_time(found.identity.deletion_time)
     text = f"{target.kind} {target.name} was to be deleted by {when} and still exists: a finalizer holds it"
-    ctx.tracker.holds.stalls[target.key] = Stall(not_gone, text)
+    ctx.tracker.holds.stalls[target.key] = Stall(not_gone, text, target.claim)
 
 
 def pending(ctx: Context) -> Wait | None:

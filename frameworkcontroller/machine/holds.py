@@ -24,10 +24,14 @@ HOLD_BACKOFF: Final = Backoff(base=0.5, maximum=15.0, jitter=0.25)
 
 @dataclass(slots=True)
 class Stall:
-    """The reason for which a Task or Framework waits for a person or another component."""
+    """The reason for which a Task or Framework waits for a person or another component.
+
+    ``claim``: the name of the volume claim that caused it, "" if none did.
+    """
 
     reason: Reason
     message: str
+    claim: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +45,16 @@ class Wait:
 
 @dataclass(slots=True)
 class Hold:
-    """A back-off until ``until`` (monotonic seconds), after ``failures`` failures in a row. ``why``: the last one."""
+    """A back-off until ``until`` (monotonic seconds), after ``failures`` failures in a row. ``why``: the last one.
+
+    ``claim``: the name of the volume claim that caused all of them, "" if none did.
+    """
 
     failures: int
     until: float
     why: str = ""
     reason: Reason = Reason.WAITING
+    claim: str = ""
 
 
 @dataclass(slots=True, frozen=True)
@@ -76,19 +84,30 @@ class Holds:
         self._refused = False
         self._refused_attempts = 0
 
-    def hold(self, key: HoldKey, env: Env, why: str, at_least_sec: float = 0.0, reason: Reason = Reason.WAITING) -> int:
+    def hold(
+        self,
+        key: HoldKey,
+        env: Env,
+        why: str,
+        at_least_sec: float = 0.0,
+        reason: Reason = Reason.WAITING,
+        *,
+        claim: str = "",
+    ) -> int:
         """Back off after a failure, twice as long as the last time. Return the number of failures in a row.
 
         ``at_least_sec``: the Retry-After of the API server. A failure during a back-off does not count: its request was
-        sent before.
+        sent before. ``claim``: the name of the volume claim that caused it.
         """
         held = self._holds.get(key)
+        if held is not None and held.claim != claim:
+            held.claim = claim = ""
         if held is not None and held.until > env.clock:
             held.until = max(held.until, env.clock + at_least_sec)
             return held.failures
         failures = 1 if held is None else held.failures + 1
         delay = HOLD_BACKOFF.delay(failures, env.rng)
-        self._holds[key] = Hold(failures, env.clock + max(delay, at_least_sec), why, reason)
+        self._holds[key] = Hold(failures, env.clock + max(delay, at_least_sec), why, reason, claim)
         return failures
 
     def hold_retry(self, key: TaskKey, env: Env, why: str) -> None:
@@ -131,6 +150,14 @@ class Holds:
             self.stalls.pop(key, None)
         if isinstance(key, tuple):
             self._spared.pop(key, None)
+
+    def release_claim(self, key: HoldKey, claim: str) -> None:
+        """End the back-off and the stall of the Task that this volume claim caused. Those of its Pod stay."""
+        hold, stall = self._holds.get(key), self.stalls.get(key)
+        if hold is not None and hold.claim == claim:
+            del self._holds[key]
+        if stall is not None and stall.claim == claim:
+            del self.stalls[key]
 
     def made(self, key: ObjectKey, env: Env) -> None:
         """An object was created. From the second time in a row on, the next creation waits, and longer each time."""

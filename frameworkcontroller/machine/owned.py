@@ -357,7 +357,7 @@ def _stall_by_quota(ctx: Context, target: Target, refusal: Refused) -> None:
     """Stall with the first refusal: later ones differ only in the used amounts."""
     stall = ctx.tracker.holds.stalls.get(target.key)
     if stall is None or stall.reason is not Reason.QUOTA_EXCEEDED:
-        ctx.tracker.holds.stalls[target.key] = Stall(Reason.QUOTA_EXCEEDED, refusal.message)
+        ctx.tracker.holds.stalls[target.key] = Stall(Reason.QUOTA_EXCEEDED, refusal.message, target.claim)
 
 
 def _hold(ctx: Context, target: Target, result: Result, verb: str) -> None:
@@ -391,13 +391,13 @@ def _wait(
         ctx.record(Reason.WAITING, text, _task_of(ctx, target), warning=True)
     stalls = ctx.tracker.holds.stalls
     if failures >= patience and not (keep and target.key in stalls):
-        stalls[target.key] = Stall(reason, text)
+        stalls[target.key] = Stall(reason, text, target.claim)
 
 
 def _look_later(ctx: Context, target: Target, why: str, at_least: float = 0.0) -> int:
     """Back off, and plan again afterwards. Return the number of failures in a row."""
     holds, task = ctx.tracker.holds, _task_of(ctx, target)
-    failures = holds.hold(target.key, ctx.env, why, at_least)
+    failures = holds.hold(target.key, ctx.env, why, at_least, claim=target.claim)
     until = holds.until(target.key)
     if task is not None and task.state is State.CREATION_PENDING:
         # It is not looked at before.

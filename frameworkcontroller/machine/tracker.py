@@ -456,7 +456,10 @@ class Tracker:
     def companion_answered(self, target: Target, uid: str | None) -> None:
         """The creation of the companion was answered. ``uid``: of one that exists and is ours, None if none does."""
         if uid is not None:
-            self.holds.release(target.key)
+            if target.kind is Kind.VOLUME_CLAIM:
+                self.holds.release_claim(target.key, target.name)
+            else:
+                self.holds.release(target.key)
             if uid not in self._ended:
                 self.companions[target] = uid
         self._awaited.discard(target)

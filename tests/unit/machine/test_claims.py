@@ -28,6 +28,7 @@ from frameworkcontroller.machine.actions import (
     needs_live_status,
 )
 from frameworkcontroller.machine.batch import Batch
+from frameworkcontroller.machine.holds import Spared, Stall
 from frameworkcontroller.machine.model import NotListed, Plan
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import (
@@ -702,6 +703,40 @@ def test_a_claim_that_ended_before_its_creation_was_folded_is_created_again() ->
     bench.tracker.companion_dropped(action.target, "claim-9")
     bench.fold(action, Created("claim-9"))
     assert bench.plan().actions == [action]
+
+
+@pytest.mark.parametrize("change", [True, False])
+def test_a_success_with_a_claim_does_not_end_the_back_off_of_its_task(change: bool) -> None:
+    """It would send the refused creations of the Pod again at once, whenever another client touches the claim."""
+    bench = running() if change else started()
+    if change:
+        bench.edit(with_claims(policy=DELETE))
+    (action,) = bench.plan().actions
+    holds, key = bench.tracker.holds, ("a", 0)
+    for _ in range(3):
+        bench.now = max(bench.now, holds.until(key))
+        holds.hold(key, bench.env, "the Pod of the last TaskAttempt was refused")
+    holds.stalls[key] = Stall(Reason.NAMING_CONFLICT, "Pod f-a-0 exists")
+    holds.spare(key, Spared("old", bench.now + 30, "its Node is reachable"))
+    until = holds.until(key)
+    bench.fold(action, Created("claim-9"))
+    assert holds.until(key) == until
+    assert holds.hold(key, bench.env, "again") == 3
+    assert holds.stalls[key].message == "Pod f-a-0 exists"
+    assert holds.spared(key, "old") is not None
+
+
+def test_a_created_claim_ends_the_stall_that_it_caused() -> None:
+    bench = running()
+    bench.drop(CLAIM)
+    action = bench.only(bench.plan())
+    bench.refuse(action, Exists(foreign(CLAIM)))
+    bench.plan()
+    assert stall(bench)[0] == "NamingConflict"
+    bench.created(action)
+    bench.plan()
+    assert stall(bench) == ("", "")
+    assert not bench.tracker.holds.has_failed(("a", 0))
 
 
 # --- the cost -----------------------------------------------------------------------------------------------------
