@@ -13,7 +13,7 @@ def claim_spec() -> Json:
     """A spec that every API server accepts."""
     return {
         "accessModes": ["ReadWriteOnce"],
-        "storageClassName": "none",
+        "storageClassName": "standard",
         "resources": {"requests": {"storage": "1Mi"}},
     }
 
