@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.deadlines import Deadlines
 from frameworkcontroller.machine.model import Env
 
@@ -14,7 +15,7 @@ TaskKey = tuple[str, int]
 class ClaimAgenda:
     """The volume claims that the next plan looks at, by name."""
 
-    __slots__ = ("_due", "_names", "changing", "scan", "unlisted")
+    __slots__ = ("_due", "_names", "changing", "policies", "scan", "unlisted")
 
     def __init__(self) -> None:
         self._names: dict[str, None] = {}
@@ -25,6 +26,8 @@ class ClaimAgenda:
         """Claims with an action whose outcome is not known. What it changes is an event of its own."""
         self.unlisted: set[TaskKey] = set()
         """Tasks that wait until the claims are listed."""
+        self.policies: dict[str, TaskRoleSpec] = {}
+        """The last specs of roles by name, without Pods, of which the policies count for claims."""
 
     def __bool__(self) -> bool:
         return bool(self._names or self._due)

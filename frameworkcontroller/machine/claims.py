@@ -17,7 +17,7 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import ClaimRecord, Identity, is_claim_of
-from frameworkcontroller.api.spec import ClaimRetention, ClaimTemplate, TaskRoleSpec
+from frameworkcontroller.api.spec import ClaimRetention, ClaimTemplate, TaskRoleSpec, TaskSpec
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.machine.actions import Create, Delete, MarkClaim, Target
 from frameworkcontroller.machine.companions import Presence, look, watch_end
@@ -192,6 +192,14 @@ def _change(ctx: Context, name: str) -> MarkClaim | Delete | None:
     return None if present == wanted else mark(ctx, target, role)
 
 
+def remember(ctx: Context) -> None:
+    """Remember the policies of the spec: a role may be removed before its claims show its last one."""
+    if ctx.framework.spec.has_claims:
+        for role in ctx.framework.spec.task_roles:
+            small = role.model_copy(update={"task": TaskSpec(), "volume_claim_templates": ()})
+            ctx.tracker.claims.policies[role.name] = small
+
+
 def _change_taskless(
     ctx: Context, target: Target, found: ClaimRecord, role: TaskRoleSpec | None
 ) -> MarkClaim | Delete | None:
@@ -202,7 +210,8 @@ def _change_taskless(
     if found.framework_uid != ctx.framework.uid:
         return None
     when_scaled = found.when_scaled
-    if role is not None and role.persistent_volume_claim_retention_policy.when_scaled is ClaimRetention.RETAIN:
+    last = role or ctx.tracker.claims.policies.get(target.role)
+    if last is not None and last.persistent_volume_claim_retention_policy.when_scaled is ClaimRetention.RETAIN:
         when_scaled = ClaimRetention.RETAIN.value
     if when_scaled == ClaimRetention.DELETE and (role is None or target.index >= role.task_number):
         pod = names.pod_name(ctx.framework.name, target.role, target.index)
@@ -212,10 +221,10 @@ def _change_taskless(
         # Its Task has left once that is persisted.
         ctx.tracker.claims.add(target.name)
         return None
-    if role is None:
+    if last is None:
         return None
     has_owner = found.identity.controller_uid is not None
-    owned = has_owner and claim_has_owner(role)
+    owned = has_owner and claim_has_owner(last)
     if (owned, when_scaled) == (has_owner, found.when_scaled):
         return None
-    return mark(ctx, target, role, owned=owned, when_scaled=when_scaled)
+    return mark(ctx, target, last, owned=owned, when_scaled=when_scaled)

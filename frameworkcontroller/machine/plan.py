@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine import companions, conditions, framework, scale
+from frameworkcontroller.machine import claims, companions, conditions, framework, scale
 from frameworkcontroller.machine.actions import Outcome
 from frameworkcontroller.machine.context import Context, count_tasks
 from frameworkcontroller.machine.gates import may_start
@@ -93,6 +93,7 @@ def _observe_generation(ctx: Context) -> None:
         if None in tracker.holds.stalls and tracker.holds.stalls[None].reason is Reason.INVALID_SPEC:
             del tracker.holds.stalls[None]
         companions.forget_unwanted(ctx)
+        claims.remember(ctx)
         tracker.templates.clear()
         tracker.touch_all()
     tracker.observe_generation(generation)

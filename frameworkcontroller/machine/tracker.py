@@ -437,6 +437,7 @@ class Tracker:
         self._completions = other._completions
         self.late = other.late
         self.companions = other.companions
+        self.claims.policies = other.claims.policies
         self._awaited, self._ended = other._awaited, other._ended
 
     def mark_deletion_pending(self, task: TaskStatus, completion: CompletionStatus) -> None:

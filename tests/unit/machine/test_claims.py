@@ -630,6 +630,17 @@ def test_a_framework_that_is_deleted_touches_no_claim() -> None:
     assert not any(action.target.kind is Kind.VOLUME_CLAIM for action in bench.plan().actions)
 
 
+def test_a_policy_that_retains_counts_for_a_role_that_is_removed_before_its_claims_are_marked() -> None:
+    policy = {"whenScaled": "Delete"}
+    bench = running(role("b"), with_claims(2, policy=policy))
+    bench.edit(role("b"), with_claims(2, policy={}))
+    for change in changes(bench.plan()):
+        bench.fold(change, refused(500))
+    bench.edit(role("b"))
+    assert settle(bench) == []
+    assert {one.when_scaled for one in bench.claims.values()} == {"Retain"}
+
+
 # --- failures -----------------------------------------------------------------------------------------------------
 
 
