@@ -15,7 +15,7 @@ TaskKey = tuple[str, int]
 class ClaimAgenda:
     """The volume claims that the next plan looks at, by name."""
 
-    __slots__ = ("_due", "_names", "changing", "policies", "scan", "unlisted")
+    __slots__ = ("_due", "_names", "changing", "paced", "policies", "scan", "unlisted")
 
     def __init__(self) -> None:
         self._names: dict[str, None] = {}
@@ -26,6 +26,8 @@ class ClaimAgenda:
         """Claims with an action whose outcome is not known. What it changes is an event of its own."""
         self.unlisted: set[TaskKey] = set()
         """Tasks that wait until the claims are listed."""
+        self.paced: Deadlines[str] = Deadlines()
+        """Claims to change after a pause, and its end (monotonic seconds)."""
         self.policies: dict[str, TaskRoleSpec] = {}
         """The last specs of roles by name, without Pods, of which the policies count for claims."""
 

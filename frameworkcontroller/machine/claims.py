@@ -92,6 +92,11 @@ def keep(ctx: Context, task: TaskStatus) -> bool:
         if presence is Presence.PRESENT:
             ctx.tracker.claims.add(target.name)
         elif presence is Presence.ABSENT:
+            if (until := ctx.tracker.holds.until(pace_key(target))) > ctx.env.clock:
+                text = f"{target.kind} {target.name} was deleted again: it is created after a pause"
+                wait = Wait(Reason.VOLUME_CLAIM_PENDING, text, until)
+                ctx.plan_again(task.key, until)
+                continue
             ctx.create_for(task.key, partial(_creation, ctx, target, role, template))
         elif presence is Presence.ENDING:
             wait = Wait(
@@ -106,6 +111,11 @@ def keep(ctx: Context, task: TaskStatus) -> bool:
                 wait = Wait(Reason.VOLUME_CLAIM_PENDING, f"{target.kind} {target.name} cannot be looked for")
     ctx.tracker.holds.wait(task.key, wait)
     return not missing
+
+
+def pace_key(target: Target) -> str:
+    """The key of the pauses between creations and changes of the claim, which other clients may undo at once."""
+    return f"{target.kind}/{target.name}"
 
 
 def _creation(ctx: Context, target: Target, role: TaskRoleSpec, template: ClaimTemplate) -> Create:
@@ -132,8 +142,10 @@ def maintain(ctx: Context) -> None:
     """Adopt, mark and delete the claims that the tracker says to look at."""
     tracker = ctx.tracker
     claims = tracker.claims
-    if ctx.framework.deleting or not (claims.scan or claims):
+    if ctx.framework.deleting or not (claims.scan or claims or claims.paced):
         return
+    while (due := claims.paced.pop_due(ctx.env.clock)) is not None:
+        claims.add(due)
     if claims.scan:
         _scan(ctx)
     held = tracker.holds.held(CLAIMS, ctx.env.clock)
@@ -141,13 +153,18 @@ def maintain(ctx: Context) -> None:
         change = None if name in claims.changing else _change(ctx, name)
         if change is None:
             continue
-        if held is None:
+        until = tracker.holds.until(pace_key(change.target))
+        if isinstance(change, MarkClaim) and until > ctx.env.clock:
+            claims.paced.set(name, until)
+        elif held is None:
             claims.changing.add(name)
             ctx.plan.actions.append(change)
         else:
             claims.retry(name)
     if held is not None and claims:
         ctx.requeue_at(held.until)
+    if (next_due := claims.paced.next()) is not None:
+        ctx.requeue_at(next_due)
 
 
 def _scan(ctx: Context) -> None:

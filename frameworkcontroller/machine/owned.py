@@ -132,6 +132,7 @@ def _take_claim_creation(ctx: Context, action: Create, result: Result) -> None:
         case Created():
             uid = result.uid
             tracker.holds.release(CREATIONS)
+            tracker.holds.made(claims.pace_key(target), ctx.env)
             text = f"{target.kind} {target.name} ({uid}) was created"
             ctx.record(Reason.VOLUME_CLAIM_CREATED, text, _task_of(ctx, target))
         case Exists(found=Identity() as found) if is_claim_of(found, claims.identity(ctx, target), ctx.framework.uid):
@@ -165,6 +166,7 @@ def _take_claim_change(ctx: Context, action: Action, result: Result) -> None:
             return
         case Created(uid=uid):
             tracker.companion_answered(target, uid)
+            tracker.holds.made(claims.pace_key(target), ctx.env)
             ctx.record(Reason.VOLUME_CLAIM_KEPT, f"{name} ({uid}) is kept as the spec says", _task_of(ctx, target))
         case Accepted():
             ctx.record(Reason.VOLUME_CLAIM_DELETED, f"{name} was deleted, as its Task has left")

@@ -750,6 +750,41 @@ def test_a_created_claim_ends_the_stall_that_it_caused() -> None:
     assert not bench.tracker.holds.has_failed(("a", 0))
 
 
+def test_a_claim_that_others_delete_again_and_again_is_created_at_growing_intervals() -> None:
+    bench = started()
+    end, created = bench.now + 60, 0
+    while bench.now < end:
+        for action in bench.wait(end - bench.now).actions:
+            if action.target.name == CLAIM:
+                bench.created(action)
+                bench.drop(CLAIM)
+                created += 1
+                assert created < 20
+            else:
+                bench.fold(action, refused(503))
+        if created == 3:
+            bench.plan()
+            text = bench.tracker.holds.waits()[Reason.VOLUME_CLAIM_PENDING].message
+            assert text == f"PersistentVolumeClaim {CLAIM} was deleted again: it is created after a pause"
+            assert bench.status.conditions[0].message.endswith(text)
+    assert created >= 4
+
+
+def test_a_claim_that_others_change_back_again_and_again_is_changed_at_growing_intervals() -> None:
+    bench = running()
+    bench.run()
+    bench.edit(with_claims(policy={"whenScaled": "Delete"}))
+    end, marks = bench.now + 60, 0
+    while bench.now < end:
+        for change in bench.wait(end - bench.now).actions:
+            marked(bench, change)
+            bench.bodies[CLAIM]["metadata"]["annotations"]["FC_VOLUME_CLAIM_WHEN_SCALED"] = "Retain"
+            bench.show(CLAIM)
+            marks += 1
+            assert marks < 20
+    assert marks >= 4
+
+
 # --- the cost -----------------------------------------------------------------------------------------------------
 
 
