@@ -51,6 +51,9 @@ FITTED = r"y = (2\.9|3\.0)\d x \+ (0\.9|1\.0)\d"
 
 TENSORFLOW = "training/tensorflow/ps/cpu/tensorflowdistributedtrainingwithcpu.yaml"
 
+PACKAGES = {"/usr/sbin/sshd": "openssh-server", "java": "default-jre-headless"}
+"""What has the programs that PyPI does not have."""
+
 # To add one: a line here, and one in the Makefile.
 EXAMPLES = {
     "torch": Example("torch", TORCH, "training/elastic/walkthrough.py", r"the two models differ by \S+ at most"),
@@ -99,7 +102,7 @@ def main() -> None:
         sys.exit(f"usage: make example-NAME, where NAME is one of {', '.join(EXAMPLES)}")
     example = EXAMPLES[name]
     if example.needs and shutil.which(example.needs) is None:
-        sys.exit(f"example-{name} needs {example.needs} on this machine")
+        sys.exit(f"example-{name} needs {example.needs} ({PACKAGES[example.needs]} of Debian)")
     install(example)
     if problem := run(example, example.bin):
         sys.exit(f"example-{name}: {problem}")

@@ -1,10 +1,8 @@
-"""Run mpi.yaml on the local cluster, with a key of its own; sshd must be installed (Debian: openssh-server).
-
-As root, sshd also needs its folder: mkdir -p /run/sshd.
-"""
+"""Run mpi.yaml on the local cluster, with a key of its own; sshd must be installed (Debian: openssh-server)."""
 
 import base64
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -28,6 +26,8 @@ def secret(folder: Path) -> dict[str, object]:
 
 def main() -> int:
     """Run it, and return its exit code."""
+    if os.geteuid() == 0 and not Path("/run/sshd").is_dir():
+        sys.exit("as root, sshd needs a folder that a service of systemd makes elsewhere: mkdir /run/sshd")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "secret.json")
         path.write_text(json.dumps(secret(path.parent)))
