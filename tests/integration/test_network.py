@@ -1,7 +1,6 @@
 """Host names on API servers: the Service before the first Pod, its life, and what it never touches."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,27 +20,13 @@ from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.informers import CompanionInformer
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
-from tests.support.frameworks import Frameworks, Json, condition, policy, role
-from tests.support.frontdoor import FrontDoor, Request, front_door, refusal
+from tests.support.frameworks import Frameworks, Json, condition, policy, role, stalled
+from tests.support.frontdoor import FrontDoor, Request, refusal
 
 
 @pytest.fixture
 async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> Frameworks:
     return Frameworks(await cluster.client(), cluster.namespace)
-
-
-@pytest.fixture
-async def door(cluster: Cluster) -> AsyncIterator[FrontDoor]:
-    """The API server as a controller sees it."""
-    async with front_door(await cluster.connection()) as door:
-        yield door
-
-
-@pytest.fixture
-async def watched(cluster: Cluster, door: FrontDoor) -> AsyncIterator[Controller]:
-    """A controller whose requests are recorded."""
-    async with Controller(Config(), door.connection, wall=cluster.wall) as controller:
-        yield controller
 
 
 async def service(frameworks: Frameworks, name: str = "f") -> Json:
@@ -60,12 +45,6 @@ async def make_service(frameworks: Frameworks, name: str, **metadata: Any) -> Js
     }
     made: Json = orjson.loads(await frameworks.client.create(SERVICES, orjson.dumps(body), frameworks.namespace))
     return made
-
-
-def stalled(status: Json) -> str:
-    """Why the Framework is stalled, "" if it is not."""
-    found = condition(status, "Stalled")
-    return str(found.get("reason")) if found.get("status") == "True" else ""
 
 
 def writes(door: FrontDoor) -> list[tuple[str, str]]:

@@ -1,6 +1,5 @@
 """Volume claims on API servers: their life beside Tasks, Frameworks and controllers, and what is never touched."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
@@ -14,8 +13,8 @@ from frameworkcontroller.manager.app import Controller
 from tests.support.claims import claim_spec, claims_in, until_claims_are
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
-from tests.support.frameworks import Frameworks, Json, condition, role
-from tests.support.frontdoor import FrontDoor, Request, front_door, refusal
+from tests.support.frameworks import Frameworks, Json, condition, role, stalled
+from tests.support.frontdoor import FrontDoor, Request, refusal
 
 CLAIMS = PERSISTENTVOLUMECLAIMS
 
@@ -25,32 +24,12 @@ async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> Frameworks:
     return Frameworks(await cluster.client(), cluster.namespace)
 
 
-@pytest.fixture
-async def door(cluster: Cluster) -> AsyncIterator[FrontDoor]:
-    """The API server as a controller sees it."""
-    async with front_door(await cluster.connection()) as door:
-        yield door
-
-
-@pytest.fixture
-async def watched(cluster: Cluster, door: FrontDoor) -> AsyncIterator[Controller]:
-    """A controller whose requests are recorded."""
-    async with Controller(Config(), door.connection, wall=cluster.wall) as controller:
-        yield controller
-
-
 def claiming(number: int = 1, *, deleted: str = "Retain", scaled: str = "Retain", **fields: Any) -> Json:
     """A role whose Tasks have a claim each."""
     template = {"metadata": {"name": "data", "labels": {"pod": "{{FC_POD_NAME}}"}}, "spec": claim_spec()}
     policy = {"whenDeleted": deleted, "whenScaled": scaled}
     made = {**role(number=number, **fields), "volumeClaimTemplates": [template]}
     return {**made, "persistentVolumeClaimRetentionPolicy": policy}
-
-
-def stalled(status: Json) -> str:
-    """Why the Framework is stalled, "" if it is not."""
-    found = condition(status, "Stalled")
-    return str(found.get("reason")) if found.get("status") == "True" else ""
 
 
 def owners(claim: Json) -> list[str]:

@@ -147,6 +147,12 @@ def condition(status: Mapping[str, Any], kind: str) -> Json:
     return next((item for item in status.get("conditions") or () if item["type"] == kind), {})
 
 
+def stalled(status: Mapping[str, Any]) -> str:
+    """Why the Framework is stalled, "" if it is not."""
+    found = condition(status, "Stalled")
+    return str(found.get("reason")) if found.get("status") == "True" else ""
+
+
 def _parse(answer: bytes) -> Json:
     body: Json = orjson.loads(answer)
     return body
