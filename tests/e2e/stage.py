@@ -120,9 +120,15 @@ class Play:
         await self.recorder.until(lambda: name not in self.recorder.frameworks(self.namespace), within=within)
         await self.frameworks.assert_nothing_left(name)
 
-    async def until_running(self, name: str, count: int, *, within: float = WITHIN) -> Json:
-        """Wait until so many Tasks run; the status then."""
-        return await self.until(name, lambda status: states(status).count("AttemptRunning") == count, within=within)
+    async def until_running(
+        self, name: str, count: int, *, attempts: list[int] | None = None, within: float = WITHIN
+    ) -> Json:
+        """Wait until so many Tasks run, and all are in these attempts if any are named; the status then."""
+
+        def run(status: Json) -> bool:
+            return states(status).count("AttemptRunning") == count and attempts in (None, attempts_of(status))
+
+        return await self.until(name, run, within=within)
 
     async def until_attempts(self, name: str, attempts: list[int], *, within: float = WITHIN) -> Json:
         """Wait until the Tasks of the one role are in these attempts; the status then."""

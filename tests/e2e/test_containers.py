@@ -4,6 +4,7 @@ from typing import Any
 
 import orjson
 
+from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.resources import PODS
 from tests.e2e.stage import WITHIN, Play, play
 from tests.support.frameworks import codes, policy, tasks
@@ -211,16 +212,17 @@ async def test_an_eviction_costs_no_retry(play: Play) -> None:
 async def test_a_deadline_leaves_the_grace_period(play: Play) -> None:
     """A Pod that is over its activeDeadlineSeconds saves its state before the next instance begins."""
     task = {"retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 1}}
-    await play.create(
-        "deadline",
-        play.role(
-            script="trap 'checkpoint 6 0' TERM; hold",
-            task=task,
-            activeDeadlineSeconds=5,
-            terminationGracePeriodSeconds=20,
-        ),
-    )
-    await play.until_completed("deadline")
+    script = "trap 'checkpoint 6 0' TERM; hold"
+    await play.create("deadline", play.role(script=script, task=task, terminationGracePeriodSeconds=30))
+    # A deadline counts from the time at which the kubelet first saw the Pod, and may pass before the container begins:
+    # each Pod gets one that has passed once it runs.
+    passed = orjson.dumps({"spec": {"activeDeadlineSeconds": 1}})
+    for attempt in range(2):
+        await play.until_said("deadline", "runs", attempt + 1)
+        await play.until_running("deadline", 1, attempts=[attempt])
+        await play.client.patch(PODS, "deadline-a-0", passed, play.namespace, content_type=MERGE_PATCH)
+    ended = tasks(await play.until_completed("deadline", within=2 * WITHIN))
+    assert codes(ended) == [-1004]
     instances = play.instances()
     assert [one.task_attempt for one in instances] == [0, 1]
     assert all(one.said("saved") for one in instances), [one.words for one in instances]
