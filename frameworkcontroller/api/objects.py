@@ -151,6 +151,7 @@ class CompanionRecord(_OwnedRecord):
     """An object with the label of a Framework beside ConfigMap and Pods. ``framework``: its controller, "" if none."""
 
     framework: str = ""
+    kind: str = "Service"
 
     @property
     def inputs(self) -> tuple[object, ...]:
@@ -162,6 +163,7 @@ class CompanionRecord(_OwnedRecord):
 class ClaimRecord(CompanionRecord):
     """A PersistentVolumeClaim. ``framework``: by its name. ``framework_uid``, ``when_scaled``: annotations, or ""."""
 
+    kind: str = "PersistentVolumeClaim"
     framework_uid: str = ""
     when_scaled: str = ""
 
@@ -207,7 +209,7 @@ class Framework:
         return f"{self.namespace}/{self.name}"
 
 
-def _decoder_of(kind: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def decoder_of(kind: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Raise ``ObjectError`` for all errors of a decoder."""
 
     def wrap(decode: Callable[P, R]) -> Callable[P, R]:
@@ -225,7 +227,7 @@ def _decoder_of(kind: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return wrap
 
 
-@_decoder_of("Pod")
+@decoder_of("Pod")
 def pod_record(body: Mapping[str, Any]) -> PodRecord:
     """The record of a Pod. Raises ObjectError if it is invalid."""
     metadata = body["metadata"]
@@ -243,7 +245,7 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         )
     conditions, disruption, ready = _conditions(status, whole=phase in ENDED_PHASES or "deletionTimestamp" in metadata)
     return PodRecord(
-        *_owned(metadata, names.POD_IDENTITY),
+        *owned_fields(metadata, names.POD_IDENTITY),
         phase=phase,
         node_name=sys.intern(fields.text(spec, "nodeName")),
         pod_ip=fields.text(status, "podIP"),
@@ -260,38 +262,36 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
     )
 
 
-@_decoder_of("ConfigMap")
+@decoder_of("ConfigMap")
 def configmap_record(body: Mapping[str, Any]) -> ConfigMapRecord:
     """The record of a ConfigMap. Raises ObjectError if it is invalid."""
     metadata = body["metadata"]
     created = fields.maybe_time(metadata, "creationTimestamp")
-    return ConfigMapRecord(*_owned(metadata, names.CONFIGMAP_IDENTITY), creation_time=created)
+    return ConfigMapRecord(*owned_fields(metadata, names.CONFIGMAP_IDENTITY), creation_time=created)
 
 
-@_decoder_of("Service")
+@decoder_of("Service")
 def service_record(body: Mapping[str, Any]) -> CompanionRecord:
     """The record of a Service. Raises ObjectError if it is invalid."""
     metadata = body["metadata"]
-    controllers = (ref for ref in metadata.get("ownerReferences") or () if ref.get("controller"))
-    framework = next((ref["name"] for ref in controllers if ref.get("kind") == names.KIND), "")
-    return CompanionRecord(*_owned(metadata, names.SERVICE_IDENTITY), framework=framework)
+    return CompanionRecord(*owned_fields(metadata, names.SERVICE_IDENTITY), framework=framework_in(metadata))
 
 
-@_decoder_of("PersistentVolumeClaim")
+@decoder_of("PersistentVolumeClaim")
 def claim_record(body: Mapping[str, Any]) -> ClaimRecord:
     """The record of a PersistentVolumeClaim. Raises ObjectError if it is invalid."""
     metadata = body["metadata"]
     parts = names.split_claim_name(metadata["name"])
     annotations = metadata.get("annotations") or {}
     return ClaimRecord(
-        *_owned(metadata, names.CLAIM_IDENTITY),
+        *owned_fields(metadata, names.CLAIM_IDENTITY),
         framework="" if parts is None else sys.intern(parts[1]),
         framework_uid=sys.intern(annotations.get(names.FRAMEWORK_UID) or ""),
         when_scaled=sys.intern(annotations.get(names.WHEN_SCALED) or ""),
     )
 
 
-@_decoder_of("Framework")
+@decoder_of("Framework")
 def framework_record(body: Mapping[str, Any]) -> FrameworkRecord:
     """The record of a Framework, whose spec and status are not decoded. Raises ObjectError if it is invalid."""
     metadata = body["metadata"]
@@ -309,7 +309,7 @@ def framework_record(body: Mapping[str, Any]) -> FrameworkRecord:
     )
 
 
-@_decoder_of("metadata")
+@decoder_of("metadata")
 def identity_of(metadata: Mapping[str, Any], wanted: tuple[str, ...]) -> Identity:
     """The identity in the metadata of an object. Raises ObjectError if they are invalid.
 
@@ -345,7 +345,14 @@ def is_pod_of_framework(metadata: Mapping[str, Any]) -> bool:
     )
 
 
-def _owned(metadata: Mapping[str, Any], wanted: tuple[str, ...]) -> tuple[str, str, str, str, Identity]:
+def framework_in(metadata: Mapping[str, Any]) -> str:
+    """The name of the Framework that controls an object, "" if none does."""
+    controllers = (ref for ref in metadata.get("ownerReferences") or () if ref.get("controller"))
+    return next((ref["name"] for ref in controllers if ref.get("kind") == names.KIND), "")
+
+
+def owned_fields(metadata: Mapping[str, Any], wanted: tuple[str, ...]) -> tuple[str, str, str, str, Identity]:
+    """The fields that all records have. ``wanted``: names of the identity annotations."""
     namespace, name = sys.intern(metadata["namespace"]), metadata["name"]
     return f"{namespace}/{name}", namespace, name, metadata["resourceVersion"], identity_of(metadata, wanted)
 

@@ -22,7 +22,17 @@ from frameworkcontroller.kube.errors import (
     TooLarge,
     TooManyRequests,
 )
-from frameworkcontroller.kube.resources import CONFIGMAPS, NODES, PERSISTENTVOLUMECLAIMS, PODS, SERVICES
+from frameworkcontroller.kube.resources import (
+    CONFIGMAPS,
+    NODES,
+    PERSISTENTVOLUMECLAIMS,
+    PODS,
+    PRIORITYCLASSES,
+    RESOURCEFLAVORS,
+    SERVICES,
+    WORKLOADPRIORITYCLASSES,
+    WORKLOADS,
+)
 from frameworkcontroller.machine.requests import (
     Answer,
     Answered,
@@ -45,6 +55,10 @@ _RESOURCES: Final = {
     Kind.NODE: NODES,
     Kind.SERVICE: SERVICES,
     Kind.VOLUME_CLAIM: PERSISTENTVOLUMECLAIMS,
+    Kind.WORKLOAD: WORKLOADS,
+    Kind.RESOURCE_FLAVOR: RESOURCEFLAVORS,
+    Kind.WORKLOAD_PRIORITY_CLASS: WORKLOADPRIORITYCLASSES,
+    Kind.PRIORITY_CLASS: PRIORITYCLASSES,
 }
 
 _REFUSALS: Final[tuple[tuple[type[ApiError], Refusal], ...]] = (
@@ -103,9 +117,16 @@ async def _send(client: KubeClient, request: Request, namespace: str, flow: str)
                 propagation=propagation,
                 flow=flow,
             )
-        case MergePatch(kind, name, body):
+        case MergePatch(kind, name, body, subresource):
             return await client.patch(
-                _RESOURCES[kind], name, body, namespace, content_type=MERGE_PATCH, metadata_only=True, flow=flow
+                _RESOURCES[kind],
+                name,
+                body,
+                namespace,
+                content_type=MERGE_PATCH,
+                subresource=subresource or None,
+                metadata_only=True,
+                flow=flow,
             )
         case PatchStatus(name, whole=whole):
             return await client.patch(

@@ -40,6 +40,7 @@ _IDENTITY: Final = {
     Kind.FRAMEWORK: (),
     Kind.SERVICE: names.SERVICE_IDENTITY,
     Kind.VOLUME_CLAIM: names.CLAIM_IDENTITY,
+    Kind.WORKLOAD: (),
 }
 
 PROPAGATION: Final[dict[Kind, str | None]] = {
@@ -48,6 +49,7 @@ PROPAGATION: Final[dict[Kind, str | None]] = {
     Kind.CONFIGMAP: "Foreground",
     Kind.FRAMEWORK: "Foreground",
     Kind.VOLUME_CLAIM: None,
+    Kind.WORKLOAD: None,
 }
 """How deletions of each kind treat dependents."""
 
@@ -69,7 +71,7 @@ class Target:
 
     @property
     def key(self) -> tuple[str, int] | str | None:
-        """Role and index of the Task of a Pod or volume claim, kind and name of a Service, else None."""
+        """Role and index of the Task of a Pod or volume claim, kind and name of another companion, else None."""
         if self.kind in (Kind.POD, Kind.VOLUME_CLAIM):
             return self.role, self.index
         return f"{self.kind}/{self.name}" if self.kind in COMPANIONS else None
@@ -128,11 +130,27 @@ class NotForced:
 
 
 @dataclass(frozen=True, slots=True)
+class Patched:
+    """The object was changed. ``resource_version``: the new one."""
+
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outdated:
+    """The object of that UID exists, and another client has changed it: nothing was done."""
+
+    message: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class NotAttempted:
     """Nothing was sent; the next plan decides again."""
 
 
-Result = Created | Exists | Refused | Unanswered | Accepted | Gone | Remains | NotForced | NotAttempted
+Result = (
+    Created | Exists | Refused | Unanswered | Accepted | Gone | Remains | NotForced | Patched | Outdated | NotAttempted
+)
 
 Exchange = Generator[Request, Answer, Result]
 
@@ -307,6 +325,24 @@ class Relabel:
 
 
 @dataclass(frozen=True, slots=True)
+class Patch:
+    """Merge ``change``, JSON of an object, into the object of that UID, or into its ``subresource``.
+
+    ``resource_version``: if given, only if the object has not changed since.
+    """
+
+    target: Target
+    uid: str
+    change: bytes
+    resource_version: str = ""
+    subresource: str = ""
+
+    def exchange(self) -> Exchange:
+        change = orjson.loads(self.change)
+        return (yield from patched(self.target, self.uid, change, self.resource_version, self.subresource))
+
+
+@dataclass(frozen=True, slots=True)
 class MarkClaim:
     """Set the labels, the annotations and the owner of a volume claim, if it is that of its Task.
 
@@ -383,7 +419,7 @@ class Refresh:
         return Remains("the stored status is not newer")
 
 
-Action = Create | Delete | Cleanup | LookUp | Confirm | Relabel | MarkClaim | Refresh
+Action = Create | Delete | Cleanup | LookUp | Confirm | Relabel | Patch | MarkClaim | Refresh
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,6 +460,29 @@ def filled(template: bytes, words: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 # --- parts of exchanges -----------------------------------------------------------------------------------------
+
+
+def patched(
+    target: Target, uid: str, change: dict[str, Any], resource_version: str = "", subresource: str = ""
+) -> Exchange:
+    """Merge ``change`` into the object of that UID and, if given, resourceVersion. See ``Patch``."""
+    metadata = {**change.get("metadata", {}), "uid": uid}
+    if resource_version:
+        metadata["resourceVersion"] = resource_version
+    body = orjson.dumps({**change, "metadata": metadata})
+    answer = yield MergePatch(target.kind, target.name, body, subresource)
+    match answer:
+        case Answered(body=body):
+            return Patched(str(_metadata(body, "resourceVersion")["resourceVersion"]))
+        case Refused(kind=Refusal.OBJECT_NOT_FOUND):
+            return Gone()
+        case Refused(kind=Refusal.CONFLICT | Refusal.ALREADY_EXISTS | Refusal.INVALID, message=message) as refused:
+            # UIDs are immutable: the name may belong to another object now.
+            if not (yield from _is_there(target, uid)):
+                return Gone()
+            if refused.kind is Refusal.CONFLICT:
+                return Outdated(message)
+    raise _NotDoneError(answer)
 
 
 def _namesake(target: Target) -> Generator[Request, Answer, Identity | None]:

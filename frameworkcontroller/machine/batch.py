@@ -12,10 +12,13 @@ from typing import Final
 
 from frameworkcontroller.machine.actions import Action, Create, Exists, NotAttempted, Outcome, Result, Target
 from frameworkcontroller.machine.failure import classify_creation_refusal
-from frameworkcontroller.machine.requests import Kind, Refused, Unanswered
+from frameworkcontroller.machine.requests import COMPANIONS, Kind, Refused, Unanswered
 
 WIDTH: Final = 50
 """Maximum number of a Framework's actions in flight: the limit for all Frameworks together (controller/driver.py)."""
+
+
+_BESIDE_PODS: Final = COMPANIONS - {Kind.VOLUME_CLAIM}
 
 
 class Batch:
@@ -106,8 +109,8 @@ class Batch:
 def _stops(outcome: Outcome) -> bool:
     """Whether further actions would probably fail, too. A final refusal of one Pod says nothing about other Pods."""
     match outcome:
-        case Outcome(Create(target=Target(kind=Kind.SERVICE))):
-            # Pods of an attempt that runs do not need it.
+        case Outcome(action) if action.target.kind in _BESIDE_PODS:
+            # Pods of an attempt that runs do not need it, or wait for it.
             return False
         case Outcome(Create(target=Target(kind=Kind.POD)), Refused() as refused):
             return classify_creation_refusal(refused) is None

@@ -29,6 +29,9 @@ from frameworkcontroller.machine.actions import (
     NotAttempted,
     NotForced,
     Outcome,
+    Outdated,
+    Patch,
+    Patched,
     Refresh,
     Relabel,
     Remains,
@@ -95,10 +98,13 @@ def _take_orphan(ctx: Context, outcome: Outcome) -> None:
 
 
 def _take_companion(ctx: Context, action: Action, result: Result) -> None:
-    """Fold the outcome for a companion, which is only created."""
+    """Fold the outcome of the creation or the change of a companion."""
     tracker, target = ctx.tracker, action.target
     # Also after a failure: the condition says what the attempt waits for.
     tracker.again = True
+    if isinstance(action, Patch):
+        _take_companion_change(ctx, action, result)
+        return
     uid = None
     match result:
         case NotAttempted():
@@ -119,6 +125,21 @@ def _take_companion(ctx: Context, action: Action, result: Result) -> None:
                 _stall_by_quota(ctx, target, result)
             _hold(ctx, target, result, "create")
     tracker.companion_answered(target, uid)
+
+
+def _take_companion_change(ctx: Context, action: Patch, result: Result) -> None:
+    tracker, target = ctx.tracker, action.target
+    match result:
+        case NotAttempted():
+            pass
+        case Patched() | Outdated():
+            tracker.holds.release(target.key)
+            # Another client may undo the change at once, or the cache may be behind.
+            tracker.holds.made(target.key, ctx.env)
+        case Gone():
+            tracker.companion_dropped(target, action.uid)
+        case _:
+            _hold(ctx, target, result, "change")
 
 
 def _take_claim_creation(ctx: Context, action: Create, result: Result) -> None:
@@ -235,8 +256,8 @@ def _take(owned: _Owned, outcome: Outcome) -> None:
                     owned.look_again()
         case Refresh():
             _leave_newer(ctx, target)
-        case MarkClaim():
-            raise InvariantError(f"{target.kind} {target.name} is no volume claim")
+        case MarkClaim() | Patch():
+            raise InvariantError(f"{target.kind} {target.name} is no companion")
         case other:
             assert_never(other)
 

@@ -162,6 +162,9 @@ class Reason(StrEnum):
     VOLUME_CLAIM_NOT_LISTED = _stall(
         "VolumeClaimNotListed", "PersistentVolumeClaims cannot be listed, which volumeClaimTemplates need"
     )
+    WORKLOAD_NOT_ANSWERED = _stall(
+        "WorkloadNotAnswered", "requests for the Workload in Kueue's queue failed several times"
+    )
     FRAMEWORK_NOT_ANSWERED = _stall(
         "FrameworkNotAnswered", "requests for the Framework itself failed several times in a row"
     )

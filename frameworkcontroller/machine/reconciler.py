@@ -226,7 +226,7 @@ class Reconciler:
 
     def on_companion_dropped(self, last: CompanionRecord) -> None:
         """The cache dropped a companion: it is gone, or has lost its label."""
-        target = Target(Kind.SERVICE, last.name)
+        target = Target(Kind(last.kind), last.name)
         if isinstance(last, ClaimRecord):
             if (parts := split_claim_name(last.name)) is None:
                 return

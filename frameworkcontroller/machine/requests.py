@@ -21,9 +21,13 @@ class Kind(StrEnum):
     NODE = "Node"
     SERVICE = "Service"
     VOLUME_CLAIM = "PersistentVolumeClaim"
+    WORKLOAD = "Workload"
+    RESOURCE_FLAVOR = "ResourceFlavor"
+    WORKLOAD_PRIORITY_CLASS = "WorkloadPriorityClass"
+    PRIORITY_CLASS = "PriorityClass"
 
 
-COMPANIONS: Final = frozenset({Kind.SERVICE, Kind.VOLUME_CLAIM})
+COMPANIONS: Final = frozenset({Kind.SERVICE, Kind.VOLUME_CLAIM, Kind.WORKLOAD})
 """Kinds of companions (companions.py)."""
 
 
@@ -32,7 +36,7 @@ COMPANIONS: Final = frozenset({Kind.SERVICE, Kind.VOLUME_CLAIM})
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """Read an object. ``whole``: also of Pods and ConfigMaps more than the metadata."""
+    """Read an object. ``whole``: more than the metadata, which Frameworks and Nodes always are."""
 
     kind: Kind
     name: str
@@ -62,11 +66,12 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class MergePatch:
-    """Merge JSON into an object."""
+    """Merge JSON into an object, or into its ``subresource``."""
 
     kind: Kind
     name: str
     body: bytes
+    subresource: str = ""
 
 
 @dataclass(frozen=True, slots=True)

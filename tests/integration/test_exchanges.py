@@ -1,6 +1,7 @@
 """The result of an action after each answer of an API server, through HTTP."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -21,6 +22,9 @@ from frameworkcontroller.machine.actions import (
     Exists,
     Gone,
     LookUp,
+    Outdated,
+    Patch,
+    Patched,
     Refresh,
     Relabel,
     Remains,
@@ -35,6 +39,8 @@ pytestmark = pytest.mark.virtual_clock
 
 POD = Target(Kind.POD, "f-a-0", 0, "a", 0, "task-uid")
 CONFIGMAP = Target(Kind.CONFIGMAP, "f-attempt")
+SERVICE = Target(Kind.SERVICE, "f")
+PATCH = Patch(SERVICE, "u", b'{"metadata":{"labels":{"a":"b"}}}', "7")
 FRAMEWORK = Target(Kind.FRAMEWORK, "f")
 CREATE = Create(POD, b'{"kind":"Pod"}', "cm-uid")
 NOT_FOUND = status(404, "NotFound", details={"name": "f-a-0", "kind": "pods"})
@@ -113,6 +119,13 @@ async def result(client: KubeClient, action: Action) -> Result:
         (Relabel(POD, "u", "f"), [OTHER_UID, found("v")], Gone()),
         (Relabel(POD, "u", "f"), [IMMUTABLE, found("v")], Gone()),
         (Relabel(POD, "u", "f"), [IMMUTABLE, found("u")], Refused),
+        (PATCH, [answer({"metadata": {"resourceVersion": "8"}})], Patched("8")),
+        (PATCH, [found("u")], Unanswered),
+        (PATCH, [NOT_FOUND], Gone()),
+        (PATCH, [OTHER_UID, found("u")], Outdated()),
+        (PATCH, [OTHER_UID, found("v")], Gone()),
+        (PATCH, [IMMUTABLE, found("v")], Gone()),
+        (PATCH, [IMMUTABLE, found("u")], Refused),
     ],
 )
 async def test_answers(
@@ -122,6 +135,15 @@ async def test_answers(
     became = await result(client, action)
     assert became == expected if not isinstance(expected, type) else isinstance(became, expected)
     assert not server.answers
+
+
+@pytest.mark.parametrize("subresource", ["", "status"])
+async def test_a_patch_has_its_preconditions(server: FaultyServer, client: KubeClient, subresource: str) -> None:
+    server.then(answer({"metadata": {"resourceVersion": "8"}}))
+    await result(client, replace(PATCH, subresource=subresource))
+    assert server.seen[0].path.endswith("/status" if subresource else "/f")
+    metadata = {"labels": {"a": "b"}, "uid": "u", "resourceVersion": "7"}
+    assert orjson.loads(server.seen[0].body) == {"metadata": metadata}
 
 
 @pytest.mark.parametrize(
