@@ -95,7 +95,7 @@ async def test_names_refer_to_what_is_there(kubectl: Kubectl, folder: Path) -> N
     ("folder", "component"),
     [
         (folder, f"{feature}{scope}")
-        for feature in ("network", "volumeclaims")
+        for feature in ("network", "volumeclaims", "kueue", "gang")
         for folder, scope in (("base", ""), ("overlays/ha", ""), ("overlays/single-namespace", "-single-namespace"))
     ],
 )

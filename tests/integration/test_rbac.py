@@ -47,6 +47,11 @@ NETWORK: Final = MANIFESTS / "components" / "network" / "rbac.yaml"
 NETWORK_OF_ONE: Final = MANIFESTS / "components" / "network-single-namespace" / "rbac.yaml"
 CLAIMS: Final = MANIFESTS / "components" / "volumeclaims" / "rbac.yaml"
 CLAIMS_OF_ONE: Final = MANIFESTS / "components" / "volumeclaims-single-namespace" / "rbac.yaml"
+KUEUE: Final = MANIFESTS / "components" / "kueue" / "rbac.yaml"
+KUEUE_OF_ONE: Final = MANIFESTS / "components" / "kueue-single-namespace" / "rbac.yaml"
+KUEUE_BESIDE: Final = MANIFESTS / "components" / "kueue-single-namespace" / "cluster.yaml"
+GANG: Final = MANIFESTS / "components" / "gang" / "rbac.yaml"
+GANG_OF_ONE: Final = MANIFESTS / "components" / "gang-single-namespace" / "rbac.yaml"
 NODES_BESIDE: Final = MANIFESTS / "overlays" / "single-namespace" / "nodes.yaml"
 
 Permission = tuple[str, str, str]
@@ -322,6 +327,9 @@ async def test_the_rules_of_volume_claims_are_what_they_use(embedded: Cluster) -
 def test_both_sets_of_rules_say_the_same() -> None:
     assert permissions(rules(NETWORK, "ClusterRole")) == permissions(rules(NETWORK_OF_ONE, "Role"))
     assert permissions(rules(CLAIMS, "ClusterRole")) == permissions(rules(CLAIMS_OF_ONE, "Role"))
+    assert permissions(rules(GANG, "ClusterRole")) == permissions(rules(GANG_OF_ONE, "Role"))
+    of_kueue = permissions([*rules(KUEUE_OF_ONE, "Role"), *rules(KUEUE_BESIDE, "ClusterRole")])
+    assert permissions(rules(KUEUE, "ClusterRole")) == of_kueue
     everywhere = permissions(rules(CLUSTER_WIDE, "ClusterRole"))
     definitions = {item for item in everywhere if item[1] == CRDS.group}
     beside = permissions(rules(NODES_BESIDE, "ClusterRole"))
