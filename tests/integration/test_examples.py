@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import orjson
 import pytest
+import yaml
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
@@ -22,8 +23,9 @@ from frameworkcontroller.local.kubelet.simulation import PREFIX
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.dryrun import dry_run
-from tests.support.examples import EXAMPLES, ROOT, example_files, find, framework_of, objects, pods_of
+from tests.support.examples import EXAMPLES, OF_KUEUE, ROOT, example_files, find, framework_of, objects, pods_of
 from tests.support.frameworks import Frameworks, codes, tasks
+from tests.support.othercontrollers import crd_of, served
 
 Json = dict[str, Any]
 
@@ -106,6 +108,8 @@ RUNS: Final = {
     ),
     "gang": Run({"worker": WORK}, "Succeeded", {"worker": [0, 0, 0, 0]}),
     "lostnode": Run({"worker": WORK}, "Succeeded", {"worker": [0, 0]}),
+    "queued": Run({"worker": WORK}, "Succeeded", {"worker": [0, 0, 0, 0]}),
+    "urgent": Run({"worker": WORK}, "Succeeded", {"worker": [0, 0]}),
     "serverworkers": Run(
         {"server": SERVE, "worker": WORK},
         "Succeeded",
@@ -254,6 +258,23 @@ async def test_every_api_server_takes_every_example(cluster: Cluster) -> None:
         for pod in pods_of(framework_of(path), cluster.namespace):
             wrong += [f"{path}: Pod {pod['metadata']['name']}: {error}" for error in await create(PODS, pod)]
     assert wrong == []
+
+
+async def test_objects_of_kueue_are_valid_by_its_schemas(cluster: Cluster) -> None:
+    """But for its ClusterQueue: no schema of it is here."""
+    if cluster.name == "1.20":
+        pytest.skip("Kueue supports no Kubernetes as old")
+    client, tried = await cluster.client(), []
+    for body in yaml.safe_load_all((OF_KUEUE / "queues.yaml").read_text()):
+        crd = crd_of(body)
+        if crd is None:
+            continue
+        async with served(client, crd) as resource:
+            assert await dry_run(client, cluster.namespace, resource, body) == []
+            tried.append(body["kind"])
+    if not tried:
+        pytest.skip("no CustomResourceDefinitions of Kueue in ../shared/crds or OTHER_CRDS")
+    assert tried == ["ResourceFlavor", "LocalQueue", "WorkloadPriorityClass", "WorkloadPriorityClass"]
 
 
 def test_lint_has_nothing_to_complain_of() -> None:

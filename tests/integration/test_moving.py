@@ -11,9 +11,7 @@ import pytest
 
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import shipped_config
-from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.errors import ApiError, NotFound
-from frameworkcontroller.kube.resources import CRDS, PODS, Resource
+from frameworkcontroller.kube.resources import PODS, Resource
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.kubelet.simulation import PREFIX
 from frameworkcontroller.manager.app import Controller
@@ -23,7 +21,7 @@ from tests.support.dryrun import dry_run
 from tests.support.eventually import eventually
 from tests.support.examples import BEFORE, EXAMPLES, Json, find, framework_of
 from tests.support.frameworks import Frameworks, codes, condition, tasks
-from tests.support.othercontrollers import crd_of, manifest
+from tests.support.othercontrollers import crd_of, manifest, served
 
 JOBS: Final = Resource("batch", "v1", "jobs", "Job")
 NAMES: Final = sorted(path.stem for path in BEFORE.glob("*.yaml"))
@@ -46,35 +44,10 @@ async def test_the_manifest_is_valid_by_its_real_schema(name: str, cluster: Clus
     if crd is None:
         pytest.skip(f"no CustomResourceDefinition of {name} in ../shared/crds or OTHER_CRDS")
     client = await cluster.client()
-    group, _, version = body["apiVersion"].partition("/")
-    resource = Resource(group, version, crd["spec"]["names"]["plural"], body["kind"])
-    await client.create(CRDS, orjson.dumps(crd))
-    try:
-
-        async def is_served() -> None:
-            answer = orjson.loads(await client.get(CRDS, crd["metadata"]["name"]))
-            conditions = (answer.get("status") or {}).get("conditions") or []
-            assert ("Established", "True") in {(one["type"], one["status"]) for one in conditions}
-            try:
-                await client.list(resource, cluster.namespace)
-            except ApiError as error:
-                raise AssertionError("its storage is not ready") from error
-
-        await eventually(is_served)
+    async with served(client, crd) as resource:
         assert await dry_run(client, cluster.namespace, resource, body) == []
         wrong = {**body, "spec": {**body["spec"], "noSuchField": 1}}
         assert await dry_run(client, cluster.namespace, resource, wrong) != []
-    finally:
-        await client.delete(CRDS, crd["metadata"]["name"])
-        await eventually(lambda: is_gone(client, crd["metadata"]["name"]))
-
-
-async def is_gone(client: KubeClient, name: str) -> None:
-    try:
-        await client.get(CRDS, name)
-    except NotFound:
-        return
-    raise AssertionError(name)
 
 
 async def test_the_job_is_valid(cluster: Cluster) -> None:

@@ -15,7 +15,8 @@ async def dry_run(client: KubeClient, namespace: str, resource: Resource, body: 
     """What the API server has against it; a field of which it keeps nothing is one that it does not know."""
     query = {"dryRun": "All", "fieldValidation": "Strict"}
     try:
-        answer = await client.raw("POST", resource.path(namespace), body=orjson.dumps(body), query=query)
+        path = resource.path(namespace if resource.namespaced else None)
+        answer = await client.raw("POST", path, body=orjson.dumps(body), query=query)
     except ApiError as error:
         return [error.message]
     return list(lost(body, orjson.loads(answer)))

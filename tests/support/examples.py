@@ -20,11 +20,13 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 EXAMPLES: Final = ROOT / "examples"
 BEFORE: Final = EXAMPLES / "moving/before"
 """Manifests of other controllers."""
+OF_KUEUE: Final = EXAMPLES / "kueue/admin"
+"""Objects and settings of Kueue."""
 
 
 def example_files() -> list[Path]:
     """Every manifest below examples/ that is for this controller."""
-    return sorted(path for path in EXAMPLES.rglob("*.yaml") if path.parent != BEFORE)
+    return sorted(path for path in EXAMPLES.rglob("*.yaml") if path.parent not in (BEFORE, OF_KUEUE))
 
 
 def find(name: str) -> Path:

@@ -7,14 +7,20 @@ repository, or in the folder that the variable OTHER_CRDS names; the names of th
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import orjson
 import yaml
 from kubernetes_asyncio.client import models
 
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.errors import ApiError, NotFound
+from frameworkcontroller.kube.resources import CRDS, Resource
+from tests.support.eventually import eventually
 from tests.support.examples import BEFORE, ROOT
 
 Json = dict[str, Any]
@@ -59,6 +65,38 @@ def crd_of(body: Json) -> Json | None:
         }
     )
     return slim
+
+
+@asynccontextmanager
+async def served(client: KubeClient, crd: Json) -> AsyncIterator[Resource]:
+    """Let the API server serve the resource of that CustomResourceDefinition."""
+    spec, name = crd["spec"], crd["metadata"]["name"]
+    version, kind, plural = spec["versions"][0]["name"], spec["names"]["kind"], spec["names"]["plural"]
+    resource = Resource(spec["group"], version, plural, kind, namespaced=spec["scope"] == "Namespaced")
+    await client.create(CRDS, orjson.dumps(crd))
+
+    async def is_served() -> None:
+        answer = orjson.loads(await client.get(CRDS, name))
+        conditions = (answer.get("status") or {}).get("conditions") or []
+        assert ("Established", "True") in {(one["type"], one["status"]) for one in conditions}
+        try:
+            await client.list(resource)
+        except ApiError as error:
+            raise AssertionError("its storage is not ready") from error
+
+    async def is_gone() -> None:
+        try:
+            await client.get(CRDS, name)
+        except NotFound:
+            return
+        raise AssertionError(name)
+
+    try:
+        await eventually(is_served)
+        yield resource
+    finally:
+        await client.delete(CRDS, name)
+        await eventually(is_gone)
 
 
 def _without_descriptions(value: Any) -> Any:
