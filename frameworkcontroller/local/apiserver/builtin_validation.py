@@ -6,9 +6,9 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from frameworkcontroller.api.quantities import parse_quantity
 from frameworkcontroller.local.apiserver import claim_validation, crd_validation, name_forms, pod_update, pod_validation
 from frameworkcontroller.local.apiserver.api_resources import ApiResource
-from frameworkcontroller.local.apiserver.quantities import parse_quantity
 from frameworkcontroller.local.apiserver.status_causes import (
     Cause,
     duplicate,

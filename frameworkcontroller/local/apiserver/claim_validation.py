@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from frameworkcontroller.api.quantities import parse_quantity
 from frameworkcontroller.local.apiserver import name_forms
-from frameworkcontroller.local.apiserver.quantities import parse_quantity
 from frameworkcontroller.local.apiserver.status_causes import Cause, forbidden, invalid, not_supported, required
 
 _STORAGE: Final = "spec.resources[storage]"

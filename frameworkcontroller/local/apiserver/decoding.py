@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from frameworkcontroller.api.quantities import format_quantity, parse_quantity
 from frameworkcontroller.local.apiserver import formats
 from frameworkcontroller.local.apiserver.field_path import FieldPath, show_fields
 from frameworkcontroller.local.apiserver.patches import json_type
-from frameworkcontroller.local.apiserver.quantities import format_quantity, parse_quantity
 from frameworkcontroller.local.apiserver.typegraph import Shape, Type
 
 _BARE_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)

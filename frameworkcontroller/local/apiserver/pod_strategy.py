@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from frameworkcontroller.api.quantities import parse_quantity
 from frameworkcontroller.local.apiserver import api_errors, deletion
 from frameworkcontroller.local.apiserver.api_errors import StatusError
 from frameworkcontroller.local.apiserver.api_resources import ApiResource
@@ -13,7 +14,6 @@ from frameworkcontroller.local.apiserver.deletion import DeleteOptions, Verdict
 from frameworkcontroller.local.apiserver.endpoints import Endpoint
 from frameworkcontroller.local.apiserver.metadata import rfc3339
 from frameworkcontroller.local.apiserver.options import Call
-from frameworkcontroller.local.apiserver.quantities import parse_quantity
 from frameworkcontroller.local.apiserver.records import Record
 from frameworkcontroller.local.apiserver.registry import Deleted, Registry
 from frameworkcontroller.local.apiserver.strategy import Strategy

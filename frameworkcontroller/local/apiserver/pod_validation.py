@@ -9,9 +9,9 @@ import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from frameworkcontroller.api.quantities import parse_quantity
 from frameworkcontroller.local.apiserver import name_forms
 from frameworkcontroller.local.apiserver.object_meta import label_causes
-from frameworkcontroller.local.apiserver.quantities import parse_quantity
 from frameworkcontroller.local.apiserver.status_causes import (
     Cause,
     duplicate,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from frameworkcontroller.local.apiserver.quantities import parse_quantity
+from frameworkcontroller.api.quantities import parse_quantity
 from frameworkcontroller.local.kubelet.node import cpus, memory_bytes
 from frameworkcontroller.local.kubelet.podstatus import HOST_IP
 from frameworkcontroller.local.kubelet.sources import ConfigError

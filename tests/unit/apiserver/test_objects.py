@@ -8,7 +8,6 @@ from frameworkcontroller.local.apiserver.api_errors import StatusError
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions
 from frameworkcontroller.local.apiserver.options import Call
 from frameworkcontroller.local.apiserver.pod_strategy import qos_class
-from frameworkcontroller.local.apiserver.quantities import format_quantity, parse_quantity
 from tests.support.registry import Inside
 
 
@@ -132,22 +131,6 @@ def test_a_server_that_starts_again_knows_its_quotas(inside: Inside) -> None:
     again = Inside(type(inside.server)(wall=lambda: 0.0, storage=inside.storage))
     with pytest.raises(StatusError, match="exceeded quota"):
         again.create("Pod", "b")
-
-
-@pytest.mark.parametrize(
-    ("text", "amount"),
-    [("1", "1"), ("1.5", "1500m"), ("500m", "500m"), ("2Gi", "2147483648"), ("1k", "1k"), ("1e3", "1k"), ("0", "0")],
-)
-def test_quantities(text: str, amount: str) -> None:
-    assert format_quantity(parse_quantity(text)) == amount
-
-
-def test_quantities_that_are_none() -> None:
-    assert format_quantity(parse_quantity("2Gi"), "4Gi") == "2Gi"
-    assert format_quantity(parse_quantity("100u")) == "1m"
-    for text in ("", "x", "1X", "1 Gi x", "--1", None):
-        with pytest.raises(ValueError, match="not a quantity"):
-            parse_quantity(text)
 
 
 # --- namespaces, services, nodes --------------------------------------------------------------------------------------
