@@ -118,6 +118,7 @@ def added_fields(status: FrameworkStatus | None, *, with_roles: bool = True) -> 
         ("accumulatedPastExecutionTimeSeconds",): status.accumulated_past_execution_time_seconds,
         ("retryPolicyStatus", "recentRetriedCount"): status.retry.recent_retried_count,
         ("attemptStatus", "executionStartTime"): attempt.execution_start_time,
+        ("attemptStatus", "scheduledPodGroups"): tuple(attempt.scheduled_pod_groups),
         ("attemptStatus", "completionStatus", "policy"): completion and completion.policy,
     }
     for position, role in enumerate(attempt.roles if with_roles else ()):
@@ -165,7 +166,12 @@ def _encode_head(framework: str, status: FrameworkStatus) -> bytes:
             "configMapName": names.configmap_name(framework),
             "configMapUID": uid,
             "completionStatus": _completion(attempt.completion_status),
-            **_not_empty({"executionStartTime": _time(attempt.execution_start_time)}),
+            **_not_empty(
+                {
+                    "executionStartTime": _time(attempt.execution_start_time),
+                    "scheduledPodGroups": attempt.scheduled_pod_groups,
+                }
+            ),
             # Must be last: taskRoleStatusesCompressed follows it.
             "taskRoleStatuses": orjson.Fragment(_ROLES),
         },

@@ -48,6 +48,9 @@ POD_IDENTITY = (FRAMEWORK_UID, FRAMEWORK_ATTEMPT_INSTANCE_UID, TASKROLE_UID, TAS
 CONFIGMAP_IDENTITY = (FRAMEWORK_UID, FRAMEWORK_ATTEMPT_ID)
 """Annotations that identify a FrameworkAttempt."""
 
+PODGROUP_IDENTITY = CONFIGMAP_IDENTITY
+"""Annotations that identify the FrameworkAttempt of a PodGroup."""
+
 SERVICE_IDENTITY = (FRAMEWORK_UID,)
 """Annotations that identify the Framework of a Service."""
 
@@ -73,6 +76,35 @@ LABEL_RULE = (
     "must be the name of a volume: lower case letters, digits and dashes, at most 63 of them, no dash first or last"
 )
 """The pattern in words, for error messages."""
+
+SUBDOMAIN_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+"""Pattern of the names of most objects."""
+
+SUBDOMAIN_RULE = (
+    "must be the name of an object: lower case letters, digits, dashes and dots, none of these two at an end"
+)
+"""The pattern in words, for error messages."""
+
+LABEL_KEY_PATTERN = (
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+    r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+)
+"""Pattern of the keys of labels."""
+
+LABEL_KEY_RULE = "must be the key of a label, such as topology.kubernetes.io/zone"
+"""The pattern in words, for error messages."""
+
+KUBE_GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
+VOLCANO_GROUP_ANNOTATION = "scheduling.volcano.sh/group-name"
+COSCHEDULING_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+"""These put a Pod into a group: the annotations for Volcano, the label for the plugin coscheduling."""
+
+MAX_LABEL_VALUE = 63
+
+KUEUE_TOPOLOGY_ANNOTATIONS = tuple(
+    f"kueue.x-k8s.io/podset-{kind}-topology" for kind in ("required", "preferred", "unconstrained")
+)
+"""Annotations of a Pod template by which Kueue chooses its Nodes."""
 
 MAX_HOSTNAME = 63
 """Characters of a host name: it is a DNS label."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
@@ -35,6 +35,12 @@ Framework must not take all memory."""
 
 MAX_DEPENDENCIES = 5
 """For each role, as in a JobSet."""
+
+MAX_LABEL_KEY = 317
+"""A prefix of 253 characters, a slash, and a name of 63."""
+
+MAX_SUBDOMAIN = 253
+"""Characters of a DNS subdomain, which names of objects are."""
 
 MAX_CLAIMS = 20
 """For each role. With a bound, API servers accept the rule that the templates are immutable."""
@@ -206,8 +212,18 @@ class TaskSpec(_SpecModel):
     @property
     def has_own_hostname(self) -> bool:
         """Whether the template sets the hostname or subdomain of the Pods, which then stay as they are."""
+        return bool(self.in_spec("hostname") or self.in_spec("subdomain"))
+
+    def in_spec(self, field: str) -> Any:
+        """A field of the Pod's spec in the template, None if it has none."""
         spec = self.pod.get("spec")
-        return isinstance(spec, dict) and bool(spec.get("hostname") or spec.get("subdomain"))
+        return spec.get(field) if isinstance(spec, dict) else None
+
+    def in_metadata(self, field: str, key: str) -> Any:
+        """A label or annotation in the template, as ``field`` says, None if it has none."""
+        metadata = self.pod.get("metadata")
+        values = metadata.get(field) if isinstance(metadata, dict) else None
+        return values.get(key) if isinstance(values, dict) else None
 
 
 class Dependency(_SpecModel):
@@ -278,6 +294,77 @@ class Coordinator(_SpecModel):
     task_index: Annotated[int, Field(ge=0, le=MAX_TASK_NUMBER - 1)] = 0
 
 
+class BasicPolicy(_SpecModel):
+    """The Pods of a group are scheduled one by one."""
+
+
+class GangPolicy(_SpecModel):
+    """The Pods of a group are scheduled all or nothing. ``min_count``: how many are all; None is each one."""
+
+    min_count: Annotated[int, Field(ge=1, le=INT32_MAX)] | None = None
+
+
+class SchedulingPolicy(_SpecModel):
+    """How the Pods of a group are scheduled: by one of the two."""
+
+    basic: BasicPolicy | None = None
+    gang: GangPolicy | None = None
+
+    @model_validator(mode="after")
+    def _is_one(self) -> SchedulingPolicy:
+        return _exactly_one(self, "basic", "gang")
+
+
+class TopologyConstraint(_SpecModel):
+    """All Pods of a group run on Nodes with the same value of this label."""
+
+    key: Annotated[str, StringConstraints(pattern=names.LABEL_KEY_PATTERN, max_length=MAX_LABEL_KEY)]
+
+
+class SchedulingConstraints(_SpecModel):
+    """Where the Pods of a group may run."""
+
+    topology: Annotated[tuple[TopologyConstraint, ...], Field(strict=False, max_length=1)] = ()
+
+
+class SingleDisruption(_SpecModel):
+    """Pods of a group are preempted one by one."""
+
+
+class AllDisruption(_SpecModel):
+    """Pods of a group are preempted together."""
+
+
+class DisruptionMode(_SpecModel):
+    """How the scheduler preempts Pods of a group: by one of the two."""
+
+    single: SingleDisruption | None = None
+    all: AllDisruption | None = None
+
+    @model_validator(mode="after")
+    def _is_one(self) -> DisruptionMode:
+        return _exactly_one(self, "single", "all")
+
+
+class Scheduling(_SpecModel):
+    """The groups that a scheduler places as a whole. The names are those of ``spec.scheduling`` of a batch/v1 Job.
+
+    ``queue``: of Volcano.
+    """
+
+    scheduling_policy: SchedulingPolicy
+    scheduling_constraints: SchedulingConstraints = SchedulingConstraints()
+    disruption_mode: DisruptionMode | None = None
+    queue: Annotated[str, StringConstraints(pattern=names.SUBDOMAIN_PATTERN, max_length=MAX_SUBDOMAIN)] | None = None
+
+
+_GROUP_KEYS: Final = {
+    "annotations": (names.KUBE_GROUP_ANNOTATION, names.VOLCANO_GROUP_ANNOTATION),
+    "labels": (names.COSCHEDULING_GROUP_LABEL,),
+}
+"""What puts a Pod into a group, by the field of the metadata."""
+
+
 class FrameworkSpec(_SpecModel):
     """The whole spec.
 
@@ -292,6 +379,7 @@ class FrameworkSpec(_SpecModel):
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
     network: Network | None = None
     coordinator: Coordinator | None = None
+    scheduling: Scheduling | None = None
     task_roles: tuple[TaskRoleSpec, ...] = Field(default=(), strict=False)
 
     @model_validator(mode="after")
@@ -353,6 +441,41 @@ class FrameworkSpec(_SpecModel):
                 path = ("taskRoles", position, "task", "pod", *place.path)
                 raise ProblemError(Problem(path, problem, place.text))
         return self
+
+    @model_validator(mode="after")
+    def _groups_have_one_master(self) -> FrameworkSpec:
+        scheduling = self.scheduling
+        if scheduling is None:
+            return self
+        schedulers: dict[str, tuple[str, int]] = {}
+        for position, role in enumerate(self.task_roles):
+            path, beside = ("taskRoles", position, "task", "pod"), "must not be set beside spec.scheduling"
+            if role.task.in_spec("schedulingGroup") is not None:
+                raise ProblemError(Problem((*path, "spec", "schedulingGroup"), beside))
+            for field, keys in _GROUP_KEYS.items():
+                for key in keys:
+                    if (value := role.task.in_metadata(field, key)) is not None:
+                        problem = Problem(
+                            (*path, "metadata", field, key), "must not be set beside spec.scheduling", value
+                        )
+                        raise ProblemError(problem)
+            for key in names.KUEUE_TOPOLOGY_ANNOTATIONS if scheduling.scheduling_constraints.topology else ():
+                if (value := role.task.in_metadata("annotations", key)) is not None:
+                    problem = Problem((*path, "metadata", "annotations", key), f"{beside}.schedulingConstraints", value)
+                    raise ProblemError(problem)
+            if scheduler := role.task.in_spec("schedulerName"):
+                first, at = schedulers.setdefault(self.group_of("", role), (scheduler, position))
+                if scheduler != first:
+                    text = f"must be that of taskRoles[{at}], {first!r}: one scheduler places the Pods of a group"
+                    raise ProblemError(Problem((*path, "spec", "schedulerName"), text, scheduler))
+        return self
+
+    def group_of(self, framework: str, role: TaskRoleSpec) -> str:
+        """The name of the PodGroup of the role's Pods, for a Framework of that name.
+
+        A role that waits for others has its own: a group with both could never be complete.
+        """
+        return f"{framework}-{role.name}" if role.depends_on else framework
 
     def _why_no_coordinator_host(self) -> str:
         if self.coordinator is None:
@@ -431,6 +554,16 @@ class FrameworkSpec(_SpecModel):
     def role(self, name: str) -> TaskRoleSpec | None:
         """The role of that name, None if there is none."""
         return self._roles.get(name)
+
+
+_M = TypeVar("_M", bound=_SpecModel)
+
+
+def _exactly_one(model: _M, *fields: str) -> _M:
+    """Return the model. Raises ProblemError unless one of the fields is set."""
+    if sum(getattr(model, field) is not None for field in fields) != 1:
+        raise ProblemError(Problem((), f"must have exactly one of {' and '.join(fields)}"))
+    return model
 
 
 def _cycle(edges: dict[str, list[str]]) -> list[str]:
@@ -512,5 +645,9 @@ def rule_of(detail: ErrorDetails) -> str:
             return names.SERVICE_RULE
         case (*_, "metadata", "name"):
             return names.LABEL_RULE
+        case (*_, "key"):
+            return names.LABEL_KEY_RULE
+        case (*_, "queue"):
+            return names.SUBDOMAIN_RULE
         case _:
             return names.NAME_RULE

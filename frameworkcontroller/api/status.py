@@ -105,7 +105,8 @@ class TaskRoleStatus:
 class FrameworkAttemptStatus:
     """An attempt of the Framework: a ConfigMap that owns its Pods. ``id`` is the total retried count.
 
-    ``execution_start_time``: creation of the ConfigMap, recorded if there is a deadline.
+    ``execution_start_time``: creation of the ConfigMap, recorded if there is a deadline. ``scheduled_pod_groups``: the
+    names of the PodGroups that a scheduler has placed.
     """
 
     id: int
@@ -116,6 +117,7 @@ class FrameworkAttemptStatus:
     completion_status: CompletionStatus | None = None
     roles: list[TaskRoleStatus] = field(default_factory=list)
     execution_start_time: Time | None = None
+    scheduled_pod_groups: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -251,6 +251,68 @@ async def test_the_network_of_a_framework_stays(
     await frameworks.patch({"spec": {"suspend": True}})
 
 
+def _gang(**fields: Any) -> dict[str, Any]:
+    return {"schedulingPolicy": {"gang": {"minCount": 4}}, **fields}
+
+
+TOPOLOGY: dict[str, Any] = {"schedulingConstraints": {"topology": [{"key": "topology.kubernetes.io/zone"}]}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, _gang()),
+        (_gang(), None),
+        (_gang(), {"schedulingPolicy": {"basic": {}, "gang": None}}),
+        (_gang(), TOPOLOGY),
+        (_gang(disruptionMode={"all": {}}), {"disruptionMode": {"all": None, "single": {}}}),
+        (_gang(), {"disruptionMode": {"single": {}}}),
+        (_gang(queue="a"), {"queue": "b"}),
+        (_gang(queue="a"), {"queue": None}),
+    ],
+)
+async def test_the_scheduling_of_a_framework_stays_but_for_its_minimum(
+    cluster: Cluster, frameworks: Frameworks, before: Any, after: Any
+) -> None:
+    await frameworks.create(spec={} if before is None else {"scheduling": before})
+    if not cluster.evaluates_rules:
+        pytest.skip("this API server ignores CEL rules")
+    with pytest.raises(Invalid, match="scheduling is immutable"):
+        await frameworks.patch({"spec": {"scheduling": after}})
+    await frameworks.patch({"spec": {"suspend": True}})
+    if before is not None:
+        for policy in ({"minCount": 8}, {"minCount": None}):
+            await frameworks.patch({"spec": {"scheduling": {"schedulingPolicy": {"gang": policy}}}})
+
+
+@pytest.mark.parametrize(
+    ("scheduling", "text"),
+    [
+        ({}, "schedulingPolicy"),
+        ({"schedulingPolicy": {"basic": {}, "gang": {}}}, "exactly one of basic and gang"),
+        ({"schedulingPolicy": {}}, "exactly one of basic and gang"),
+        (_gang(disruptionMode={}), "exactly one of single and all"),
+        (_gang(schedulingConstraints={"topology": [{"key": "a"}, {"key": "b"}]}), "topology"),
+        (_gang(schedulingConstraints={"topology": [{"key": "a/"}]}), "topology"),
+        (_gang(queue="A"), "queue"),
+        ({"schedulingPolicy": {"gang": {"minCount": 0}}}, "minCount"),
+    ],
+)
+async def test_scheduling_that_cannot_be(
+    cluster: Cluster, frameworks: Frameworks, scheduling: dict[str, Any], text: str
+) -> None:
+    if "exactly" in text and not cluster.evaluates_rules:
+        pytest.skip("this API server ignores CEL rules")
+    with pytest.raises(Invalid, match=text):
+        await frameworks.create(spec={"scheduling": scheduling})
+
+
+async def test_all_of_scheduling_is_kept(frameworks: Frameworks) -> None:
+    scheduling = _gang(disruptionMode={"all": {}}, queue="team-a", **TOPOLOGY)
+    stored = await frameworks.create(spec={"scheduling": scheduling})
+    assert stored["spec"]["scheduling"] == scheduling
+
+
 def _claims(name: str = "data", **spec: Any) -> list[dict[str, Any]]:
     return [{"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"], "future": {"field": 1}, **spec}}]
 

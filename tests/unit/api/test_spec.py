@@ -667,3 +667,97 @@ def test_claims_that_cannot_be_are_refused(spec: dict[str, Any], text: str) -> N
     with pytest.raises(SpecError) as error:
         parse_spec(spec)
     assert text in str(error.value)
+
+
+# --- scheduling ---
+
+
+def scheduled(*pods: dict[str, Any], gang: Any = None, **fields: Any) -> dict[str, Any]:
+    """A spec with ``scheduling``, and a role for each Pod template."""
+    roles = [{"name": f"r{number}", "task": {"pod": pod}} for number, pod in enumerate(pods)]
+    return {"scheduling": {"schedulingPolicy": {"gang": gang or {}}, **fields}, "taskRoles": roles}
+
+
+def test_scheduling() -> None:
+    assert parse_spec({"scheduling": None}).scheduling is None
+    spec = parse_spec(scheduled({"spec": {"schedulerName": "x"}}, {}, gang={"minCount": 3}, queue="team-a.b"))
+    assert spec.scheduling is not None
+    assert spec.scheduling.queue == "team-a.b"
+    policy = spec.scheduling.scheduling_policy
+    assert policy.gang is not None
+    assert (policy.gang.min_count, policy.basic) == (3, None)
+    basic = parse_spec({"scheduling": {"schedulingPolicy": {"basic": {}, "gang": None}}}).scheduling
+    assert basic is not None
+    assert basic.scheduling_policy.gang is None
+
+
+def test_a_role_that_waits_for_others_is_a_group_of_its_own() -> None:
+    waits = {"name": "b", "dependsOn": [{"name": "a", "status": "Complete"}]}
+    spec = parse_spec({"taskRoles": [{"name": "a"}, waits]})
+    assert [spec.group_of("f", role) for role in spec.task_roles] == ["f", "f-b"]
+
+
+def test_a_scheduler_of_each_group() -> None:
+    spec = scheduled({"spec": {"schedulerName": "x"}}, {"spec": {"schedulerName": "y"}})
+    assert error(spec) == (
+        "spec.taskRoles[1].task.pod.spec.schedulerName: 'y': must be that of taskRoles[0], 'x': one scheduler places "
+        "the Pods of a group"
+    )
+    spec["taskRoles"][1]["dependsOn"] = [{"name": "r0", "status": "Complete"}]
+    parse_spec(spec)
+
+
+TOPOLOGY = {"schedulingConstraints": {"topology": [{"key": "example.com/rack"}]}}
+KUEUE_TOPOLOGY = {"metadata": {"annotations": {"kueue.x-k8s.io/podset-required-topology": "example.com/rack"}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ({"scheduling": {}}, "spec.scheduling.schedulingPolicy: is required"),
+        (
+            {"scheduling": {"schedulingPolicy": {"gang": {}, "basic": {}}}},
+            "spec.scheduling.schedulingPolicy: must have exactly one of basic and gang",
+        ),
+        (scheduled(gang={"minCount": 0}), "spec.scheduling.schedulingPolicy.gang.minCount: 0: must be at least 1"),
+        (scheduled(disruptionMode={}), "spec.scheduling.disruptionMode: must have exactly one of single and all"),
+        (
+            scheduled(disruptionMode={"single": {}, "all": {}}),
+            "spec.scheduling.disruptionMode: must have exactly one of single and all",
+        ),
+        (scheduled(queue="-"), "spec.scheduling.queue: '-': must be the name of an object"),
+        (
+            scheduled(schedulingConstraints={"topology": [{"key": "a"}, {"key": "b"}]}),
+            "spec.scheduling.schedulingConstraints.topology: a list: must have at most 1 items",
+        ),
+        (
+            scheduled(schedulingConstraints={"topology": [{"key": "a/b/c"}]}),
+            "spec.scheduling.schedulingConstraints.topology[0].key: 'a/b/c': must be the key of a label",
+        ),
+        (
+            scheduled({}, {"spec": {"schedulingGroup": {"podGroupName": "x"}}}),
+            "spec.taskRoles[1].task.pod.spec.schedulingGroup: must not be set beside spec.scheduling",
+        ),
+        (
+            scheduled({"metadata": {"annotations": {"scheduling.k8s.io/group-name": "x"}}}),
+            "spec.taskRoles[0].task.pod.metadata.annotations.scheduling.k8s.io/group-name: 'x': must not be set",
+        ),
+        (
+            scheduled({"metadata": {"labels": {"scheduling.x-k8s.io/pod-group": "x"}}}),
+            "spec.taskRoles[0].task.pod.metadata.labels.scheduling.x-k8s.io/pod-group: 'x': must not be set",
+        ),
+        (
+            scheduled(KUEUE_TOPOLOGY, **TOPOLOGY),
+            "podset-required-topology: 'example.com/rack': must not be set beside spec.scheduling.scheduling",
+        ),
+    ],
+)
+def test_scheduling_that_cannot_be_is_refused(spec: dict[str, Any], text: str) -> None:
+    assert text in error(spec)
+
+
+def test_kueue_may_choose_the_topology_of_a_gang() -> None:
+    parse_spec(scheduled(KUEUE_TOPOLOGY))
+    without = scheduled(KUEUE_TOPOLOGY, {"spec": {"schedulingGroup": None}}, **TOPOLOGY)
+    del without["scheduling"]
+    parse_spec(without)
