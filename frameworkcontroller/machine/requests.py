@@ -25,6 +25,9 @@ class Kind(StrEnum):
     RESOURCE_FLAVOR = "ResourceFlavor"
     WORKLOAD_PRIORITY_CLASS = "WorkloadPriorityClass"
     PRIORITY_CLASS = "PriorityClass"
+    PODGROUP = "PodGroup"
+    VOLCANO_PODGROUP = "PodGroup.scheduling.volcano.sh"
+    COSCHEDULING_PODGROUP = "PodGroup.scheduling.x-k8s.io"
 
 
 COMPANIONS: Final = frozenset({Kind.SERVICE, Kind.VOLUME_CLAIM, Kind.WORKLOAD})

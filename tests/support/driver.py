@@ -12,7 +12,8 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from functools import partial
+from typing import Final
 
 import orjson
 
@@ -30,6 +31,7 @@ from frameworkcontroller.api.objects import (
     pod_record,
     service_record,
 )
+from frameworkcontroller.api.workloads import workload_record
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.machine.actions import Action, Delete
 from frameworkcontroller.machine.model import Env, Limits, Observed, Urgency
@@ -61,9 +63,12 @@ _REFUSALS: Final = {
     429: Refusal.TOO_MANY_REQUESTS,
 }
 _RETRY: Final = Backoff(0.5, 30.0, 0.0)
-_CACHED: Final = (Kind.FRAMEWORK, Kind.CONFIGMAP, Kind.POD, Kind.SERVICE, Kind.VOLUME_CLAIM)
-MAPS: Final = ("labels", "annotations")
-C = TypeVar("C", bound=CompanionRecord)
+_COMPANION_RECORDS: Final[dict[Kind, Callable[[Body], CompanionRecord]]] = {
+    Kind.SERVICE: service_record,
+    Kind.VOLUME_CLAIM: claim_record,
+    Kind.WORKLOAD: workload_record,
+}
+_CACHED: Final = (Kind.FRAMEWORK, Kind.CONFIGMAP, Kind.POD, *_COMPANION_RECORDS)
 _LAZY_SEC: Final = 2.0
 """Duration of a status write at a slow API server."""
 
@@ -76,8 +81,7 @@ class Cache:
         self.frameworks: dict[str, FrameworkRecord] = {}
         self.configmaps: dict[str, ConfigMapRecord] = {}
         self.pods: dict[str, PodRecord] = {}
-        self.services: dict[str, CompanionRecord] = {}
-        self.claims: dict[str, ClaimRecord] = {}
+        self.companions: dict[Kind, dict[str, CompanionRecord]] = {kind: {} for kind in _COMPANION_RECORDS}
         self.position = {kind: len(world.events[kind]) for kind in Kind}
         self.listed = dict.fromkeys(Kind, world.clock)
 
@@ -118,8 +122,12 @@ class View:
             lambda: [pod for pod in cache.pods.values() if names.framework_of(pod.name) == name],
             configmaps_listed=cache.listed[Kind.CONFIGMAP],
             pods_listed=cache.listed[Kind.POD],
-            find_companion=lambda kind, one: (cache.claims if kind is Kind.VOLUME_CLAIM else cache.services).get(one),
-            list_claims=lambda _needed: [claim for claim in cache.claims.values() if claim.framework == name],
+            find_companion=lambda kind, one: cache.companions[kind].get(one),
+            list_claims=lambda _needed: [
+                claim
+                for claim in cache.companions[Kind.VOLUME_CLAIM].values()
+                if isinstance(claim, ClaimRecord) and claim.framework == name
+            ],
             creating=creating,
         )
 
@@ -260,10 +268,8 @@ class Controller:
     def _copy(self, kind: Kind) -> Mapping[str, FrameworkRecord | ConfigMapRecord | PodRecord | CompanionRecord]:
         if kind is Kind.FRAMEWORK:
             return self.cache.frameworks
-        if kind is Kind.SERVICE:
-            return self.cache.services
-        if kind is Kind.VOLUME_CLAIM:
-            return self.cache.claims
+        if kind in self.cache.companions:
+            return self.cache.companions[kind]
         return self.cache.configmaps if kind is Kind.CONFIGMAP else self.cache.pods
 
     def _apply(self, kind: Kind, name: str, body: Body | None, final: Body | None) -> None:
@@ -271,12 +277,8 @@ class Controller:
             self._apply_framework(name, body)
         elif kind is Kind.CONFIGMAP:
             self._apply_configmap(name, body, final)
-        elif kind is Kind.SERVICE:
-            new = None if body is None else service_record(body)
-            self._apply_companion(self.cache.services, name, new)
-        elif kind is Kind.VOLUME_CLAIM:
-            claim = None if body is None else claim_record(body)
-            self._apply_companion(self.cache.claims, name, claim)
+        elif kind in _COMPANION_RECORDS:
+            self._apply_companion(kind, name, None if body is None else _COMPANION_RECORDS[kind](body))
         else:
             self._apply_pod(name, body, final)
 
@@ -304,7 +306,8 @@ class Controller:
                 self.reconciler.on_configmap_dropped(old.uid)
             self._enqueued = True
 
-    def _apply_companion(self, copy: dict[str, C], name: str, new: C | None) -> None:
+    def _apply_companion(self, kind: Kind, name: str, new: CompanionRecord | None) -> None:
+        copy = self.cache.companions[kind]
         old = copy.pop(name, None)
         if new is not None:
             copy[name] = new
@@ -500,22 +503,8 @@ class Controller:
                 verb = "patch"
 
                 def execute() -> Body:
-                    change = orjson.loads(raw)["metadata"]
-                    body = world.get(kind, name)
-                    if body["metadata"]["uid"] != change["uid"]:
-                        raise ApiRefusal(409, "Conflict", "the UID does not match")
-                    metadata = body["metadata"]
-                    if change.get("resourceVersion") not in (None, metadata["resourceVersion"]):
-                        raise ApiRefusal(409, "Conflict", "the object has been modified")
-                    merged = {key: {**(metadata.get(key) or {}), **change.get(key, {})} for key in MAPS}
-                    if "ownerReferences" in change:
-                        merged["ownerReferences"] = change["ownerReferences"]
-                    if kind is Kind.VOLUME_CLAIM:
-                        guarantees.marking(uid, body)
-                    else:
-                        guarantees.relabelling(body)
-                    world.edit(kind, name, lambda found: found["metadata"].update(merged))
-                    return world.get(kind, name)
+                    seen = partial(guarantees.patching, uid, kind)
+                    return world.merge(kind, name, orjson.loads(raw), request.subresource, seen=seen)
             case PatchStatus(name, path, value, framework_uid, generation, version):
                 verb = "write"
                 assert path == "/status"

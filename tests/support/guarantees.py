@@ -30,7 +30,8 @@ from frameworkcontroller.machine.model import InvariantError, Limits
 from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.tracker import Tracker
 from tests.support.invariants import check_status, check_step
-from tests.support.world import NAMESPACE, Body, World, controller_of, is_deleting, mark_of, name_of, uid_of
+from tests.support.queueguarantees import QueueGuarantees
+from tests.support.world import NAMESPACE, PODGROUPS, Body, World, controller_of, is_deleting, mark_of, name_of, uid_of
 
 _OVER: Final = (State.ATTEMPT_COMPLETED, State.COMPLETED)
 _NEVER_RETRIED: Final = (-210, -220, -230, -250)
@@ -67,6 +68,7 @@ class Guarantees:
         self._to_go: set[str] = set()
         self._read_as_lost: dict[str, bool] = {}
         """Whether the Node of a Pod (by UID) was lost when a controller last read it."""
+        self.queues = QueueGuarantees(world)
         world.watcher = self.look
 
     def is_ours(self, body: Body) -> bool:
@@ -78,12 +80,15 @@ class Guarantees:
     def look(self) -> None:
         """Check the world as it is now."""
         for body in self.world.objects[Kind.FRAMEWORK].values():
+            self.queues.note(body)
             self._look_at_status(body)
         if not self.loose:
             self.look_at_pods()
 
     def look_at_pods(self) -> None:
         """C1 to C4."""
+        ours = [pod for pod in self.world.objects[Kind.POD].values() if self.is_ours(pod)]
+        self.queues.look_at_pods(ours)
         tasks: dict[str, str] = {}
         attempts: dict[str, str] = {}
         for pod in self.world.objects[Kind.POD].values():
@@ -154,7 +159,7 @@ class Guarantees:
         owner = controller_of(body)
         status = self._stored.get(framework_uid)
         where = f"creation of {target.name}"
-        if target.kind is not Kind.POD:
+        if target.kind not in (Kind.POD, *PODGROUPS):
             free = target.kind is Kind.VOLUME_CLAIM and owner is None
             self._require(free or owner == framework_uid, f"{where}: controlled by {owner}")
         if target.kind is Kind.SERVICE:
@@ -163,14 +168,18 @@ class Guarantees:
             return
         if status is None:
             raise self.world.violation(f"{where}: no status is stored")
-        if target.kind is Kind.SERVICE:
+        if target.kind in (Kind.SERVICE, Kind.WORKLOAD):
             return
         if target.kind is Kind.VOLUME_CLAIM:
             self._require(_task_of(status, target.role, target.index) is not None, f"{where}: no such Task is stored")
             return
         self._require(status.attempt.id == int(mark_of(body, names.FRAMEWORK_ATTEMPT_ID)), f"{where}: not this attempt")
         self._require(status.attempt.completion_status is None, f"{where}: the attempt is completing")
+        if target.kind in PODGROUPS:
+            self._require(status.attempt.configmap_uid in (None, owner), f"{where}: controlled by {owner}")
+            return
         if target.kind is Kind.CONFIGMAP:
+            self.queues.starting(framework_uid, self.world.specs.get((framework_uid, status.observed_generation or 0)))
             self._require(status.state is State.CREATION_PENDING, f"{where}: the stored state is {status.state}")
             self._require(not _is_suspended(status), f"{where}: Suspended is True")
             spec = self._spec(framework_uid, status.observed_generation)
@@ -190,6 +199,7 @@ class Guarantees:
         recorded = status.attempt.configmap_uid
         self._require(recorded in (None, owner), f"{where}: controlled by {owner}, recorded is {recorded}")
         self._require_claims(framework_uid, target)
+        self.queues.creating_pod(framework_uid, body)
         role = next(role for role in status.attempt.roles if role.name == target.role)
         always = self._depends(framework_uid, target.role)
         self._require(role.started or not always, f"D: {where}: the start of its TaskRole is not stored")
@@ -212,6 +222,7 @@ class Guarantees:
     def created(self, body: Body) -> None:
         """A controller has created this."""
         self._ours.add(uid_of(body))
+        self.queues.created(body)
         self._begun.add(controller_of(body) or "")
         if controller_of(body) in self.world.gone:
             self._orphans.add(uid_of(body))
@@ -223,8 +234,11 @@ class Guarantees:
         where = f"deletion of {target.name} {uid}"
         if body is None or name_of(body) != target.name:
             return
-        if target.kind is Kind.SERVICE:
+        if target.kind in (Kind.SERVICE, *PODGROUPS):
             raise self.world.violation(f"{where}: a controller never deletes one")
+        if target.kind is Kind.WORKLOAD:
+            self._require(controller_of(body) == framework_uid, f"{where}: it is not ours")
+            return
         if target.kind is Kind.VOLUME_CLAIM:
             self._justify_claim_deletion(framework_uid, target, body, where)
             return
@@ -274,6 +288,18 @@ class Guarantees:
         status = self._stored.get(framework_uid)
         if not self.loose and status is not None:
             self._require(_task_of(status, target.role, target.index) is None, f"{where}: its Task is stored")
+
+    def patching(self, framework_uid: str, kind: Kind, before: Body, after: Body) -> None:
+        """A controller's patch is about to change an object."""
+        if kind is Kind.VOLUME_CLAIM:
+            self.marking(framework_uid, before)
+        elif kind is Kind.WORKLOAD:
+            self.queues.patching_workload(framework_uid, before, after, loose=self.loose)
+        elif kind in PODGROUPS:
+            self._require(uid_of(before) in self._ours, f"change of {name_of(before)}: it is not ours")
+            self.queues.patching_group(before, after, kind)
+        else:
+            self.relabelling(before)
 
     def relabelling(self, body: Body) -> None:
         """A label is put back: on what is ours alone."""

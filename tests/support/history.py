@@ -7,7 +7,7 @@ operations out. ``finish`` is the fair end: faults stop, and then everything mus
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from frameworkcontroller.api import names
@@ -30,6 +30,7 @@ LIMITS: Final = Limits(
     classifier=Classifier(),
 )
 EXIT_CODES: Final = (0, 1, 200, 201, 210)
+_KINDS: Final = (Kind.FRAMEWORK, Kind.CONFIGMAP, Kind.POD)
 _NODE: Final = "node-1"
 _PASSES_TO_REST: Final = 100
 _SOON_SEC: Final = 20.0
@@ -41,14 +42,21 @@ _WAKES_TO_TELL: Final = 20
 class History:
     """A world, the Framework ``f`` in it, and one or two controllers."""
 
-    def __init__(self, seed: int = 0, *, thorough: bool = False, limits: Limits = LIMITS) -> None:
-        """``thorough``: controllers look at every Task each time."""
+    def __init__(
+        self, seed: int = 0, *, thorough: bool = False, limits: Limits = LIMITS, kinds: Sequence[Kind] = _KINDS
+    ) -> None:
+        """``thorough``: controllers look at every Task each time. ``kinds``: those whose events come one by one."""
         self.world = World()
         self.guarantees = Guarantees(self.world, limits)
         self._seeds = random.Random(seed)
         self._limits = limits
         self._thorough = thorough
+        self._kinds = kinds
         self._node_is_lost = False
+        self.others: list[Callable[[], bool]] = []
+        """What else does something by itself, step by step, and returns whether there was anything to do."""
+        self.wakes: list[Callable[[], float | None]] = []
+        """When, by the wall clock, one of them has something to do, if ever."""
         self.find_node()
         self._let_loose: set[str] = set()
         """Frameworks (by UID) whose ConfigMap was once deleted so that it waited for no Pod."""
@@ -128,11 +136,11 @@ class History:
 
     def deliver(self, which: int, kind: int, count: int) -> None:
         """A cache sees some more events."""
-        self.controllers[which % len(self.controllers)].deliver(list(Kind)[kind % 3], count)
+        self.controllers[which % len(self.controllers)].deliver(self._kinds[kind % len(self._kinds)], count)
 
     def relist(self, which: int, kind: int) -> None:
         """A cache jumps to what there is now."""
-        self.controllers[which % len(self.controllers)].relist(list(Kind)[kind % 3])
+        self.controllers[which % len(self.controllers)].relist(self._kinds[kind % len(self._kinds)])
 
     def fail(self, verb: str | None, fate: Fate) -> None:
         """The next request of a controller (of that verb) meets this fate."""
@@ -424,6 +432,8 @@ class History:
         self.world.fates.clear()
         for step in range(_STEPS_TO_SETTLE):
             moved = self.world.collect()
+            for other in self.others:
+                moved |= other()
             for pod in list(self.world.objects[Kind.POD].values()):
                 if is_deleting(pod) and not self._node_is_lost:
                     self.world.remove(Kind.POD, name_of(pod))
@@ -547,10 +557,17 @@ class History:
             if self.framework is None or holds():
                 self.guarantees.look_at_pods()
                 return
-            (controller,) = self.controllers
-            if controller.requeue_at is not None:
-                self.world.go_until(controller.requeue_at)
+            self._go_to_next_wake()
         raise self.world.violation(f"It does not come about: {what}")
+
+    def _go_to_next_wake(self) -> None:
+        """Let time pass until somebody has something to do by himself."""
+        (controller,) = self.controllers
+        now = self.world.now
+        seconds = [max(0.0, at - now) for wake in self.wakes if (at := wake()) is not None]
+        if controller.requeue_at is not None:
+            seconds.append(controller.requeue_at - self.world.clock)
+        self.world.go_by(max(0.0, min(seconds, default=0.0)))
 
     def _is_running(self) -> bool:
         status, spec = self.status, self.spec

@@ -1,8 +1,9 @@
 """A model of the cluster around the machine: an API server with its garbage collector and kubelets.
 
 Small enough to be read at once, because tests judge the machine by it. It keeps what matters to a controller: names are
-unique, every change has a resourceVersion, spec changes have a generation, deletion is graceful (Pods) or waits for a
-finalizer (ConfigMaps, Frameworks deleted in the foreground), and what has lost its owner is collected, later.
+unique, every change has a resourceVersion, spec changes have a generation, deletion is graceful (Pods) or waits for
+finalizers (ConfigMaps, Frameworks deleted in the foreground, Workloads), and what has lost its owner is collected,
+later. What the webhooks of others refuse is in ``webhooks``.
 
 A Pod counts as running from its creation until it is removed here: that is the strictest reading of the guarantees.
 """
@@ -29,6 +30,25 @@ NAMESPACE: Final = "ns"
 QUOTA_TEXT: Final = 'pods "%s" is forbidden: exceeded quota: q, requested: pods=1, used: pods=%d, limited: pods=%d'
 _GRACE_SEC: Final = 30
 _TERMINAL: Final = ("Succeeded", "Failed")
+PODGROUPS: Final = (Kind.PODGROUP, Kind.VOLCANO_PODGROUP, Kind.COSCHEDULING_PODGROUP)
+_COUNTED: Final = (Kind.FRAMEWORK, Kind.WORKLOAD, *PODGROUPS)
+"""Kinds with a generation, and a status that only its subresource writes."""
+_DEPENDENTS: Final = (
+    (Kind.SERVICE, Kind.FRAMEWORK, ()),
+    (Kind.VOLUME_CLAIM, Kind.FRAMEWORK, ()),
+    (Kind.POD, Kind.CONFIGMAP, ()),
+    *((kind, Kind.CONFIGMAP, ()) for kind in PODGROUPS),
+    (Kind.WORKLOAD, Kind.FRAMEWORK, ()),
+    (Kind.CONFIGMAP, Kind.FRAMEWORK, (Kind.POD, *PODGROUPS)),
+    (Kind.FRAMEWORK, None, (Kind.CONFIGMAP, Kind.WORKLOAD)),
+)
+"""Each kind, the kind of its owners, and the kinds that are deleted before it in the foreground."""
+_PROTECTION: Final = {
+    Kind.VOLUME_CLAIM: "kubernetes.io/pvc-protection",
+    Kind.PODGROUP: "scheduling.k8s.io/podgroup-protection",
+}
+"""Finalizers that hold an object for as long as a Pod refers to it."""
+_KEPT: Final = ("uid", "creationTimestamp", "deletionTimestamp", "generation", "resourceVersion", "name", "namespace")
 
 
 class Violation(AssertionError):
@@ -118,6 +138,10 @@ class World:
         """What becomes of the next request of that verb (create, delete, get, write), or of any."""
         self.refused_kinds: dict[Kind, tuple[int, str, str]] = {}
         """The answer to reads of objects of a kind that may not be read, or is not served."""
+        self.drops_groups = False
+        """Whether the API server drops ``schedulingGroup`` from Pods, as one whose feature gate is off does."""
+        self.protects_groups = True
+        """Whether the controller that lets go of native PodGroups is at work."""
         self.late: list[tuple[str, Callable[[], object]]] = []
         self.gone: set[str] = set()
         """UIDs of all objects that were removed."""
@@ -127,6 +151,8 @@ class World:
         self.violated = False
         self.watcher: Callable[[], None] = lambda: None
         """Called after every change of any object."""
+        self.webhooks: dict[Kind, Callable[[Body, Body], None]] = {}
+        """Refuse a change of an object of a kind, given its state before and after it."""
         self._last: dict[str, bytes] = {}
         self._version = 0
         self._count = 0
@@ -243,9 +269,11 @@ class World:
         if kind is Kind.POD:
             body["spec"] = body.get("spec") or {}
             body["status"] = {"phase": "Pending"}
-        if kind is Kind.VOLUME_CLAIM:
-            body["metadata"]["finalizers"] = ["kubernetes.io/pvc-protection"]
-        if kind is Kind.FRAMEWORK:
+            if self.drops_groups:
+                body["spec"].pop("schedulingGroup", None)
+        if kind in _PROTECTION:
+            body["metadata"]["finalizers"] = [_PROTECTION[kind]]
+        if kind in _COUNTED:
             body["metadata"]["generation"] = 1
             body.pop("status", None)
         if made is not None:
@@ -255,13 +283,55 @@ class World:
         return body
 
     def edit(self, kind: Kind, name: str, change: Callable[[Body], None]) -> None:
-        """Change an object; a Framework's generation follows its spec."""
-        body = self.get(kind, name)
+        """Change an object; its generation follows its spec. What loses its last finalizer while it is deleted goes."""
+        body = self.objects[kind][name]
         spec = orjson.dumps(body.get("spec"))
         change(body)
-        if kind is Kind.FRAMEWORK and orjson.dumps(body.get("spec")) != spec:
+        if kind in _COUNTED and orjson.dumps(body.get("spec")) != spec:
             body["metadata"]["generation"] += 1
-        self._changed(kind, body)
+        if kind is not Kind.POD and is_deleting(body) and not body["metadata"].get("finalizers"):
+            self.remove(kind, name)
+        else:
+            self._changed(kind, body)
+
+    def merge(
+        self,
+        kind: Kind,
+        name: str,
+        patch: Body,
+        subresource: str = "",
+        *,
+        seen: Callable[[Body, Body], None] = lambda *_: None,
+    ) -> Body:
+        """Merge a patch into an object, or into its status alone, if UID and resourceVersion are those in the patch.
+
+        ``seen`` is told of the object before and after it, right before it is changed.
+
+        Raises:
+            ApiRefusal: it is not there, a precondition failed, or a webhook says no.
+        """
+        body = self.get(kind, name)
+        for field, tested in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+            if (patch.get("metadata") or {}).get(field) not in (None, body["metadata"][field]):
+                raise ApiRefusal(409, "Conflict", f"the {tested} in the precondition does not match")
+        wanted = {key: value for key, value in patch.items() if not subresource or key == "status"}
+        merged = _merged(body, wanted)
+        merged["metadata"] |= {key: body["metadata"][key] for key in _KEPT if key in body["metadata"]}
+        if kind in _COUNTED and not subresource and "status" in body:
+            merged["status"] = body["status"]
+        after: Body = orjson.loads(orjson.dumps(merged))
+        if after == body:
+            return body
+        if kind in self.webhooks:
+            self.webhooks[kind](body, after)
+        seen(body, after)
+
+        def change(found: Body) -> None:
+            found.clear()
+            found.update(after)
+
+        self.edit(kind, name, change)
+        return body
 
     def write_status(self, name: str, uid: str, generation: int, version: str, status: bytes) -> str:
         """Write a Framework's status if it is still as the writer knows it; the new resourceVersion.
@@ -314,7 +384,7 @@ class World:
         elif "deletionTimestamp" not in metadata:
             metadata["deletionTimestamp"] = format_time(int(self.now))
             metadata["deletionGracePeriodSeconds"] = 0
-            if kind is Kind.FRAMEWORK:
+            if kind in _COUNTED:
                 metadata["generation"] += 1
             self._changed(kind, body)
 
@@ -360,13 +430,12 @@ class World:
                 self.tell(f"{name_of(body)}, which no Pod uses, is let go")
                 self.remove(Kind.VOLUME_CLAIM, name_of(body))
                 return True
-        for kind, owners, dependents in (
-            (Kind.SERVICE, Kind.FRAMEWORK, None),
-            (Kind.VOLUME_CLAIM, Kind.FRAMEWORK, None),
-            (Kind.POD, Kind.CONFIGMAP, None),
-            (Kind.CONFIGMAP, Kind.FRAMEWORK, Kind.POD),
-            (Kind.FRAMEWORK, None, Kind.CONFIGMAP),
-        ):
+        for body in list(self.objects[Kind.PODGROUP].values()):
+            if self.protects_groups and is_deleting(body) and not any(map(_refers_to(body), self._pods())):
+                self.tell(f"{name_of(body)}, to which no Pod refers, is let go")
+                self.edit(Kind.PODGROUP, name_of(body), lambda found: found["metadata"].update(finalizers=[]))
+                return True
+        for kind, owners, dependents in _DEPENDENTS:
             for body in list(self.objects[kind].values()):
                 owner = controller_of(body)
                 if owners and owner in self.gone and not is_deleting(body):
@@ -377,16 +446,19 @@ class World:
                     return True
         return False
 
-    def _collect_dependents(self, kind: Kind, body: Body, dependents: Kind) -> bool:
+    def _pods(self) -> Iterator[Body]:
+        return iter(self.objects[Kind.POD].values())
+
+    def _collect_dependents(self, kind: Kind, body: Body, dependents: tuple[Kind, ...]) -> bool:
         if names.FOREGROUND_FINALIZER not in body["metadata"].get("finalizers", ()):
             return False
-        left = list(self.owned(dependents, uid_of(body)))
-        for dependent in left:
+        left = [(one, dependent) for one in dependents for dependent in self.owned(one, uid_of(body))]
+        for one, dependent in left:
             if not is_deleting(dependent):
-                self.tell(f"GC deletes {dependents} {name_of(dependent)}, as {kind} {name_of(body)} is being deleted")
-                self.delete(dependents, name_of(dependent), uid=uid_of(dependent), foreground=True)
+                self.tell(f"GC deletes {one} {name_of(dependent)}, as {kind} {name_of(body)} is being deleted")
+                self.delete(one, name_of(dependent), uid=uid_of(dependent), foreground=one is Kind.CONFIGMAP)
                 return True
-        if left:
+        if any(one in (Kind.POD, Kind.CONFIGMAP) or _blocks_its_owner(dependent) for one, dependent in left):
             return False
         self.tell(f"GC lets {kind} {name_of(body)} go")
         self.remove(kind, name_of(body))
@@ -462,3 +534,29 @@ def controller_of(body: Body) -> str | None:
 def mark_of(body: Body, annotation: str) -> str:
     """An FC_ annotation of the object, "" if it has none."""
     return str((body["metadata"].get("annotations") or {}).get(annotation, ""))
+
+
+def group_of(pod: Body) -> str:
+    """The name of the native PodGroup that a Pod refers to, "" if none."""
+    return str(((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName") or "")
+
+
+def _refers_to(group: Body) -> Callable[[Body], bool]:
+    return lambda pod: group_of(pod) == name_of(group)
+
+
+def _blocks_its_owner(body: Body) -> bool:
+    return any(one.get("blockOwnerDeletion") for one in body["metadata"].get("ownerReferences") or ())
+
+
+def _merged(target: Any, patch: Any) -> Any:
+    """A JSON merge patch (RFC 7386)."""
+    if not isinstance(patch, dict):
+        return patch
+    found = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            found.pop(key, None)
+        else:
+            found[key] = _merged(found.get(key), value)
+    return found

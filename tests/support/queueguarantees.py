@@ -1,0 +1,196 @@
+"""What is promised of queues (K1 to K3) and gangs (G1, G2), checked as by ``tests.support.guarantees``.
+
+K1: no attempt of a queued Framework starts, and no Pod of it is created, without a persisted ``status.admission``.
+K2: quota is given back, and a Workload let go, only while no Pod of the Framework exists, and once the status says so.
+K3: the Pods of a role are never more than were admitted.
+G1: a Pod that names a group is created after it. G2: at rest, the minimum of a group is not more than can still be
+placed. G3, that everything is scheduled some time, is what the fair end of a history shows.
+
+Sources: docs/guarantees.md and ../shared/spec/next/queues-and-gangs.md, and not the code.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final
+
+import orjson
+
+from frameworkcontroller.api import names
+from frameworkcontroller.machine.requests import Kind
+from tests.support.gangscheduler import minimum_of
+from tests.support.kueue import FINALIZER, PODSET, WORKLOAD, admission_of, condition, is_true
+from tests.support.world import PODGROUPS, Body, World, controller_of, group_of, mark_of, name_of, uid_of
+
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+_QUEUED_AGAIN: Final = ("Preempted", "NodeFailures")
+"""Reasons of evictions after which the owner has the Workload queued again."""
+
+
+class QueueGuarantees:
+    """Part of ``Guarantees``; the checks that rest on a status are left out while it is loose."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._labels: dict[str, set[str | None]] = {}
+        """All names of queues, and None, that a Framework (by UID) has ever had as its label."""
+        self._statuses: dict[str, Body] = {}
+        self._started: dict[str, Body | None] = {}
+        """The admission that was stored when a ConfigMap (by UID) was created."""
+        self._refused: set[str] = set()
+        """Groups (by UID) of which a patch was refused."""
+
+    def note(self, framework: Body) -> None:
+        """The Framework, and the status that is stored."""
+        label = (framework["metadata"].get("labels") or {}).get(QUEUE_LABEL)
+        self._labels.setdefault(uid_of(framework), set()).add(label)
+        if framework.get("status"):
+            self._statuses[uid_of(framework)] = framework["status"]
+
+    def admission(self, framework_uid: str) -> Body | None:
+        """The stored ``status.admission``."""
+        return self._statuses.get(framework_uid, {}).get("admission")
+
+    def is_always_queued(self, framework_uid: str) -> bool:
+        """Whether the Framework has always had the label of a queue."""
+        return None not in self._labels.get(framework_uid, {None})
+
+    # --- K1 and K3 -------------------------------------------------------------------------------------------------
+
+    def starting(self, framework_uid: str, spec: Body | None) -> None:
+        """K1: the ConfigMap of an attempt is being created, by a status that observed this spec."""
+        admission = self.admission(framework_uid)
+        if not self.is_always_queued(framework_uid):
+            return
+        if admission is None:
+            raise self.world.violation("K1: an attempt starts, and no admission is stored")
+        events = [orjson.loads(event.raw) for event in self.world.events[Kind.WORKLOAD]]
+        made = [body for body in events if uid_of(body) == admission["workloadUID"]]
+        admitted = [body for body in made if is_true(body, "Admitted") and not is_true(body, "Evicted")]
+        if not admitted:
+            raise self.world.violation(f"K1: an attempt starts by {admission}, and Kueue has never admitted that")
+        if spec is None:
+            return
+        roles = {role["name"]: role.get("taskNumber", 1) for role in spec["taskRoles"]}
+        wanted = {name: count for name, count in roles.items() if count}
+        found = {one["name"]: one["count"] for one in admission["podSets"] if one["count"]}
+        if found != wanted:
+            raise self.world.violation(f"K1: an attempt of {wanted} Tasks starts, and {found} are admitted")
+
+    def created(self, body: Body) -> None:
+        """A ConfigMap was created by a controller."""
+        self._started[uid_of(body)] = self.admission(controller_of(body) or "")
+
+    def creating_pod(self, framework_uid: str, pod: Body) -> None:
+        """K1: a Pod is about to be created. G1: its group exists."""
+        name, owner = name_of(pod), controller_of(pod) or ""
+        started = self._started.get(owner)
+        if started is not None:
+            stored = self.admission(framework_uid)
+            if stored is None:
+                raise self.world.violation(f"K1: {name} is created, and no admission is stored")
+            if mark_of(pod, WORKLOAD) != stored["workloadName"]:
+                raise self.world.violation(
+                    f"K1: {name} is created for {mark_of(pod, WORKLOAD)!r}, admitted is {stored}"
+                )
+            role = mark_of(pod, names.TASKROLE_NAME)
+            if (pod["metadata"].get("labels") or {}).get(PODSET) != role:
+                raise self.world.violation(f"K1: {name} is created for another podset than {role}")
+        self._check_group_of(framework_uid, pod)
+
+    def look_at_pods(self, pods: Iterable[Body]) -> None:
+        """K3, of the Pods that a controller has created."""
+        counts = Counter((mark_of(pod, names.FRAMEWORK_UID), mark_of(pod, names.TASKROLE_NAME)) for pod in pods)
+        for (framework_uid, role), count in counts.items():
+            admission = self.admission(framework_uid)
+            if admission is not None:
+                admitted = {one["name"]: one["count"] for one in admission["podSets"]}.get(role, 0)
+                if count > admitted:
+                    raise self.world.violation(f"K3: {count} Pods of {role} exist, admitted are {admitted}")
+
+    # --- K2 --------------------------------------------------------------------------------------------------------
+
+    def patching_workload(self, framework_uid: str, before: Body, after: Body, *, loose: bool) -> None:
+        """K2: a controller's patch is about to change a Workload."""
+        name, owner = name_of(before), controller_of(before)
+        if owner != framework_uid:
+            raise self.world.violation(f"change of {name}: it is controlled by {owner}, not by {framework_uid}")
+        given_back = admission_of(before) is not None and admission_of(after) is None
+        let_go = FINALIZER in _finalizers(before) and FINALIZER not in _finalizers(after)
+        if admission_of(before) is None and admission_of(after) is not None:
+            raise self.world.violation(f"change of {name}: the owner gives itself quota")
+        if not (given_back or let_go):
+            return
+        what = f"K2: the {'quota' if given_back else 'finalizer'} of {name} is given back"
+        stored = self.admission(framework_uid)
+        known = framework_uid not in self.world.gone
+        if known and stored is not None and stored["workloadUID"] == uid_of(before):
+            finished = let_go and self._statuses[framework_uid]["state"] == "Completed"
+            if not finished:
+                raise self.world.violation(f"{what}, and the stored status still has its admission")
+        left = [pod for pod in self.world.objects[Kind.POD].values() if mark_of(pod, names.FRAMEWORK_UID) == owner]
+        if left and not loose:
+            raise self.world.violation(f"{what}, and {name_of(left[0])} exists")
+        if given_back and not is_true(after, "Finished"):
+            self._check_conditions(what, before, after)
+
+    def _check_conditions(self, what: str, before: Body, after: Body) -> None:
+        """Kueue reads from the conditions whether quota is reserved, and whether to queue the Workload again."""
+        for kind in ("QuotaReserved", "Admitted"):
+            found = condition(after, kind)
+            if found is None or found["status"] != "False":
+                raise self.world.violation(f"{what}, and its condition {kind} is {found}")
+        evicted = condition(before, "Evicted")
+        if evicted is not None and evicted["status"] == "True":
+            wanted = str(evicted["reason"] in _QUEUED_AGAIN)
+            found = condition(after, "Requeued")
+            if found is None or found["status"] != wanted:
+                raise self.world.violation(f"{what} after {evicted['reason']}, and its condition Requeued is {found}")
+        kept = {one["type"] for one in before["status"]["conditions"]} - {
+            one["type"] for one in after["status"]["conditions"]
+        }
+        if kept:
+            raise self.world.violation(f"{what}, and its conditions {sorted(kept)} are lost")
+
+    # --- gangs -----------------------------------------------------------------------------------------------------
+
+    def patching_group(self, before: Body, after: Body, kind: Kind) -> None:
+        """A minimum only falls within an attempt: else a replacement would wait for Tasks that were added."""
+        old, new = minimum_of(kind, before), minimum_of(kind, after)
+        if new > old:
+            raise self.world.violation(f"G2: the minimum of {name_of(before)} is raised from {old} to {new}")
+        if new < 1:
+            raise self.world.violation(f"G2: the minimum of {name_of(before)} becomes {new}")
+
+    def _check_group_of(self, framework_uid: str, pod: Body) -> None:
+        name, owner = name_of(pod), controller_of(pod)
+        named = group_of(pod) or mark_of(pod, "scheduling.k8s.io/group-name")
+        named = named or (pod["metadata"].get("labels") or {}).get("scheduling.x-k8s.io/pod-group", "")
+        specs = [spec for (uid, _), spec in self.world.specs.items() if uid == framework_uid]
+        if not named:
+            attempt: Any = self._statuses.get(framework_uid, {}).get("attemptStatus") or {}
+            always = specs and all(
+                "gang" in ((spec.get("scheduling") or {}).get("schedulingPolicy") or {}) for spec in specs
+            )
+            if always and not attempt.get("gangScheduled"):
+                raise self.world.violation(f"G1: {name} is created without a group, which was never scheduled")
+            return
+        groups = [body for kind in PODGROUPS for body in self._ever(kind, named)]
+        if owner not in map(controller_of, groups):
+            raise self.world.violation(f"G1: {name} is created before its group {named}")
+
+    def _ever(self, kind: Kind, name: str) -> Iterable[Body]:
+        return (orjson.loads(event.raw) for event in self.world.events[kind] if event.name == name)
+
+    def check_groups(self, tasks_to_run: Counter[str]) -> None:
+        """G2 at rest. ``tasks_to_run``: by name of the group."""
+        for kind in (Kind.PODGROUP, Kind.VOLCANO_PODGROUP, Kind.COSCHEDULING_PODGROUP):
+            for name, group in self.world.objects[kind].items():
+                minimum, left = minimum_of(kind, group), tasks_to_run[name]
+                if uid_of(group) not in self._refused and minimum > max(1, left):
+                    raise self.world.violation(f"G2: the minimum of {name} is {minimum}, and {left} Tasks are to run")
+
+
+def _finalizers(body: Body) -> list[str]:
+    return body["metadata"].get("finalizers") or []
