@@ -6,12 +6,15 @@ of Tasks.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from frameworkcontroller.api.status import State
 from frameworkcontroller.controller.reconcilers import Machine
 from frameworkcontroller.machine.gates import WAITS
-from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.reasons import EventPolicy, Reason
+
+STALLS: Final = tuple(reason for reason in Reason if reason.event is EventPolicy.STALL)
+"""The reasons of the condition Stalled."""
 
 
 class _Part(NamedTuple):
@@ -19,7 +22,7 @@ class _Part(NamedTuple):
 
     state: State | None
     tasks: tuple[int, ...]
-    stalled: bool
+    stalled: Reason | None
     quarantined: bool
     waits: tuple[Reason, ...]
 
@@ -30,8 +33,8 @@ class StateCounts:
     def __init__(self) -> None:
         self.frameworks: dict[State, int] = dict.fromkeys(State, 0)
         self.tasks: dict[State, int] = dict.fromkeys(State, 0)
-        self.stalled = 0
-        """Frameworks with the condition Stalled."""
+        self.stalled: dict[Reason, int] = dict.fromkeys(STALLS, 0)
+        """Frameworks with the condition Stalled, by its reason."""
         self.quarantined = 0
         """Frameworks in quarantine."""
         self.waiting: dict[Reason, int] = dict.fromkeys(WAITS, 0)
@@ -53,7 +56,7 @@ class StateCounts:
             part = _Part(
                 state,
                 tuple(tracker.task_states.values()),
-                bool(tracker.holds.stalls),
+                next((stall.reason for stall in tracker.holds.stalls.values()), None),
                 machine.quarantined,
                 tuple(tracker.holds.waits()),
             )
@@ -66,7 +69,8 @@ class StateCounts:
         for state, number in zip(self.tasks, part.tasks, strict=True):
             if number:
                 self.tasks[state] += sign * number
-        self.stalled += sign * part.stalled
+        if part.stalled is not None:
+            self.stalled[part.stalled] = self.stalled.get(part.stalled, 0) + sign
         self.quarantined += sign * part.quarantined
         for reason in part.waits:
             self.waiting[reason] += sign

@@ -118,8 +118,9 @@ _TEXTS: Final = {
     "frameworkcontroller_frameworks_waiting{reason}": (
         "Frameworks that wait by a rule, or Tasks of which do, by reason."
     ),
-    "frameworkcontroller_frameworks_stalled": (
-        "Frameworks that make no progress until a user or another component acts."
+    "frameworkcontroller_frameworks_stalled{reason}": (
+        "Frameworks that make no progress until a user or another component acts, by the reason of the condition "
+        "Stalled."
     ),
     "frameworkcontroller_frameworks_quarantined": (
         "Frameworks in quarantine, which the controller does not work on: their status is inconsistent, or a sync "
@@ -300,7 +301,7 @@ class ControllerCollector(Collector):
         yield _gauge("frameworkcontroller_frameworks{state}", self.state_counts.frameworks)
         yield _gauge("frameworkcontroller_tasks{state}", self.state_counts.tasks)
         yield _gauge("frameworkcontroller_frameworks_waiting{reason}", self.state_counts.waiting)
-        yield _gauge("frameworkcontroller_frameworks_stalled", self.state_counts.stalled)
+        yield _gauge("frameworkcontroller_frameworks_stalled{reason}", self.state_counts.stalled)
         yield _gauge("frameworkcontroller_frameworks_quarantined", self.state_counts.quarantined)
         yield _gauge("frameworkcontroller_ledger_entries", len(self.reconcilers))
         yield _counter("frameworkcontroller_events{result}", asdict(self.events))

@@ -222,8 +222,8 @@ CASES: list[tuple[str, str, Mapping[str, str], Mapping[str, str]]] = [
     (
         "FrameworksStalled",
         "40m",
-        {f"frameworkcontroller_frameworks_stalled{{{TARGET}}}": "2x180"},
-        {f"frameworkcontroller_frameworks_stalled{{{TARGET}}}": "2x20 0x180"},
+        {f'frameworkcontroller_frameworks_stalled{{reason="NamingConflict", {TARGET}}}': "2x180"},
+        {f'frameworkcontroller_frameworks_stalled{{reason="NamingConflict", {TARGET}}}': "2x20 0x180"},
     ),
     (
         "FrameworkTasksNotStarting",

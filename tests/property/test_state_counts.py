@@ -35,7 +35,7 @@ def entry(state: State | None, tasks: list[State], stalled: bool, quarantined: b
         attempt = FrameworkAttemptStatus(id=0, start_time=0, roles=[RoleStatus("r", "u", None, found)])
         tracker = Tracker(FrameworkStatus(start_time=0, transition_time=0, state=state, attempt=attempt))
     if stalled:
-        tracker.holds.stalls[None] = Stall(Reason.WAITING, "message")
+        tracker.holds.stalls[None] = Stall(Reason.NAMING_CONFLICT, "message")
         tracker.holds.wait(None, Wait(Reason.NOT_STARTED, "message"))
     made = Reconciler(FrameworkRecord("default/f", "default", "f", "uid", "1", 1, None, b"{}", b"{}", None))
     made.tracker = tracker
@@ -56,6 +56,7 @@ def test_totals(history: list[tuple[str, tuple[State | None, list[State], bool, 
             counts.update(key, entry(*how))
         assert counts.frameworks == {state: sum(one[0] is state for one in known.values()) for state in State}
         assert counts.tasks == {state: sum(one[1].count(state) for one in known.values()) for state in State}
-        assert sum(counts.waiting.values()) == counts.waiting[Reason.NOT_STARTED] == counts.stalled
-        assert counts.stalled == sum(one[2] for one in known.values())
+        assert sum(counts.waiting.values()) == counts.waiting[Reason.NOT_STARTED]
+        assert counts.waiting[Reason.NOT_STARTED] == sum(counts.stalled.values())
+        assert counts.stalled[Reason.NAMING_CONFLICT] == sum(one[2] for one in known.values())
         assert counts.quarantined == sum(one[3] for one in known.values())
