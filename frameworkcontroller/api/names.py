@@ -120,6 +120,12 @@ ONLY_PLACEHOLDERS = (FRAMEWORK_TASK_NUMBER, TASKROLE_TASK_NUMBER, TASK_RANK, COO
 NETWORK_PLACEHOLDERS = (FRAMEWORK_ATTEMPT_ID, *ONLY_PLACEHOLDERS)
 """Placeholders of Pod templates that count only if the spec has network or coordinator."""
 
+QUEUE_NAME = "kueue.x-k8s.io/queue-name"
+PRIORITY_CLASS = "kueue.x-k8s.io/priority-class"
+MAX_EXEC_TIME_SECONDS = "kueue.x-k8s.io/max-exec-time-seconds"
+"""Labels of a Framework, as of every job under Kueue: the LocalQueue, a WorkloadPriorityClass, and the time after which
+Kueue evicts it."""
+
 SNAPSHOT_MARK = "ObjectSnapshot: "
 """In a log line, the JSON of an object follows this mark (docs/manual.md, History)."""
 

@@ -14,11 +14,6 @@ from typing import Any, Final
 from frameworkcontroller.api import fields, names
 from frameworkcontroller.api.objects import CompanionRecord, decoder_of, framework_in, owned_fields
 
-QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
-PRIORITY_CLASS: Final = "kueue.x-k8s.io/priority-class"
-MAX_EXEC_TIME_SECONDS: Final = "kueue.x-k8s.io/max-exec-time-seconds"
-"""Labels of a Framework: the LocalQueue, a WorkloadPriorityClass, and the time after which Kueue evicts it."""
-
 JOB_UID: Final = "kueue.x-k8s.io/job-uid"
 """Label of a Workload: the UID of its Framework."""
 

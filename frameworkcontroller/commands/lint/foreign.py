@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from frameworkcontroller.api import names
+
 _TASK_RETRY: Final = "task.retryPolicy.maxRetryCount of a TaskRole, for each Task"
 _NUMBER: Final = "taskNumber of a TaskRole"
 _TEMPLATE: Final = "task.pod of a TaskRole"
@@ -22,11 +24,15 @@ FIELDS: Final = {
     "managedBy": ("a Job or JobSet", "no other controllers"),
     "maxFailedIndexes": ("a Job", f"{_FAILED}, one more"),
     "maxRetry": ("a Volcano Job", "retryPolicy.maxRetryCount, of the spec or of a TaskRole's task"),
-    "minAvailable": ("a Volcano Job", "no gangs of its own (docs/manual.md, Gangs)"),
+    "minAvailable": (
+        "a Volcano Job",
+        "scheduling.schedulingPolicy.gang.minCount, for all TaskRoles that start together",
+    ),
     "minSuccess": ("a Volcano Job", _SUCCEEDED),
     "parallelism": ("a Job", _NUMBER),
     "podReplacementPolicy": ("a Job", "Pods that are always replaced as by Failed: after the last one is gone"),
     "policies": ("a Volcano Job", "retryPolicy, task.podFailurePolicy and frameworkAttemptCompletionPolicy"),
+    "queue": ("a Volcano Job", f"scheduling.queue for Volcano, and the label {names.QUEUE_NAME} for Kueue"),
     "replicas": ("a JobSet or Volcano Job", _NUMBER),
     "replicatedJobs": ("a JobSet", "taskRoles"),
     "runPolicy": ("a Kubeflow job", "its fields in the spec, and retryPolicy.maxRetryCount for backoffLimit"),
@@ -46,6 +52,7 @@ PLACES: Final = {
     "podFailurePolicy": "of a TaskRole's task",
     "restartPolicy": "of the Pod template's spec; retries are those of retryPolicy",
     "persistentVolumeClaimRetentionPolicy": "of a TaskRole",
+    "scheduling": "of the spec",
     "suspend": "of the spec, for the whole Framework",
     "ttlSecondsAfterFinished": "of the spec",
     "volumeClaimTemplates": "of a TaskRole",

@@ -5,6 +5,7 @@ Source: docs/reference.md, "spec"; docs/manual.md, "Retry" and "Completion".
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, get_args
 
@@ -34,6 +35,7 @@ from frameworkcontroller.commands.lint import foreign
 from frameworkcontroller.commands.lint.claims import check_claims
 from frameworkcontroller.commands.lint.findings import Finding, error, warning
 from frameworkcontroller.commands.lint.pods import DNS_LABEL, check_pod, fields_of
+from frameworkcontroller.commands.lint.queues import check_queue
 
 _TOP: Final = ("apiVersion", "kind", "metadata", "spec", "status")
 _LONGEST_HOST_NAME: Final = 63
@@ -76,6 +78,7 @@ def check_framework(body: Mapping[Any, Any]) -> Iterator[Finding]:
     if not roles:
         yield warning(("spec", "taskRoles"), "has no role: the Framework runs nothing, and never completes by itself")
         return
+    yield from check_queue(body)
     metadata = body.get("metadata")
     framework = metadata.get("name") if isinstance(metadata, dict) else None
     networked = any(spec.get(field) is not None for field in ("network", "coordinator"))
@@ -98,6 +101,7 @@ def check_framework(body: Mapping[Any, Any]) -> Iterator[Finding]:
             yield from _dependencies(parsed, valid, ("spec", "taskRoles", position))
         yield from _policies(parsed)
         yield from _deadlines(parsed)
+        yield from _gangs(parsed)
 
 
 def _metadata(metadata: Any) -> Iterator[Finding]:
@@ -264,6 +268,21 @@ def _deadlines(spec: FrameworkSpec) -> Iterator[Finding]:
                 f"has no effect: the Framework ends before, by its activeDeadlineSeconds {active}",
                 value=of_pod,
             )
+
+
+def _gangs(spec: FrameworkSpec) -> Iterator[Finding]:
+    gang = None if spec.scheduling is None else spec.scheduling.scheduling_policy.gang
+    if gang is None or gang.min_count is None:
+        return
+    sizes: Counter[str] = Counter()
+    for role in spec.task_roles:
+        sizes[spec.group_of("", role)] += role.task_number
+    if gang.min_count > (largest := max(sizes.values(), default=0)):
+        yield warning(
+            ("spec", "scheduling", "schedulingPolicy", "gang", "minCount"),
+            f"is more than the {largest} Tasks that start together, and means all of them",
+            value=gang.min_count,
+        )
 
 
 def _tight_deadline(role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:

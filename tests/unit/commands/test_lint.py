@@ -893,3 +893,136 @@ def test_a_retention_policy_without_claims() -> None:
     assert role(FAILS, "persistentVolumeClaimRetentionPolicy: {whenScaled: Delete}") == [
         f"8: warning: {path}: has no effect without volumeClaimTemplates"
     ]
+
+
+QUEUE = "kueue.x-k8s.io/queue-name"
+PRIORITY = "kueue.x-k8s.io/priority-class"
+SECONDS = "kueue.x-k8s.io/max-exec-time-seconds"
+
+
+def queued(labels: str, *fields: str, annotations: str = "{}") -> list[str]:
+    """What is said of a Framework with labels on line 3, fields of its spec from line 5 on, and annotations of Pods."""
+    pod = POD.replace("{spec", f"{{metadata: {{annotations: {annotations}}}, spec", 1)
+    head = HEAD.replace("{name: f}", f"{{name: f, labels: {{{labels}}}}}")
+    lines = (*fields, "taskRoles:", f"- {{name: w, {FAILS}, task: {{pod: {pod}}}}}")
+    return said(head + "".join(f"  {line}\n" for line in lines))
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (f"{QUEUE}: team-a, {PRIORITY}: high.v1, {SECONDS}: '86400'", []),
+        (
+            f"{QUEUE}: team_a, {PRIORITY}: High",
+            [
+                f"{QUEUE}: 'team_a': must be the name of a LocalQueue: at most 63 lower case letters, digits, dashes "
+                "and dots, none of these two at an end",
+                f"{PRIORITY}: 'High': must be the name of a WorkloadPriorityClass: at most 63 lower case letters, "
+                "digits, dashes and dots, none of these two at an end",
+            ],
+        ),
+        (f"{QUEUE}: {'a' * 64}", [f"{QUEUE}: '{'a' * 64}': must be the name of a LocalQueue: at most 63 "]),
+        (f"{QUEUE}: a, {SECONDS}: 1h", [f"{SECONDS}: '1h': must be a number of seconds, from 1 to 2147483647"]),
+        (f"{QUEUE}: a, {SECONDS}: '0'", [f"{SECONDS}: '0': must be a number of seconds, from 1 to 2147483647"]),
+        (f"{QUEUE}: a, {SECONDS}: '2147483648'", [f"{SECONDS}: '2147483648': must be a number of seconds, from 1"]),
+        (f"{QUEUE}: a, {SECONDS}: 60", [f"{SECONDS}: 60: must be text (put it in quotes)"]),
+    ],
+)
+def test_labels_of_a_queue(labels: str, expected: list[str]) -> None:
+    found = queued(labels)
+    assert len(found) == len(expected)
+    assert all(
+        one.startswith(f"3: error: metadata.labels.{start}") for one, start in zip(found, expected, strict=True)
+    ), found
+
+
+def test_labels_of_a_queue_that_have_no_effect() -> None:
+    assert queued(f"{PRIORITY}: high, {SECONDS}: '9'") == [
+        f"3: warning: metadata.labels.{PRIORITY}: 'high': has no effect without the label {QUEUE}",
+        f"3: warning: metadata.labels.{SECONDS}: '9': has no effect without the label {QUEUE}",
+    ]
+    assert queued(f"{QUEUE}: ''") == [
+        f"3: warning: metadata.labels.{QUEUE}: '': is empty, and means no queue: the Framework starts at once"
+    ]
+    head = HEAD.replace("{name: f}", f"{{name: f, annotations: {{{QUEUE}: team-a}}}}")
+    text = f"3: warning: metadata.annotations.{QUEUE}: has no effect as an annotation: it is a label"
+    assert said(head + f"  taskRoles:\n  - {{name: w, {FAILS}, task: {{pod: {POD}}}}}\n") == [text]
+
+
+def test_a_label_of_a_queue_on_pods() -> None:
+    pod = POD.replace("{spec", f"{{metadata: {{labels: {{{QUEUE}: team-a}}}}, spec", 1)
+    place = f"spec.taskRoles[0].task.pod.metadata.labels.{QUEUE}"
+    assert role(FAILS, task=f"{{pod: {pod}}}") == [
+        f"8: warning: {place}: 'team-a': belongs on the Framework: as a label of Pods, it lets Kueue queue each Pod by "
+        "itself"
+    ]
+
+
+@pytest.mark.parametrize(("number", "refused"), [(18, False), (19, True)])
+def test_more_roles_than_a_workload_has_pod_sets(number: int, refused: bool) -> None:
+    head = HEAD.replace("{name: f}", f"{{name: f, labels: {{{QUEUE}: team-a}}}}") + "  taskRoles:\n"
+    roles = [f"  - {{name: w{position}, {FAILS}, task: {{pod: {POD}}}}}\n" for position in range(number)]
+    text = (
+        "5: error: spec.taskRoles: are 19: a Workload of Kueue has at most 18 podSets, one for each role, so the "
+        "Framework will not start (Stalled, TooManyRolesForQueue)"
+    )
+    assert said(head + "".join(roles)) == [text] * refused
+    assert said(HEAD + "  taskRoles:\n" + "".join(roles)) == []
+
+
+def test_a_suspension_that_kueue_does_not_end() -> None:
+    assert queued(f"{QUEUE}: team-a", "suspend: true") == [
+        "5: warning: spec.suspend: true: beside a queue: Kueue does not resume a Framework, which enters the queue "
+        "once suspend is false"
+    ]
+
+
+def test_topology_of_kueue() -> None:
+    required, preferred = (f"kueue.x-k8s.io/podset-{kind}-topology" for kind in ("required", "preferred"))
+    place = "6: {}: spec.taskRoles[0].task.pod.metadata.annotations."
+    assert queued(f"{QUEUE}: team-a", annotations=f"{{{required}: rack}}") == []
+    assert queued("a: b", annotations=f"{{{required}: rack}}") == [
+        f"{place.format('warning')}{required}: 'rack': has no effect without the label {QUEUE} of the Framework"
+    ]
+    assert queued(f"{QUEUE}: team-a", annotations=f"{{{required}: rack, {preferred}: rack}}") == [
+        f"{place.format('warning')}{preferred}: 'rack': is set beside {required}: Kueue takes only one of them"
+    ]
+    assert queued(f"{QUEUE}: team-a", annotations=f"{{{required}: example.com/{'r' * 60}}}") == [
+        f"{place.format('error')}{required}: 'example.com/{'r' * 60}': must be at most 63 characters, as in a Workload "
+        "of Kueue"
+    ]
+
+
+def test_topology_of_kueue_beside_that_of_a_gang() -> None:
+    required = "kueue.x-k8s.io/podset-required-topology"
+    constraint = "schedulingConstraints: {topology: [{key: topology.kubernetes.io/zone}]}"
+    scheduling = f"scheduling: {{schedulingPolicy: {{gang: {{}}}}, {constraint}}}"
+    assert queued(f"{QUEUE}: team-a", scheduling) == []
+    assert queued(f"{QUEUE}: team-a", scheduling, annotations=f"{{{required}: rack}}") == [
+        f"7: error: spec.taskRoles[0].task.pod.metadata.annotations.{required}: 'rack': must not be set beside "
+        "spec.scheduling.schedulingConstraints"
+    ]
+
+
+@pytest.mark.parametrize("value", ["1", "[a]", "{a: b}", "null", "true"])
+def test_malformed_labels_are_no_problem_of_queues(value: str) -> None:
+    for text in (f"labels: {value}", f"labels: {{{QUEUE}: {value}}}", f"annotations: {value}"):
+        body = f"  taskRoles:\n  - {{name: w, {FAILS}, task: {{pod: {{metadata: {{{text}}}, spec: {{}}}}}}}}\n"
+        said(HEAD.replace("{name: f}", f"{{name: f, {text}}}") + body)
+
+
+@pytest.mark.parametrize(
+    ("minimum", "waiting", "more"),
+    [
+        (4, "", ""),
+        (5, "", "4"),
+        (3, ", dependsOn: [{name: w0, status: Ready}]", ""),
+        (4, ", dependsOn: [{name: w0, status: Ready}]", "3"),
+    ],
+)
+def test_a_gang_of_more_than_there_are(minimum: int, waiting: str, more: str) -> None:
+    roles = [f"- {{name: w0, taskNumber: 1, {FAILS}, task: {{pod: {POD}}}}}"]
+    roles += [f"- {{name: w1, taskNumber: 3, {FAILS}, task: {{pod: {POD}}}{waiting}}}"]
+    found = spec(f"scheduling: {{schedulingPolicy: {{gang: {{minCount: {minimum}}}}}}}", "taskRoles:", *roles)
+    text = f"is more than the {more} Tasks that start together, and means all of them"
+    assert found == [f"5: warning: spec.scheduling.schedulingPolicy.gang.minCount: {minimum}: {text}"] * bool(more)

@@ -1,0 +1,97 @@
+"""Checks of what a Framework asks of Kueue, by its labels and by annotations of its Pod templates.
+
+Source: docs/manual.md, "Queues"; for values, the API ``kueue.x-k8s.io/v1beta2``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.inputmodel import INT32_MAX
+from frameworkcontroller.api.problems import KeyPath
+from frameworkcontroller.commands.lint.findings import Finding, error, warning
+from frameworkcontroller.commands.lint.pods import mappings_in
+
+_LABELS: Final = (names.QUEUE_NAME, names.PRIORITY_CLASS, names.MAX_EXEC_TIME_SECONDS)
+_OBJECT_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LONGEST_VALUE: Final = 63
+"""Of a label, and of the topology level in a Workload."""
+
+_MAX_POD_SETS: Final = 18
+"""The number of podSets that a Workload may have: each role is one."""
+
+_TOPOLOGY_FIELDS: Final = (*names.KUEUE_TOPOLOGY_ANNOTATIONS, "kueue.x-k8s.io/podset-slice-required-topology")
+
+
+def check_queue(framework: Mapping[Any, Any]) -> Iterator[Finding]:
+    """Check labels and annotations of Kueue. Malformed fields are reported elsewhere."""
+    metadata, spec = _mapping(framework.get("metadata")), _mapping(framework.get("spec"))
+    labels = _mapping(metadata.get("labels"))
+    for field in _LABELS:
+        if field in _mapping(metadata.get("annotations")):
+            yield warning(("metadata", "annotations", field), "has no effect as an annotation: it is a label")
+    is_queued = bool(labels.get(names.QUEUE_NAME))
+    for field in _LABELS:
+        if field in labels:
+            yield from _label(field, labels[field], is_queued=is_queued)
+    roles = [*mappings_in(spec.get("taskRoles"))]
+    if is_queued:
+        if len(roles) > _MAX_POD_SETS:
+            text = f"are {len(roles)}: a Workload of Kueue has at most {_MAX_POD_SETS} podSets, one for each role"
+            yield error(
+                ("spec", "taskRoles"), f"{text}, so the Framework will not start (Stalled, TooManyRolesForQueue)"
+            )
+        if spec.get("suspend") is True:
+            text = "beside a queue: Kueue does not resume a Framework, which enters the queue once suspend is false"
+            yield warning(("spec", "suspend"), text, value=True)
+    for position, role in roles:
+        pod = _mapping(_mapping(role.get("task")).get("pod"))
+        yield from _template(
+            _mapping(pod.get("metadata")),
+            ("spec", "taskRoles", position, "task", "pod", "metadata"),
+            is_queued=is_queued,
+        )
+
+
+def _label(field: str, value: Any, *, is_queued: bool) -> Iterator[Finding]:
+    path = ("metadata", "labels", field)
+    if not isinstance(value, str):
+        return  # reported elsewhere
+    if field == names.MAX_EXEC_TIME_SECONDS:
+        if not value.isascii() or not value.isdecimal() or not 1 <= int(value) <= INT32_MAX:
+            yield error(path, f"must be a number of seconds, from 1 to {INT32_MAX}", value=value)
+    elif not value and field == names.QUEUE_NAME:
+        yield warning(path, "is empty, and means no queue: the Framework starts at once", value=value)
+    elif value and (not _OBJECT_NAME.fullmatch(value) or len(value) > _LONGEST_VALUE):
+        kind = "LocalQueue" if field == names.QUEUE_NAME else "WorkloadPriorityClass"
+        rule = f"at most {_LONGEST_VALUE} lower case letters, digits, dashes and dots, none of these two at an end"
+        yield error(path, f"must be the name of a {kind}: {rule}", value=value)
+    if field != names.QUEUE_NAME and not is_queued:
+        yield warning(path, f"has no effect without the label {names.QUEUE_NAME}", value=value)
+
+
+def _template(metadata: Mapping[Any, Any], path: KeyPath, *, is_queued: bool) -> Iterator[Finding]:
+    for field in _LABELS:
+        if value := _mapping(metadata.get("labels")).get(field):
+            text = "belongs on the Framework: as a label of Pods, it lets Kueue queue each Pod by itself"
+            yield warning((*path, "labels", field), text, value=value)
+    chosen: list[str] = []
+    for field, value in _mapping(metadata.get("annotations")).items():
+        if field not in _TOPOLOGY_FIELDS:
+            continue
+        place = (*path, "annotations", field)
+        if not is_queued:
+            yield warning(place, f"has no effect without the label {names.QUEUE_NAME} of the Framework", value=value)
+        if isinstance(value, str) and len(value) > _LONGEST_VALUE:
+            yield error(place, f"must be at most {_LONGEST_VALUE} characters, as in a Workload of Kueue", value=value)
+        if field in names.KUEUE_TOPOLOGY_ANNOTATIONS:
+            chosen.append(field)
+            if len(chosen) > 1:
+                yield warning(place, f"is set beside {chosen[0]}: Kueue takes only one of them", value=value)
+
+
+def _mapping(value: object) -> Mapping[Any, Any]:
+    return value if isinstance(value, dict) else {}
