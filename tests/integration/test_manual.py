@@ -180,7 +180,7 @@ def test_the_walk_through_has_the_steps_of_the_script() -> None:
 
 # --- YAML ---
 
-OF_A_SPEC: Final = {"executionType", "retryPolicy", "network", "coordinator", "taskRoles", "description"}
+OF_A_SPEC: Final = {"executionType", "retryPolicy", "network", "coordinator", "scheduling", "taskRoles", "description"}
 OF_A_POD: Final = {"metadata", "spec"}
 OF_A_POD_SPEC: Final = {"initContainers", "containers", "tolerations", "volumes"}
 OF_A_CONFIGURATION: Final = {field.alias for field in Config.model_fields.values()}
