@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.requests import Kind
 from tests.support.gangscheduler import Backend, GangScheduler
 from tests.support.kueue import (
@@ -70,6 +71,13 @@ class Owner:
         ]
         change = {"status": {"admission": None, "conditions": conditions}}
         self.world.merge(Kind.WORKLOAD, NAME, change, "status")
+
+    def say_ready(self, status: str, reason: str) -> None:
+        """Set the condition PodsReady."""
+        others = [one for one in self.workload["status"]["conditions"] if one["type"] != "PodsReady"]
+        ready = {"type": "PodsReady", "status": status, "reason": reason}
+        ready["lastTransitionTime"] = format_time(int(self.world.now))
+        self.world.merge(Kind.WORKLOAD, NAME, {"status": {"conditions": [*others, ready]}}, "status")
 
     def let_go(self) -> None:
         """Take the finalizer off."""
@@ -227,6 +235,18 @@ def test_pods_that_are_not_ready_in_time_are_evicted() -> None:
     owner.world.go_by(100)
     owner.kueue.settle()
     assert owner.kueue.evictions == {"PodsReadyTimeout": 1}
+
+
+@pytest.mark.parametrize(("reason", "seconds"), [("WaitForStart", 0), ("WaitForRecovery", 100)])
+def test_the_time_of_pods_that_were_ready_counts_from_their_loss(reason: str, seconds: int) -> None:
+    owner = admitted(pods_ready_sec=100.0)
+    owner.say_ready("True", "Started")
+    owner.world.go_by(1000)
+    owner.say_ready("False", reason)
+    owner.kueue.settle()
+    assert owner.kueue.evictions == ({} if seconds else {"PodsReadyTimeout": 1})
+    if seconds:
+        assert owner.kueue.due_at == owner.world.now + seconds
 
 
 def test_pods_with_a_topology_are_let_go() -> None:

@@ -223,10 +223,15 @@ class Kueue:
         return False
 
     def _ready_by(self, workload: Body) -> float | None:
-        """When it is evicted unless its Pods are ready."""
-        if self.pods_ready_sec is None or is_true(workload, "PodsReady"):
+        """When it is evicted unless its Pods are ready.
+
+        As in Kueue, the time counts from the admission, unless the owner says that they were ready and recover.
+        """
+        ready = condition(workload, "PodsReady") or {}
+        if self.pods_ready_sec is None or ready.get("status") == "True":
             return None
-        return _since(workload, "Admitted") + self.pods_ready_sec
+        recovers = ready.get("reason") == "WaitForRecovery"
+        return _since(workload, "PodsReady" if recovers else "Admitted") + self.pods_ready_sec
 
     def _requeue(self, workload: Body) -> bool:
         """After a while, what was not to be queued is."""
