@@ -35,6 +35,13 @@ _APPLETS: Final = (
     "tail",
 )
 
+# As by Kubernetes' defaults, a node is lost after 40 s, and Pods stay for 5 min on one that is not ready: with the
+# kit's 10 s and 5 s, a kubelet that gets no processor for a moment would lose all of its Pods.
+_FLAGS: Final = {
+    "APISERVER_FLAGS": "--default-not-ready-toleration-seconds=300",
+    "CONTROLLER_MANAGER_FLAGS": f"--terminated-pod-gc-threshold={ENDED_PODS_KEPT}"
+    " --node-monitor-grace-period=40s --node-startup-grace-period=60s",
+}
 
 _TIMEOUT: Final = 1500
 """Seconds: whichever play comes first waits for the images and the nodes, and others for those that run before them."""
@@ -65,9 +72,7 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
     with tempfile.TemporaryDirectory(prefix="e2e-", dir="/var/tmp") as name, ThreadPoolExecutor(1) as pool:
         folder = Path(name)
         archive = pool.submit(_archive, folder)
-        with running_nodes(
-            3, {"CONTROLLER_MANAGER_FLAGS": f"--terminated-pod-gc-threshold={ENDED_PODS_KEPT}"}
-        ) as nodes:
+        with running_nodes(3, _FLAGS) as nodes:
             stage = Stage(nodes, folder / "shared", kubectl, folder)
             try:
                 stage.wait(stage.open())

@@ -22,6 +22,8 @@ _STATE: Final = Path("/var/tmp/frameworkcontroller-nodes")
 _DISCARD: Final = '{ umount "$2" 2>/dev/null || true; rm -rf "$2"; }'
 _ENOUGH_MEMORY: Final = 12 << 30
 _SHARES: Final = 4096
+_ATTEMPTS: Final = 3
+"""To start the cluster: the kit gives each of its parts a minute, which is not enough on every busy machine."""
 _LINK: Final = Path("/sys/class/net/fcnodes0")
 _PROGRAMS: Final = (
     "containerd", "ctr", "runc", "iptables", "conntrack", "ebtables", "ethtool", "socat", "ip", "openssl", "curl", "xz",
@@ -162,21 +164,30 @@ def running_nodes(count: int, environment: Mapping[str, str]) -> Iterator[Nodes]
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     try:
-        up = subprocess.run(
-            [str(_KIT / "up"), str(assets), str(_STATE)],
-            env={**os.environ, "PATH": _PATH, "NODES": str(count), **environment},
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert up.returncode == 0, up.stderr
+        kubeconfig = _start(assets, {"NODES": str(count), **environment})
         for shares in Path("/sys/fs/cgroup/cpu").glob("fc-node-*/cpu.shares"):
             # All Pods of a node would have the share of one process of the machine.
             shares.write_text(str(_SHARES))
-        nodes = Nodes(_STATE, Path(up.stdout.strip()), [f"node-{number}" for number in range(1, count + 1)])
+        nodes = Nodes(_STATE, kubeconfig, [f"node-{number}" for number in range(1, count + 1)])
         nodes.keep_addresses()
         yield nodes
     finally:
-        _, said = guardian.communicate(timeout=120)
+        _, said = guardian.communicate(timeout=600)
         assert guardian.returncode == 0, said.decode()
+
+
+def _start(assets: Path, environment: Mapping[str, str]) -> Path:
+    said = ""
+    for _ in range(_ATTEMPTS):
+        up = subprocess.run(
+            [str(_KIT / "up"), str(assets), str(_STATE)],
+            env={**os.environ, "PATH": _PATH, **environment},
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if up.returncode == 0:
+            return Path(up.stdout.strip())
+        said += up.stderr
+    raise AssertionError(said)
 
 
 def _discard() -> None:
