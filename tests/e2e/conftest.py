@@ -43,7 +43,7 @@ _FLAGS: Final = {
     " --node-monitor-grace-period=40s --node-startup-grace-period=60s",
 }
 
-_TIMEOUT: Final = 1500
+_TIMEOUT: Final = 3600
 """Seconds: whichever play comes first waits for the images and the nodes, and others for those that run before them."""
 
 

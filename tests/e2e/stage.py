@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol, cast, runtime_checkable
 
 import orjson
 
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube.client import STRATEGIC_PATCH, KubeClient
 from frameworkcontroller.kube.connection import connect
 from frameworkcontroller.kube.errors import NotFound
@@ -39,8 +40,11 @@ PYTHON: Final = "python:3.12-slim"
 CONTROLLER: Final = "frameworkcontroller"
 """The namespace, the StatefulSet and its container."""
 
-WITHIN: Final = 150.0
-"""Seconds for what takes two or three on an idle machine."""
+WITHIN: Final = 300.0
+"""Seconds for what takes two or three on an idle machine. Only a play that fails waits for so long."""
+
+GRACE: Final = 600
+"""Seconds of grace for containers that end by themselves when they are asked to: nothing waits for so long."""
 
 MANIFESTS: Final = ROOT / "manifests"
 
@@ -338,6 +342,15 @@ class Stage:
         text = _OVERLAY.format(shipped=shipped, components=", ".join(components))
         overlay.joinpath("kustomization.yaml").write_text(text)
         await self.kubectl(CONTROLLER).ok("apply", "--validate=false", "-k", str(overlay))
+
+        async def served() -> None:
+            try:
+                await self.client.list(FRAMEWORKS)
+            except NotFound:
+                raise AssertionError("the API server does not serve Frameworks") from None
+
+        # Some time after their definition was applied.
+        await eventually(served, within=WITHIN, every=0.5)
 
     async def put_image(self, name: str, folder: Path) -> None:
         """Build the image of the Dockerfile in a folder, and put it as NAME:1 on the nodes, but for the last one."""

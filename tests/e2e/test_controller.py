@@ -42,9 +42,9 @@ async def test_sixty_pods_start_while_the_controller_is_killed(play: Play) -> No
     await play.create("sixty", play.role(number=60, script=UNTIL_OVER))
     for known in (5, 30):
         await kill_when_there_are(play, known)
-    await play.until_running("sixty", 60)
+    await play.until_running("sixty", 60, within=4 * WITHIN)
     play.say_over()
-    status = await play.until_completed("sixty")
+    status = await play.until_completed("sixty", within=4 * WITHIN)
     assert codes(tasks(status)) == [0] * 60
     assert len(play.recorder.pods_seen[play.namespace]) == 60
 

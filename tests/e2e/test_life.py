@@ -4,7 +4,7 @@ import itertools
 from typing import Any
 
 from tests.e2e.recorder import uptime
-from tests.e2e.stage import Play, play
+from tests.e2e.stage import GRACE, WITHIN, Play, play
 from tests.e2e.witness import Instance
 from tests.support.frameworks import codes, condition, policy, states, tasks
 
@@ -37,7 +37,7 @@ async def test_an_initialiser_before_a_server_before_trainers(play: Play) -> Non
     }
     init = play.role("init", 2, script="sleep $((2 + 2 * FC_TASK_INDEX)); line prepared")
     await play.create("order", init, server, trainer, retryPolicy={"maxRetryCount": 1})
-    status = await play.until_completed("order")
+    status = await play.until_completed("order", within=3 * WITHIN)
     assert (status["attemptStatus"]["id"], status["attemptStatus"]["completionStatus"]["code"]) == (1, 0)
     for attempt in (0, 1):
         of = {
@@ -88,7 +88,7 @@ async def test_retries_wait_as_backoff_says(play: Play) -> None:
         retryPolicy=backoff,
     )
     for name in ("task", "whole"):
-        await play.until_completed(name)
+        await play.until_completed(name, within=2 * WITHIN)
         runs = play.instances(name)
         gaps = [after.first - before.last for before, after in itertools.pairwise(runs)]
         assert len(gaps) == 3

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from tests.e2e.stage import CONTROLLER, MANIFESTS, PYTHON, WITHIN, Play, Track, play
+from tests.support.eventually import eventually
 from tests.support.frameworks import codes, condition, tasks
 
 Json = dict[str, Any]
@@ -13,11 +14,15 @@ python3 -m http.server 8080 --directory /srv >/dev/null 2>&1 &
 """
 """Serve the name of the Pod, and the number of its attempt."""
 ASK: Final = (
-    "from sys import argv; from urllib.request import urlopen; print(urlopen(argv[1], timeout=5).read().decode())"
+    "from sys import argv; from urllib.request import urlopen; print(urlopen(argv[1], timeout=20).read().decode())"
 )
 UNTIL_OVER: Final = "until [ -e /witness/.over ]; do sleep 1; done"
 UNTIL_ASKED: Final = "until [ -e /witness/.asked ]; do sleep 1; done"
-READY_WHEN_ASKED: Final[Json] = {"exec": {"command": ["test", "-e", "/witness/.asked"]}, "periodSeconds": 1}
+READY_WHEN_ASKED: Final[Json] = {
+    "exec": {"command": ["test", "-e", "/witness/.asked"]},
+    "periodSeconds": 1,
+    "timeoutSeconds": 60,
+}
 
 
 def role(play: Play, name: str, number: int, script: str, task: Json | None = None, **container: Any) -> Json:
@@ -131,8 +136,13 @@ async def test_only_frameworks_with_a_network_wait_for_its_permissions(play: Pla
         assert stalled["reason"] == "ServiceNotListed", stalled
         assert 'cannot list resource "services"' in stalled["message"], stalled
         assert not play.instances("named")
-        described = await play.kubectl.ok("describe", "framework", "named")
-        assert stalled["message"] in described.partition("Events:")[2], described
+
+        async def described() -> None:
+            # The Event may follow the status.
+            text = await play.kubectl.ok("describe", "framework", "named")
+            assert stalled["message"] in text.partition("Events:")[2], text
+
+        await eventually(described, within=WITHIN, every=1)
     finally:
         await play.stage.install("base")
     await play.until_said("named", "found", 2)
