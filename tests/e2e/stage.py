@@ -174,6 +174,18 @@ class Play:
         found: Json = {"name": name, "taskNumber": number, "task": {"pod": {"spec": pod}, **(task or {})}}
         return found if completion is None else {**found, "frameworkAttemptCompletionPolicy": completion}
 
+    def saving(self, name: str = "a", number: int = 1, *, seconds: int = 3, **spec: Any) -> Json:
+        """A TaskRole that saves its state, in so many seconds, when it is asked to end. It says `holds` before."""
+        return self.role(
+            name,
+            number,
+            **{
+                "script": f"trap 'checkpoint {seconds} 0' TERM; hold",
+                "terminationGracePeriodSeconds": GRACE,
+                **spec,
+            },
+        )
+
     @staticmethod
     def container(script: str, name: str = "main", **container: Any) -> Json:
         """A container that writes a line a second and runs a script."""

@@ -10,8 +10,7 @@ from tests.support.frameworks import codes, condition, policy, states, tasks
 
 Json = dict[str, Any]
 
-SAVES = "trap 'checkpoint 3 0' TERM; hold"
-SAVES_UNTIL_OVER = "trap 'checkpoint 3 0' TERM; until [ -e /witness/.over ]; do sleep 1; done"
+SAVES_UNTIL_OVER = "trap 'checkpoint 3 0' TERM; line holds; until_there .over"
 ENDLESS: Json = {"maxRetryCount": -2}
 
 
@@ -22,12 +21,15 @@ def on_exit(action: str, *values: int) -> Json:
 @play()
 async def test_an_initialiser_before_a_server_before_trainers(play: Play) -> None:
     """The server is ready by its probe, some time after it runs. The next attempt starts in order again."""
-    probe = {"exec": {"command": ["sh", "-c", "[ -e /witness/.ready-$FC_FRAMEWORK_ATTEMPT_ID ]"]}, "periodSeconds": 1}
-    serves = play.container(
-        f"sleep 4; line ready; : >/witness/.ready-$FC_FRAMEWORK_ATTEMPT_ID; {SAVES}", readinessProbe=probe
-    )
+    probe = {
+        "exec": {"command": ["sh", "-c", "[ -e /witness/.ready-$FC_FRAMEWORK_ATTEMPT_ID ]"]},
+        "periodSeconds": 1,
+        "timeoutSeconds": 60,
+    }
+    saves = "trap 'checkpoint 3 0' TERM; sleep 4; line ready; : >/witness/.ready-$FC_FRAMEWORK_ATTEMPT_ID; hold"
+    serves = play.container(saves, readinessProbe=probe)
     server = {
-        **play.role("server", script="", containers=[serves]),
+        **play.role("server", script="", containers=[serves], terminationGracePeriodSeconds=GRACE),
         "dependsOn": [{"name": "init", "status": "Complete"}],
     }
     trains = "line trains; sleep 2; exit $((1 - FC_FRAMEWORK_ATTEMPT_ID))"
@@ -57,13 +59,11 @@ async def test_exit_code_42_ends_the_whole(play: Play) -> None:
     rules = {"podFailurePolicy": {"rules": [on_exit("Ignore", 41), on_exit("FailFramework", 42)]}}
     fails = (
         'if [ "$FC_TASK_INDEX$FC_TASK_ATTEMPT_ID" = 00 ]; then exit 41; fi\n'
-        "until [ -e /witness/.over ]; do sleep 1; done; exit $((42 * FC_TASK_INDEX))"
+        "until_there .over; exit $((42 * FC_TASK_INDEX))"
     )
-    await play.create(
-        "code42", play.role(number=2, script=fails, task=rules), play.role("b", 2, script=SAVES), retryPolicy=ENDLESS
-    )
-    await play.until_said("code42", "runs", 4)
-    status = await play.until_running("code42", 4)
+    await play.create("code42", play.role(number=2, script=fails, task=rules), play.saving("b", 2), retryPolicy=ENDLESS)
+    await play.until_said("code42", "holds", 2)
+    status = await play.until_running("code42", 4, attempts=[1, 0, 0, 0])
     (ignored, other) = tasks(status)
     assert (ignored["attemptStatus"]["id"], ignored["retryPolicyStatus"]["accountableRetriedCount"]) == (1, 0)
     assert other["attemptStatus"]["id"] == 0
@@ -155,10 +155,10 @@ async def test_a_completed_framework_goes_after_its_time(play: Play) -> None:
 @play()
 async def test_a_suspended_job_gives_everything_back_and_is_resumed(play: Play) -> None:
     """Twice in the middle of its run: while its workers run, and while a Pod of the next attempt waits for a node."""
-    worker = play.role("worker", 2, script=SAVES_UNTIL_OVER)
+    worker = play.saving("worker", 2, script=SAVES_UNTIL_OVER)
     done = play.role("done", script="sleep 1")
     await play.create("job", worker, done, activeDeadlineSeconds=3600)
-    await play.until_said("job", "runs", 2)
+    await play.until_said("job", "holds", 2)
     await play.until("job", lambda status: states(status) == ["AttemptRunning", "AttemptRunning", "Completed"])
 
     await play.frameworks.set("job", suspend=True)

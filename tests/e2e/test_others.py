@@ -18,10 +18,9 @@ RETRIED = {"retryPolicy": {"fancyRetryPolicy": True, "maxRetryCount": 0}}
 @play()
 async def test_a_configmap_that_others_delete_ends_the_attempt_with_its_pods(play: Play) -> None:
     """In the background, as kubectl does: the next attempt begins when the last Pod has ended."""
-    script = "trap 'checkpoint 5 0' TERM; hold"
     retried = {"fancyRetryPolicy": True, "maxRetryCount": 0}
-    await play.create("deleted", play.role(number=3, script=script), retryPolicy=retried)
-    await play.until_said("deleted", "runs", 3)
+    await play.create("deleted", play.saving(number=3, seconds=5), retryPolicy=retried)
+    await play.until_said("deleted", "holds", 3)
     await play.until_running("deleted", 3)
     await play.client.delete(CONFIGMAPS, "deleted-attempt", play.namespace, propagation="Background")
     await play.until("deleted", lambda status: status["attemptStatus"]["id"] == 1)
@@ -54,8 +53,9 @@ async def test_a_pod_that_loses_its_label_is_followed(play: Play) -> None:
 @play()
 async def test_a_framework_that_is_deleted_takes_its_pods_along(play: Play) -> None:
     """In the foreground: when it is gone, they have ended."""
-    await play.create("gone", play.role(number=3, script="trap 'checkpoint 5 0' TERM; hold"))
-    await play.until_said("gone", "runs", 3)
+    await play.create("gone", play.saving(number=3, seconds=5))
+    await play.until_said("gone", "holds", 3)
+    await play.until_running("gone", 3)
     await play.frameworks.delete("gone")
     await play.until_gone("gone")
     assert [bool(one.said("saved")) for one in play.instances()] == [True] * 3

@@ -7,11 +7,16 @@ line() {
     echo "$now $1" >>"$file"
 }
 
-hold() { # until a signal's trap ends it
+hold() { # until a signal's trap ends it. Traps are set before: who waits for this word knows that they are.
+    line holds
     while true; do
         sleep 1000 &
         wait $!
     done
+}
+
+until_there() { # FILE: until a play, or another container, has made it in the shared folder
+    until [ -e "/witness/$1" ]; do sleep 1; done
 }
 
 checkpoint() { # SECONDS CODE: as an application that saves its state when it is asked to end
