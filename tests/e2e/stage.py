@@ -21,7 +21,7 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube.client import STRATEGIC_PATCH, KubeClient
 from frameworkcontroller.kube.connection import connect
 from frameworkcontroller.kube.errors import NotFound
-from frameworkcontroller.kube.resources import NAMESPACES, SERVICEACCOUNTS, Resource
+from frameworkcontroller.kube.resources import NAMESPACES, PODS, SERVICEACCOUNTS, Resource
 from tests.e2e import clusterdns
 from tests.e2e.recorder import Recorder
 from tests.e2e.witness import Instance, outlived, overlaps, read_instances
@@ -66,6 +66,7 @@ COMPONENTS: Final = ("components/network", "components/volumeclaims")
 
 _AT_ONCE: Final = 12
 
+_TAINT: Final = {"key": "plays", "value": "node", "effect": "NoSchedule"}
 
 ENDED_PODS_KEPT: Final = 100
 """The threshold above which the cluster's garbage collector of Pods deletes the oldest that have ended."""
@@ -234,18 +235,47 @@ class Play:
         await eventually(probe, within=within, every=0.5)
 
     async def bring_back(self, node: str) -> None:
-        """Start the node's kubelet, and wait until the node is ready."""
+        """Start the node's kubelet, and wait until the node is ready, and only for Pods that tolerate it."""
         for last in (False, False, True):
             self.nodes.kill_kubelet(node)
             self.nodes.start_kubelet(node)
             try:
-                await self.node_is(node, "True", within=WITHIN if last else 60)
+                await self._is_back(node, within=WITHIN if last else WITHIN / 2)
             except AssertionError:
                 # On a busy machine a kubelet may give up as it starts; a machine of its own would start it again.
                 if last:
                     raise
             else:
                 return
+
+    async def _is_back(self, node: str, *, within: float) -> None:
+        async def kept_free() -> None:
+            try:
+                taints = orjson.loads(await self.client.get(NODE, node))["spec"].get("taints", ())
+            except NotFound:
+                raise AssertionError(f"there is no Node {node}") from None
+            if _TAINT not in taints:
+                await self.stage.keep_free(node)
+
+        # A Node that was deleted is new. This comes before it is ready: then Pods of other plays would go there.
+        await eventually(kept_free, within=within, every=0.2)
+        await self.node_is(node, "True", within=within)
+
+    async def takes_pods(self, node: str) -> None:
+        """Wait until the scheduler puts a Pod that tolerates the node there: it learns late that a node is back."""
+        spec = {
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "tolerations": [{"key": "plays", "operator": "Exists"}],
+            "containers": [{"name": "main", "image": BUSYBOX, "command": ["true"]}],
+            "restartPolicy": "Never",
+        }
+        name = "scout"
+        await self.client.create(PODS, orjson.dumps({"metadata": {"name": name}, "spec": spec}), self.namespace)
+        await self.recorder.until(
+            lambda: self.recorder.pods(self.namespace).get(name, {}).get("spec", {}).get("nodeName"), within=WITHIN
+        )
+        await self.client.delete(PODS, name, self.namespace, grace_period_seconds=0)
+        await self.recorder.until(lambda: name not in self.recorder.pods(self.namespace), within=WITHIN)
 
     async def controllers(self, count: int = 1, *, within: float = WITHIN) -> dict[str, Json]:
         """Wait until so many Pods of the controller are ready, and there are no others; these."""
@@ -380,8 +410,7 @@ class Stage:
 
     async def keep_free(self, node: str) -> None:
         """Keep Pods off the node but those that tolerate it."""
-        taint = {"key": "plays", "value": "node", "effect": "NoSchedule"}
-        patch = orjson.dumps({"spec": {"taints": [taint]}})
+        patch = orjson.dumps({"spec": {"taints": [_TAINT]}})
         await self.client.patch(NODE, node, patch, content_type=STRATEGIC_PATCH)
 
     async def start(self, plays: Sequence[tuple[str, Track, Callable[[Play], Awaitable[None]]]]) -> None:
