@@ -44,8 +44,12 @@ async def test_signals(play: Play) -> None:
 
 @play()
 async def test_no_memory(play: Play) -> None:
-    container = play.container("sleep 1; tail /dev/zero", resources={"limits": {"memory": "16Mi"}})
+    # The node's runtime hears of this only between the start and the end of the container: its first process goes on.
+    script = "until_there .over; tail /dev/zero || sleep 10; exit 137"
+    container = play.container(script, resources={"limits": {"memory": "16Mi"}})
     await play.create("memory", play.role(script="", containers=[container], task=RETRIED))
+    await play.until_running("memory", 1)
+    play.say_over()
     ended = completion(await play.until_completed("memory"))
     assert (ended["phrase"], ended["type"]["attributes"]) == ("ContainerDockerOOMKilled", ["Permanent"]), ended
 
@@ -224,15 +228,20 @@ async def test_a_deadline_leaves_the_grace_period(play: Play) -> None:
 @play()
 async def test_an_attempt_is_over_when_its_last_pod_is(play: Play) -> None:
     """One Task fails the attempt while the others save their state; then all are retried as one."""
-    workers = play.role("w", 3, script="trap 'checkpoint 4 0' TERM; hold")
-    fails = play.role(
-        "f", script="sleep 4; exit $((1 - FC_FRAMEWORK_ATTEMPT_ID))", frameworkAttemptCompletionPolicy=policy(1, 1)
-    )
+    workers = play.saving("w", 3, seconds=4)
+    script = "until_there .over-$FC_FRAMEWORK_ATTEMPT_ID; exit $((1 - FC_FRAMEWORK_ATTEMPT_ID))"
+    fails = play.role("f", script=script, frameworkAttemptCompletionPolicy=policy(1, 1))
     await play.create("whole", workers, fails, retryPolicy={"fancyRetryPolicy": False, "maxRetryCount": 1})
+    for attempt in range(2):
+        await play.until_said("whole", "holds", 3 * (attempt + 1))
+        status = await play.until_running("whole", 4)
+        assert status["attemptStatus"]["id"] == attempt
+        (play.folder / f".over-{attempt}").touch()
     status = await play.until_completed("whole")
     assert status["attemptStatus"]["completionStatus"]["code"] == 0
     assert status["retryPolicyStatus"]["totalRetriedCount"] == 1
     assert codes(tasks(status, "w")) == [-220] * 3
+    assert len([one for one in play.instances() if one.said("saved")]) == 6
 
 
 @play()

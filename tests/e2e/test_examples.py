@@ -192,17 +192,11 @@ async def test_a_stopped_framework_stays_to_be_archived(play: Play) -> None:
 
 @play()
 async def test_a_rescale_while_tasks_still_leave(play: Play) -> None:
-    """What examples/rescale walks through, at the pace of kubelets: those that leave take longer."""
-    script = "trap 'checkpoint 20 0' TERM; hold"
-    completion = policy(4, 1)
-    await play.create(
-        "rescale",
-        play.role(
-            number=4, script=script, terminationGracePeriodSeconds=60, frameworkAttemptCompletionPolicy=completion
-        ),
-    )
+    """What examples/rescale walks through, with containers: those that leave take longer than the next one to run."""
+    script = "trap 'line asked; until_there .over; line saved; exit 0' TERM; hold"
+    await play.create("rescale", play.saving(number=4, script=script, frameworkAttemptCompletionPolicy=policy(4, 1)))
     before = tasks(await play.until_running("rescale", 4))
-    await play.until_said("rescale", "runs", 4)
+    await play.until_said("rescale", "holds", 4)
     await play.frameworks.set("rescale", taskRoles__0__taskNumber=2)
     await play.until_said("rescale", "asked", 2)
     await play.frameworks.set("rescale", taskRoles__0__taskNumber=5)
@@ -211,7 +205,9 @@ async def test_a_rescale_while_tasks_still_leave(play: Play) -> None:
     )
     assert [task["deletionPending"] for task in tasks(status)] == [False, False, True, True, False]
     assert codes(tasks(status))[2:4] == [-230, -230]
+    play.say_over()
     after = tasks(await play.until_running("rescale", 5))
+    await play.until_said("rescale", "holds", 7)
     same = [task["instanceUID"] == after[index]["instanceUID"] for index, task in enumerate(before)]
     assert same == [True, True, False, False]
     assert len([one for one in play.instances() if one.said("saved")]) == 2

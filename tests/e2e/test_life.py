@@ -32,7 +32,11 @@ async def test_an_initialiser_before_a_server_before_trainers(play: Play) -> Non
         **play.role("server", script="", containers=[serves], terminationGracePeriodSeconds=GRACE),
         "dependsOn": [{"name": "init", "status": "Complete"}],
     }
-    trains = "line trains; sleep 2; exit $((1 - FC_FRAMEWORK_ATTEMPT_ID))"
+    # Once both have begun: the first one that fails ends the attempt.
+    trains = (
+        "line trains; : >/witness/.trains-$FC_FRAMEWORK_ATTEMPT_ID-$FC_TASK_INDEX\n"
+        "until_there .trains-$FC_FRAMEWORK_ATTEMPT_ID-$((1 - FC_TASK_INDEX)); exit $((1 - FC_FRAMEWORK_ATTEMPT_ID))"
+    )
     trainer = {
         **play.role("trainer", 2, script=trains, frameworkAttemptCompletionPolicy=policy(1, 2)),
         "dependsOn": [{"name": "server", "status": "Ready"}],

@@ -32,18 +32,20 @@ async def test_a_configmap_that_others_delete_ends_the_attempt_with_its_pods(pla
 @play()
 async def test_a_pod_that_loses_its_label_is_followed(play: Play) -> None:
     """While it runs, and while it ends: the next instance begins when it has."""
-    script = "trap 'checkpoint 5 0' TERM; hold"
-    await play.create("unlabelled", play.role(number=2, script=script, task=RETRIED))
-    await play.until_said("unlabelled", "runs", 2)
+    script = "trap 'line asked; until_there .over; line saved; exit 0' TERM; hold"
+    await play.create("unlabelled", play.saving(number=2, script=script, task=RETRIED))
+    await play.until_said("unlabelled", "holds", 2)
     await play.until_running("unlabelled", 2)
     unlabel = orjson.dumps({"metadata": {"labels": {names.FRAMEWORK_NAME: None}}})
     await play.frameworks.delete_pod("unlabelled-a-0")
     for pod in ("unlabelled-a-0", "unlabelled-a-1"):
         await play.client.patch(PODS, pod, unlabel, play.namespace, content_type=MERGE_PATCH)
+    play.say_over()
     await play.until_attempts("unlabelled", [1, 0])
     (first,) = [one for one in play.instances() if one.pod == "unlabelled-a-0" and one.task_attempt == 0]
     assert first.said("saved")
-    await play.until_running("unlabelled", 2)
+    await play.until_said("unlabelled", "holds", 3)
+    await play.until_running("unlabelled", 2, attempts=[1, 0])
     await play.frameworks.set("unlabelled", executionType="Stop")
     status = await play.until_completed("unlabelled")
     assert (len(tasks(status)), attempts_of(status)) == (2, [1, 0])
