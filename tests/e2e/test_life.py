@@ -1,5 +1,6 @@
 """Order of roles, failure rules, delays, deadlines, suspension and retention, by what real containers do."""
 
+import datetime as dt
 import itertools
 from typing import Any
 
@@ -102,19 +103,22 @@ async def test_retries_wait_as_backoff_says(play: Play) -> None:
 @play()
 async def test_a_deadline_ends_a_hung_job(play: Play) -> None:
     """Its containers do not heed the signal: they end with their grace period, and only then is it Completed."""
-    hung = play.role(number=2, script="trap 'line asked' TERM; hold", terminationGracePeriodSeconds=6)
-    await play.create("hung", hung, activeDeadlineSeconds=90, retryPolicy=ENDLESS)
-    status = await play.until_completed("hung", within=300)
+    hung = play.role(number=2, script="trap 'line asked' TERM; hold", terminationGracePeriodSeconds=15)
+    # It runs from the creation of the ConfigMap, so it is lowered when the containers have begun.
+    await play.create("hung", hung, activeDeadlineSeconds=3600, retryPolicy=ENDLESS)
+    await play.until_said("hung", "holds", 2)
+    await play.until_running("hung", 2)
+    await play.frameworks.set("hung", activeDeadlineSeconds=30)
+    status = await play.until_completed("hung")
     completed = uptime()
     completion = status["attemptStatus"]["completionStatus"]
     assert (completion["code"], completion["phrase"]) == (-250, "FrameworkActiveDeadlineExceeded")
     assert (status["attemptStatus"]["id"], codes(tasks(status))) == (0, [-220, -220])
-    assert status["accumulatedPastExecutionTimeSeconds"] >= 90
+    assert status["accumulatedPastExecutionTimeSeconds"] >= 30
     instances = play.instances()
     assert len(instances) == 2
     for one in instances:
-        (asked,) = one.said("asked")
-        assert asked + 4 < one.last < completed
+        assert min(one.said("asked")) + 5 < one.last < completed
 
 
 @play()
@@ -126,10 +130,10 @@ async def test_a_pod_that_does_not_run_in_time_is_given_up(play: Play) -> None:
         "late",
         play.role("image", script="", containers=[absent], task=late),
         play.role("node", script="", nodeSelector={"no": "such-node"}, task=late),
-        play.role(
-            "runs", script="until [ -e /witness/.over ]; do sleep 1; done", task={"preRunningDeadlineSeconds": 120}
-        ),
+        play.role("runs", script="until_there .over", task={"preRunningDeadlineSeconds": 3600}),
     )
+    await play.until("late", lambda status: tasks(status, "runs")[0]["state"] == "AttemptRunning")
+    await play.frameworks.set("late", taskRoles__2__task__preRunningDeadlineSeconds=1)
     status = await play.until(
         "late", lambda status: all(tasks(status, name)[0]["state"] == "Completed" for name in ("image", "node"))
     )
@@ -147,13 +151,11 @@ async def test_a_pod_that_does_not_run_in_time_is_given_up(play: Play) -> None:
 
 @play()
 async def test_a_completed_framework_goes_after_its_time(play: Play) -> None:
-    await play.create("short", play.role(script="sleep 1"), ttlSecondsAfterFinished=6)
-    await play.until_completed("short")
+    await play.create("short", play.role(script="sleep 1"), ttlSecondsAfterFinished=20)
+    status = await play.until_completed("short")
     await play.until_gone("short")
-    stored = play.recorder.statuses[play.namespace]
-    completed = next(one.at for one in stored if one.status is not None and one.status["state"] == "Completed")
-    (gone,) = (one.at for one in stored if one.status is None)
-    assert 5 < gone - completed < 60
+    # By the controller's time, in whole seconds: when a status is read here depends on how busy the machine is.
+    assert dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(status["completionTime"]) > dt.timedelta(seconds=18)
 
 
 @play()
