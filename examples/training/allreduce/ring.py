@@ -15,7 +15,7 @@ LENGTH = 250_000 * size
 def to_next():
     """A connection to the next worker; the barrier says where it is, not that it listens yet."""
     host, _, port = addresses[(rank + 1) % size].rpartition(":")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while True:
         try:
             return socket.create_connection((host.strip("[]"), int(port)), 5)
