@@ -78,6 +78,11 @@ class Amounts:
         self._amounts: dict[str, Decimal] = {}
         self._like: dict[str, str] = {}
 
+    @property
+    def by_name(self) -> Mapping[str, Decimal]:
+        """The amounts. Do not modify them."""
+        return self._amounts
+
     def add(self, other: Amounts, times: int = 1) -> None:
         """Add those of ``other``, ``times`` times."""
         with localcontext(_EXACT):

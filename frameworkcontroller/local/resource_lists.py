@@ -1,0 +1,61 @@
+"""Arithmetic with amounts of resources by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from frameworkcontroller.api.quantities import format_quantity, parse_quantity, pod_requests
+
+ResourceList = Mapping[str, Decimal]
+"""Amounts by resource: processors, bytes, or devices. A resource that is missing has the amount 0."""
+
+PODS: Final = "pods"
+"""The resource that counts Pods."""
+
+_ZERO: Final = Decimal(0)
+
+
+def requests_of(spec: Any) -> dict[str, Decimal]:
+    """The requests of a Pod with this spec, and the Pod itself as `PODS`."""
+    return {**pod_requests(spec).by_name, PODS: Decimal(1)}
+
+
+def parse_resources(amounts: Mapping[str, Any] | None) -> dict[str, Decimal]:
+    """Parse quantities by resource. Raises ValueError for an invalid one."""
+    return {name: parse_quantity(amount) for name, amount in (amounts or {}).items()}
+
+
+def plus(left: ResourceList, right: ResourceList) -> dict[str, Decimal]:
+    """The sum."""
+    return {name: left.get(name, _ZERO) + right.get(name, _ZERO) for name in {**left, **right}}
+
+
+def minus(left: ResourceList, right: ResourceList) -> dict[str, Decimal]:
+    """The difference."""
+    return {name: left.get(name, _ZERO) - right.get(name, _ZERO) for name in {**left, **right}}
+
+
+def larger(left: ResourceList, right: ResourceList) -> dict[str, Decimal]:
+    """The larger amount of each resource."""
+    return {name: max(left.get(name, _ZERO), right.get(name, _ZERO)) for name in {**left, **right}}
+
+
+def times(amounts: ResourceList, count: int) -> dict[str, Decimal]:
+    """The amounts of ``count`` Pods."""
+    return {name: amount * count for name, amount in amounts.items()}
+
+
+def total(amounts: Iterable[ResourceList]) -> dict[str, Decimal]:
+    """The sum of all."""
+    result: dict[str, Decimal] = {}
+    for each in amounts:
+        result = plus(result, each)
+    return result
+
+
+def shown(name: str, amount: Decimal) -> str:
+    """The amount of a resource as a quantity, memory and storage in binary units."""
+    is_binary = name.endswith(("memory", "storage")) or name.startswith("hugepages-")
+    return format_quantity(amount, "Ki" if is_binary else "")
