@@ -37,6 +37,7 @@ from frameworkcontroller.local.manifest_files import (
     create_all,
     read_manifests,
 )
+from frameworkcontroller.local.queues.setup import CLUSTER_QUEUE, LOCAL_QUEUE, PRIORITIES, parse_quota
 from frameworkcontroller.local.scratch import scratch_directory
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.web import WebError, WebServer
@@ -64,6 +65,11 @@ _RUNTIMES: Final = {
     "simulated": "Containers are simulated, as the annotations of their Pods describe.",
 }
 
+_QUEUE: Final = f"""\
+Frameworks in namespace {DEFAULT_NAMESPACE} with the label kueue.x-k8s.io/queue-name: {LOCAL_QUEUE} share the quota
+{{quota}} of ClusterQueue {CLUSTER_QUEUE}.
+The label kueue.x-k8s.io/priority-class may be {", ".join(PRIORITIES)}."""
+
 
 def up(options: argparse.Namespace) -> int:
     """Run a cluster until a signal. Return the exit code."""
@@ -86,6 +92,8 @@ async def _up(options: argparse.Namespace) -> int:
         with _kubeconfig(cluster, options.kubeconfig or directory / "kubeconfig") as kubeconfig:
             async with Controller(config, cluster.connect()) as controller, _web(controller, config) as web:
                 runtime = _RUNTIMES[options.runtime]
+                if options.queue is not None:
+                    runtime += f"\n{_QUEUE.format(quota=options.queue)}"
                 _say(_HOW_TO_USE.format(url=cluster.url, runtime=runtime, kubeconfig=kubeconfig, web=web.url))
                 await _unless_one_fails(asyncio.Event().wait(), controller, cluster)
     return program.EXIT_OK
@@ -261,7 +269,9 @@ async def _cluster(
     """Run a cluster, with its files in ``data`` or in a directory that is removed at the end."""
     async with AsyncExitStack() as stack:
         directory = stack.enter_context(_directory(data))
-        cluster = LocalCluster(directory, runtime=options.runtime, port=port, printed=printed)
+        cluster = LocalCluster(
+            directory, runtime=options.runtime, port=port, printed=printed, quota=_quota(options.queue)
+        )
         hint = f"waiting to start: does another cluster use {directory}?"
         waiting = asyncio.get_running_loop().call_later(_HINT_AFTER_SEC, program.fail, hint)
         try:
@@ -276,6 +286,13 @@ async def _cluster(
         if cluster.limitation:
             _say(f"Note: {cluster.limitation}")
         yield cluster, directory
+
+
+def _quota(text: str | None) -> Mapping[str, str] | None:
+    try:
+        return None if text is None else parse_quota(text)
+    except ValueError as error:
+        raise UsageError(f"--queue: {error}") from None
 
 
 @contextmanager

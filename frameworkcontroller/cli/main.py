@@ -125,6 +125,11 @@ def _add_local(commands: Any) -> None:
             default="process",
             help="run containers as processes of this machine, without isolation (the default), or simulate them",
         )
+        parser.add_argument(
+            "--queue",
+            metavar="QUOTA",
+            help="provide a queue, as Kueue does, with this quota, such as cpu=8,memory=16Gi,nvidia.com/gpu=4",
+        )
     up.add_argument("--port", type=_port, default=0, help="port of the API server on 127.0.0.1 (default: a free one)")
     up.add_argument(
         "--kubeconfig",

@@ -6,7 +6,7 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Literal, Self
 
@@ -19,6 +19,8 @@ from frameworkcontroller.local.kubelet.images import LocalImage
 from frameworkcontroller.local.kubelet.process import Printed, ProcessRuntime
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.kubelet.supervisor import SupervisorError
+from frameworkcontroller.local.queues.controller import QueueController
+from frameworkcontroller.local.queues.setup import install, provide_queue
 
 RuntimeName = Literal["process", "simulated"]
 
@@ -57,21 +59,25 @@ class LocalCluster:
         runtime: RuntimeName = "process",
         port: int = 0,
         printed: Printed | None = None,
+        quota: Mapping[str, str] | None = None,
         wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
     ) -> None:
         """``port``: of the API server on 127.0.0.1; 0 for any free one. ``wall``: seconds since the epoch.
 
-        ``printed`` gets each line that a container prints; the runtime "simulated" prints nothing.
+        ``printed`` gets each line that a container prints; the runtime "simulated" prints nothing. ``quota``: of a
+        queue, by resource; None for a cluster without queues.
         """
         self._directory = directory
         self._runtime_name = runtime
         self._printed = printed
+        self._quota = quota
         self._wall = wall
         self._rng = rng
         self.server = ApiServer(wall=wall, port=port, rng=rng, node_lifecycle=True)
         self._client: KubeClient | None = None
-        self._node: asyncio.Task[None] | None = None
+        self._parts: list[asyncio.Task[None]] = []
+        """In the order of their start."""
 
     @property
     def url(self) -> str:
@@ -95,8 +101,11 @@ class LocalCluster:
             OSError: the port is taken, or the directory is unusable.
         """
         await self.server.start()
+        self._client = client = KubeClient(self.connect(), wall=self._wall)
         try:
-            await self._start_node()
+            await self._start_node(client)
+            if self._quota is not None:
+                await self._start_queue(client, self._quota)
         except BaseException:
             await self._stop()
             raise
@@ -112,11 +121,18 @@ class LocalCluster:
 
     async def wait(self) -> None:
         """Wait until the cluster fails, and raise its error."""
-        if self._node is not None:
-            await asyncio.shield(self._node)
+        ended, _ = await asyncio.wait(self._parts, return_when=asyncio.FIRST_COMPLETED)
+        for part in ended:
+            part.result()
 
-    async def _start_node(self) -> None:
-        self._client = client = KubeClient(self.connect(), wall=self._wall)
+    async def _start_queue(self, client: KubeClient, quota: Mapping[str, str]) -> None:
+        await install(client)
+        await provide_queue(client, quota)
+        queue = QueueController(client, wall=self._wall, rng=self._rng)
+        self._parts.append(asyncio.create_task(queue.run(), name="queue"))
+        await queue.wait_ready()
+
+    async def _start_node(self, client: KubeClient) -> None:
         runtime: ProcessRuntime | SimulatedRuntime
         if self._runtime_name == "process":
             access = ApiAccess(self.server.url, self.server.authenticator.token)
@@ -133,23 +149,24 @@ class LocalCluster:
             runtime = SimulatedRuntime(wall=self._wall)
         self.server.logs = runtime
         agent = NodeAgent(client, runtime, lease=True, wall=self._wall, rng=self._rng)
-        self._node = asyncio.create_task(agent.run(), name="node")
+        node = asyncio.create_task(agent.run(), name="node")
+        self._parts.append(node)
         ready = asyncio.create_task(agent.wait_ready(), name="node is ready")
         try:
-            await asyncio.wait([self._node, ready], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([node, ready], return_when=asyncio.FIRST_COMPLETED)
         finally:
             ready.cancel()
-        if self._node.done():
+        if node.done():
             try:
-                self._node.result()
+                node.result()
             except SupervisorError as error:
                 raise ClusterError(str(error)) from error
 
     async def _stop(self) -> None:
-        # The node first: it needs the API server while it ends its Pods.
-        if self._node is not None:
-            self._node.cancel()
-            await asyncio.wait([self._node])
+        # Before the API server: the node needs it while it ends its Pods.
+        for part in reversed(self._parts):
+            part.cancel()
+            await asyncio.wait([part])
         if self._client is not None:
             await self._client.close()
         await self.server.stop()

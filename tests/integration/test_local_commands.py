@@ -262,6 +262,29 @@ def test_up(folder: Path) -> None:
     assert not (folder / "k" / "config").exists()
 
 
+@pytest.mark.parametrize("quota", ["", "cpu=8,nvidia.com/gpu=4"])
+def test_up_serves_queues_if_asked_to(folder: Path, quota: str) -> None:
+    arguments = ["up", "--kubeconfig", "config", "--runtime", "simulated"]
+    if quota:
+        arguments += ["--queue", quota]
+    with running(folder, *arguments, until="Ctrl-C") as process:
+        server = yaml.safe_load((folder / "config").read_text())["clusters"][0]["cluster"]["server"]
+        with urlopen(f"{server}/apis") as answer:
+            groups = {group["name"] for group in json.load(answer)["groups"]}
+        assert ("kueue.x-k8s.io" in groups) == bool(quota)
+        if quota:
+            with urlopen(f"{server}/apis/kueue.x-k8s.io/v1beta2/clusterqueues/cluster-queue") as answer:
+                (group,) = json.load(answer)["spec"]["resourceGroups"]
+            (flavor,) = group["flavors"]
+            assert flavor["resources"] == [
+                {"name": "cpu", "nominalQuota": "8"},
+                {"name": "nvidia.com/gpu", "nominalQuota": "4"},
+            ]
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
 def test_up_takes_the_place_of_the_kubeconfig_of_a_local_cluster_and_of_no_other(folder: Path) -> None:
     foreign = folder / "foreign"
     foreign.write_text("contexts: [{name: production}]\n")
@@ -321,6 +344,7 @@ BAD_SPEC = framework("f", "true") | {"spec": {"taskRoles": [{"name": "r-r", "tas
             ["the files contain no Framework"],
         ),
         (["run", "-", "--config", "absent.yaml"], "{}", 2, ["absent.yaml: no such file"]),
+        (["up", "--queue", "cpu=many"], None, 2, ["--queue: cpu: not a quantity: 'many'"]),
         (
             ["run", "-", "--runtime", "simulated"],
             json.dumps(BAD_SPEC),
