@@ -58,7 +58,7 @@ def now(url: str) -> int:
 def _events(url: str, revision: int) -> Iterator[dict[str, Any]]:
     wanted = {"key": _encoded(_BEGIN), "range_end": _encoded("/registry0"), "start_revision": str(revision)}
     request = urllib.request.Request(f"{url}/v3/watch", data=json.dumps({"create_request": wanted}).encode())
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=120) as response:
         for line in response:
             result = json.loads(line)["result"]
             if result.get("canceled"):
@@ -68,7 +68,7 @@ def _events(url: str, revision: int) -> Iterator[dict[str, Any]]:
 
 def _ask(url: str, path: str, body: dict[str, Any]) -> bytes:
     request = urllib.request.Request(url + path, data=json.dumps(body).encode())
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=120) as response:
         answer: bytes = response.read()
     return answer
 

@@ -38,8 +38,8 @@ _READY: Final = (
     "/api/v1/configmaps",
     f"/apis/{names.API_VERSION}/{names.PLURAL}",
 )
-_START_SEC: Final = 60.0
-_STOP_SEC: Final = 30.0
+_START_SEC: Final = 300.0
+_STOP_SEC: Final = 300.0
 
 
 async def play_all(stories: Sequence[Story], plane: ControlPlane, folder: Path) -> list[Outcome]:
@@ -288,7 +288,7 @@ class RealPlayer(Player):
     a: ControllerProcess
     b: ControllerProcess
     mends_watches = True
-    patience = 75.0
+    patience = 300.0
     glance = 0.5
 
     def __init__(

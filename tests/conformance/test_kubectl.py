@@ -190,14 +190,14 @@ async def test_replace_and_delete(kubectl: Kubectl) -> None:
 
 async def test_wait_for_a_condition_and_for_an_end(kubectl: Kubectl) -> None:
     await kubectl.ok("apply", "-f", "-", stdin=pod("one"))
-    await kubectl.ok("wait", "--for=jsonpath={.status.phase}=Pending", "pod/p", "--timeout=20s")
+    await kubectl.ok("wait", "--for=jsonpath={.status.phase}=Pending", "pod/p", "--timeout=300s")
     late = await kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=0s")
     assert late.code == 1
     ready = '{"status":{"conditions":[{"type":"Ready","status":"True"}]}}'
     await kubectl.ok("patch", "pod", "p", "--subresource=status", "--type=strategic", "-p", ready)
-    await kubectl.ok("wait", "--for=condition=Ready", "pod/p", "--timeout=20s")
+    await kubectl.ok("wait", "--for=condition=Ready", "pod/p", "--timeout=300s")
     await kubectl.ok("delete", "pod", "p", "--wait=false")
-    await kubectl.ok("wait", "--for=delete", "pod/p", "--timeout=20s")
+    await kubectl.ok("wait", "--for=delete", "pod/p", "--timeout=300s")
 
 
 async def test_an_unknown_field_is_refused_or_told(kubectl: Kubectl) -> None:

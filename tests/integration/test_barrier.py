@@ -142,12 +142,12 @@ def run_locally(manifest: Path, tmp_path: Path) -> subprocess.CompletedProcess[s
     scratch.mkdir()
     program = Path(sys.executable).with_name("frameworkcontroller")
     ran = subprocess.run(
-        [program, "local", "run", "--logs", manifest, "--timeout", "100"],
+        [program, "local", "run", "--logs", manifest, "--timeout", "500"],
         cwd=ROOT,
         env={"HOME": str(home), "TMPDIR": str(scratch), "PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert [path for folder in (home, scratch) for path in folder.iterdir()] == []

@@ -21,7 +21,7 @@ def test_the_walkthrough(tmp_path: Path) -> None:
         env={"HOME": str(home), "TMPDIR": str(scratch), "PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=600,
         check=False,
     )
     assert walked.returncode == 0, walked.stdout + walked.stderr

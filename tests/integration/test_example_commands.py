@@ -63,7 +63,7 @@ def test_what_the_pages_say_works(folder: Path) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=150,
+            timeout=600,
             check=False,
         )
         assert ran.returncode == 0, f"{name}:\n{ran.stdout}"

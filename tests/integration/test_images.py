@@ -78,7 +78,7 @@ async def running(container: Container, *command: str, **options: Any) -> AsyncI
     finally:
         # buildah passes no signal on, nor does the shell that may have started it.
         await asyncio.to_thread(subprocess.run, ["pkill", "-U", str(USER), "-f", "venv/bin/frameworkcontroller"])
-        out, _ = await asyncio.wait_for(reading, 60)
+        out, _ = await asyncio.wait_for(reading, 300)
         log.append(out)
         print(out)
 
@@ -119,7 +119,7 @@ with own_mounts() as keeper:
 
     await eventually(ended)
     # What ran in it has ended, too: it holds the other end.
-    assert await asyncio.wait_for(build.stdout.read(), 30) == b""
+    assert await asyncio.wait_for(build.stdout.read(), 300) == b""
     await build.wait()
 
 
@@ -127,16 +127,16 @@ def test_the_controller_is_in_its_image(images: Images) -> None:
     container = images.container("frameworkcontroller")
     assert images.entrypoint("frameworkcontroller") == "[./start.sh]"
     for command in (["./start.sh", "--version"], ["frameworkcontroller", "--version"]):
-        out, _ = container.start(*command).communicate(timeout=60)
+        out, _ = container.start(*command).communicate(timeout=600)
         assert out == f"frameworkcontroller {__version__}\n"
-    out, _ = container.start("id", "-u").communicate(timeout=60)
+    out, _ = container.start("id", "-u").communicate(timeout=600)
     assert out == f"{USER}\n"
 
 
 def test_the_embedded_cluster_is_not_in_its_image(images: Images) -> None:
     container = images.container("frameworkcontroller")
     process = container.start("frameworkcontroller", "local", "up")
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=600)
     assert (process.returncode, "the embedded cluster is not part of the controller's image" in out) == (1, True), out
     assert list(container.root.glob("opt/frameworkcontroller/venv/lib/python3*/site-packages/frameworkcontroller/kube"))
     assert not list(
@@ -200,7 +200,7 @@ async def test_the_barrier_leaves_its_files_in_the_volume(images: Images, tmp_pa
             "BARRIER_CHECK_INTERVAL_SEC": "5",
         }
         process = container.start("./start.sh", environment=environment, volumes={volume: "/mnt/frameworkbarrier"})
-        out, _ = await asyncio.to_thread(process.communicate, timeout=60)
+        out, _ = await asyncio.to_thread(process.communicate, timeout=600)
         assert process.returncode == 0, out
     assert orjson.loads((volume / "framework.json").read_bytes())["metadata"]["name"] == "b"
     assert "FB_WORKER_IPS" in (volume / "injector.sh").read_text()

@@ -91,7 +91,7 @@ async def test_with_compression_on_a_large_framework_runs_to_its_end(cluster: Cl
         worker = role("a", number, simulate={"run-seconds": 5}, frameworkAttemptCompletionPolicy=policy(1, -1))
         await frameworks.create("f", worker)
         sizes = Sizes(frameworks, "f")
-        await asyncio.wait_for(sizes.run(), 120)
+        await asyncio.wait_for(sizes.run(), 300)
         status = readable(await frameworks.status("f"))
     assert [task["state"] for task in tasks(status)] == ["Completed"] * number
     assert status["attemptStatus"]["completionStatus"]["diagnostics"].startswith(f"CompletedTaskCount {number} has")

@@ -28,7 +28,7 @@ def has(folder: Path, library: str) -> bool:
     return subprocess.run([folder / "python3", "-c", find], check=False).returncode == 0
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", SCRIPT.EXAMPLES)
 def test_it_ends_with_the_right_result(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     example = SCRIPT.EXAMPLES[name]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -72,7 +73,7 @@ def run(folder: Path, *arguments: str, stdin: str | None = None) -> subprocess.C
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=600,
         check=False,
     )
 
@@ -105,7 +106,7 @@ def test_without_namespaces_it_says_once_what_is_missing(folder: Path) -> None:
         env=environment(folder),
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=600,
         check=False,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -118,7 +119,7 @@ def test_success(folder: Path) -> None:
         yaml.safe_dump_all([framework("a", "exit 0", tasks=2), framework("b", "echo $FC_TASK_INDEX")])
     )
     (folder / "c.json").write_text(json.dumps(framework("c", "true")))
-    ended = run(folder, "run", "a.yaml", "c.json", "--timeout", "60")
+    ended = run(folder, "run", "a.yaml", "c.json", "--timeout", "500")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert " a w[0]: AttemptCreationPending (attempt 0)\n" in ended.stdout
     summary = ended.stdout.partition("\n\n")[2]
@@ -132,7 +133,7 @@ def test_success(folder: Path) -> None:
 
 def test_failure_says_why(folder: Path) -> None:
     manifest = json.dumps(framework("f", "echo disk is full >&2; exit 7"))
-    ended = run(folder, "run", "-", "--timeout", "60", stdin=manifest)
+    ended = run(folder, "run", "-", "--timeout", "500", stdin=manifest)
     assert (ended.returncode, ended.stderr) == (1, "")
     summary = ended.stdout.partition("\n\n")[2]
     assert summary.startswith("f: Failed after ")
@@ -171,7 +172,7 @@ def test_up_says_what_lint_finds_in_what_is_created(folder: Path) -> None:
             time.sleep(0.05)
         assert "frameworkcontroller: sound:" not in told.read_text()
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)
 
 
 def test_logs(folder: Path) -> None:
@@ -185,7 +186,7 @@ def test_logs(folder: Path) -> None:
     setup = {"name": "setup", "image": "none", "command": ["sh", "-c", "printf '\\033[31mred\\033[0m'"]}
     many["spec"]["taskRoles"][0]["task"]["pod"]["spec"]["initContainers"] = [setup]
     (folder / "f.yaml").write_text(yaml.safe_dump_all([body, many]))
-    ended = run(folder, "run", "f.yaml", "--logs", "--timeout", "60")
+    ended = run(folder, "run", "f.yaml", "--logs", "--timeout", "500")
     assert (ended.returncode, ended.stderr) == (0, "")
     printed: dict[str, list[str]] = {}
     for line in ended.stdout.splitlines():
@@ -211,7 +212,8 @@ def test_timeout(folder: Path) -> None:
     (folder / "f.yaml").write_text(yaml.safe_dump(framework("f", f"exec sleep {MARK}", tasks=3)))
     ended = run(folder, "run", "f.yaml", "--timeout", "2")
     assert (ended.returncode, ended.stderr) == (1, "frameworkcontroller: not all Frameworks completed within 2 s\n")
-    assert "f: not completed, AttemptRunning (attempt 0)\n" in ended.stdout
+    # In which state, depends on the machine.
+    assert re.search(r"^f: not completed, Attempt\w+ \(attempt 0\)$", ended.stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -221,7 +223,7 @@ def test_interrupted_run_leaves_nothing_behind(folder: Path, number: signal.Sign
         while not sleepers():
             time.sleep(0.05)
         process.send_signal(number)
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)
     assert process.returncode == 128 + number
 
 
@@ -235,14 +237,14 @@ def test_what_a_killed_one_leaves_behind_the_next_one_removes(folder: Path, argu
         others = set(temporary.iterdir())
         with running(folder, *arguments, until="Ctrl-C" if arguments[0] == "up" else "w[0]: AttemptRunning") as killed:
             killed.kill()
-            killed.communicate(timeout=60)
+            killed.communicate(timeout=600)
         left = set(temporary.iterdir()) - others
         assert len(left) == 1
-        ended = run(folder, "run", "-", "--timeout", "60", stdin=json.dumps(framework("g", "true")))
+        ended = run(folder, "run", "-", "--timeout", "500", stdin=json.dumps(framework("g", "true")))
         assert (ended.returncode, ended.stderr) == (0, "")
         assert set(temporary.iterdir()) == others
         other.send_signal(signal.SIGTERM)
-        other.communicate(timeout=60)
+        other.communicate(timeout=600)
     assert other.returncode == 0
     foreign.rmdir()
     while sleepers():
@@ -257,7 +259,7 @@ def test_up(folder: Path) -> None:
         with urlopen(f"{server}/apis/frameworkcontroller.microsoft.com/v1") as answer:
             assert "frameworks" in {resource["name"] for resource in json.load(answer)["resources"]}
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)
     assert process.returncode == 0
     assert not (folder / "k" / "config").exists()
 
@@ -298,10 +300,10 @@ def test_up_takes_the_place_of_the_kubeconfig_of_a_local_cluster_and_of_no_other
     with running(folder, *ours, until="Ctrl-C") as first, running(folder, *ours, until="Ctrl-C") as second:
         newer = (folder / "ours").read_text()
         first.send_signal(signal.SIGTERM)
-        first.communicate(timeout=60)
+        first.communicate(timeout=600)
         assert (folder / "ours").read_text() == newer
         second.send_signal(signal.SIGTERM)
-        second.communicate(timeout=60)
+        second.communicate(timeout=600)
     assert not (folder / "ours").exists()
 
 
@@ -310,7 +312,7 @@ def test_data_directory_is_kept_and_used_again(folder: Path) -> None:
         with running(folder, "up", "--data", "data", until="Ctrl-C") as process:
             assert (folder / "data" / "kubeconfig").exists()
             process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=60)
+            process.communicate(timeout=600)
         assert process.returncode == 0
         assert (folder / "data").is_dir()
         assert not (folder / "data" / "kubeconfig").exists()

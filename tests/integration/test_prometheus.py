@@ -44,7 +44,7 @@ pytestmark = pytest.mark.skipif(
 def promtool(*arguments: str | Path, stdin: bytes | None = None) -> str:
     """What it says; it must be content."""
     assert PROMTOOL is not None
-    ended = subprocess.run([PROMTOOL, *arguments], input=stdin, capture_output=True, check=False, timeout=60)
+    ended = subprocess.run([PROMTOOL, *arguments], input=stdin, capture_output=True, check=False, timeout=600)
     said = (ended.stdout + ended.stderr).decode()
     assert ended.returncode == 0, said
     return said
@@ -347,7 +347,7 @@ async def prometheus(folder: Path, target: str, rules: Path) -> AsyncIterator[Pr
         yield running
     finally:
         process.terminate()
-        await asyncio.wait_for(process.wait(), 30)
+        await asyncio.wait_for(process.wait(), 300)
 
 
 @pytest.fixture

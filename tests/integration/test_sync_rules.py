@@ -444,7 +444,6 @@ async def test_a_generation_that_went_back_is_believed(
     assert pod_uids(after)[:2] == pod_uids(before)
 
 
-@pytest.mark.timeout(60)  # syncs that run in a circle let no time pass
 async def test_a_deletion_with_an_older_generation_counts(
     clock: VirtualClockLoop, cluster: Cluster, alone: Frameworks, requests: Requests
 ) -> None:

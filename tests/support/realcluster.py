@@ -41,7 +41,7 @@ API server reads its tokens only once."""
 
 _PROGRAMS: Final = ("etcd", "kube-apiserver", "kube-controller-manager")
 _UNPACKER: Final = ROOT.parent / "shared" / "kube" / "unpack"
-_START_UP_SECONDS: Final = 90
+_START_UP_SECONDS: Final = 300
 _ATTEMPTS: Final = 3
 
 # Runs a program that the kernel kills together with this process, even if this one is killed with SIGKILL.
@@ -192,7 +192,7 @@ class ControlPlane:
             headers={"Authorization": f"Bearer {self.token}", "Content-Type": content_type},
         )
         context = ssl.create_default_context(cafile=str(self.ca_file))
-        with urllib.request.urlopen(request, timeout=10, context=context) as response:
+        with urllib.request.urlopen(request, timeout=120, context=context) as response:
             answer = response.read()
         return json.loads(answer) if answer.startswith((b"{", b"[")) else answer
 

@@ -75,7 +75,7 @@ class ReverseProxy:
     async def __aenter__(self) -> Self:
         # No keep-alive: aiohttp must not repeat requests.
         connector = aiohttp.TCPConnector(ssl=self._tls or True, limit=0, force_close=True)
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=60)
         self._session = aiohttp.ClientSession(
             connector=connector, timeout=timeout, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
         )

@@ -120,7 +120,7 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
         """
         began = self._now
         steps = math.ceil(min(_IDLE_STEPS, (until - began) / seconds))
-        if steps > 1 and not self._flows() and not self._outside:
+        if steps > 1 and not self.flows and not self._outside:
             onlooker: asyncio.Future[None] = self.create_future()
             self._onlookers.append(onlooker)
             timer = self.call_at(began + (steps - 0.5) * seconds, _release, onlooker)
@@ -216,15 +216,16 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
     def _outside_ends(self, _job: object = None) -> None:
         self._outside -= 1
 
-    def _flows(self) -> bool:
-        """Whether time must flow as it really does."""
+    @property
+    def flows(self) -> bool:
+        """Whether time flows as it really does, since something outside is under way."""
         self._processes = {process for process in self._processes if process.get_returncode() is None}
         patience_is_over = self._outside > 0 and time.monotonic() - self._outside_since >= PATIENCE
         return bool(self._processes) or patience_is_over
 
     def _pass_time(self, timeout: float | None, poll: Callable[[float], list[Any]]) -> list[Any]:
         """Called when nothing is ready: give the outside its chance, or jump. `timeout`: until the next timer."""
-        if self._flows():
+        if self.flows:
             began = time.monotonic()
             events = poll(0.05 if timeout is None else min(timeout, 0.05))
             elapsed = time.monotonic() - began

@@ -61,7 +61,7 @@ def test_every_hang_is_ended_and_says_where_it_was(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     hangs = re.findall(r"def (test_\w+)", HANGS)

@@ -46,7 +46,7 @@ def shell(command: Sequence[str], script: str, directory: Path, environ: Mapping
     """What such a script prints. It must not fail, nor complain."""
     done = subprocess.run(
         [*command, "-c", script], cwd=directory, env={"PATH": os.environ["PATH"], **(environ or {})},
-        capture_output=True, text=True, check=False, timeout=30,
+        capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout

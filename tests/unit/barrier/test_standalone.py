@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,7 +47,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(command: list[str], directory: Path, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=directory, env=environ, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, cwd=directory, env=environ, capture_output=True, text=True, check=False, timeout=600)
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: str(source.relative_to(PACKAGE)))
@@ -157,14 +156,13 @@ def test_not_found_ends_in_210(api: StubApi, tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_ends_at_once_when_told_to(api: StubApi, tmp_path: Path, number: signal.Signals) -> None:
     api.current = framework({"worker": [None]})
-    environ = {**ENVIRON, "KUBE_APISERVER_ADDRESS": api.address}
+    pauses = {"BARRIER_CHECK_INTERVAL_SEC": "3600", "BARRIER_CHECK_TIMEOUT_SEC": "1200"}
+    environ = {**ENVIRON, **pauses, "KUBE_APISERVER_ADDRESS": api.address}
     with subprocess.Popen(COMMAND, cwd=tmp_path, env=environ, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         while b"still without" not in process.stderr.readline():
             assert process.poll() is None
-        asked = time.monotonic()
         process.send_signal(number)
-        assert process.wait(10) == 128 + number
-        # Before the next read, which is due after 10 s.
-        assert time.monotonic() - asked < 7
+        # Long before the next read.
+        assert process.wait(300) == 128 + number
     assert list(tmp_path.iterdir()) == []

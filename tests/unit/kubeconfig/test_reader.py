@@ -197,7 +197,7 @@ def kubectl_reads(files: object, home: Path) -> Any:
     done = subprocess.run(
         ["kubectl", "config", "view", "--raw", "--output=json"],
         env={"KUBECONFIG": str(files), "HOME": str(home), "PATH": os.environ["PATH"]},
-        capture_output=True, check=False, timeout=30,
+        capture_output=True, check=False, timeout=600,
     )  # fmt: skip
     return json.loads(done.stdout) if done.returncode == 0 else None
 
