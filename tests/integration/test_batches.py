@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -33,12 +32,9 @@ def writes(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> StatusWrites:
 async def seen(cluster: Cluster, pods: SimulatedRuntime) -> AsyncIterator[Exposure]:
     """What clients saw until the end of the test, and it is checked that it was as promised."""
     exposure = Exposure(await cluster.client(), cluster.namespace)
-    watching = asyncio.create_task(exposure.watch())
-    yield exposure
-    await asyncio.sleep(1)
-    watching.cancel()
-    with suppress(asyncio.CancelledError):
-        await watching
+    async with exposure.following():
+        yield exposure
+        await asyncio.sleep(1)
     exposure.check()
 
 

@@ -5,6 +5,7 @@ import pytest
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
+from tests.support.exposure import Exposure
 from tests.support.frameworks import Frameworks, policy, role
 
 
@@ -43,6 +44,8 @@ async def test_a_pod_that_does_not_run_in_time_fails_its_task(frameworks: Framew
 
 
 async def test_a_completed_framework_is_deleted_after_its_own_time(frameworks: Frameworks) -> None:
-    await frameworks.create("f", role("a", 1, simulate={"run-seconds": 0.1}), ttlSecondsAfterFinished=3)
-    await frameworks.until_state("f", "Completed")
-    await frameworks.until_gone("f")
+    exposure = Exposure(frameworks.client, frameworks.namespace)
+    async with exposure.following():
+        await frameworks.create("f", role("a", 1, simulate={"run-seconds": 0.1}), ttlSecondsAfterFinished=3)
+        await frameworks.until_gone("f")
+        await exposure.until_last("Completed")

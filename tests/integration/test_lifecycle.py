@@ -14,6 +14,7 @@ from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
+from tests.support.exposure import Exposure
 from tests.support.frameworks import Frameworks, Json, codes, condition, policy, role, states, tasks
 from tests.support.pods import pod_manifest
 
@@ -269,7 +270,8 @@ async def test_a_completed_framework_is_deleted_when_its_retention_ends(
 ) -> None:
     frameworks = Frameworks(await cluster.client(), cluster.namespace)
     config = Config(framework_completed_retain_sec=3)
-    async with Controller(config, await cluster.connection(), wall=cluster.wall):
+    exposure = Exposure(frameworks.client, cluster.namespace)
+    async with exposure.following(), Controller(config, await cluster.connection(), wall=cluster.wall):
         await frameworks.create("f", role("a", 1, simulate={"run-seconds": 0.1}))
-        await frameworks.until_state("f", "Completed")
         await frameworks.until_gone("f")
+        await exposure.until_last("Completed")

@@ -6,9 +6,10 @@ import pytest
 from frameworkcontroller.kube.resources import PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
+from tests.support.api import open_api
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
-from tests.support.frameworks import Frameworks, Json, role, states
+from tests.support.frameworks import Frameworks, role, states
 
 
 @pytest.fixture
@@ -28,17 +29,15 @@ async def test_an_orphaned_pod_on_a_lost_node_is_deleted_by_force_after_the_time
     spec = {"containers": [{"name": "main", "image": "none"}], "nodeName": model["spec"]["nodeName"]}
     pods.lose_node()
     orphan = {"metadata": {"name": "f-a-0", **kept}, "spec": spec}
-    created = orjson.loads(await frameworks.client.create(PODS, orjson.dumps(orphan), frameworks.namespace))
-    seen: list[Json] = []
+    async with open_api(cluster.kubeconfig, cluster.namespace) as api, api.watch(api.path("pods")) as events:
+        created = orjson.loads(await frameworks.client.create(PODS, orjson.dumps(orphan), frameworks.namespace))
 
-    async def is_gone() -> None:
-        found = (await frameworks.pods()).get("f-a-0")
-        if found is not None:
-            assert found["metadata"]["uid"] == created["metadata"]["uid"]
-            seen.append(found["metadata"])
-        assert found is None
+        async def is_gone() -> None:
+            assert [one["type"] for one in events.of("f-a-0")][-1:] == ["DELETED"]
 
-    await eventually(is_gone, within=30)
+        await eventually(is_gone)
+    seen = [one["object"]["metadata"] for one in events.of("f-a-0")]
+    assert {one["uid"] for one in seen} == {created["metadata"]["uid"]}
     # It was asked to end, and left the time that its role gives it. A forced deletion sets 0 at first.
     assert [one["deletionGracePeriodSeconds"] for one in seen if one.get("deletionGracePeriodSeconds")][-1] == 30
     status = await frameworks.status("f")

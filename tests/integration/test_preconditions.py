@@ -190,21 +190,25 @@ async def test_a_pod_that_another_controller_has_recorded_meanwhile_is_no_orphan
     assert pod_uids(after) == recorded
 
 
+def both_run(role: list[Json]) -> bool:
+    return [task["state"] for task in role] == ["AttemptRunning"] * 2
+
+
 async def test_two_controllers_at_once(
-    cluster: Cluster, frameworks: Frameworks, history: Exposure, writes: StatusWrites
+    cluster: Cluster, pods: SimulatedRuntime, frameworks: Frameworks, history: Exposure
 ) -> None:
-    following = asyncio.create_task(history.watch())
-    await asyncio.sleep(0.2)
-    async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
-        simulate = {"run-seconds": "0.3, 0.2, 0.1", "exit-code": "200, 200, 0"}
-        retry = {"retryPolicy": {"fancyRetryPolicy": True}}
-        await frameworks.create(
-            "f", role("a", 5, simulate=simulate, task=retry), role("b", 3, simulate={"run-seconds": 1})
-        )
-        await asyncio.sleep(0.2)
-        await frameworks.set("f", taskRoles__1__taskNumber=2)
-        status = await frameworks.until_state("f", "Completed")
-    following.cancel()
+    async with history.following():
+        async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
+            simulate = {"run-seconds": "0.3, 0.2, 0.1", "exit-code": "200, 200, 0"}
+            retry = {"retryPolicy": {"fancyRetryPolicy": True}}
+            await frameworks.create("f", role("a", 5, simulate=simulate, task=retry), role("b", 3))
+            await asyncio.sleep(0.2)
+            await frameworks.set("f", taskRoles__1__taskNumber=2)
+            await frameworks.until("f", lambda status: both_run(tasks(status, "b")))
+            for index in range(2):
+                pods.finish(f"{cluster.namespace}/f-b-{index}")
+            status = await frameworks.until_state("f", "Completed")
+        await history.until_last("Completed")
     assert codes(tasks(status, "a")) == [0] * 5
     assert codes(tasks(status, "b")) == [0] * 2
     assert [len(statuses) > 3 for statuses in history.statuses.values()] == [True]
