@@ -7,6 +7,7 @@ from typing import NamedTuple
 import orjson
 import pytest
 
+from frameworkcontroller.api.names import FRAMEWORK_NAME
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, Resource
@@ -25,6 +26,7 @@ class World(NamedTuple):
 
     door: FrontDoor
     frameworks: Frameworks
+    controller: Controller
 
     async def unlabel(self, resource: Resource, name: str) -> None:
         """Somebody takes the labels off an object."""
@@ -42,8 +44,8 @@ class World(NamedTuple):
 async def world(cluster: Cluster, pods: SimulatedRuntime) -> AsyncIterator[World]:
     async with front_door(await cluster.connection()) as door:
         config = Config(namespace=cluster.namespace)
-        async with Controller(config, door.connection, wall=cluster.wall):
-            yield World(door, Frameworks(await cluster.client(), cluster.namespace))
+        async with Controller(config, door.connection, wall=cluster.wall) as controller:
+            yield World(door, Frameworks(await cluster.client(), cluster.namespace), controller)
 
 
 async def test_tasks_that_end_by_themselves_cost_no_read_of_a_pod(world: World) -> None:
@@ -63,24 +65,34 @@ async def test_tasks_that_are_scaled_down_or_stopped_cost_no_read_of_a_pod(world
 
 
 @pytest.mark.parametrize(("resource", "name"), [(PODS, "f-a-0"), (CONFIGMAPS, "f-attempt")], ids=["pod", "configmap"])
-async def test_what_loses_its_label_while_it_ends_is_waited_for(world: World, resource: Resource, name: str) -> None:
+async def test_what_loses_its_label_while_it_ends_is_waited_for(
+    world: World, pods: SimulatedRuntime, resource: Resource, name: str
+) -> None:
     frameworks = world.frameworks
-    await frameworks.create("f", role(simulate={"stop-seconds": 4}))
+    await frameworks.create("f", role(simulate={"stop-seconds": "forever"}))
     await frameworks.until_running("f", 1)
     await frameworks.set("f", executionType="Stop")
     await frameworks.until("f", lambda status: tasks(status)[0]["state"] == "AttemptDeleting")
     await world.unlabel(resource, name)
+
+    async def is_seen() -> None:
+        found = orjson.loads(await frameworks.client.get(resource, name, frameworks.namespace))
+        assert found["metadata"].get("labels") == {FRAMEWORK_NAME: "f"}
+
+    await eventually(is_seen)
+    pods.fail(f"{frameworks.namespace}/f-a-0", 143)
     over = ("AttemptCompleted", "Completed")
     await frameworks.until("f", lambda status: status["state"] in over or tasks(status)[0]["state"] in over)
     assert "f-a-0" not in await frameworks.pods()
     await frameworks.until_state("f", "Completed")
 
 
-async def test_a_pod_that_loses_its_label_is_followed_to_its_end(world: World) -> None:
+async def test_a_pod_that_loses_its_label_is_followed_to_its_end(world: World, pods: SimulatedRuntime) -> None:
     frameworks = world.frameworks
-    await frameworks.create("f", role(simulate={"run-seconds": 5, "exit-code": 7}))
+    await frameworks.create("f", role())
     await frameworks.until_running("f", 1)
     await world.unlabel(PODS, "f-a-0")
+    pods.fail(f"{frameworks.namespace}/f-a-0", 7)
     assert codes(tasks(await frameworks.until_state("f", "Completed"))) == [7]
 
 
@@ -97,27 +109,29 @@ async def test_an_attempt_whose_configmap_does_not_wait_is_over_after_its_pods(w
 
 async def test_an_attempt_is_not_over_while_its_pod_is_being_created(world: World) -> None:
     frameworks = world.frameworks
-    created: list[Request] = []
 
-    def slowly(request: Request) -> float:
-        if (request.verb, request.resource) != ("create", "pods"):
-            return 0.0
-        created.append(request)
-        return 3.0
+    def creates_pod(request: Request) -> bool:
+        return (request.verb, request.resource) == ("create", "pods")
 
     async def is_asked_for() -> bool:
         return bool(created)
 
+    async def knows(configmaps: int) -> bool:
+        return len(world.controller.informers.configmaps.lister) == configmaps
+
     async def is_there() -> bool:
         return bool(await frameworks.pods())
 
-    spec = role(number=2)
+    spec = role()
     spec["task"]["pod"]["metadata"] = {"finalizers": ["example.com/held"]}
-    with world.door.delaying(slowly):
+    with world.door.holding(creates_pod) as created:
         await frameworks.create("f", spec)
         await eventually(is_asked_for)
+        await eventually(lambda: knows(1))
         await frameworks.client.delete(CONFIGMAPS, "f-attempt", frameworks.namespace, propagation="Background")
-        await eventually(is_there, within=10)
+        await eventually(lambda: knows(0))
+    await eventually(is_there)
+    await frameworks.until_state("f", "AttemptDeleting")
     await asyncio.sleep(5)
     assert (await frameworks.status("f"))["state"] == "AttemptDeleting"
     free = orjson.dumps({"metadata": {"finalizers": None}})

@@ -53,6 +53,17 @@ async def pods_of(api: Api, name: str) -> dict[str, Json]:
     return {item["metadata"]["name"]: item for item in items}
 
 
+async def pods_named(api: Api, framework: str, *names: str) -> dict[str, Json]:
+    """The Pods of a Framework, once exactly these exist: it runs as soon as one of them does."""
+
+    async def probe() -> dict[str, Json]:
+        pods = await pods_of(api, framework)
+        assert sorted(pods) == sorted(names)
+        return pods
+
+    return await eventually(probe)
+
+
 def env_of(pod: Json, container: str = "") -> dict[str, Any]:
     """The environment of a container (the first one), as it is declared."""
     spec = pod["spec"]
@@ -150,9 +161,7 @@ async def test_nni_submits_a_trial_and_reads_how_it_ended(api: Api, controller: 
 
 async def test_nni_pods_are_as_it_asked(api: Api, controller: Controller) -> None:
     await nni_creates(api, "trial")
-    await in_state(api, "trial", "AttemptRunning")
-    pods = await pods_of(api, "trial")
-    assert sorted(pods) == ["trial-ps-0", "trial-worker-0"]
+    pods = await pods_named(api, "trial", "trial-ps-0", "trial-worker-0")
     for pod in pods.values():
         assert pod["spec"]["restartPolicy"] == "OnFailure"
         # The unknown key is dropped by the API server and refused by nobody.
@@ -254,8 +263,7 @@ async def test_dlworkspace_runs_a_job_with_empty_policies(api: Api, controller: 
     worker = body["spec"]["taskRoles"][1]
     assert worker["task"]["retryPolicy"]["maxRetryCount"] == 0
     assert worker["frameworkAttemptCompletionPolicy"] == {"minFailedTaskCount": 0, "minSucceededTaskCount": 0}
-    pods = await pods_of(api, "job")
-    assert sorted(pods) == ["job-ps-0", "job-worker-0", "job-worker-1"]
+    pods = await pods_named(api, "job", "job-ps-0", "job-worker-0", "job-worker-1")
     for container in ("init", "3f2a"):
         env = env_of(pods["job-worker-1"], container)
         assert (env["FC_FRAMEWORK_ATTEMPT_ID"], env["FC_TASK_ATTEMPT_ID"]) == ("0", "0")
@@ -442,9 +450,19 @@ async def test_openpai_lists_and_watches(pai: Api) -> None:
     assert last["metadata"]["annotations"]["requestGeneration"] == "1"
 
 
-async def test_openpai_reads_all_that_it_shows_of_a_job(pai: Api) -> None:
-    body = pai_framework("job", 2, simulate={"run-seconds": "1", "exit-code": "137", "message": 'said "no" & <left>'})
-    (await pai.post(path_of(pai), body)).ok()
+async def test_openpai_reads_all_that_it_shows_of_a_job(pai: Api, pods: SimulatedRuntime) -> None:
+    (await pai.post(path_of(pai), pai_framework("job"))).ok()
+    for number in range(2):
+
+        async def both_run(number: int = number) -> None:
+            status = (await pai.get(path_of(pai, "job"))).ok().get("status")
+            assert status
+            assert status["attemptStatus"]["id"] == number
+            assert [task["state"] for task in roles_of(status)[0]["taskStatuses"]] == ["AttemptRunning"] * 2
+
+        await eventually(both_run)
+        for index in range(2):
+            pods.fail(f"{pai.namespace}/job-taskrole-{index}", 137, message='said "no" & <left>')
     framework = await in_state(pai, "job", "Completed")
     status = framework["status"]
     assert status["runTime"] is not None
@@ -488,6 +506,7 @@ async def test_openpai_pods_are_as_its_runtime_needs_them(pai: Api) -> None:
     (await pai.post(path_of(pai), pai_framework("job"))).ok()
     framework = await in_state(pai, "job", "AttemptRunning")
     attempt = framework["status"]["attemptStatus"]
+    await pods_named(pai, "job", "job-taskrole-0", "job-taskrole-1")
     # What its views and Services select on.
     selector = "FC_FRAMEWORK_NAME=job,FC_TASKROLE_NAME=taskrole,FC_TASK_INDEX=1"
     (pod,) = (await pai.get(pai.path("pods"), labelSelector=selector)).ok()["items"]

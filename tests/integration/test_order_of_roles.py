@@ -37,26 +37,35 @@ def started(status: Json) -> dict[str, bool]:
     return {item["name"]: item.get("started", False) for item in status["attemptStatus"]["taskRoleStatuses"]}
 
 
-async def test_roles_start_in_order(frameworks: Frameworks) -> None:
+async def test_roles_start_in_order(frameworks: Frameworks, pods: SimulatedRuntime) -> None:
+    server = waiting("server", 1, "init", "Complete", simulate={"run-seconds.prepare": "forever"})
+    server["task"]["pod"]["spec"]["initContainers"] = [{"name": "prepare", "image": "none"}]
     await frameworks.create(
         "f",
-        role("init", 2, simulate={"run-seconds": "3"}),
-        waiting("server", 1, "init", "Complete", simulate={"prepare-seconds": "5"}),
+        role("init", 2),
+        server,
         waiting(
             "client", 2, "server", "Ready", simulate={"run-seconds": "2"}, frameworkAttemptCompletionPolicy=policy(1, 2)
         ),
     )
-    status = await frameworks.until("f", lambda status: status["state"] == "AttemptRunning")
+    status = await frameworks.until_running("f", 2)
     assert set(await frameworks.pods()) == {"f-init-0", "f-init-1"}
     message = condition(status, "Running")["message"]
     assert message.startswith("FrameworkAttempt 0: TaskRole ")
     assert "waits until TaskRole " in message
+    for name in ("f-init-0", "f-init-1"):
+        pods.finish(f"{frameworks.namespace}/{name}")
 
     status = await frameworks.until("f", lambda status: started(status)["server"])
     assert codes(tasks(status, "init")) == [0, 0]
     await frameworks.until("f", lambda status: tasks(status, "server")[0]["state"] == "AttemptPreparing")
     assert set(await frameworks.pods()) == {"f-server-0"}
 
+    async def is_prepared() -> None:
+        assert f"{frameworks.namespace}/f-server-0" in pods.running()
+        pods.finish(f"{frameworks.namespace}/f-server-0", "prepare")
+
+    await eventually(is_prepared)
     await frameworks.until("f", lambda status: started(status)["client"])
     status = await frameworks.until_state("f", "Completed")
     assert status["attemptStatus"]["completionStatus"]["code"] == 0

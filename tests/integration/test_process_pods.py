@@ -102,7 +102,8 @@ async def here(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Here]:
 
 
 def on_node(*containers: Json, **fields: Any) -> Json:
-    return pod_manifest(*containers, nodeName="processes", terminationGracePeriodSeconds=5, **fields)
+    fields = {"terminationGracePeriodSeconds": 5, **fields}
+    return pod_manifest(*containers, nodeName="processes", **fields)
 
 
 def sh(script: str, **fields: Any) -> Json:
@@ -181,8 +182,9 @@ async def test_a_pod_is_ready_while_its_port_is_open(here: Here, tmp_path: Path)
 
 
 async def test_deletion_waits_for_the_processes_and_leaves_nothing(here: Here, tmp_path: Path) -> None:
-    pid = tmp_path / "pid"
-    await here.create(on_node(sh(f"trap 'sleep 0.5; exit 0' TERM; echo $$$$ > {pid}; while :; do sleep 0.05; done")))
+    pid, may_end = tmp_path / "pid", tmp_path / "may-end"
+    script = f"trap 'until test -e {may_end}; do sleep 0.05; done; exit 0' TERM; echo $$$$ > {pid}; "
+    await here.create(on_node(sh(script + "while :; do sleep 0.05; done"), terminationGracePeriodSeconds=600))
     await here.until_phase("Running")
 
     async def ready() -> bool:
@@ -193,6 +195,7 @@ async def test_deletion_waits_for_the_processes_and_leaves_nothing(here: Here, t
     assert process.exists()
     await here.client.delete(PODS, "f-r-0", here.namespace)
     assert process.exists()
+    may_end.touch()
 
     async def gone() -> bool:
         try:

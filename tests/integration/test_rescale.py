@@ -17,12 +17,21 @@ async def frameworks(cluster: Cluster, pods: SimulatedRuntime, controller: Contr
 
 
 async def test_the_walk_through(frameworks: Frameworks, pods: SimulatedRuntime) -> None:
-    slow = {"stop-seconds": 3}
-    await frameworks.create("f", role("a", 4, simulate=slow, frameworkAttemptCompletionPolicy=policy(4, 1)))
-    first = await frameworks.until_running("f", 4)
+    hangs = {"stop-seconds": "forever"}
 
-    for index in (2, 3):
-        await frameworks.delete_pod(f"f-a-{index}")
+    def end(index: int) -> None:
+        pods.fail(f"{frameworks.namespace}/f-a-{index}", 143)
+
+    async def delete(*indexes: int) -> None:
+        for index in indexes:
+            await frameworks.delete_pod(f"f-a-{index}")
+        await frameworks.until("f", lambda status: {codes(tasks(status))[index] for index in indexes} == {-101})
+        for index in indexes:
+            end(index)
+
+    await frameworks.create("f", role("a", 4, simulate=hangs, frameworkAttemptCompletionPolicy=policy(4, 1)))
+    first = await frameworks.until_running("f", 4)
+    await delete(2, 3)
     status = await frameworks.until("f", lambda status: states(status).count("Completed") == 2)
     assert codes(tasks(status)) == [None, None, -101, -101]
 
@@ -36,18 +45,19 @@ async def test_the_walk_through(frameworks: Frameworks, pods: SimulatedRuntime) 
     assert uids(second)[:2] == uids(first)[:2]
     assert not set(uids(second)[2:]) & set(uids(first)[2:])
 
-    await frameworks.delete_pod("f-a-2")
+    await delete(2)
     await frameworks.until("f", lambda status: states(status)[2] == "Completed")
     await frameworks.set("f", **{NUMBER: 2})
     await frameworks.until("f", lambda status: leaving(status) == [2, 3])
     await frameworks.set("f", **{NUMBER: 3})
     third = await frameworks.until("f", lambda status: leaving(status) == [3])
     assert uids(third)[2] != uids(second)[2]
+    end(3)
     await frameworks.until("f", lambda status: states(status) == ["AttemptRunning"] * 3)
 
     await frameworks.set("f", **{NUMBER: 4})
     await frameworks.until_running("f", 4)
-    await frameworks.delete_pod("f-a-2")
+    await delete(2)
     before = await frameworks.until("f", lambda status: states(status)[2] == "Completed")
     await frameworks.set("f", **{NUMBER: 2})
     await frameworks.until("f", lambda status: leaving(status) == [2, 3])
@@ -55,6 +65,7 @@ async def test_the_walk_through(frameworks: Frameworks, pods: SimulatedRuntime) 
     now = await frameworks.until("f", lambda status: leaving(status) == [3] and len(tasks(status)) == 5)
     assert uids(now)[2] != uids(before)[2]
     assert uids(now)[3] == uids(before)[3]
+    end(3)
     last = await frameworks.until_running("f", 5)
     assert uids(last)[:2] == uids(first)[:2]
     assert uids(last)[3] != uids(before)[3]
@@ -63,14 +74,20 @@ async def test_the_walk_through(frameworks: Frameworks, pods: SimulatedRuntime) 
     assert last["attemptStatus"]["instanceUID"] == first["attemptStatus"]["instanceUID"]
 
 
-async def test_a_leaving_task_is_replaced_only_after_its_pod_is_gone(frameworks: Frameworks) -> None:
-    await frameworks.create("f", role("a", 2, simulate={"stop-seconds": 5}))
+async def test_a_leaving_task_is_replaced_only_after_its_pod_is_gone(
+    frameworks: Frameworks, pods: SimulatedRuntime
+) -> None:
+    await frameworks.create("f", role("a", 2, simulate={"stop-seconds": "forever"}))
     before = await frameworks.until_running("f", 2)
     await frameworks.set("f", **{NUMBER: 1})
     leaving = await frameworks.until("f", lambda status: states(status)[1:] == ["AttemptDeleting"])
     assert tasks(leaving)[1]["deletionPending"] is True
     assert codes(tasks(leaving)) == [None, -230]
-    await frameworks.set("f", **{NUMBER: 2})
+    changed = await frameworks.set("f", **{NUMBER: 2})
+    generation = changed["metadata"]["generation"]
+    still = await frameworks.until("f", lambda status: status["observedGeneration"] == generation)
+    assert uids(still) == uids(before)
+    pods.fail(f"{frameworks.namespace}/f-a-1", 143)
     after = await frameworks.until("f", lambda status: states(status) == ["AttemptRunning"] * 2)
     assert uids(after)[1] != uids(before)[1]
     assert tasks(after)[1]["deletionPending"] is False

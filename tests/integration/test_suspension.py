@@ -63,9 +63,11 @@ async def test_a_framework_that_is_created_suspended_starts_when_it_is_resumed(
     await running(frameworks, 1, attempt=0)
 
 
-async def test_a_suspension_outlives_controllers(cluster: Cluster, frameworks: Frameworks) -> None:
+async def test_a_suspension_outlives_controllers(
+    cluster: Cluster, pods: SimulatedRuntime, frameworks: Frameworks
+) -> None:
     """One ends while Pods still go, another one keeps the promise, and a third resumes."""
-    await frameworks.create("f", role("a", 2, simulate={"stop-seconds": 2}))
+    await frameworks.create("f", role("a", 2, simulate={"stop-seconds": "forever"}))
     async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
         await running(frameworks, 2, attempt=0)
         await frameworks.set("f", suspend=True)
@@ -73,6 +75,8 @@ async def test_a_suspension_outlives_controllers(cluster: Cluster, frameworks: F
     status = await frameworks.status("f")
     assert status["attemptStatus"]["completionStatus"]["code"] == -240
     assert not suspended(status)
+    for index in range(2):
+        pods.finish(f"{cluster.namespace}/f-a-{index}")
     async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
         await frameworks.until("f", suspended)
         await frameworks.assert_nothing_left("f")

@@ -38,9 +38,9 @@ def owners(claim: Json) -> list[str]:
 
 
 async def test_a_claim_precedes_the_pod_and_outlives_attempts(
-    frameworks: Frameworks, watched: Controller, door: FrontDoor
+    frameworks: Frameworks, pods: SimulatedRuntime, watched: Controller, door: FrontDoor
 ) -> None:
-    failing = claiming(1, simulate={"run-seconds": "1", "exit-code": "1"})
+    failing = claiming(1, simulate={"run-seconds": "forever, 0", "exit-code": "1"})
     failing["task"]["retryPolicy"] = {"maxRetryCount": 1}
     failing["frameworkAttemptCompletionPolicy"] = {"minFailedTaskCount": 1}
     failing["task"]["pod"]["spec"]["volumes"] = [{"name": "data", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}]
@@ -56,6 +56,10 @@ async def test_a_claim_precedes_the_pod_and_outlives_attempts(
     volumes = (await frameworks.pods())["f-a-0"]["spec"]["volumes"]
     assert volumes[0] == {"name": "data", "persistentVolumeClaim": {"claimName": "data-f-a-0"}}
     assert [one["name"] for one in volumes if not one["name"].startswith("kube-api-access")] == ["data", "tmp"]
+    pods.fail(f"{frameworks.namespace}/f-a-0")
+    await frameworks.until("f", lambda status: status["attemptStatus"]["id"] == 1)
+    await frameworks.until_running("f", 1)
+    pods.fail(f"{frameworks.namespace}/f-a-0")
     await frameworks.until_state("f", "Completed")
     wanted = ("persistentvolumeclaims", "configmaps", "pods")
     assert [one.resource for one in door.requests if one.verb == "create" and one.resource in wanted] == [

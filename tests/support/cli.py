@@ -42,11 +42,14 @@ class Cli:
         self._client = client
         self._width = width
         self._parser = parser
+        self.out = io.StringIO()
+        """What the last command has printed so far."""
 
     async def __call__(self, *arguments: str, namespace: str | None = None) -> Ended:
         """Run it to its end, whatever that is."""
         options = self._parser().parse_args(arguments)
-        out, err = io.StringIO(), io.StringIO()
+        self.out = out = io.StringIO()
+        err = io.StringIO()
         invocation = Invocation(
             self._client,
             namespace or self._cluster.namespace,

@@ -88,7 +88,11 @@ class Frameworks:
         async def probe() -> Json:
             status = await self.status(name)
             assert status, "no status yet"
-            assert holds(status), status
+            try:
+                assert holds(status), status
+            except (LookupError, TypeError) as error:
+                # It lacks what is looked at, such as a Task that is yet to come.
+                raise AssertionError(status) from error
             return status
 
         return await eventually(probe, within=within, every=every)

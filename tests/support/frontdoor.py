@@ -23,6 +23,7 @@ class FrontDoor(ReverseProxy):
         super().__init__(upstream.server, tls=upstream.tls, credentials=upstream.headers)
         self._rules: list[Rule] = []
         self._delays: list[Callable[[Request], float]] = []
+        self._holds: list[tuple[Callable[[Request], bool], list[Request], asyncio.Event]] = []
         self.requests: list[Request] = []
         self.refused: list[tuple[Request, int]] = []
         """Requests that failed, with their codes."""
@@ -58,10 +59,26 @@ class FrontDoor(ReverseProxy):
         finally:
             self._delays.remove(delay)
 
+    @contextmanager
+    def holding(self, which: Callable[[Request], bool]) -> Iterator[list[Request]]:
+        """Keep such requests from the API server until the block ends. Yields those that came."""
+        came: list[Request] = []
+        over = asyncio.Event()
+        self._holds.append((which, came, over))
+        try:
+            yield came
+        finally:
+            self._holds.remove((which, came, over))
+            over.set()
+
     async def respond(self, request: Request, incoming: web.BaseRequest, body: bytes) -> web.StreamResponse:
         self.requests.append(request)
         for delay in list(self._delays):
             await asyncio.sleep(delay(request))
+        for which, came, over in list(self._holds):
+            if which(request):
+                came.append(request)
+                await over.wait()
         answers = (rule(request) for rule in list(self._rules))
         response: web.StreamResponse | None = next((answer for answer in answers if answer is not None), None)
         if response is None:
