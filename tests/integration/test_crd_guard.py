@@ -27,7 +27,7 @@ from frameworkcontroller.machine import reconciler
 from frameworkcontroller.manager.app import Controller
 from tests.integration.test_kube_crd import MANIFEST, CrdServer
 from tests.support import original
-from tests.support.api import CRDS, Api, open_api
+from tests.support.api import CRDS, Api, open_api, replace_spec
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.faulty_server import drop, faulty_server, status
@@ -305,8 +305,7 @@ async def served(api: Api) -> None:
 
 
 async def put_crd(api: Api, spec: dict[str, Any]) -> None:
-    path = f"{CRDS}/{names.CRD_NAME}"
-    (await api.put(path, {**(await api.get(path)).ok(), "spec": spec})).ok()
+    await replace_spec(api, f"{CRDS}/{names.CRD_NAME}", spec)
 
 
 async def lose_status(api: Api) -> None:

@@ -18,7 +18,7 @@ from frameworkcontroller.kube.resources import CRDS, PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support import original
-from tests.support.api import Api, open_api
+from tests.support.api import Api, open_api, replace_spec
 from tests.support.cli import Cli
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
@@ -44,7 +44,7 @@ async def api(cluster: Cluster) -> AsyncIterator[Api]:
         ours = (await api.get(path)).ok()["spec"]
 
         async def restore() -> None:
-            (await api.put(path, {**(await api.get(path)).ok(), "spec": ours})).ok()
+            await replace_spec(api, path, ours)
             await eventually(in_force)
 
         async def in_force() -> None:
@@ -206,7 +206,7 @@ async def test_uninstall(
 
     waiting = asyncio.create_task(cli("uninstall", "--yes"))
     await hold([])
-    ended = await asyncio.wait_for(waiting, 60)
+    ended = await asyncio.wait_for(waiting, 300)
     assert ended.code == 0, ended
     assert ended.lines[1] == f"deleted the CRD {names.CRD_NAME}"
     assert not await crd_is_there(frameworks)

@@ -12,7 +12,7 @@ from frameworkcontroller.config.config import Config
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support import original
-from tests.support.api import CRDS, Api, open_api
+from tests.support.api import CRDS, Api, open_api, replace_spec
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, states, tasks
@@ -40,8 +40,7 @@ async def api(cluster: Cluster, pods: SimulatedRuntime) -> AsyncIterator[Api]:
         ours = (await api.get(path)).ok()["spec"]
 
         async def restore() -> None:
-            there = (await api.get(path)).ok()
-            (await api.put(path, {**there, "spec": ours})).ok()
+            await replace_spec(api, path, ours)
 
         stack.push_async_callback(restore)
         yield api

@@ -235,6 +235,15 @@ def definition(schema: Mapping[str, Any], *, scope: str = "Namespaced", **versio
 CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
+async def replace_spec(api: Api, path: str, spec: Mapping[str, Any]) -> None:
+    """Replace the spec of an object, whose status others may write meanwhile."""
+
+    async def replaced() -> None:
+        (await api.put(path, {**(await api.get(path)).ok(), "spec": spec})).ok()
+
+    await eventually(replaced)
+
+
 @asynccontextmanager
 async def defined(api: Api, crd: dict[str, Any]) -> AsyncIterator[str]:
     """Creates a definition, waits until it is served, and deletes it in the end; the path of its objects."""

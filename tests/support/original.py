@@ -15,7 +15,7 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import parse_time
-from tests.support.api import CRDS, Api, owner
+from tests.support.api import CRDS, Api, owner, replace_spec
 from tests.support.eventually import eventually
 from tests.support.frameworks import Json
 
@@ -58,8 +58,7 @@ def crd_spec(version: str = "v1") -> Json:
 async def install_crd(api: Api, version: str = "v1") -> None:
     """Put its CRD in place of whichever is there, as it does whenever it starts; return once it is in force."""
     path = f"{CRDS.replace('/v1/', f'/{version}/')}/{names.CRD_NAME}"
-    there = (await api.get(path)).ok()
-    (await api.put(path, {**there, "spec": crd_spec(version)})).ok()
+    await replace_spec(api, path, crd_spec(version))
 
     async def in_force() -> None:
         # With the status subresource a creation drops the status; without it, it is part of the object.
