@@ -33,6 +33,9 @@ SCHEMA = {
 }
 STEPS = 40
 NAMES = "abc"
+LAST = "last"
+"""The name of the objects with which histories end."""
+LAST_SPEC = {"things": {"spec": {"n": 1, "s": "a"}}}
 
 Told = list[tuple[str, Any]]
 
@@ -227,8 +230,12 @@ class History:
         """What a watch from ``version`` tells, without what tells nothing new."""
         found: Told = []
         last: dict[str, Any] = {}
-        async with api.watch(path, resourceVersion=version, timeoutSeconds="1") as events:
-            await events.ended.wait()
+        async with api.watch(path, resourceVersion=version) as events:
+
+            async def all_told() -> None:
+                assert events.of(LAST)
+
+            await eventually(all_told)
         for event in events.all:
             name, shown = event["object"]["metadata"]["name"], plain(event["object"])
             if event["type"] != "MODIFIED" or last.get(name) != shown:
@@ -275,6 +282,8 @@ async def test_a_random_history_fares_alike(cluster: Cluster, twin: tuple[Api, A
                 begun[api, path] = (await api.get(path)).ok()["metadata"]["resourceVersion"]
         for _ in range(STEPS):
             await history.step()
+        for kind, path in history.paths.items():
+            await history.both("POST", path, history.object(kind, LAST, {}) | LAST_SPEC.get(kind, {}))
         for path in history.paths.values():
             theirs, ours_told = await asyncio.gather(*(history.told(api, path, begun[api, path]) for api in twin))
             assert theirs == ours_told, "\n".join(history.done)
