@@ -147,12 +147,13 @@ async def everything(frameworks: Frameworks, door: FrontDoor) -> None:
     )
     # Ends so slowly that its Node is looked at.
     forced = {"podGracefulDeletionTimeoutSec": 1, "podForceDeletionPolicy": "NodeUnreachable"}
-    await frameworks.create("e", role(simulate={"run-seconds": "forever", "stop-seconds": "forever"}, task=forced))
-    await frameworks.until_running("e", 1)
+    hangs = {"run-seconds": "forever", "stop-seconds": "forever"}
+    await frameworks.create("e", role(simulate=hangs, task=forced), role("b"))
+    await frameworks.until_running("e", 2)
     await client.delete(PODS, "e-a-0", namespace)
 
     async def looked() -> None:
-        assert [request.verb for request in door.requests if request.resource == "nodes"] == ["get"]
+        assert {request.verb for request in door.requests if request.resource == "nodes"} == {"get"}
 
     await eventually(looked)
     await frameworks.set("e", taskRoles__0__task__podForceDeletionPolicy="Always")
@@ -175,7 +176,8 @@ async def everything(frameworks: Frameworks, door: FrontDoor) -> None:
     for name in ("b", "c"):
         await frameworks.until(name, lambda status: condition(status, "Stalled").get("reason") == "NamingConflict")
         await frameworks.set(name, executionType="Stop")
-    await frameworks.set("a", executionType="Stop")
+    for name in ("a", "e"):
+        await frameworks.set(name, executionType="Stop")
 
     async def gone() -> None:
         items = orjson.loads(await client.list(FRAMEWORKS, namespace))["items"]
