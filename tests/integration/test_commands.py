@@ -567,8 +567,11 @@ METRICS = {
 }
 
 
-async def test_timeline(frameworks: Frameworks, cli: Cli, tmp_path: Path) -> None:
-    await frameworks.create("f", role("a", 2, simulate={"run-seconds": 3}), role("b", 1, simulate=FAILS))
+async def test_timeline(frameworks: Frameworks, pods: SimulatedRuntime, cli: Cli, tmp_path: Path) -> None:
+    await frameworks.create("f", role("a", 2), role("b", 1, simulate=FAILS))
+    await frameworks.until("f", lambda status: states(status) == ["AttemptRunning"] * 2 + ["Completed"])
+    for index in range(2):
+        pods.finish(f"{frameworks.namespace}/f-a-{index}")
     await frameworks.until_state("f", "Completed")
     picture = tmp_path / "f.svg"
     assert await cli.ok("timeline", "f", "-o", str(picture)) == [f"f: {picture}"]

@@ -12,7 +12,7 @@ from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
-from tests.support.frameworks import Frameworks, Json, condition, policy, role
+from tests.support.frameworks import Frameworks, Json, condition, policy, role, states, tasks
 from tests.support.kubectl import Kubectl
 from tests.support.pods import pod_manifest
 
@@ -63,8 +63,11 @@ def story(frameworks: Frameworks) -> Story:
     return Story(frameworks)
 
 
-async def test_a_framework_that_succeeds(frameworks: Frameworks, story: Story) -> None:
-    made = await frameworks.create("f", role("a", 3, simulate={"run-seconds": 0.5}))
+async def test_a_framework_that_succeeds(frameworks: Frameworks, pods: SimulatedRuntime, story: Story) -> None:
+    made = await frameworks.create("f", role("a", 3))
+    await frameworks.until_running("f", 3)
+    for index in range(3):
+        pods.finish(f"{frameworks.namespace}/f-a-{index}")
     await frameworks.until_state("f", "Completed")
     started, _, succeeded = await story.exactly(
         "FrameworkAttemptStarted", "FrameworkAttemptRunning", "FrameworkSucceeded"
@@ -85,13 +88,18 @@ async def test_a_framework_that_succeeds(frameworks: Frameworks, story: Story) -
     assert succeeded["firstTimestamp"] == succeeded["lastTimestamp"]
 
 
-async def test_a_framework_that_fails_and_is_retried(frameworks: Frameworks, story: Story) -> None:
-    simulate = {"run-seconds": "0.2", "exit-code": 7, "message": "no more disk"}
-    await frameworks.create(
-        "f",
-        role("a", 1, simulate=simulate, frameworkAttemptCompletionPolicy=policy(failed=1)),
-        retryPolicy={"maxRetryCount": 1},
-    )
+async def test_a_framework_that_fails_and_is_retried(
+    frameworks: Frameworks, pods: SimulatedRuntime, story: Story
+) -> None:
+    failing = role("a", 1, frameworkAttemptCompletionPolicy=policy(failed=1))
+    await frameworks.create("f", failing, retryPolicy={"maxRetryCount": 1})
+    for number in range(2):
+
+        def runs(status: Json, number: int = number) -> bool:
+            return status["attemptStatus"]["id"] == number and states(status) == ["AttemptRunning"]
+
+        await frameworks.until("f", runs)
+        pods.fail(f"{frameworks.namespace}/f-a-0", 7, message="no more disk")
     await frameworks.until_state("f", "Completed")
     attempt = ["FrameworkAttemptStarted", "FrameworkAttemptRunning", "TaskCompleted", "FrameworkAttemptCompleting"]
     events = await story.exactly(
@@ -137,11 +145,12 @@ async def test_equal_changes_of_many_tasks_are_one_event(
         return found
 
     found = await eventually(all_are_told, within=30)
-    assert len(found) <= 10
+    # As many as there are moments in which some end: more where that is slow.
+    assert len(found) <= (10 if cluster.embedded else count // 2)
     largest = max(found, key=how_many)
     assert " Tasks of TaskRole worker failed with 7 ContainerUnrecognizedFailed: worker[" in largest["message"]
     assert " more; worker[" in largest["message"]
-    assert len(await story.events()) <= 25
+    assert len(await story.events()) <= 15 + len(found)
 
 
 def how_many(event: Json) -> int:
@@ -209,10 +218,14 @@ async def test_a_stopping_controller_sends_its_last_events(cluster: Cluster, pod
 
 
 async def test_describe_shows_the_events(
-    cluster: Cluster, frameworks: Frameworks, story: Story, kubectl: Kubectl
+    frameworks: Frameworks, pods: SimulatedRuntime, story: Story, kubectl: Kubectl
 ) -> None:
-    simulate = {"run-seconds": "0.2, 0.2", "exit-code": "200, 0"}
-    await frameworks.create("f", role("a", 2, simulate=simulate, task={"retryPolicy": {"fancyRetryPolicy": True}}))
+    await frameworks.create("f", role("a", 1, task={"retryPolicy": {"fancyRetryPolicy": True}}))
+    await frameworks.until_running("f", 1)
+    pods.fail(f"{frameworks.namespace}/f-a-0", 200)
+    await frameworks.until("f", lambda status: tasks(status)[0]["attemptStatus"]["id"] == 1)
+    await frameworks.until_running("f", 1)
+    pods.finish(f"{frameworks.namespace}/f-a-0")
     await frameworks.until_state("f", "Completed")
     await story.until(lambda event: event["reason"] == "FrameworkSucceeded")
     told = (await kubectl.ok("describe", "framework", "f")).split("Events:")[1]

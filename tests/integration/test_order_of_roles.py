@@ -44,9 +44,7 @@ async def test_roles_start_in_order(frameworks: Frameworks, pods: SimulatedRunti
         "f",
         role("init", 2),
         server,
-        waiting(
-            "client", 2, "server", "Ready", simulate={"run-seconds": "2"}, frameworkAttemptCompletionPolicy=policy(1, 2)
-        ),
+        waiting("client", 2, "server", "Ready", frameworkAttemptCompletionPolicy=policy(1, 2)),
     )
     status = await frameworks.until_running("f", 2)
     assert set(await frameworks.pods()) == {"f-init-0", "f-init-1"}
@@ -67,6 +65,9 @@ async def test_roles_start_in_order(frameworks: Frameworks, pods: SimulatedRunti
 
     await eventually(is_prepared)
     await frameworks.until("f", lambda status: started(status)["client"])
+    await frameworks.until_running("f", 3)
+    for name in ("f-client-0", "f-client-1"):
+        pods.finish(f"{frameworks.namespace}/{name}")
     status = await frameworks.until_state("f", "Completed")
     assert status["attemptStatus"]["completionStatus"]["code"] == 0
     assert codes(tasks(status, "server")) == [-220]
