@@ -173,6 +173,15 @@ async def test_deletecollection(api: Api) -> None:
 # --- the garbage collector ------------------------------------------------------------------------------------------
 
 
+async def known_to_the_collector(api: Api) -> None:
+    """Wait until the garbage collector knows what was made so far: it watches, and may be behind."""
+    absent = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": "no-such-uid"}
+    for body in (config_map("later", ownerReferences=[absent]), pod("later", ownerReferences=[absent])):
+        path = api.path("pods" if body["kind"] == "Pod" else "configmaps", "later")
+        await make(api, body)
+        await gone(api, path)
+
+
 async def test_background_deletion(api: Api) -> None:
     root = await make(api, config_map("root"))
     middle = await make(api, config_map("middle", ownerReferences=[owner(root)]))
@@ -188,6 +197,7 @@ async def test_foreground_deletion_waits_for_what_blocks_it(api: Api) -> None:
     await make(api, pod("slow", ownerReferences=[owner(root)]))
     await bind(api, "slow")
     await make(api, pod("quick", ownerReferences=[owner(root)]))
+    await known_to_the_collector(api)
     marked = (await api.delete(api.path("configmaps", "root"), propagationPolicy="Foreground")).ok()
     assert marked["metadata"]["finalizers"] == ["foregroundDeletion"]
     await gone(api, api.path("pods", "quick"))
@@ -205,6 +215,7 @@ async def test_the_finalizer_alone_means_foreground(api: Api) -> None:
     root = await make(api, config_map("root", finalizers=["foregroundDeletion"]))
     await make(api, pod("p", ownerReferences=[owner(root)]))
     await bind(api, "p")
+    await known_to_the_collector(api)
     (await api.delete(api.path("configmaps", "root"))).ok()
 
     async def ending() -> None:
@@ -229,6 +240,7 @@ async def test_foreground_deletion_goes_down_the_tree(api: Api) -> None:
     middle = await make(api, config_map("middle", ownerReferences=[owner(root)]))
     await make(api, pod("leaf", ownerReferences=[owner(middle)]))
     await bind(api, "leaf")
+    await known_to_the_collector(api)
     (await api.delete(api.path("configmaps", "root"), propagationPolicy="Foreground")).ok()
 
     async def ending() -> None:
@@ -246,6 +258,7 @@ async def test_foreground_deletion_goes_down_the_tree(api: Api) -> None:
 async def test_orphaning(api: Api) -> None:
     root = await make(api, config_map("root"))
     await make(api, config_map("child", ownerReferences=[owner(root)]))
+    await known_to_the_collector(api)
     marked = (await api.delete(api.path("configmaps", "root"), propagationPolicy="Orphan")).ok()
     assert marked["metadata"]["finalizers"] == ["orphan"]
     await gone(api, api.path("configmaps", "root"))
