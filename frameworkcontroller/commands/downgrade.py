@@ -1,4 +1,4 @@
-"""``prepare-downgrade``: find the Frameworks that an older controller would mistreat, and hold the suspended ones.
+"""``prepare-downgrade``: find the Frameworks that an older controller would mistreat, and hold those that wait.
 
 Source: docs/migration.md, "Back". The controller never writes a spec; this command does, for the person who runs it.
 """
@@ -6,12 +6,13 @@ Source: docs/migration.md, "Back". The controller never writes a spec; this comm
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from rich.text import Text
 
+from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import StatusError, decode_status
 from frameworkcontroller.api.completion import (
     ALWAYS_RETRIED,
@@ -33,8 +34,17 @@ from frameworkcontroller.api.spec import (
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.objects import Json, condition_of, key_of
+from frameworkcontroller.commands.objects import Json, condition_of, is_suspended, key_of, state_of
 from frameworkcontroller.commands.output import clean_line, counted, table
+from frameworkcontroller.commands.workloads import (
+    FORBIDDEN,
+    Workload,
+    find_workloads,
+    read_framework,
+    release,
+    still_runs,
+)
+from frameworkcontroller.kube.errors import Forbidden
 
 T = TypeVar("T")
 
@@ -47,16 +57,32 @@ _LARGEST_GROUP: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A Framework as the command reads it. ``suspended``: nothing of it runs, as its condition says."""
+    """A Framework as the command reads it. ``suspended``: nothing of it runs, as its condition says.
+
+    ``queued``: it has the label of a queue. ``admitted``: it has quota.
+    """
 
     spec: FrameworkSpec
     status: FrameworkStatus | None
     suspended: bool
+    queued: bool
+    admitted: bool
 
     @property
     def completed(self) -> bool:
         """Whether it has completed, so that no decision follows."""
         return self.status is not None and self.status.state is State.COMPLETED
+
+    @property
+    def starts(self) -> bool:
+        """Whether an older controller would start it, if it has not begun."""
+        return self.spec.execution_type is ExecutionType.START
+
+    @property
+    def waits_in_queue(self) -> bool:
+        """Whether its attempt has not begun, as Kueue has not admitted it."""
+        is_pending = self.status is None or self.status.state is State.CREATION_PENDING
+        return self.queued and not self.admitted and is_pending and not self.ends
 
     @property
     def ends(self) -> bool:
@@ -151,6 +177,12 @@ def _claims(one: Subject) -> Iterator[str]:
         yield f"{text}: suspend the Framework, or wait for its end"
 
 
+def _quota(one: Subject) -> Iterator[str]:
+    if one.admitted:
+        text = "it has quota of Kueue, which an older controller never gives back"
+        yield f"{text}: suspend the Framework, or wait for its end"
+
+
 def _new_codes(one: Subject) -> Iterator[str]:
     final = None if one.status is None else one.status.attempt.completion_status
     if final is not None and final.code in _NEW_CODES:
@@ -204,8 +236,13 @@ FIELDS: Final = (
     ),
     NewField("network", "creates Pods without host names", lambda spec: spec.network is not None),
     NewField("coordinator", "leaves the new placeholders as they are", lambda spec: spec.coordinator is not None),
+    NewField("scheduling", "creates Pods outside of their gang", lambda spec: spec.scheduling is not None),
 )
 """The fields that an older controller ignores. tests/unit/commands/test_downgrade.py compares them with the spec."""
+
+
+QUEUE: Final = NewField(names.QUEUE_NAME, "starts it at once, without quota", lambda _: False, _quota)
+"""The label of a queue, which is not in the spec."""
 
 
 def _retry_policies(spec: FrameworkSpec) -> Iterator[Any]:
@@ -223,9 +260,9 @@ def _action(completion: CompletionStatus | None) -> FailureAction | None:
     return None if completion is None or completion.policy is None else completion.policy.action
 
 
-def _listed(names: list[str]) -> str:
-    more = len(names) - _LARGEST_GROUP
-    return f"{', '.join(names[:_LARGEST_GROUP])}{f' and {more} more' if more > 0 else ''}"
+def _listed(items: list[str]) -> str:
+    more = len(items) - _LARGEST_GROUP
+    return f"{', '.join(items[:_LARGEST_GROUP])}{f' and {more} more' if more > 0 else ''}"
 
 
 # --- the command ---
@@ -233,12 +270,21 @@ def _listed(names: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A Framework that matters. ``hold``: whether it is to be set to executionType Create."""
+    """A Framework that matters. ``hold``: whether it is to be set to executionType Create.
+
+    ``suspend``: whether it is to be suspended before, as a Framework that has its executionType Start must be.
+    """
 
     key: str
     fields: tuple[NewField, ...]
     blocks: tuple[str, ...]
     hold: bool
+    suspend: bool = False
+
+    @property
+    def would_start(self) -> bool:
+        """Whether it waits for something that an older controller does not know."""
+        return self.hold or self.suspend
 
 
 def examine(framework: Mapping[str, Any]) -> Finding:
@@ -248,66 +294,128 @@ def examine(framework: Mapping[str, Any]) -> Finding:
         spec, status = parse_spec(framework.get("spec")), decode_status(framework.get("status"))
     except (SpecError, StatusError) as error:
         return Finding(key, (), (f"it cannot be read: {clean_line(str(error))}",), hold=False)
-    one = Subject(spec, status, suspended=condition_of(framework, "Suspended").get("status") == "True")
+    one = Subject(
+        spec,
+        status,
+        suspended=condition_of(framework, "Suspended").get("status") == "True",
+        queued=bool((framework["metadata"].get("labels") or {}).get(names.QUEUE_NAME)),
+        admitted=bool((framework.get("status") or {}).get("admission")),
+    )
     fields = tuple(field for field in FIELDS if field.is_used(spec))
+    if one.queued or one.admitted:
+        fields = (*fields, QUEUE)
     if one.completed:
         return Finding(key, fields, (), hold=False)
     # A field that was removed may have decided before.
-    blocks = tuple(text for each in (_new_codes, *(field.blocks for field in FIELDS)) for text in each(one))
-    hold = spec.suspend and spec.execution_type is ExecutionType.START and not blocks
-    return Finding(key, fields, blocks, hold)
+    blocks = tuple(text for each in (_new_codes, *(field.blocks for field in (*FIELDS, QUEUE))) for text in each(one))
+    starts = one.starts and not blocks
+    suspend = starts and not spec.suspend and one.waits_in_queue
+    return Finding(key, fields, blocks, starts and spec.suspend, suspend)
 
 
 async def run(invocation: Invocation, options: argparse.Namespace) -> int:
-    """Show the findings, and with ``--yes`` hold those that are suspended. Return the exit code: 0 if all are ready."""
+    """Show the findings, and with ``--yes`` hold those that wait. Return the exit code: 0 if all are ready."""
     everywhere = options.namespace is None
     found = [examine(body) async for body in invocation.each(FRAMEWORKS, all_namespaces=everywhere)]
     total, found = len(found), [one for one in found if one.fields or one.blocks]
-    done = {one.key: await _hold(invocation, one) if options.yes and one.hold else "" for one in found}
+    done = {one.key: await _hold(invocation, one) if options.yes and one.would_start else "" for one in found}
     _print(invocation, found, done)
+    left = await _release_workloads(invocation, found, everywhere=everywhere, yes=options.yes)
     blocked = sum(bool(one.blocks or (done[one.key] and done[one.key] != _HELD)) for one in found)
-    waiting = 0 if options.yes else sum(one.hold for one in found)
+    waiting = 0 if options.yes else sum(one.would_start for one in found)
     if blocked:
         invocation.print(f"not ready: {counted(blocked, 'Framework')} of {total:,} would be mistreated")
     if waiting:
-        invocation.print(f"not ready: {counted(waiting, 'suspended Framework')} would start; --yes sets them to Create")
-    if not blocked and not waiting:
+        what = counted(waiting, "suspended or queued Framework")
+        invocation.print(f"not ready: {what} would start; --yes suspends them, and sets them to Create")
+    if left:
+        which = "would stay" if options.yes else "would stay; --yes deletes those of which nothing runs"
+        invocation.print(f"not ready: {counted(left, 'Workload')} of Kueue {which}")
+    if not blocked and not waiting and not left:
         invocation.print(f"ready: an older controller can take over {counted(total, 'Framework')}")
-    return program.EXIT_FAILED if blocked or waiting else program.EXIT_OK
+    return program.EXIT_FAILED if blocked or waiting or left else program.EXIT_OK
 
 
 _HELD: Final = "set to Create"
+_SUSPENDED: Final = "suspended"
 
 
 async def _hold(invocation: Invocation, one: Finding) -> str:
-    """Set a suspended Framework to executionType Create, unless it was changed meanwhile. Return the outcome."""
+    """Set a Framework that waits to executionType Create, unless it was changed meanwhile. Return the outcome."""
     namespace, _, name = one.key.partition("/")
 
     def change(framework: Json) -> tuple[list[Json], str]:
         now = examine(framework)
+        if now.suspend:
+            return [{"op": "add", "path": "/spec/suspend", "value": True}], _SUSPENDED
         if not now.hold:
             return [], "; ".join(now.blocks) or "was changed meanwhile: run this again"
         return [{"op": "add", "path": "/spec/executionType", "value": ExecutionType.CREATE}], _HELD
 
+    there = replace(invocation, namespace=namespace)
     try:
-        return await replace(invocation, namespace=namespace).patch_spec(name, change)
+        done = await there.patch_spec(name, change)
+        # One that no controller has seen need not be waited for.
+        return await there.patch_spec(name, change) if done == _SUSPENDED else done
     except program.CommandError as error:
         return str(error)
+
+
+async def _release_workloads(invocation: Invocation, found: Sequence[Finding], *, everywhere: bool, yes: bool) -> int:
+    """Delete the Workloads whose finalizer no older controller would remove. Return the number of those that stay.
+
+    They would keep their place in the queue, and their quota once Kueue admits them.
+    """
+    try:
+        workloads = await find_workloads(invocation, all_namespaces=everywhere)
+    except Forbidden:
+        invocation.note(FORBIDDEN)
+        return sum(QUEUE in one.fields for one in found)
+    left = 0
+    for workload in workloads:
+        if not workload.in_use:
+            continue
+        if not yes:
+            left += 1
+        elif why := await _why_in_use(invocation, workload):
+            invocation.print(f"{workload.owner}: Workload {workload.name} stays: {why}")
+            left += 1
+        elif await release(invocation, workload):
+            invocation.print(f"{workload.owner}: Workload {workload.name} was deleted, and its finalizer removed")
+        else:
+            invocation.print(f"{workload.owner}: Workload {workload.name} stays: other clients change it")
+            left += 1
+    return left
+
+
+async def _why_in_use(invocation: Invocation, workload: Workload) -> str:
+    """Return why the Workload must stay; "" if nothing runs with its quota, nor is to run."""
+    body = await read_framework(invocation, workload)
+    if body is not None:
+        if (body.get("status") or {}).get("admission"):
+            return "the Framework has its quota"
+        # With executionType Create, its Pods are looked for below.
+        spec = body.get("spec") or {}
+        starts = (spec.get("executionType") or ExecutionType.START) == ExecutionType.START and not is_suspended(body)
+        if starts and state_of(body) != State.COMPLETED:
+            return "the Framework runs, or is to run"
+    remains = await still_runs(invocation, workload)
+    return f"{remains} of the Framework exists" if remains else ""
 
 
 def _print(invocation: Invocation, found: list[Finding], done: Mapping[str, str]) -> None:
     if not found:
         return
     rows = table("FRAMEWORK", "READY", "USES")
-    for one in sorted(found, key=lambda one: (not one.blocks, not one.hold, one.key)):
-        ready = done[one.key] or ("no" if one.blocks else "would start" if one.hold else "yes")
+    for one in sorted(found, key=lambda one: (not one.blocks, not one.would_start, one.key)):
+        ready = done[one.key] or ("no" if one.blocks else "would start" if one.would_start else "yes")
         known = ready in ("no", "yes", "would start", _HELD)
         color = "green" if ready in ("yes", _HELD) else "red" if one.blocks or not known else "yellow"
         uses = ", ".join(field.name for field in one.fields) or "-"
         rows.add_row(one.key, Text(ready if known else "no", color), uses)
     invocation.print_table(rows)
     invocation.print()
-    used = [field for field in FIELDS if any(field in one.fields for one in found)]
+    used = [field for field in (*FIELDS, QUEUE) if any(field in one.fields for one in found)]
     if used:
         legend = table("FIELD", "AN OLDER CONTROLLER")
         for field in used:

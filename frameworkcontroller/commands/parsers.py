@@ -86,7 +86,10 @@ def add_operator_commands(commands: Any) -> None:
         module="downgrade",
     )
     downgrade.add_argument(
-        "--yes", action="store_true", help="set suspended Frameworks to executionType Create, so that none starts"
+        "--yes",
+        action="store_true",
+        help="suspend those that wait in a queue, set suspended ones to executionType Create, so that none starts, and "
+        "delete the Workloads that they have in Kueue's queues",
     )
     uninstall = _add(
         commands,

@@ -1,6 +1,7 @@
 """``uninstall``: delete all Frameworks, and the CRD once nothing of them runs.
 
 The deletion of a CRD deletes its objects in the background, so that their Pods would outlive them for a while.
+Frameworks in a queue stay until the finalizers of their Workloads are removed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.objects import Json, key_of, state_of
 from frameworkcontroller.commands.output import counted
-from frameworkcontroller.kube.errors import Conflict, NotFound
+from frameworkcontroller.commands.workloads import find_workloads, is_going, release, still_runs
+from frameworkcontroller.kube.errors import Conflict, Forbidden, NotFound
 from frameworkcontroller.kube.resources import CRDS, PODS
 
 _LOOK_EVERY_SEC: Final = 1.0
@@ -79,9 +81,25 @@ async def _delete_all(invocation: Invocation) -> None:
                     uid=metadata["uid"],
                     propagation="Foreground",
                 )
-        if not left and not [pod async for pod in _pods(invocation)]:
+        workloads = await _release_workloads(invocation)
+        if not left and not workloads and not [pod async for pod in _pods(invocation)]:
             return
         await asyncio.sleep(_LOOK_EVERY_SEC)
+
+
+async def _release_workloads(invocation: Invocation) -> int:
+    """Release the Workloads whose Framework is being deleted, or gone. Return the number of those that were there.
+
+    The controller does the same, if it runs and Kueue is enabled in its configuration.
+    """
+    try:
+        found = [one for one in await find_workloads(invocation, all_namespaces=True) if one.in_use]
+    except Forbidden:
+        return 0
+    for workload in found:
+        if await is_going(invocation, workload) and not await still_runs(invocation, workload):
+            await release(invocation, workload)
+    return len(found)
 
 
 async def _delete_crd(invocation: Invocation) -> None:
@@ -95,6 +113,9 @@ async def _delete_crd(invocation: Invocation) -> None:
 async def _left(invocation: Invocation) -> str:
     """Name what has not been deleted."""
     found = [f"Pod {key_of(body)}" async for body in _pods(invocation)]
+    with suppress(Forbidden):
+        workloads = await find_workloads(invocation, all_namespaces=True)
+        found += [f"Workload {one.key}" for one in workloads if one.in_use]
     with suppress(program.CommandError):
         found += [
             f"Framework {key_of(body)}"

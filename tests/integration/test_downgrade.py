@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from typing import Any
 
 import orjson
 import pytest
@@ -11,11 +12,13 @@ import pytest
 from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.api.workloads import IN_USE_FINALIZER, workload_name
 from frameworkcontroller.cli.main import build_parser
-from frameworkcontroller.kube.client import MERGE_PATCH
+from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound
-from frameworkcontroller.kube.resources import CRDS, PODS
+from frameworkcontroller.kube.resources import CRDS, PODS, WORKLOADS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.local.queues.setup import install
 from frameworkcontroller.manager.app import Controller
 from tests.support import original
 from tests.support.api import Api, open_api, replace_spec
@@ -23,6 +26,8 @@ from tests.support.cli import Cli
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, role
+
+POD_TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "i"}], "restartPolicy": "Never"}}
 
 
 @pytest.fixture
@@ -101,7 +106,7 @@ async def test_suspended_frameworks_are_held_for_the_original(
     assert f"{cluster.namespace}/ends: something of it may still run" in dry.out
     assert dry.lines[-2:] == [
         "not ready: 1 Framework of 4 would be mistreated",
-        "not ready: 2 suspended Frameworks would start; --yes sets them to Create",
+        "not ready: 2 suspended or queued Frameworks would start; --yes suspends them, and sets them to Create",
     ]
     assert {(await frameworks.get(name))["spec"]["executionType"] for name in ("new", "ends", "sleeps")} == {"Start"}
 
@@ -212,3 +217,164 @@ async def test_uninstall(
     assert not await crd_is_there(frameworks)
     assert orjson.loads(await frameworks.client.list(PODS, frameworks.namespace))["items"] == []
     assert await cli.ok("uninstall", "--yes") == [f"there is no CRD {names.CRD_NAME}"]
+
+
+class Workloads:
+    """Workloads of Frameworks as the controller makes them."""
+
+    def __init__(self, client: KubeClient, namespace: str) -> None:
+        self.client, self.namespace = client, namespace
+
+    async def create(self, framework: Json, *finalizers: str) -> str:
+        """Create that of a Framework with the finalizer of the controller, and others. Return its name."""
+        metadata = framework["metadata"]
+        name = workload_name(metadata["name"], metadata["uid"])
+        owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": metadata["name"], "uid": metadata["uid"]}
+        body = {
+            "apiVersion": "kueue.x-k8s.io/v1beta2",
+            "kind": "Workload",
+            "metadata": {
+                "name": name,
+                "labels": {names.FRAMEWORK_NAME: metadata["name"]},
+                "finalizers": [IN_USE_FINALIZER, *finalizers],
+                "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
+            },
+            "spec": {"queueName": "team-a", "podSets": [{"name": "a", "count": 1, "template": POD_TEMPLATE}]},
+        }
+        await self.client.create(WORKLOADS, orjson.dumps(body), self.namespace)
+        return name
+
+    async def found(self) -> dict[str, list[str]]:
+        """The finalizers of each."""
+        listed = orjson.loads(await self.client.list(WORKLOADS, self.namespace))["items"] or ()
+        return {one["metadata"]["name"]: one["metadata"].get("finalizers") or [] for one in listed}
+
+    async def set(self, name: str, body: Json) -> None:
+        patch = orjson.dumps(body)
+        await self.client.patch(WORKLOADS, name, patch, self.namespace, content_type=MERGE_PATCH)
+
+
+@pytest.fixture
+async def workloads(cluster: Cluster) -> AsyncIterator[Workloads]:
+    """Workloads of Kueue, without Kueue."""
+    client = await cluster.client()
+    await install(client)
+    workloads = Workloads(client, cluster.namespace)
+    yield workloads
+    for name in await workloads.found():
+        await workloads.set(name, {"metadata": {"finalizers": []}})
+
+
+async def in_queue(frameworks: Frameworks, name: str, **more: Any) -> Json:
+    """A Framework in a queue."""
+    await frameworks.create(name, role(), **more)
+    labels = orjson.dumps({"metadata": {"labels": {names.QUEUE_NAME: "team-a"}}})
+    await frameworks.client.patch(FRAMEWORKS, name, labels, frameworks.namespace, content_type=MERGE_PATCH)
+    return await frameworks.get(name)
+
+
+async def test_queued_frameworks_are_held_and_leave_their_queue(
+    cluster: Cluster, frameworks: Frameworks, cli: Cli, workloads: Workloads
+) -> None:
+    waits, leaves = await in_queue(frameworks, "waits"), await in_queue(frameworks, "leaves", executionType="Create")
+    await has_suspended(frameworks, "waits", "False")
+    one, other = await workloads.create(waits), await workloads.create(leaves, "example.com/other")
+    here = ("prepare-downgrade", "-n", cluster.namespace)
+    shown = await cli(*here)
+    assert (shown.code, shown.err) == (1, "")
+    assert [line.split() for line in shown.lines[1:3]] == [
+        [f"{cluster.namespace}/waits", "would", "start", names.QUEUE_NAME],
+        [f"{cluster.namespace}/leaves", "yes", names.QUEUE_NAME],
+    ]
+    assert shown.lines[-2:] == [
+        "not ready: 1 suspended or queued Framework would start; --yes suspends them, and sets them to Create",
+        "not ready: 2 Workloads of Kueue would stay; --yes deletes those of which nothing runs",
+    ]
+    assert await workloads.found() == {one: [IN_USE_FINALIZER], other: [IN_USE_FINALIZER, "example.com/other"]}
+
+    first = await cli(*here, "--yes")
+    assert first.code == 1
+    assert f"{cluster.namespace}/waits: something of it may still run, though spec.suspend is true: " in first.out
+    # As the controller says once it has looked.
+    await has_suspended(frameworks, "waits", "True")
+    done = await cli(*here, "--yes")
+    assert (done.code, done.lines[-1]) == (0, "ready: an older controller can take over 2 Frameworks"), done.out
+    spec = (await frameworks.get("waits"))["spec"]
+    assert (spec["suspend"], spec["executionType"]) == (True, "Create")
+    for name, workload in (("waits", one), ("leaves", other)):
+        line = f"{cluster.namespace}/{name}: Workload {workload} was deleted, and its finalizer removed"
+        assert line in [*first.lines, *done.lines]
+    # What others hold stays until they let it go.
+    assert await workloads.found() == {other: ["example.com/other"]}
+    await workloads.set(other, {"metadata": {"finalizers": []}})
+    again = await cli.ok(*here, "--yes")
+    assert again[-1] == "ready: an older controller can take over 2 Frameworks"
+    assert not any("Workload" in line for line in again)
+
+
+async def test_quota_in_use_is_not_given_back(
+    cluster: Cluster,
+    frameworks: Frameworks,
+    cli: Cli,
+    pods: SimulatedRuntime,
+    controller: Controller,
+    workloads: Workloads,
+) -> None:
+    """Without Kueue in the controller's configuration, nobody else takes care of the Workload."""
+    await frameworks.create("f", role())
+    await frameworks.until_running("f", 1)
+    workload = await workloads.create(await frameworks.get("f"))
+    here = ("prepare-downgrade", "-n", cluster.namespace, "--yes")
+    told = await cli(*here)
+    assert (told.code, told.lines) == (
+        1,
+        [
+            f"{cluster.namespace}/f: Workload {workload} stays: the Framework runs, or is to run",
+            "not ready: 1 Workload of Kueue would stay",
+        ],
+    )
+    # Its end is decided, but its Pod is there.
+    body: Json = {"metadata": {"finalizers": ["example.com/hold"]}}
+    await frameworks.client.patch(PODS, "f-a-0", orjson.dumps(body), frameworks.namespace, content_type=MERGE_PATCH)
+    await frameworks.client.delete(FRAMEWORKS, "f", frameworks.namespace, propagation="Background")
+    stays = await cli(*here)
+    assert stays.code == 1
+    assert f"{cluster.namespace}/f: Workload {workload} stays: " in stays.out
+    assert IN_USE_FINALIZER in (await workloads.found())[workload]
+    body["metadata"]["finalizers"] = []
+    await frameworks.client.patch(PODS, "f-a-0", orjson.dumps(body), frameworks.namespace, content_type=MERGE_PATCH)
+
+    async def released() -> None:
+        assert (await cli(*here)).code == 0
+        assert await workloads.found() == {}
+        assert not orjson.loads(await frameworks.client.list(PODS, frameworks.namespace))["items"]
+
+    await eventually(released)
+
+
+async def test_uninstall_releases_workloads(
+    cluster: Cluster,
+    frameworks: Frameworks,
+    cli: Cli,
+    pods: SimulatedRuntime,
+    controller: Controller,
+    workloads: Workloads,
+) -> None:
+    """Also if Kueue is not enabled in the controller's configuration: the Framework would stay for ever."""
+    if not cluster.embedded:
+        pytest.skip("the CRD of a cluster that others use stays")
+    await frameworks.create("f", role())
+    await frameworks.until_running("f", 1)
+    held = await workloads.create(await frameworks.get("f"), "example.com/other")
+    late = await cli("uninstall", "--yes", "--timeout", "3s")
+    assert late.code == 1
+    assert late.err.startswith(f"not over within 3 s: Framework {cluster.namespace}/f")
+    # What others hold, they let go.
+    assert await workloads.found() == {
+        held: ["example.com/other", "foregroundDeletion"]
+    } or await workloads.found() == {held: ["example.com/other"]}
+    await workloads.set(held, {"metadata": {"finalizers": []}})
+    ended = await cli("uninstall", "--yes")
+    assert ended.code == 0, ended
+    assert await workloads.found() == {}
+    assert not await crd_is_there(frameworks)

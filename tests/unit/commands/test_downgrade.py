@@ -13,7 +13,7 @@ from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.commands.downgrade import FIELDS, Finding, examine
+from frameworkcontroller.commands.downgrade import FIELDS, QUEUE, Finding, examine
 from tests.support.bench import Bench, role
 
 ORIGINAL = {
@@ -71,6 +71,7 @@ USES: list[tuple[str, dict[str, Any]]] = [
         {"taskRoles": [{**role(), "persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"}}]},
     ),
     ("coordinator", {"coordinator": {"taskRole": "a"}}),
+    ("scheduling", {"scheduling": {"schedulingPolicy": {"gang": {}}}}),
     ("dependsOn", {"taskRoles": [role(), {**role("b"), "dependsOn": [{"name": "a", "status": "Ready"}]}]}),
 ]
 
@@ -181,3 +182,46 @@ def test_what_cannot_be_read_blocks() -> None:
     framework = {"metadata": {"name": "f", "namespace": "ns"}, "spec": {"taskRoles": 1}}
     (text,) = examine(framework).blocks
     assert text.startswith("it cannot be read: ")
+
+
+def queued(bench: Bench, **more: Any) -> dict[str, Any]:
+    """The Framework with the label of a queue, and more in its status."""
+    framework = body(bench, status=bool(more))
+    framework["metadata"]["labels"] = {QUEUE.name: "team-a"}
+    if more:
+        framework["status"] |= more
+    return framework
+
+
+ADMISSION = {"queueName": "team-a", "workloadName": "framework-f-12345", "workloadUID": "u"}
+
+
+def test_a_framework_that_waits_in_a_queue_is_suspended() -> None:
+    bench = Bench(role())
+    assert examine(queued(bench)) == Finding("ns/f", (QUEUE,), (), hold=False, suspend=True)
+    bench.plan()
+    waits = examine(queued(bench, state="AttemptCreationPending"))
+    assert waits == Finding("ns/f", (QUEUE,), (), hold=False, suspend=True)
+    bench.edit(suspend=True)
+    assert not examine(queued(bench, state="AttemptCreationPending", conditions=[])).would_start
+    assert examine(queued(bench, state="AttemptCreationPending", conditions=TRUE)).hold
+    bench.edit(suspend=False, executionType="Create")
+    assert examine(queued(bench, state="AttemptCreationPending")) == Finding("ns/f", (QUEUE,), (), hold=False)
+
+
+def test_a_framework_with_quota_blocks() -> None:
+    bench = Bench(role())
+    bench.all_pods()
+    text = (
+        "it has quota of Kueue, which an older controller never gives back: suspend the Framework, or wait for its end"
+    )
+    assert examine(queued(bench, admission=ADMISSION)) == Finding("ns/f", (QUEUE,), (text,), hold=False)
+    # The label was removed, which counts for the next attempt.
+    framework = queued(bench, admission=ADMISSION)
+    del framework["metadata"]["labels"]
+    assert examine(framework).blocks == (text,)
+    # It ran before it had the label.
+    assert examine(queued(bench, admission=None)) == Finding("ns/f", (QUEUE,), (), hold=False)
+    bench.end(code=0)
+    assert bench.status.state is State.COMPLETED
+    assert examine(queued(bench, admission=None)) == Finding("ns/f", (QUEUE,), (), hold=False)
