@@ -1,6 +1,6 @@
 """Frameworks in tests: made, changed and looked at as users do, through the API."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -8,7 +8,7 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
-from frameworkcontroller.kube.errors import NotFound
+from frameworkcontroller.kube.errors import NotFound, TooManyRequests
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
 from frameworkcontroller.local.kubelet.simulation import PREFIX
 from tests.support.eventually import eventually
@@ -48,11 +48,11 @@ class Frameworks:
             "metadata": {"name": name, **(metadata or {})},
             "spec": {"taskRoles": list(roles), **spec},
         }
-        return _parse(await self.client.create(FRAMEWORKS, orjson.dumps(body), self.namespace))
+        return await _served(lambda: self.client.create(FRAMEWORKS, orjson.dumps(body), self.namespace))
 
     async def get(self, name: str) -> Json:
         """The object."""
-        return _parse(await self.client.get(FRAMEWORKS, name, self.namespace))
+        return await _served(lambda: self.client.get(FRAMEWORKS, name, self.namespace))
 
     async def status(self, name: str) -> Json:
         """Its status; empty while it has none."""
@@ -63,8 +63,8 @@ class Frameworks:
         ops = [
             {"op": "add", "path": "/spec/" + path.replace("__", "/"), "value": value} for path, value in values.items()
         ]
-        return _parse(
-            await self.client.patch(FRAMEWORKS, name, orjson.dumps(ops), self.namespace, content_type=JSON_PATCH)
+        return await _served(
+            lambda: self.client.patch(FRAMEWORKS, name, orjson.dumps(ops), self.namespace, content_type=JSON_PATCH)
         )
 
     async def delete(self, name: str, propagation: str | None = "Foreground") -> None:
@@ -155,6 +155,18 @@ def stalled(status: Mapping[str, Any]) -> str:
     """Why the Framework is stalled, "" if it is not."""
     found = condition(status, "Stalled")
     return str(found.get("reason")) if found.get("status") == "True" else ""
+
+
+async def _served(request: Callable[[], Awaitable[bytes]]) -> Json:
+    """The answer; after the CRD was replaced, an API server says for a moment that it comes too early."""
+
+    async def answered() -> bytes:
+        try:
+            return await request()
+        except TooManyRequests as error:
+            raise AssertionError(error) from error
+
+    return _parse(await eventually(answered))
 
 
 def _parse(answer: bytes) -> Json:
