@@ -264,7 +264,13 @@ async def test_signals_are_handled(clock: VirtualClockLoop) -> None:
     assert clock.time() == START + 5
 
 
-def test_a_deadlock_is_reported_with_who_waits() -> None:
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deadlock is reported soon."""
+    monkeypatch.setattr(virtual_clock, "_DEADLOCK_GRACE", 0.2)
+
+
+def test_a_deadlock_is_reported_with_who_waits(impatient: None) -> None:
     async def one_who_waits_in_vain() -> None:
         await asyncio.Event().wait()
 
@@ -272,7 +278,7 @@ def test_a_deadlock_is_reported_with_who_waits() -> None:
         run(one_who_waits_in_vain())
 
 
-def test_a_deadlock_is_reported_though_a_server_listens() -> None:
+def test_a_deadlock_is_reported_though_a_server_listens(impatient: None) -> None:
     async def main() -> None:
         async with await asyncio.start_server(echo, "127.0.0.1", 0):
             await asyncio.Event().wait()
@@ -281,7 +287,7 @@ def test_a_deadlock_is_reported_though_a_server_listens() -> None:
         run(main())
 
 
-def test_a_deadlock_does_not_stop_the_cleaning_up() -> None:
+def test_a_deadlock_does_not_stop_the_cleaning_up(impatient: None) -> None:
     cleaned: list[float] = []
 
     async def main() -> None:
