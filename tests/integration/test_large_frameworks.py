@@ -142,7 +142,7 @@ async def test_a_status_that_outgrows_the_limit_is_gone_on_with_once_compression
         )
         assert condition(status, "Stalled")["reason"] == "StatusTooLarge"
         assert len(orjson.dumps(status)) < LIMIT
-        await until_quiet(frameworks)
+        await until_quiet(frameworks, controller)
         stored, left = await frameworks.get("f"), await frameworks.pods()
         # A Pod was deleted only after what it ended with was stored.
         there = {pod["metadata"]["uid"] for pod in left.values()}
@@ -167,14 +167,16 @@ async def test_a_status_that_outgrows_the_limit_is_gone_on_with_once_compression
         assert known[task["index"]] in {None, task["attemptStatus"]["podUID"]}
 
 
-async def until_quiet(frameworks: Frameworks) -> None:
-    """Wait until the Pods change no more."""
+async def until_quiet(frameworks: Frameworks, controller: Controller) -> None:
+    """Wait until all Pods have ended and change no more, and the controller rests."""
     known: list[set[str]] = [set()]
 
     async def quiet() -> None:
         pods = await frameworks.pods()
         known.append({pod["metadata"]["resourceVersion"] for pod in pods.values()})
         assert known[-1] == known[-2]
+        assert {pod["status"]["phase"] for pod in pods.values()} <= {"Failed"}
+        assert controller.workers.busy == 0
 
     await eventually(quiet, every=3)
 
