@@ -29,6 +29,7 @@ CONTRACT: Final = {
     -220: "The attempt ended before the Task, by its completion policy or by Stop.",
     -230: "A rescale removed the Task.",
     -240: "A user set `suspend: true`.",
+    -241: "Kueue evicted the Framework, or what runs is no longer what it admitted.",
     -250: "All attempts together were active for longer than `activeDeadlineSeconds`.",
     -260: "The Pod did not run within `preRunningDeadlineSeconds` after its creation.",
     -300: "The Pod failed without a failed container, and no entry of `podFailureSpec` matches.",
@@ -48,8 +49,8 @@ decide about retries under `fancyRetryPolicy`:
 - A Permanent failure is not retried.
 - Any other failure counts against `maxRetryCount`.
 
-Codes -210, -220, -230 and -250 are never retried. -240 is always retried, without a count or delay, once the Framework
-is resumed.
+Codes -210, -220, -230 and -250 are never retried. -240 and -241 are always retried, without a count or delay: once the
+Framework is resumed, or Kueue admits it again.
 
 A failed Pod is classified in this order; the first match wins:
 

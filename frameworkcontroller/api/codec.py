@@ -23,6 +23,7 @@ from frameworkcontroller.api import fields, names
 from frameworkcontroller.api.completion import CompletionStatus, PodCompletion
 from frameworkcontroller.api.problems import Problem, ProblemError
 from frameworkcontroller.api.status import (
+    AdmissionStatus,
     Condition,
     FrameworkAttemptStatus,
     FrameworkStatus,
@@ -117,6 +118,7 @@ def added_fields(status: FrameworkStatus | None, *, with_roles: bool = True) -> 
     found: AddedFields = {
         ("accumulatedPastExecutionTimeSeconds",): status.accumulated_past_execution_time_seconds,
         ("retryPolicyStatus", "recentRetriedCount"): status.retry.recent_retried_count,
+        ("admission",): status.admission,
         ("attemptStatus", "executionStartTime"): attempt.execution_start_time,
         ("attemptStatus", "scheduledPodGroups"): tuple(attempt.scheduled_pod_groups),
         ("attemptStatus", "completionStatus", "policy"): completion and completion.policy,
@@ -178,6 +180,8 @@ def _encode_head(framework: str, status: FrameworkStatus) -> bytes:
     }
     if status.accumulated_past_execution_time_seconds:
         body["accumulatedPastExecutionTimeSeconds"] = status.accumulated_past_execution_time_seconds
+    if status.admission is not None:
+        body["admission"] = _admission(status.admission)
     if status.observed_generation is not None:
         body["observedGeneration"] = status.observed_generation
     if status.task_counts is not None:
@@ -274,6 +278,32 @@ def _completion(completion: CompletionStatus | None) -> dict[str, Any] | None:
     if completion.policy is not None:
         body["policy"] = {"action": completion.policy.action, "rule": completion.policy.rule}
     return body
+
+
+def _admission(admission: AdmissionStatus) -> dict[str, Any]:
+    return {
+        "queueName": admission.queue_name,
+        "workloadName": admission.workload_name,
+        "workloadUID": admission.workload_uid,
+        "clusterQueue": admission.cluster_queue,
+        "podSets": [
+            {
+                "name": one.name,
+                "count": one.count,
+                "digest": one.digest,
+                **_not_empty(
+                    {
+                        "nodeSelector": one.node_selector,
+                        "tolerations": one.tolerations,
+                        "labels": one.labels,
+                        "annotations": one.annotations,
+                        "schedulingGates": one.scheduling_gates,
+                    }
+                ),
+            }
+            for one in admission.pod_sets
+        ],
+    }
 
 
 def encode_condition(condition: Condition) -> dict[str, Any]:
@@ -403,6 +433,7 @@ _schema: Final = fields.Schema(
         "roles": "taskRoleStatuses",
         "tasks": "taskStatuses",
         "type_name": "type.name",
+        "workload_uid": "workloadUID",
     },
     needed={"state"},
     prepare={

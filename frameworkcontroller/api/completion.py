@@ -56,6 +56,7 @@ STOP_FRAMEWORK_REQUESTED = _predefined(-210, "StopFrameworkRequested", FAILED, P
 FRAMEWORK_ATTEMPT_COMPLETION = _predefined(-220, "FrameworkAttemptCompletion", FAILED, PERMANENT)
 DELETE_TASK_REQUESTED = _predefined(-230, "DeleteTaskRequested", FAILED, PERMANENT)
 FRAMEWORK_SUSPEND_REQUESTED = _predefined(-240, "FrameworkSuspendRequested", FAILED, TRANSIENT)
+FRAMEWORK_EVICTED = _predefined(-241, "FrameworkEvicted", FAILED, TRANSIENT)
 FRAMEWORK_ACTIVE_DEADLINE_EXCEEDED = _predefined(-250, "FrameworkActiveDeadlineExceeded", FAILED, PERMANENT)
 TASK_PRE_RUNNING_DEADLINE_EXCEEDED = _predefined(-260, "TaskPreRunningDeadlineExceeded", FAILED, TRANSIENT, CONFLICT)
 POD_FAILED_WITHOUT_FAILED_CONTAINER = _predefined(-300, "PodFailedWithoutFailedContainer", FAILED)
@@ -81,8 +82,8 @@ CONTAINER_UNRECOGNIZED_FAILED_PHRASE: Final = "ContainerUnrecognizedFailed"
 RESERVED: Final = (range(-999, 1), range(200, 220))
 """Codes that podFailureSpec may not define: they belong to the contract with containers and clients."""
 
-ALWAYS_RETRIED: Final = frozenset({FRAMEWORK_SUSPEND_REQUESTED.code, -241})
-"""Codes of Framework attempts that are retried without being counted. -241: evictions, by later versions only."""
+ALWAYS_RETRIED: Final = frozenset({FRAMEWORK_SUSPEND_REQUESTED.code, FRAMEWORK_EVICTED.code})
+"""Codes of Framework attempts that are retried without being counted."""
 
 NEVER_RETRIED: Final = frozenset(
     {

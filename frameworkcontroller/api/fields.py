@@ -106,6 +106,19 @@ maybe_object = _optional(_object, None)
 _PLAIN: Final[dict[Any, Decode]] = {str: _text, int: _number, bool: _flag}
 
 
+def _each_value(decode: Decode) -> Decode:
+    def decode_all(value: Any) -> dict[str, Any]:
+        decoded = {}
+        for key, item in _object(value).items():
+            try:
+                decoded[key] = decode(item)
+            except ProblemError as error:
+                raise error.below(key) from None
+        return decoded
+
+    return decode_all
+
+
 @dataclass(frozen=True)
 class Schema:
     """Decodes JSON objects into dataclasses, by their annotations; ``Annotated[T, decode]`` by ``decode``."""
@@ -158,6 +171,8 @@ class Schema:
             return self._decode(next(arg for arg in args if arg is not NoneType))
         if origin in {list, tuple}:
             return _each(self._decode(args[0]), origin)
+        if origin is dict:
+            return _object if args[1] is Any else _each_value(self._decode(args[1]))
         if is_dataclass(hint):
             return self.decoder(hint)  # type: ignore[arg-type]
         return _PLAIN.get(hint) or _choice(hint)

@@ -173,6 +173,18 @@ class ClaimRecord(CompanionRecord):
         return self.identity, self.framework_uid, self.when_scaled
 
 
+@dataclass(slots=True, frozen=True)
+class QueueLabels:
+    """What the labels of a Framework ask of Kueue, as they are. ``queue_name``: the LocalQueue; "" for none of others.
+
+    ``priority_class``: a WorkloadPriorityClass. ``max_execution_seconds``: when Kueue is to evict it.
+    """
+
+    queue_name: str
+    priority_class: str = ""
+    max_execution_seconds: str = ""
+
+
 @dataclass(slots=True)
 class FrameworkRecord:
     """A cached Framework. Spec and metadata stay encoded, because most Frameworks of a large cluster are completed.
@@ -190,6 +202,7 @@ class FrameworkRecord:
     metadata_json: bytes
     spec_json: bytes
     status: Any
+    queue: QueueLabels | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -202,6 +215,8 @@ class Framework:
     generation: int
     deleting: bool
     spec: FrameworkSpec
+    queue: QueueLabels | None = None
+    """The queue that its labels ask for. Labels have no generation."""
 
     @property
     def key(self) -> str:
@@ -306,7 +321,15 @@ def framework_record(body: Mapping[str, Any]) -> FrameworkRecord:
         metadata_json=dumps_to_keep(metadata),
         spec_json=dumps_to_keep(body.get("spec")),
         status=body.get("status"),
+        queue=_queue_labels(metadata.get("labels")),
     )
+
+
+def _queue_labels(labels: Mapping[str, str] | None) -> QueueLabels | None:
+    queue = (labels or {}).get(names.QUEUE_NAME)
+    if not labels or not queue:
+        return None
+    return QueueLabels(queue, labels.get(names.PRIORITY_CLASS) or "", labels.get(names.MAX_EXEC_TIME_SECONDS) or "")
 
 
 @decoder_of("metadata")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.fields import Time
@@ -134,6 +134,41 @@ class TaskCounts:
     failed: int = 0
 
 
+@dataclass(slots=True, frozen=True)
+class AdmittedPodSet:
+    """What Kueue has admitted for the Pods of one role, and adds to them.
+
+    ``count``: of Pods that may exist at once. ``digest``: of the role's template, as it was admitted.
+    """
+
+    name: str
+    count: int
+    digest: str = ""
+    node_selector: dict[str, str] = field(default_factory=dict)
+    tolerations: list[dict[str, Any]] = field(default_factory=list)
+    labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+    scheduling_gates: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, frozen=True)
+class AdmissionStatus:
+    """The admission of a queued Framework by Kueue. Persisted before its attempt begins, and until its quota is free.
+
+    ``workload_uid``: of the Workload that has the quota.
+    """
+
+    queue_name: str
+    workload_name: str
+    workload_uid: str
+    cluster_queue: str = ""
+    pod_sets: list[AdmittedPodSet] = field(default_factory=list)
+
+    def pod_set(self, role: str) -> AdmittedPodSet | None:
+        """What is admitted for the role, None if nothing is."""
+        return next((one for one in self.pod_sets if one.name == role), None)
+
+
 @dataclass(slots=True)
 class Condition:
     """A metav1.Condition. Computed from the other fields, and not an input of decisions."""
@@ -165,3 +200,4 @@ class FrameworkStatus:
     task_counts: TaskCounts | None = None
     conditions: list[Condition] = field(default_factory=list)
     accumulated_past_execution_time_seconds: int = 0
+    admission: AdmissionStatus | None = None

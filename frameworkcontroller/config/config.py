@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import fields, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -115,6 +116,19 @@ class LeaderElection(Section):
         return Timing(self.lease_duration_sec, self.renew_deadline_sec, self.retry_period_sec)
 
 
+class KueueMode(StrEnum):
+    """Whether the queue labels of Frameworks count."""
+
+    DISABLED = "disabled"
+    ENABLED = "enabled"
+
+
+class Kueue(Section):
+    """Queues of Kueue. Disabled by default: labels on existing Frameworks would change their meaning."""
+
+    mode: Annotated[KueueMode, Field(strict=False)] = KueueMode.DISABLED
+
+
 class Config(Section):
     """The whole configuration. Times are in seconds.
 
@@ -152,6 +166,7 @@ class Config(Section):
     ] = 360
     log_object_snapshot: LogObjectSnapshot = LogObjectSnapshot()
     record_events: bool = True
+    kueue: Kueue = Kueue()
     pod_failure_spec: list[FailureConfig] = Field(default_factory=list)
 
     @field_validator("kube_api_server_address")
@@ -209,8 +224,9 @@ class Config(Section):
     def plan_limits(self) -> Limits:
         """The limits that the machine decides by."""
         classifier = Classifier([failure.compiled() for failure in self.pod_failure_spec])
-        configured = {field.name for field in fields(Limits)} & type(self).model_fields.keys()
-        return Limits(classifier=classifier, **{name: getattr(self, name) for name in configured})
+        configured = {field.name for field in fields(Limits)} & type(self).model_fields.keys() - {"kueue"}
+        has_queues = self.kueue.mode is KueueMode.ENABLED
+        return Limits(classifier=classifier, kueue=has_queues, **{name: getattr(self, name) for name in configured})
 
 
 def shipped_config() -> Config:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Identity, ObjectError, identity_of, is_claim_of
+from frameworkcontroller.api.status import AdmissionStatus
+from frameworkcontroller.api.workloads import WorkloadRecord
 from frameworkcontroller.machine.failure import classify_creation_refusal
 from frameworkcontroller.machine.requests import (
     COMPANIONS,
@@ -148,14 +150,48 @@ class NotAttempted:
     """Nothing was sent; the next plan decides again."""
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The Workload is as ``record`` says, and nothing was done."""
+
+    record: WorkloadRecord
+
+
+@dataclass(frozen=True, slots=True)
+class WasAdmitted:
+    """Kueue has admitted the Framework."""
+
+    admission: AdmissionStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Unmet:
+    """Nothing was done: something that the action needs is missing, or contradicts the spec."""
+
+    message: str
+
+
 Result = (
-    Created | Exists | Refused | Unanswered | Accepted | Gone | Remains | NotForced | Patched | Outdated | NotAttempted
+    Created
+    | Exists
+    | Refused
+    | Unanswered
+    | Accepted
+    | Gone
+    | Remains
+    | NotForced
+    | Patched
+    | Outdated
+    | NotAttempted
+    | Seen
+    | WasAdmitted
+    | Unmet
 )
 
 Exchange = Generator[Request, Answer, Result]
 
 
-class _NotDoneError(Exception):
+class NotDoneError(Exception):
     """Ends an exchange with a failed answer."""
 
     def __init__(self, answer: Refused | Unanswered) -> None:
@@ -197,7 +233,7 @@ class Create:
                 found = yield from _namesake(target)
                 if found is not None and found.controller_uid == self.controller_uid:
                     return Exists(found)
-        raise _NotDoneError(answer)
+        raise NotDoneError(answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +273,7 @@ class Delete:
                 # The precondition failed: the name belongs to another object now.
                 if not (yield from _is_there(target, self.uid)):
                     return Gone()
-        raise _NotDoneError(answer)
+        raise NotDoneError(answer)
 
     def _reason_to_spare(self) -> Generator[Request, Answer, NotForced | Gone | None]:
         """Look at the Node of the Pod. Return None if it is lost, or the Pod was never bound to one."""
@@ -250,7 +286,7 @@ class Delete:
                 case Answered() | Refused(kind=Refusal.OBJECT_NOT_FOUND):
                     return Gone()
                 case _:
-                    raise _NotDoneError(answer)
+                    raise NotDoneError(answer)
             if not node:
                 return None
         text = f"Pod {self.target.name} is not force-deleted (podForceDeletionPolicy NodeUnreachable)"
@@ -264,7 +300,7 @@ class Delete:
                 return None
             case Refused(by_api=True, code=403 | 404 | 405):
                 return NotForced(f"{text}: its Node {node} cannot be read: {answer.code}: {answer.message}", True)
-        raise _NotDoneError(replace(answer, message=f"its Node {node} cannot be read: {answer.message}"))
+        raise NotDoneError(replace(answer, message=f"its Node {node} cannot be read: {answer.message}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +357,7 @@ class Relabel:
                 # UIDs are immutable: the name belongs to another object now.
                 if not (yield from _is_there(target, self.uid)):
                     return Gone()
-        raise _NotDoneError(answer)
+        raise NotDoneError(answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,7 +415,7 @@ class MarkClaim:
                 return Gone()
             case Refused(kind=Refusal.CONFLICT, message=message):
                 return Remains(message)
-        raise _NotDoneError(answer)
+        raise NotDoneError(answer)
 
     def _framework_exists(self) -> Generator[Request, Answer, bool]:
         """Whether the Framework still exists, now that the claim was read.
@@ -392,7 +428,7 @@ class MarkClaim:
                 return bool(_metadata(body, "uid")["uid"] == self.framework_uid)
             case Refused(kind=Refusal.OBJECT_NOT_FOUND):
                 return False
-        raise _NotDoneError(answer)
+        raise NotDoneError(answer)
 
     def _change(self, metadata: Mapping[str, Any], *, owned: bool) -> dict[str, Any]:
         """The changes of the metadata, empty if they are as wanted."""
@@ -419,7 +455,20 @@ class Refresh:
         return Remains("the stored status is not newer")
 
 
-Action = Create | Delete | Cleanup | LookUp | Confirm | Relabel | Patch | MarkClaim | Refresh
+@dataclass(frozen=True, slots=True, eq=False)
+class QueueAction:
+    """An action on the Workload of a Framework in Kueue's queue (workloads.py)."""
+
+    target: Target
+    is_release: ClassVar[bool] = False
+    """Whether it gives quota back, so that a live read must confirm the status first."""
+
+    def exchange(self) -> Exchange:
+        """The requests of the action."""
+        raise NotImplementedError
+
+
+Action = Create | Delete | Cleanup | LookUp | Confirm | Relabel | Patch | MarkClaim | Refresh | QueueAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,6 +481,8 @@ class Outcome:
 
 def needs_live_status(action: Action) -> bool:
     """Whether a live read must confirm the status first."""
+    if isinstance(action, QueueAction):
+        return action.is_release
     return isinstance(action, Refresh | MarkClaim) or (isinstance(action, Delete) and action.orphan)
 
 
@@ -439,7 +490,7 @@ def carry_out(action: Action) -> Exchange:
     """The exchange of ``action``. It never repeats a request."""
     try:
         return (yield from action.exchange())
-    except _NotDoneError as error:
+    except NotDoneError as error:
         answer = error.answer
     if isinstance(answer, Unanswered):
         return answer
@@ -482,18 +533,18 @@ def patched(
                 return Gone()
             if refused.kind is Refusal.CONFLICT:
                 return Outdated(message)
-    raise _NotDoneError(answer)
+    raise NotDoneError(answer)
 
 
 def _namesake(target: Target) -> Generator[Request, Answer, Identity | None]:
     """The existing object of that name. A refused read must not look like a refused creation."""
     try:
         return (yield from _identify(target))
-    except _NotDoneError as error:
+    except NotDoneError as error:
         answer = error.answer
         if isinstance(answer, Refused):
             text = f"{target.kind} {target.name} may exist: {answer.code}: {answer.message}"
-            raise _NotDoneError(Unanswered(text)) from None
+            raise NotDoneError(Unanswered(text)) from None
         raise
 
 
@@ -526,7 +577,7 @@ def _identity(target: Target, metadata: Mapping[str, Any]) -> Identity:
         return identity_of(metadata, _IDENTITY[target.kind])
     except ObjectError as error:
         text = f"the API server's answer is not a valid {target.kind}: {error}"
-        raise _NotDoneError(Unanswered(text)) from error
+        raise NotDoneError(Unanswered(text)) from error
 
 
 def _find(target: Target) -> Generator[Request, Answer, dict[str, Any] | None]:
@@ -537,14 +588,14 @@ def _find(target: Target) -> Generator[Request, Answer, dict[str, Any] | None]:
             return _metadata(body, "uid")
         case Refused(kind=Refusal.OBJECT_NOT_FOUND):
             return None
-    raise _NotDoneError(answer)
+    raise NotDoneError(answer)
 
 
 def _metadata(body: bytes, field: str | None = None) -> dict[str, Any]:
     """The metadata in an answer, which has the text ``field``; a Status has empty ones."""
     metadata = metadata_in(body, field)
     if isinstance(metadata, Unanswered):
-        raise _NotDoneError(metadata)
+        raise NotDoneError(metadata)
     return metadata
 
 

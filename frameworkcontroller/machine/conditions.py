@@ -22,6 +22,9 @@ _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _MAX_REASON = 1024
 MAX_MESSAGE = 32768
 _STALLS_QUOTED = 3
+_OF_QUEUE = ("QuotaReserved", "Admitted")
+_TELL_SEC = 60.0
+"""Least time between two status writes for messages of Kueue alone."""
 _WITHOUT_PODS = ENDED | {State.CREATION_PENDING}
 _OVER_WHEN_NOT_FOUND = frozenset({Reason.INVALID_SPEC, Reason.STATUS_TOO_LARGE, Reason.QUARANTINED})
 """Stalls that every sync finds again before it writes a status."""
@@ -60,11 +63,14 @@ def refresh(ctx: Context) -> None:
         _record_wait(ctx, kept.get("Running"), wait, message)
     if suspended is not None:
         now["Suspended"] = suspended
+    if (shown := _of_queue(ctx, kept)) is not None:
+        now |= dict(zip(_OF_QUEUE, shown, strict=True))
     if stalled is not None:
         now["Stalled"] = (True, *stalled)
     elif "Stalled" in kept:
         now["Stalled"] = (False, Reason.PROGRESSING.value, "")
     fresh, generation = [], ctx.framework.generation
+    said_only, may_tell = True, ctx.tracker.queueing.message_until <= ctx.env.clock
     for kind, (value, whole_reason, whole_message) in now.items():
         text, reason, message = "True" if value else "False", whole_reason[:_MAX_REASON], whole_message[:MAX_MESSAGE]
         old = kept.get(kind)
@@ -74,13 +80,34 @@ def refresh(ctx: Context) -> None:
                 fresh.append(old)
                 continue
             since = old.last_transition_time
+            is_said = kind in _OF_QUEUE and not value and old.reason == reason and old.observed_generation == generation
+            if is_said and not may_tell:
+                ctx.requeue_at(ctx.tracker.queueing.message_until)
+                fresh.append(old)
+                continue
+            said_only &= is_said
         else:
-            since = ctx.env.second
+            since, said_only = ctx.env.second, False
         fresh.append(Condition(kind, text, reason, message, since, generation))
-    if fresh != status.conditions:
+    if fresh == status.conditions:
+        return
+    if said_only and len(fresh) == len(status.conditions):
+        ctx.tracker.queueing.message_until = ctx.env.clock + _TELL_SEC
+        ctx.tracker.set_conditions(fresh, Urgency.LATER, said_only=True)
+    else:
         # The others follow a state, whose transition has its own urgency.
         soon = "Stalled" in now or _differs(was_suspended, suspended)
+        soon |= any(_differs(kept.get(kind), now.get(kind)) for kind in _OF_QUEUE)
         ctx.tracker.set_conditions(fresh, Urgency.SOON if soon else Urgency.LATER)
+
+
+def _of_queue(ctx: Context, kept: dict[str, Condition]) -> tuple[tuple[bool, str, str], ...] | None:
+    """The conditions of a queued Framework, None for others."""
+    if not ctx.env.limits.kueue or ctx.tracker.queueing.stepped:
+        return ctx.tracker.queueing.shown
+    # Not looked at yet.
+    found = [kept[kind] for kind in _OF_QUEUE if kind in kept]
+    return tuple((one.status == "True", one.reason, one.message) for one in found) if len(found) == 2 else None
 
 
 def with_stalled(

@@ -9,7 +9,7 @@ from typing import Final
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import encode_status, encode_task
 from frameworkcontroller.api.completion import CompletionStatus
-from frameworkcontroller.api.objects import Framework, Identity
+from frameworkcontroller.api.objects import Framework, Identity, PodRecord
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, TaskStatus
 from frameworkcontroller.machine.actions import Action, Create, Delete, Refresh, Target
 from frameworkcontroller.machine.agenda import TaskKey
@@ -119,6 +119,11 @@ class Context:
         """Drop the creations of this plan, which has found that the attempt ends."""
         self.plan.actions = [action for action in self.plan.actions if not isinstance(action, Create)]
 
+    def look_for_pods(self) -> None:
+        """Note whether the cache shows Pods of the Framework. Costs their number, which is mostly none."""
+        uid = self.framework.uid
+        self.tracker.remains = any(_belongs_to(uid, pod) for pod in self.observed.list_pods())
+
     def configmap_target(self) -> Target:
         """The ConfigMap of the current attempt."""
         return Target(Kind.CONFIGMAP, names.configmap_name(self.framework.name), self.attempt.id)
@@ -141,6 +146,12 @@ class Context:
             task.instance_uid,
             str(task.attempt.id),
         )
+
+
+def _belongs_to(framework_uid: str, pod: PodRecord) -> bool:
+    """Whether the Pod is of any attempt of the Framework, whose ConfigMap may be gone."""
+    identity = pod.identity
+    return bool(identity.controller_uid and identity.annotations and identity.annotations[0] == framework_uid)
 
 
 _MAX_DIGITS = 18

@@ -13,11 +13,11 @@ from frameworkcontroller.api.completion import (
     FRAMEWORK_ATTEMPT_COMPLETION,
     CompletionStatus,
 )
-from frameworkcontroller.api.objects import ConfigMapRecord, Framework, PodRecord
+from frameworkcontroller.api.objects import ConfigMapRecord, Framework
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
-from frameworkcontroller.machine import claims, companions, dependencies
+from frameworkcontroller.machine import claims, companions, dependencies, kueue
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete, LookUp, Target
 from frameworkcontroller.machine.context import (
@@ -75,6 +75,8 @@ def new_attempt(framework: Framework, attempt_id: int, env: Env) -> FrameworkAtt
 def step(ctx: Context) -> None:
     """Move the Framework and the Tasks on the agenda as far as the observed objects allow."""
     claims.maintain(ctx)
+    if ctx.env.limits.kueue or ctx.status.admission is not None:
+        kueue.step(ctx)
     state = ctx.status.state
     if state is State.ATTEMPT_COMPLETED:
         _decide_retry(ctx)
@@ -85,7 +87,7 @@ def step(ctx: Context) -> None:
     if ctx.status.state in ENDED:
         ctx.tracker.agenda.clear()
         if ctx.status.state is State.ATTEMPT_COMPLETED and ctx.framework.spec.is_suspended:
-            _look_for_pods(ctx)
+            ctx.look_for_pods()
         _watch_orphan(ctx, ours)
         if not _delete_orphan(ctx, ours):
             ctx.tracker.holds.end_stall(None, Reason.STATUS_OUTDATED)
@@ -149,6 +151,9 @@ def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
     tracker.forget_tasks()
     tracker.move_framework(State.ATTEMPT_COMPLETED, now)
     final = require(ctx.attempt.completion_status, "completionStatus of the attempt")
+    if ctx.status.admission is not None and final.code in ALWAYS_RETRIED:
+        # It is over, which is persisted with the end of the attempt.
+        tracker.set_admission(None)
     text = f"FrameworkAttempt {ctx.attempt.id} completed with {describe(final)}"
     ctx.record(Reason.FRAMEWORK_ATTEMPT_COMPLETED, text, completion=final)
 
@@ -198,15 +203,23 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         tracker.late.add(configmap.uid)
     if may_start(ctx) is not None and (ctx.framework.deleting or not tracker.is_completing):
         companions.release(ctx)
-        if ctx.framework.spec.is_suspended and not ctx.framework.deleting:
+        if (ctx.framework.spec.is_suspended and not ctx.framework.deleting) or tracker.queueing.look_up:
             _look_up(ctx, configmap)
         return
-    # From now on any controller may create something.
-    tracker.absent = None
     ends = tracker.is_completing or must_end_first(ctx) is not None
     if not ends and (completion := must_not_begin(ctx)) is not None:
         ends = True
         _complete_unseen(ctx, completion)
+    if not ends and tracker.queueing.wait is not None:
+        may_begin(ctx)
+        companions.release(ctx)
+        if tracker.queueing.look_up:
+            _look_up(ctx, configmap)
+        elif not tracker.is_clean:
+            _persist_first(ctx)
+        return
+    # From now on any controller may create something.
+    tracker.absent = None
     if not tracker.is_clean:
         if not ends:
             # The condition still says what it waits for.
@@ -218,7 +231,7 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     elif not _delete_orphan(ctx, configmap):
         are_there = companions.keep(ctx)
         if may_begin(ctx) is None and are_there:
-            body = configmap_body(ctx.framework, ctx.attempt.id)
+            body = configmap_body(ctx.framework, ctx.attempt.id, ctx.status.admission)
             ctx.act(Create(ctx.configmap_target(), body, ctx.framework.uid))
 
 
@@ -228,25 +241,13 @@ def _look_up(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     A controller may have created the ConfigMap, and Pods, and have ended before it recorded them.
     """
     tracker = ctx.tracker
-    _look_for_pods(ctx)
+    ctx.look_for_pods()
     if not tracker.is_clean:
         _persist_first(ctx)
     elif _delete_orphan(ctx, configmap):
         tracker.absent = False
     elif not tracker.absent and not ctx.observed.creating:
         ctx.act(LookUp(ctx.configmap_target(), ctx.framework.uid))
-
-
-def _look_for_pods(ctx: Context) -> None:
-    """Note whether the cache shows Pods of the Framework. Costs their number, which is mostly none."""
-    uid = ctx.framework.uid
-    ctx.tracker.remains = any(_belongs_to(uid, pod) for pod in ctx.observed.list_pods())
-
-
-def _belongs_to(framework_uid: str, pod: PodRecord) -> bool:
-    """Whether the Pod is of any attempt of the Framework, whose ConfigMap may be gone."""
-    identity = pod.identity
-    return bool(identity.controller_uid and identity.annotations and identity.annotations[0] == framework_uid)
 
 
 def _delete_orphan(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
@@ -433,6 +434,8 @@ def _step_alive(ctx: Context) -> None:
     if ctx.framework.spec.has_hostnames and not ctx.framework.deleting:
         # It rests on the spec alone, so nothing is to be persisted before.
         companions.keep(ctx)
+    if ctx.status.admission is not None and ctx.env.limits.kueue and not ctx.framework.deleting:
+        kueue.follow(ctx)
 
 
 def _step_tasks(ctx: Context) -> None:
@@ -464,6 +467,8 @@ def _decide_retry(ctx: Context) -> None:
     decision = decide_retry(policy, completion, status.retry.accountable_retried_count, conflict_delay)
     if status.retry.retry_delay_sec is None and not decision.retry:
         ctx.tracker.move_framework(State.COMPLETED, ctx.env.second)
+        if status.admission is not None:
+            ctx.tracker.set_admission(None)
         reason = Reason.FRAMEWORK_SUCCEEDED if completion.succeeded else Reason.FRAMEWORK_FAILED
         text = f"Framework completed, not retried as {decision.reason}, with {describe(completion)}"
         ctx.record(reason, text, completion=completion)

@@ -22,7 +22,7 @@ from frameworkcontroller.api.completion import (
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
-from frameworkcontroller.machine import companions
+from frameworkcontroller.machine import companions, kueue
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.dependencies import dependency_wait, unmet_dependency
 from frameworkcontroller.machine.holds import CREATIONS, Wait
@@ -79,7 +79,7 @@ def _attempt_backs_off(ctx: Context) -> Wait | None:
     return None if held is None else Wait(held.reason, held.why, held.until)
 
 
-_BEGIN: Final[tuple[Callable[[Context], Wait | None], ...]] = (_attempt_backs_off, companions.pending)
+_BEGIN: Final[tuple[Callable[[Context], Wait | None], ...]] = (_attempt_backs_off, kueue.pending, companions.pending)
 
 
 # --- before the Pod of a Task is created --------------------------------------------------------------------------
@@ -105,6 +105,7 @@ _CREATE: Final[tuple[Callable[[Context, TaskStatus], Wait | None], ...]] = (
     _attempt_ends,
     dependency_wait,
     _backs_off,
+    kueue.count_wait,
 )
 
 
@@ -196,8 +197,8 @@ _EndRules = tuple[Callable[[Context], CompletionStatus | None], ...]
 _NOT_BEGIN: Final[_EndRules] = (_has_no_time_left,)
 _END_FIRST: Final[_EndRules] = (_is_stopped,)
 _END_BY_TASKS: Final[_EndRules] = (_meets_policy, _fails_by_rule, unmet_dependency)
-_END_UNSEEN: Final[_EndRules] = (_must_suspend,)
-_END_LAST: Final[_EndRules] = (_exceeds_deadline, _must_suspend)
+_END_UNSEEN: Final[_EndRules] = (_must_suspend, kueue.must_evict)
+_END_LAST: Final[_EndRules] = (_exceeds_deadline, _must_suspend, kueue.must_evict)
 """Those that a user or another component can take back."""
 
 

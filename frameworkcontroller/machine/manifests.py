@@ -17,13 +17,13 @@ import orjson
 from frameworkcontroller.api import hostlists, names
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.spec import ClaimRetention, ClaimTemplate, FrameworkSpec, TaskRoleSpec
-from frameworkcontroller.api.status import FrameworkAttemptStatus, TaskStatus
+from frameworkcontroller.api.status import AdmissionStatus, AdmittedPodSet, FrameworkAttemptStatus, TaskStatus
 from frameworkcontroller.machine.actions import filled
 from frameworkcontroller.machine.model import require
 
 
-def configmap_body(framework: Framework, attempt_id: int) -> bytes:
-    """The ConfigMap of an attempt.
+def configmap_body(framework: Framework, attempt_id: int, admission: AdmissionStatus | None = None) -> bytes:
+    """The ConfigMap of an attempt. With its queue as label, Kueue takes the Pods for those of a managed job.
 
     Its foregroundDeletion finalizer holds it, and with it the next attempt, until the last Pod of the attempt is gone.
     """
@@ -34,7 +34,10 @@ def configmap_body(framework: Framework, attempt_id: int) -> bytes:
             "metadata": {
                 "name": names.configmap_name(framework.name),
                 "namespace": framework.namespace,
-                "labels": {names.FRAMEWORK_NAME: framework.name},
+                "labels": {
+                    names.FRAMEWORK_NAME: framework.name,
+                    **({} if admission is None else {names.QUEUE_NAME: admission.queue_name}),
+                },
                 "annotations": {
                     names.FRAMEWORK_NAMESPACE: framework.namespace,
                     names.FRAMEWORK_NAME: framework.name,
@@ -173,9 +176,15 @@ class PodTemplate:
     __slots__ = ("_first_rank", "_framework", "_host_lists", "_marker", "_role", "raw")
 
     def __init__(
-        self, framework: Framework, attempt: FrameworkAttemptStatus, role: TaskRoleSpec, role_uid: str
+        self,
+        framework: Framework,
+        attempt: FrameworkAttemptStatus,
+        role: TaskRoleSpec,
+        role_uid: str,
+        admitted: AdmittedPodSet | None = None,
     ) -> None:
-        template = orjson.dumps(role.task.pod)
+        """``admitted``: what Kueue adds to the Pods of the role."""
+        template = orjson.dumps(role.task.pod if admitted is None else with_admission(role.task.pod, admitted))
         # A marker that the user's template does not contain.
         salt = 0
         while (marker := b"@%d-" % salt) in template:
@@ -217,6 +226,26 @@ class PodTemplate:
         if self._first_rank is None:
             return words
         return (*words, (self._marker + b"rank", b"%d" % (self._first_rank + task.index)), *self._host_lists.items())
+
+
+def with_admission(template: Mapping[str, Any], admitted: AdmittedPodSet) -> dict[str, Any]:
+    """The Pod template with what Kueue adds. Nothing contradicts it: ``workloads.ReadAdmission`` has compared them."""
+    metadata, spec = template.get("metadata"), template.get("spec")
+    if metadata is None or isinstance(metadata, dict):
+        metadata = dict(metadata or {})
+        for name, ours in (("labels", admitted.labels), ("annotations", admitted.annotations)):
+            if ours:
+                metadata[name] = _with(metadata.get(name), ours)
+    if isinstance(spec, dict):
+        spec = dict(spec)
+        if admitted.node_selector:
+            spec["nodeSelector"] = _with(spec.get("nodeSelector"), admitted.node_selector)
+        gates = [{"name": name} for name in admitted.scheduling_gates]
+        for name, added in (("tolerations", admitted.tolerations), ("schedulingGates", gates)):
+            own = spec.get(name)
+            if added and (own is None or isinstance(own, list)):
+                spec[name] = [*(own or []), *(one for one in added if one not in (own or []))]
+    return {**template, "metadata": metadata, "spec": spec}
 
 
 def _first_rank(spec: FrameworkSpec, role: TaskRoleSpec) -> int:

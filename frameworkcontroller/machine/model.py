@@ -53,6 +53,8 @@ class Limits:
     task_max_retry_delay_sec: int = 360
     kubelet_report_sec: int = 30
     """Time for a kubelet to report that the containers of an ended Pod have ended."""
+    kueue: bool = False
+    """Whether the queue labels of Frameworks count."""
 
 
 @dataclass(slots=True)

@@ -32,6 +32,7 @@ from frameworkcontroller.machine.actions import (
     Outdated,
     Patch,
     Patched,
+    QueueAction,
     Refresh,
     Relabel,
     Remains,
@@ -72,7 +73,7 @@ def take(ctx: Context, outcome: Outcome) -> None:
             ctx.tracker.holds.release(None)
             ctx.record(Reason.FRAMEWORK_DELETED, "Deleted: its retention after completion is over")
         else:
-            _hold(ctx, target, result, "delete")
+            hold(ctx, target, result, "delete")
     elif target.kind is Kind.VOLUME_CLAIM:
         if isinstance(outcome.action, Create):
             _take_claim_creation(ctx, outcome.action, result)
@@ -115,15 +116,15 @@ def _take_companion(ctx: Context, action: Action, result: Result) -> None:
             ctx.record(Reason.SERVICE_CREATED, f"{target.kind} {target.name} ({uid}) was created")
         case Exists(found=Identity() as found) if _controls(action, found):
             if found.deleting:
-                _hold(ctx, target, result, "create")
+                hold(ctx, target, result, "create")
             else:
                 uid = found.uid
         case Exists(found=Identity() as found):
-            _conflict(ctx, target, found)
+            conflict(ctx, target, found)
         case _:
             if isinstance(result, Refused) and is_quota_refusal(result):
                 _stall_by_quota(ctx, target, result)
-            _hold(ctx, target, result, "create")
+            hold(ctx, target, result, "create")
     tracker.companion_answered(target, uid)
 
 
@@ -139,7 +140,7 @@ def _take_companion_change(ctx: Context, action: Patch, result: Result) -> None:
         case Gone():
             tracker.companion_dropped(target, action.uid)
         case _:
-            _hold(ctx, target, result, "change")
+            hold(ctx, target, result, "change")
 
 
 def _take_claim_creation(ctx: Context, action: Create, result: Result) -> None:
@@ -159,19 +160,19 @@ def _take_claim_creation(ctx: Context, action: Create, result: Result) -> None:
         case Exists(found=Identity() as found) if is_claim_of(found, claims.identity(ctx, target), ctx.framework.uid):
             role = ctx.framework.spec.role(target.role)
             if found.deleting or role is None:
-                _hold(ctx, target, result, "create")
+                hold(ctx, target, result, "create")
             else:
                 # It is retained, and has lost the label by which it is watched; or the answer to its creation was lost.
                 tracker.follow_ups.append(claims.mark(ctx, target, role))
-                _look_later(ctx, target, f"{target.kind} {target.name} exists")
+                look_later(ctx, target, f"{target.kind} {target.name} exists")
         case Exists(found=Identity() as found):
-            _conflict(ctx, target, found)
+            conflict(ctx, target, found)
         case _:
             if isinstance(result, Refused) and is_quota_refusal(result):
                 _stall_by_quota(ctx, target, result)
             why = f"Cannot create {target.kind} {target.name}: {_why(result)}"
             tracker.holds.hold(CREATIONS, ctx.env, why, _retry_after(result))
-            _hold(ctx, target, result, "create")
+            hold(ctx, target, result, "create")
     tracker.companion_answered(target, uid)
 
 
@@ -232,18 +233,22 @@ def _take(owned: _Owned, outcome: Outcome) -> None:
                 _take_failed_deletion(ctx, action, result)
             elif action.uid != owned.uid or not owned.deleted(action, result):
                 # No state waits for the deletion, but a stale cache may still show the object.
-                _look_later(ctx, target, f"{target.kind} {target.name} was deleted")
+                look_later(ctx, target, f"{target.kind} {target.name} was deleted")
         case Cleanup():
             if isinstance(result, Exists) and result.found is not None:
                 if owned.state is State.CREATION_PENDING:
                     _replace(owned, result.found, "clean up")
             elif not isinstance(result, Gone):
-                _hold(ctx, target, result, "clean up")
+                hold(ctx, target, result, "clean up")
             elif owned.state is State.CREATION_PENDING:
                 owned.cleaned_up()
         case LookUp():
-            if owned.state is State.CREATION_PENDING and framework_machine.may_adopt(ctx):
-                _take_look_up(owned, result)
+            if owned.state is State.CREATION_PENDING:
+                if framework_machine.may_adopt(ctx) or not isinstance(result, Exists):
+                    _take_look_up(owned, result)
+                else:
+                    # The garbage collector deletes it with the Framework.
+                    look_later(ctx, target, f"{target.kind} {target.name} is deleted first")
         case Confirm() | Relabel() as action:
             if not isinstance(result, Gone):
                 _not_in_cache(ctx, action, result)
@@ -256,7 +261,7 @@ def _take(owned: _Owned, outcome: Outcome) -> None:
                     owned.look_again()
         case Refresh():
             _leave_newer(ctx, target)
-        case MarkClaim() | Patch():
+        case MarkClaim() | Patch() | QueueAction():
             raise InvariantError(f"{target.kind} {target.name} is no companion")
         case other:
             assert_never(other)
@@ -279,7 +284,7 @@ def _take_creation(owned: _Owned, action: Create, result: Result) -> None:
             else:
                 _replace(owned, found, "create")
         case Exists(found=Identity() as found):
-            _conflict(owned.ctx, owned.target, found)
+            conflict(owned.ctx, owned.target, found)
         case _:
             owned.refused(result)
 
@@ -296,7 +301,7 @@ def _take_look_up(owned: _Owned, result: Result) -> None:
             owned.ctx.tracker.absent = False
             _replace(owned, found, "look up")
         case _:
-            _hold(owned.ctx, owned.target, result, "look up")
+            hold(owned.ctx, owned.target, result, "look up")
 
 
 def _replace(owned: _Owned, found: Identity, verb: str) -> None:
@@ -307,7 +312,7 @@ def _replace(owned: _Owned, found: Identity, verb: str) -> None:
         owned.end(found)
     else:
         owned.ctx.tracker.follow_ups.append(owned.replace(found))
-        _look_later(owned.ctx, owned.target, f"Another {owned.target.kind} {owned.target.name} is deleted first")
+        look_later(owned.ctx, owned.target, f"Another {owned.target.kind} {owned.target.name} is deleted first")
 
 
 # --- objects that are not in the cache ---------------------------------------------------------------------------
@@ -320,17 +325,17 @@ def _not_in_cache(ctx: Context, action: Confirm | Relabel, result: Result) -> No
         case Remains(unlabelled=True):
             # At most once per back-off: another client may remove the label again.
             tracker.follow_ups.append(Relabel(target, action.uid, ctx.framework.name))
-            _look_later(ctx, target, f"The label of {target.kind} {target.name} is restored")
+            look_later(ctx, target, f"The label of {target.kind} {target.name} is restored")
         case Accepted():
             text = f"Restored the label {FRAMEWORK_NAME} of {target.kind} {target.name}, by which it is watched"
             ctx.record(Reason.LABEL_RESTORED, text, _task_of(ctx, target), warning=True)
-            _look_later(ctx, target, text)
+            look_later(ctx, target, text)
         case Remains():
             if tracker.expectations.hide(action.uid, ctx.env):
                 ctx.plan.relist.add(target.kind)
-            _hold(ctx, target, result, "see in the cache")
+            hold(ctx, target, result, "see in the cache")
         case _:
-            _hold(ctx, target, result, "label" if isinstance(action, Relabel) else "see in the cache")
+            hold(ctx, target, result, "label" if isinstance(action, Relabel) else "see in the cache")
 
 
 # --- failures ---------------------------------------------------------------------------------------------------
@@ -339,7 +344,7 @@ def _not_in_cache(ctx: Context, action: Confirm | Relabel, result: Result) -> No
 def _take_failed_deletion(ctx: Context, action: Delete, result: Result) -> None:
     key = action.target.key
     if not isinstance(result, NotForced) or not isinstance(key, tuple):
-        _hold(ctx, action.target, result, "delete")
+        hold(ctx, action.target, result, "delete")
         return
     holds, text = ctx.tracker.holds, result.message
     if holds.spare(key, Spared(action.uid, ctx.env.clock + _NODE_LOOK_SEC, text)):
@@ -363,7 +368,8 @@ def _leave_newer(ctx: Context, target: Target) -> None:
     _wait(ctx, target, text, Reason.STATUS_OUTDATED)
 
 
-def _conflict(ctx: Context, target: Target, found: Identity) -> None:
+def conflict(ctx: Context, target: Target, found: Identity) -> None:
+    """Back off, as the target's name belongs to another owner's object."""
     if found.controller_uid is not None:
         owner = f"controlled by {found.controller_uid}"
     elif target.kind is Kind.VOLUME_CLAIM:
@@ -383,7 +389,8 @@ def _stall_by_quota(ctx: Context, target: Target, refusal: Refused) -> None:
         ctx.tracker.holds.stalls[target.key] = Stall(Reason.QUOTA_EXCEEDED, refusal.message, target.claim)
 
 
-def _hold(ctx: Context, target: Target, result: Result, verb: str) -> None:
+def hold(ctx: Context, target: Target, result: Result, verb: str) -> None:
+    """Back off after a failure, and stall the Framework if it continues. ``verb``: what was to be done."""
     if verb == "create" and target.kind is Kind.CONFIGMAP and isinstance(result, Refused):
         text = describe_creation_refusal(target.kind, result)
     else:
@@ -409,7 +416,7 @@ def _wait(
 
     ``at_least``: seconds. ``keep``: an earlier stall of the object stays.
     """
-    failures = _look_later(ctx, target, text, at_least)
+    failures = look_later(ctx, target, text, at_least)
     if failures == 1:
         ctx.record(Reason.WAITING, text, _task_of(ctx, target), warning=True)
     stalls = ctx.tracker.holds.stalls
@@ -417,7 +424,7 @@ def _wait(
         stalls[target.key] = Stall(reason, text, target.claim)
 
 
-def _look_later(ctx: Context, target: Target, why: str, at_least: float = 0.0) -> int:
+def look_later(ctx: Context, target: Target, why: str, at_least: float = 0.0) -> int:
     """Back off, and plan again afterwards. Return the number of failures in a row."""
     holds, task = ctx.tracker.holds, _task_of(ctx, target)
     failures = holds.hold(target.key, ctx.env, why, at_least, claim=target.claim)
@@ -503,7 +510,7 @@ class _Pod:
                 _stall_by_quota(ctx, self.target, result)
         why = f"Cannot create {self.target.kind} {self.target.name}: {_why(result)}"
         ctx.tracker.holds.hold(CREATIONS, ctx.env, why, _retry_after(result))
-        _hold(ctx, self.target, result, "create")
+        hold(ctx, self.target, result, "create")
 
     def replace(self, found: Identity) -> Action:
         return replace_orphan(self.target, found, self.ctx.pod_identity(self.task))
@@ -571,7 +578,7 @@ class _ConfigMap:
     def refused(self, result: Result) -> None:
         if isinstance(result, Refused) and is_quota_refusal(result):
             _stall_by_quota(self.ctx, self.target, result)
-        _hold(self.ctx, self.target, result, "create")
+        hold(self.ctx, self.target, result, "create")
 
     def replace(self, found: Identity) -> Action:
         return replace_orphan(self.target, found, self.ctx.configmap_identity())
@@ -589,7 +596,10 @@ class _ConfigMap:
         return True
 
     def absent(self) -> None:
-        self.ctx.tracker.absent = True
+        tracker = self.ctx.tracker
+        tracker.absent = True
+        # Quota may be given back now.
+        tracker.again |= tracker.queueing.look_up
 
     def cleaned_up(self) -> None:
         """End an attempt that the user stopped before it had a ConfigMap."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine import claims, companions, conditions, framework, scale
+from frameworkcontroller.machine import claims, companions, conditions, framework, scale, workloadoutcomes
 from frameworkcontroller.machine.actions import Outcome
 from frameworkcontroller.machine.context import Context, count_tasks
 from frameworkcontroller.machine.gates import may_start
@@ -17,6 +17,7 @@ from frameworkcontroller.machine.holds import Stall
 from frameworkcontroller.machine.model import Env, Observed, Plan
 from frameworkcontroller.machine.owned import take
 from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.tracker import Tracker
 
 
@@ -58,7 +59,10 @@ def fold(subject: Framework, tracker: Tracker, outcomes: Sequence[Outcome], env:
     """
     ctx = Context(subject, tracker, Observed(None, lambda _: None), env)
     for outcome in outcomes:
-        take(ctx, outcome)
+        if outcome.action.target.kind is Kind.WORKLOAD:
+            workloadoutcomes.take(ctx, outcome)
+        else:
+            take(ctx, outcome)
     return _finish(ctx)
 
 
@@ -95,6 +99,7 @@ def _observe_generation(ctx: Context) -> None:
         companions.forget_unwanted(ctx)
         claims.remember(ctx)
         tracker.templates.clear()
+        tracker.queueing.spec = None
         tracker.touch_all()
     tracker.observe_generation(generation)
 

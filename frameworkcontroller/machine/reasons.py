@@ -81,6 +81,10 @@ class Reason(StrEnum):
     TASK_ROLE_STARTED = _event("TaskRoleStarted", "the dependencies of a TaskRole hold, and its Pods are created")
     TASK_ROLE_DELETED = "TaskRoleDeleted", "the last Task of a removed TaskRole is gone"
     SERVICE_CREATED = "ServiceCreated", "the Service was created by which Pods have host names"
+    QUEUE_ENTERED = _event("QueueEntered", "the Workload was created that stands for the Framework in Kueue's queue")
+    QUEUE_LEFT = _event("QueueLeft", "the Workload is being deleted, and the Framework has left Kueue's queue")
+    QUOTA_GRANTED = _event("QuotaGranted", "Kueue has admitted the Framework, and its attempt may start")
+    QUOTA_GIVEN_BACK = _event("QuotaGivenBack", "nothing of an evicted Framework runs, and Kueue got its quota back")
     VOLUME_CLAIM_CREATED = "VolumeClaimCreated", "a PersistentVolumeClaim of a Task was created"
     VOLUME_CLAIM_KEPT = _event(
         "VolumeClaimKept",
@@ -129,6 +133,8 @@ class Reason(StrEnum):
     VOLUME_CLAIM_PENDING = _wait(
         "VolumeClaimPending", "a PersistentVolumeClaim of a Task is to be created again, or cannot be looked for"
     )
+    QUOTA_PENDING = _wait("QuotaPending", "Kueue has not admitted the Framework, so no attempt starts")
+    QUOTA_COUNT = _wait("QuotaCount", "a Task waits, as more Tasks were added than Kueue has admitted")
     DEPENDENCY_PENDING = _wait("DependencyPending", "a TaskRole waits for others, as its dependsOn says")
     INVALID_SPEC = _stall("InvalidSpec", "the spec is invalid; the controller waits for a change")
     NAMING_CONFLICT = _stall("NamingConflict", "an object that the Framework does not control has a name that it needs")
@@ -161,6 +167,17 @@ class Reason(StrEnum):
     )
     VOLUME_CLAIM_NOT_LISTED = _stall(
         "VolumeClaimNotListed", "PersistentVolumeClaims cannot be listed, which volumeClaimTemplates need"
+    )
+    QUEUE_UNAVAILABLE = _stall("QueueUnavailable", "the Framework has a queue, and Kueue's Workloads cannot be used")
+    QUEUE_INVALID = _stall(
+        "QueueInvalid", "a queue label of the Framework is invalid, or its priority class does not exist"
+    )
+    TOO_MANY_ROLES_FOR_QUEUE = _stall("TooManyRolesForQueue", "the Framework has a queue, and more than 18 TaskRoles")
+    ADMISSION_CONFLICT = _stall(
+        "AdmissionConflict", "what Kueue adds to the Pods contradicts their template, or cannot be read"
+    )
+    WORKLOAD_NOT_GONE = _stall(
+        "WorkloadNotGone", "the Workload in Kueue's queue was deleted, and still exists long after its deletion was due"
     )
     WORKLOAD_NOT_ANSWERED = _stall(
         "WorkloadNotAnswered", "requests for the Workload in Kueue's queue failed several times"

@@ -19,9 +19,17 @@ import orjson
 
 from frameworkcontroller.api.codec import AddedFields, EncodedStatus, added_fields, decode_status, dropped_fields
 from frameworkcontroller.api.names import split_claim_name, split_pod_name
-from frameworkcontroller.api.objects import ClaimRecord, CompanionRecord, Framework, FrameworkRecord, PodRecord
+from frameworkcontroller.api.objects import (
+    ClaimRecord,
+    CompanionRecord,
+    Framework,
+    FrameworkRecord,
+    PodRecord,
+    QueueLabels,
+)
 from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State
+from frameworkcontroller.api.workloads import WorkloadRecord
 from frameworkcontroller.machine.actions import (
     Action,
     Create,
@@ -172,6 +180,12 @@ class Reconciler:
         self.stored = self._as_stored(record.resource_version, status)
         self.spec_error: str | None = None
         self._compress = compress
+        self._has_queues = False
+        """Config kueue: whether queue labels count."""
+        self._queue: QueueLabels | None = None
+        """The queue labels, as the last live read or a later version in the cache has shown them."""
+        self._labels_version = ""
+        """The resourceVersion in the cache whose labels were looked at last."""
         self._framework: Framework | None = None
         """At the newest known generation."""
         self._creation_outcomes: list[Outcome] = []
@@ -220,9 +234,11 @@ class Reconciler:
         self.tracker.configmap_dropped(uid)
 
     def on_companion_event(self, record: CompanionRecord) -> None:
-        """A companion changed: plan it, if it is a volume claim. The Service is part of every plan."""
+        """A companion changed: plan it, if it is a volume claim. Others are part of every plan."""
         if isinstance(record, ClaimRecord):
             self.tracker.claims.add(record.name)
+        elif isinstance(record, WorkloadRecord):
+            self.tracker.queueing.known = True
 
     def on_companion_dropped(self, last: CompanionRecord) -> None:
         """The cache dropped a companion: it is gone, or has lost its label."""
@@ -243,6 +259,7 @@ class Reconciler:
             return False
         self.tracker.touch_all()
         self.tracker.companions.clear()
+        self.tracker.queueing.acted = None
         self._resync |= from_cache
         return True
 
@@ -282,6 +299,7 @@ class Reconciler:
             StatusError: a live read returned an invalid status.
         """
         current, clock = self._pass, view.env.clock
+        self._has_queues = view.env.limits.kueue
         if current is None:
             record = view.record
             if record is None or record.uid != self.uid:
@@ -484,7 +502,10 @@ class Reconciler:
         """The Framework at the newest known generation. Sets ``spec_error`` if its spec is invalid."""
         before = self._framework
         deleting = record.deletion_time is not None
+        queue = self._read_labels(record)
         if before is not None and record.generation <= before.generation and deleting <= before.deleting:
+            if before.queue != queue:
+                self._framework = before = replace(before, queue=queue)
             return before
         if before is not None and record.generation < before.generation:
             spec, generation = before.spec, before.generation
@@ -494,8 +515,18 @@ class Reconciler:
                 spec, self.spec_error = parse_spec(orjson.loads(record.spec_json), framework=record.name), None
             except SpecError as error:
                 spec, self.spec_error = FrameworkSpec(), str(error)
-        self._framework = Framework(record.namespace, record.name, record.uid, generation, deleting, spec)
+        self._framework = Framework(record.namespace, record.name, record.uid, generation, deleting, spec, queue)
         return self._framework
+
+    def _read_labels(self, record: FrameworkRecord) -> QueueLabels | None:
+        """The queue labels. They have no generation: if the cache shows others than are known, a live read decides."""
+        if not self._has_queues or record.resource_version == self._labels_version:
+            return self._queue
+        if record.queue != self._queue:
+            self.stored.confirmed = False
+            self._queue = record.queue
+        self._labels_version = record.resource_version
+        return self._queue
 
     def _fold(self, current: _Pass, outcomes: list[Outcome], view: View) -> None:
         """Fold outcomes into the tracked status."""
@@ -718,7 +749,12 @@ class Reconciler:
         if digest == self.stored.digest and framework is not None and live.generation == framework.generation:
             self.stored.resource_version = live.resource_version
             self.stored.confirmed = True
-            current.batch.add(actions)
+            if live.queue == framework.queue or not self._has_queues:
+                current.batch.add(actions)
+            else:
+                self._queue, self._framework = live.queue, replace(framework, queue=live.queue)
+                self._leave(current, actions, view)
+                current.done = Done(0.0)
         else:
             self._take_over(live, status, digest, view)
             current.done = Done(0.0)

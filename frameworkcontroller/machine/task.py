@@ -146,7 +146,9 @@ def _create(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> None:
         spec = ctx.framework.spec.role(task.role)
         if spec is None:
             return
-        template = PodTemplate(ctx.framework, ctx.attempt, spec, ctx.tracker.roles[task.role].instance_uid)
+        admission = ctx.status.admission
+        admitted = None if admission is None else admission.pod_set(task.role)
+        template = PodTemplate(ctx.framework, ctx.attempt, spec, ctx.tracker.roles[task.role].instance_uid, admitted)
         ctx.tracker.templates[task.role] = template
     ctx.create_for(key, lambda: Create(target, template.raw, configmap_uid, template.words(task)))
 

@@ -15,6 +15,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import (
+    AdmissionStatus,
     Condition,
     FrameworkAttemptStatus,
     FrameworkStatus,
@@ -30,6 +31,7 @@ from frameworkcontroller.machine.expectations import Expectations
 from frameworkcontroller.machine.holds import Holds
 from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import AttemptCounters, InvariantError, Level, Urgency, require
+from frameworkcontroller.machine.queueing import Queueing
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.states import EDGES, ENDED, FRAMEWORK_URGENCY, TASK_URGENCY
@@ -86,7 +88,10 @@ class Tracker:
     """By role that another one waits for to be Ready, the indexes of Tasks whose Pods are."""
     begun: set[str] = field(default_factory=set)
     """Roles of which a Pod was created in this attempt."""
+    granted: dict[str, set[int]] = field(default_factory=dict)
+    """By role with more Tasks than Kueue has admitted, the indexes of Tasks that have a Pod, or may have one."""
     claims: ClaimAgenda = field(default_factory=ClaimAgenda)
+    queueing: Queueing = field(default_factory=Queueing)
     companions: dict[Target, str] = field(default_factory=dict)
     """UIDs of companions that an answer of the API server has shown, and of whose end nothing is known."""
     urgency: Urgency = Urgency.NONE
@@ -232,6 +237,7 @@ class Tracker:
             self._blocked,
             self._completions,
             self.templates,
+            self.granted,
         ):
             by_task.clear()
 
@@ -271,10 +277,23 @@ class Tracker:
             status.observed_generation = generation
             self.change(None, Urgency.SOON)
 
-    def set_conditions(self, conditions: list[Condition], urgency: Urgency) -> None:
-        """Replace the conditions."""
+    def set_conditions(self, conditions: list[Condition], urgency: Urgency, *, said_only: bool = False) -> None:
+        """Replace the conditions. ``said_only``: only what Kueue says has changed, for which no action has to wait."""
         require(self.status, "status").conditions = conditions
-        self.change(None, urgency)
+        if said_only:
+            self.urgency = max(self.urgency, urgency)
+        else:
+            self.change(None, urgency)
+
+    def set_admission(self, admission: AdmissionStatus | None) -> None:
+        """Record the admission by Kueue, or its end."""
+        status = require(self.status, "status")
+        status.admission = admission
+        self.queueing.lost = None
+        # The bodies of Pods follow from it.
+        self.templates.clear()
+        self.change(None, Urgency.NOW)
+        self.again = True
 
     def configmap_created(self, uid: str, now: int) -> None:
         """Record the ConfigMap of the current attempt."""
@@ -419,6 +438,17 @@ class Tracker:
             self.begun.add(task.role)
         elif self.readiness and state is not State.RUNNING:
             self.observe_readiness(task, ready=False)
+        if (
+            self.granted
+            and state is not State.CREATION_PENDING
+            and (granted := self.granted.get(task.role)) is not None
+        ):
+            if state in ENDED:
+                granted.discard(task.index)
+                # Another Task may have its Pod now.
+                self.again = True
+            else:
+                granted.add(task.index)
         if state is State.COMPLETED:
             place = 1 + next(reversed(self._completions.values()), 0)
             self._completions.setdefault(_completion_key(task), place)
@@ -436,6 +466,7 @@ class Tracker:
         """Take from the previous tracker of the Framework what no status has."""
         self._completions = other._completions
         self.late = other.late
+        self.queueing.known = other.queueing.known
         self.companions = other.companions
         self.claims.policies = other.claims.policies
         self._awaited, self._ended = other._awaited, other._ended

@@ -120,6 +120,7 @@ class Controller:
         acting_client = client(limiter=limiter, fence=self.election)
 
         # From events to keys.
+        limits = config.plan_limits()
         self.queue: WorkQueue[str] = WorkQueue(rng=rng)
         self.reconcilers = Reconcilers(compress=config.large_framework_compression)
         self.state_counts = StateCounts()
@@ -131,6 +132,7 @@ class Controller:
             rng=rng,
             acting=lambda: self._acting,
             enqueue=self.queue.add,
+            kueue=limits.kueue,
             on_undecodable=lambda *found: self.recorder.record_unreadable(*found),  # noqa: PLW0108 - created below
         )
         self.crd_guard = CrdGuard(
@@ -162,7 +164,7 @@ class Controller:
             pods=self.informers.pods.lister,
             find_companion=self.informers.find_companion,
             list_claims=self.informers.list_claims,
-            limits=config.plan_limits(),
+            limits=limits,
             wall=wall,
             clock=loop.time,
             rng=rng,

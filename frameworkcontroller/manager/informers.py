@@ -22,10 +22,11 @@ from frameworkcontroller.api.objects import (
     service_record,
 )
 from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.api.workloads import WorkloadRecord, workload_record
 from frameworkcontroller.controller.eventhandlers import EventHandlers, framework_key
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.informer import Informer
-from frameworkcontroller.kube.resources import CONFIGMAPS, PERSISTENTVOLUMECLAIMS, PODS, SERVICES
+from frameworkcontroller.kube.resources import CONFIGMAPS, PERSISTENTVOLUMECLAIMS, PODS, SERVICES, WORKLOADS
 from frameworkcontroller.machine.model import NotListed
 from frameworkcontroller.machine.requests import Kind
 
@@ -60,6 +61,7 @@ class CompanionInformer(Generic[C_co]):
         self._enqueue = enqueue
         self._wanted = asyncio.Event()
         self._waiting: set[str] = set()
+        self._always = False
 
     def find(self, key: str, framework: str) -> C_co | NotListed | None:
         """The cached companion of that key, for the Framework of that key."""
@@ -76,9 +78,14 @@ class CompanionInformer(Generic[C_co]):
         self._wanted.set()
         return NotListed(self.informer.problem)
 
+    def want(self) -> None:
+        """Watch whether a Framework needs one or not."""
+        self._always = True
+
     async def run(self) -> None:
         """Watch until cancelled; the next run starts like the first."""
-        await self._wanted.wait()
+        if not self._always:
+            await self._wanted.wait()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.informer.run(), name=f"informer of {self.informer.resource.qualified}")
@@ -95,8 +102,8 @@ class CompanionInformer(Generic[C_co]):
             self._enqueue(key)
 
 
-def _framework_of_claim(claim: ClaimRecord) -> str:
-    return f"{claim.namespace}/{claim.framework}"
+def _framework_of_companion(companion: CompanionRecord) -> str:
+    return f"{companion.namespace}/{companion.framework}"
 
 
 class Informers:
@@ -112,10 +119,11 @@ class Informers:
         acting: Callable[[], bool],
         on_undecodable: Callable[[str, Exception, dict[str, Any]], None],
         enqueue: Callable[[str], None],
+        kueue: bool = False,
     ) -> None:
         """``namespace`` None: all. ``acting``: whether this replica runs syncs. ``on_undecodable``: for Frameworks.
 
-        ``enqueue``: takes the key of a Framework to be synced.
+        ``enqueue``: takes the key of a Framework to be synced. ``kueue``: whether Workloads are watched.
         """
 
         def when_acting(handler: Callable[[*Ts], None]) -> Callable[[*Ts], None]:
@@ -155,12 +163,19 @@ class Informers:
             on_delete=when_acting(handlers.pod_deleted),
         )
 
-        claims = partial(informer, PERSISTENTVOLUMECLAIMS, claim_record, index=_framework_of_claim)
+        claims = partial(informer, PERSISTENTVOLUMECLAIMS, claim_record, index=_framework_of_companion)
         self._claims: CompanionInformer[ClaimRecord] = CompanionInformer(claims, handlers, enqueue)
         self.companions: dict[Kind, CompanionInformer[CompanionRecord]] = {
             Kind.SERVICE: CompanionInformer(partial(informer, SERVICES, service_record), handlers, enqueue),
             Kind.VOLUME_CLAIM: self._claims,
         }
+        self._workloads: CompanionInformer[WorkloadRecord] | None = None
+        if kueue:
+            workloads = partial(informer, WORKLOADS, workload_record, index=_framework_of_companion)
+            self._workloads = CompanionInformer(workloads, handlers, enqueue)
+            # From the start: Frameworks may be gone whose Workloads still have quota.
+            self._workloads.want()
+            self.companions[Kind.WORKLOAD] = self._workloads
 
     def __iter__(self) -> Iterator[Informer[Any]]:
         return iter((self.frameworks, self.configmaps, self.pods))

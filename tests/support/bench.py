@@ -360,6 +360,8 @@ class Bench:
             made = self.plan()
             for action in made.actions:
                 match action:
+                    case _ if self.do(action):
+                        pass
                     case Create():
                         self.created(action)
                     case Delete(target=target):
@@ -373,6 +375,10 @@ class Bench:
             if not made.actions and not self.tracker.is_busy:
                 return
         raise AssertionError("it does not settle")
+
+    def do(self, action: Action) -> bool:
+        """Carry out an action that this bench does not know. Return whether it was one."""
+        return False
 
     def _check(self) -> None:
         if not self._checked:

@@ -598,6 +598,8 @@ class Guarantees:
         elif completion.code == -240:
             asked = spec.suspend and spec.execution_type is not ExecutionType.STOP
             self._require(asked, "-240, and nobody asked to suspend")
+        elif completion.code == -241:
+            self._require(before.admission is not None, "-241, and the Framework was not admitted")
         elif completion.code == -250:
             deadline, started = spec.active_deadline_seconds, status.attempt.execution_start_time
             active: float = before.accumulated_past_execution_time_seconds

@@ -61,6 +61,7 @@ DEFAULTS: dict[str, Any] = {
         "pod": {"on_pod_deletion": True},
     },
     "record_events": True,
+    "kueue": {"mode": "disabled"},
     "pod_failure_spec": [],
 }
 
@@ -110,6 +111,7 @@ def test_every_key(tmp_path: Path) -> None:
           task: {onTaskRetry: false, onTaskDeletion: false}
           pod: {onPodDeletion: false}
         recordEvents: false
+        kueue: {mode: enabled}
         podFailureSpec: []
         """,
     )
@@ -145,6 +147,7 @@ def test_every_key(tmp_path: Path) -> None:
             "pod": {"on_pod_deletion": False},
         },
         "record_events": False,
+        "kueue": {"mode": "enabled"},
         "pod_failure_spec": [],
     }
     assert config.snapshot_triggers() == set()
@@ -155,6 +158,7 @@ def test_every_key(tmp_path: Path) -> None:
     assert limits.framework_min_retry_delay_sec_for_transient_conflict_failed == 0
     assert limits.framework_max_retry_delay_sec_for_transient_conflict_failed == 0
     assert (limits.task_min_retry_delay_sec, limits.task_max_retry_delay_sec) == (5, 50)
+    assert (limits.kueue, Config().plan_limits().kueue) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -250,6 +254,7 @@ BIND = 'must be host:port, :port for every address of this machine, or "" for no
             "2: leaderElection.retryPeriodSec: 9: must be below renewDeadlineSec (10) divided by 1.2",
         ),
         ("leaderElection:\n  retryPeriodSec: 0", "2: leaderElection.retryPeriodSec: 0: must be at least 1"),
+        ("kueue:\n  mode: auto", "2: kueue.mode: 'auto': must be disabled or enabled"),
         ("logObjectSnapshot: true", "1: logObjectSnapshot: true: must be a mapping"),
         (
             "logObjectSnapshot:\n  framework:\n    onFrameworkRetry: 'no'",

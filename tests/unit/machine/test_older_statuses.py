@@ -18,7 +18,14 @@ import pytest
 from frameworkcontroller.api.codec import COMPRESSION_THRESHOLD_BYTES, EncodedStatus, added_fields, decode_status
 from frameworkcontroller.api.completion import CompletionStatus, DecidedRule, FailureAction
 from frameworkcontroller.api.objects import configmap_record, pod_record
-from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State, TaskRoleStatus, TaskStatus
+from frameworkcontroller.api.status import (
+    AdmissionStatus,
+    FrameworkAttemptStatus,
+    FrameworkStatus,
+    State,
+    TaskRoleStatus,
+    TaskStatus,
+)
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.requests import PatchStatus, Post, Remove
 from tests.golden import traces
@@ -246,6 +253,7 @@ def test_no_later_field_is_forgotten() -> None:
     status = FrameworkStatus(0, 0, FrameworkAttemptStatus(0, 0))
     status.accumulated_past_execution_time_seconds = status.retry.recent_retried_count = 1
     status.attempt.execution_start_time = 1
+    status.admission = AdmissionStatus("q", "w", "u")
     rule = DecidedRule(FailureAction.FAIL_FRAMEWORK, 0)
     status.attempt.completion_status = CompletionStatus(1, "", "Failed", None, "", policy=rule)
     status.attempt.roles = [TaskRoleStatus("a", "r", pod_force_deletion_policy="Always", started=True)]

@@ -25,6 +25,7 @@ from frameworkcontroller.machine.gates import WAITS
 from frameworkcontroller.machine.model import NotListed, Plan, Record
 from frameworkcontroller.machine.reasons import EventPolicy, Reason
 from tests.support.bench import Bench, refused, role
+from tests.support.queuedbench import QueuedBench
 
 
 @dataclass
@@ -136,6 +137,30 @@ def doubted() -> Watched:
     return bench
 
 
+class Queued(QueuedBench, Watched):
+    """A bench of a Framework in a queue."""
+
+    def __init__(self, *roles: dict[str, Any]) -> None:
+        super().__init__(*roles)
+        self.records = []
+
+
+def queued() -> Watched:
+    bench = Queued(role())
+    bench.enter()
+    bench.plan()
+    return bench
+
+
+def added() -> Watched:
+    bench = Queued(role())
+    bench.begin()
+    bench.settle()
+    bench.edit(role(number=2))
+    bench.settle()
+    return bench
+
+
 def dependent() -> Watched:
     bench = Watched(role("a"), {**role("b"), "dependsOn": [{"name": "a", "status": "Ready"}]})
     bench.attempt()
@@ -185,6 +210,9 @@ NO_CLAIM = "PersistentVolumeClaim data-f-a-0 cannot be looked for"
 NO_CLAIMS = "Cannot list PersistentVolumeClaims, which volumeClaimTemplates need: 403: may not list claims"
 FORBIDDEN = "Cannot create Service f: 403: may not create services"
 
+QUEUE = "the Framework waits in Kueue's LocalQueue team-a"
+COUNT = "Kueue has admitted 1 of the 2 Tasks of TaskRole a"
+
 ROWS = (
     # The object itself says it, and no status is written for it.
     Row(Reason.DELETING, deleted, "", "", "is being deleted", "being deleted"),
@@ -195,6 +223,8 @@ ROWS = (
     Row(Reason.WAITING, refused_configmap, *["the webhook is down"] * 4),
     Row(Reason.SERVICE_PENDING, refused_service, NO_SERVICE, NO_SERVICE, NO_SERVICE, FORBIDDEN),
     Row(Reason.VOLUME_CLAIM_PENDING, unlisted_claims, NO_CLAIM, NO_CLAIM, NO_CLAIM, NO_CLAIMS),
+    Row(Reason.QUOTA_PENDING, queued, *[QUEUE] * 4),
+    Row(Reason.QUOTA_COUNT, added, *[COUNT] * 4),
     # Over after half a second.
     Row(Reason.RELISTING, doubted, "", "", "AttemptCreationPending", ""),
     Row(Reason.DEPENDENCY_PENDING, dependent, *["TaskRole b waits until TaskRole a is Ready"] * 4),

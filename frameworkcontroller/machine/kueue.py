@@ -1,0 +1,563 @@
+"""The protocol with Kueue: when a Framework enters its queue, begins, ends, and gives its quota back.
+
+A Framework with the label ``kueue.x-k8s.io/queue-name`` has a Workload, which Kueue admits, evicts, or leaves waiting.
+This table is the whole protocol; the actions are in workloads.py. Before an admission is taken, or believed to be over,
+the Workload is read live, as the cache may be behind.
+
+====================================  =============================  =================================================
+the Framework                         its Workload                   what is done
+====================================  =============================  =================================================
+may start, is not admitted            none                           EnterQueue
+\"                                     not ours                       stall NamingConflict
+\"                                     no quota, another request      ChangeRequest
+\"                                     quota for another request      *release*: Delete
+\"                                     waits                          wait; its conditions are shown
+\"                                     admitted                       ReadAdmission, persist ``status.admission``: begin
+runs, is admitted                     evicted, deleted, finished,    Inspect; end the attempt with -241, which is
+                                      gone, or another one           persisted before anything is deleted
+\"                                     for another template           the same, as WorkloadOutOfSync
+\"                                     of another priority            ChangeRequest (priority only)
+\"                                     \"                              Tell PodsReady
+runs, is not admitted                 any                            it runs to its end, and enters the queue afterwards
+nothing runs, retry                   admitted                       nothing: it keeps its quota
+nothing runs, admitted                as above, or the request       persist the end of ``status.admission``, then
+                                      has changed                    *release* as below
+nothing runs, is not admitted         evicted, has quota             *release*: GiveBack
+\"                                     deleting                       *release*: LetGo
+suspended, deleted, not started, or   any                            *release*: Delete, then LetGo
+without the label
+completed                             any                            *release*: Finish
+====================================  =============================  =================================================
+
+A *release* gives quota back. It needs all of this: the end of the attempt and the absence of ``status.admission`` are
+persisted, nothing of the Framework runs (``Tracker.nothing_runs``), and a live read of the Framework confirms that.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.completion import FRAMEWORK_EVICTED, CompletionStatus
+from frameworkcontroller.api.objects import QueueLabels
+from frameworkcontroller.api.spec import ExecutionType
+from frameworkcontroller.api.status import AdmissionStatus, State, TaskStatus
+from frameworkcontroller.api.workloads import (
+    FINISHED,
+    PODS_READY,
+    WorkloadCondition,
+    WorkloadRecord,
+    workload_name,
+)
+from frameworkcontroller.machine.actions import (
+    Action,
+    Delete,
+    Target,
+)
+from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.holds import Stall, Wait
+from frameworkcontroller.machine.model import NotListed
+from frameworkcontroller.machine.queueing import ShownCondition
+from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.states import ENDED
+from frameworkcontroller.machine.workloads import (
+    MAX_POD_SETS,
+    ChangeRequest,
+    ConditionChange,
+    EnterQueue,
+    Finish,
+    GiveBack,
+    Inspect,
+    LetGo,
+    ReadAdmission,
+    Tell,
+    WorkloadSpec,
+    is_admitted,
+    is_same,
+    workload_spec,
+)
+
+_READY_SEC: Final = 10.0
+"""Least time between two changes of the condition PodsReady."""
+
+_QUEUE_PATTERN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_SECONDS_PATTERN: Final = re.compile(r"[1-9][0-9]{0,8}")
+
+_Cached = WorkloadRecord | NotListed | None
+
+
+# --- one plan ---------------------------------------------------------------------------------------------------
+
+
+def step(ctx: Context) -> None:
+    """Do what is due in the queue. Sets ``Queueing.wait`` while the attempt must not begin."""
+    tracker, queueing = ctx.tracker, ctx.tracker.queueing
+    queueing.wait, queueing.look_up = None, False
+    if not ctx.env.limits.kueue:
+        if ctx.status.state in (State.CREATION_PENDING, *ENDED):
+            # The labels no longer count.
+            tracker.set_admission(None)
+        return
+    if _queue(ctx) is None and ctx.status.admission is None and queueing.known is False:
+        queueing.shown = None
+        queueing.stepped = True
+        return
+    if queueing.labels != ctx.framework.queue:
+        queueing.labels, queueing.spec = ctx.framework.queue, None
+        tracker.holds.release(_target(ctx).key)
+    record = _find(ctx)
+    if not isinstance(record, NotListed):
+        queueing.known = record is not None or _target(ctx) in tracker.companions
+    if ctx.status.state is State.COMPLETED:
+        _completed(ctx, record)
+    elif ctx.status.state in (State.CREATION_PENDING, State.ATTEMPT_COMPLETED):
+        _between_attempts(ctx, record)
+    elif not tracker.is_completing and not ctx.framework.deleting:
+        _running(ctx, record)
+    queueing.shown = _conditions(ctx, record)
+    queueing.stepped = True
+
+
+def _target(ctx: Context) -> Target:
+    return Target(Kind.WORKLOAD, workload_name(ctx.framework.name, ctx.framework.uid))
+
+
+def _queue(ctx: Context) -> QueueLabels | None:
+    """What the labels ask for. A Framework without roles has nothing to be admitted."""
+    return ctx.framework.queue if ctx.framework.spec.task_roles else None
+
+
+def _find(ctx: Context) -> _Cached:
+    target = _target(ctx)
+    found = ctx.observed.find_companion(target.kind, target.name)
+    if isinstance(found, WorkloadRecord) and found.identity.controller_uid == ctx.framework.uid:
+        return found
+    return found if isinstance(found, NotListed) else None
+
+
+def _wanted(ctx: Context, queue: QueueLabels) -> WorkloadSpec:
+    """The spec of the Workload, computed once for each generation and labels."""
+    queueing = ctx.tracker.queueing
+    if queueing.spec is None:
+        queueing.spec = workload_spec(ctx.framework, queue)
+    return queueing.spec
+
+
+def _wait(ctx: Context, text: str) -> None:
+    ctx.tracker.queueing.wait = Wait(Reason.QUOTA_PENDING, text)
+
+
+def _act(ctx: Context, action: Action, record: WorkloadRecord | None) -> None:
+    """Add the action, unless the cache does not show the effect of the same one yet."""
+    queueing, done = ctx.tracker.queueing, (type(action).__name__, _version(record))
+    if (until := ctx.tracker.holds.until(action.target.key)) > ctx.env.clock:
+        ctx.requeue_at(until)
+    elif queueing.acted != done:
+        queueing.acted = done
+        ctx.plan.actions.append(action)
+
+
+def _version(record: WorkloadRecord | None) -> str:
+    """The resourceVersion in the cache, "" if it shows none."""
+    return "" if record is None else record.resource_version
+
+
+# --- gates ------------------------------------------------------------------------------------------------------
+
+
+def pending(ctx: Context) -> Wait | None:
+    """Why the attempt of a queued Framework does not begin yet."""
+    return ctx.tracker.queueing.wait
+
+
+def must_evict(ctx: Context) -> CompletionStatus | None:
+    """Why the attempt of an admitted Framework ends: its admission is over, or is not for its spec."""
+    admission = ctx.status.admission
+    if admission is None or ctx.framework.deleting or not ctx.env.limits.kueue:
+        return None
+    return ctx.tracker.queueing.lost or _out_of_sync(ctx, admission)
+
+
+def count_wait(ctx: Context, task: TaskStatus) -> Wait | None:
+    """Why a Task that was added after the admission has no Pod yet: as many as were admitted may have one."""
+    admission = ctx.status.admission
+    if admission is None:
+        return None
+    admitted = admission.pod_set(task.role)
+    count = 0 if admitted is None else admitted.count
+    tasks = ctx.tracker.roles[task.role].tasks
+    if len(tasks) <= count:
+        return None
+    granted = _granted(ctx, task.role)
+    if task.index in granted:
+        return None
+    if len(granted) < count:
+        granted.add(task.index)
+        return None
+    text = f"Kueue has admitted {count} of the {len(tasks)} Tasks of TaskRole {task.role}: the others wait for the next"
+    return Wait(Reason.QUOTA_COUNT, f"{text} FrameworkAttempt, or for the end of a Task")
+
+
+def _granted(ctx: Context, role: str) -> set[int]:
+    """The Tasks of the role that have a Pod, or may have one. Costs their number once; the tracker keeps them."""
+    granted = ctx.tracker.granted.get(role)
+    if granted is None:
+        granted = ctx.tracker.granted[role] = set()
+        for task in ctx.tracker.roles[role].tasks:
+            pod = names.pod_name(ctx.framework.name, role, task.index)
+            holds_pod = task.state not in (State.CREATION_PENDING, *ENDED)
+            if holds_pod or ctx.observed.find_pod(pod) is not None:
+                granted.add(task.index)
+    return granted
+
+
+# --- an attempt runs --------------------------------------------------------------------------------------------
+
+
+def _running(ctx: Context, record: _Cached) -> None:
+    tracker, admission = ctx.tracker, ctx.status.admission
+    if admission is None or isinstance(record, NotListed) or tracker.queueing.lost is not None:
+        return
+    if problem_with(record, admission) is not None and not _was_disproved(ctx, record):
+        _act(ctx, Inspect(_target(ctx), _version(record)), record)
+        return
+    for role in admission.pod_sets:
+        if role.name in tracker.roles and len(tracker.roles[role.name].tasks) > role.count:
+            _wake_waiters(ctx, role.name, role.count)
+
+
+def follow(ctx: Context) -> None:
+    """Keep the Workload of an attempt up to date. To be called after its Tasks have been planned."""
+    admission, record = ctx.status.admission, _find(ctx)
+    if admission is None or not isinstance(record, WorkloadRecord) or problem_with(record, admission) is not None:
+        return
+    if (queue := _queue(ctx)) is not None:
+        _keep_priority(ctx, record, queue)
+    _tell_readiness(ctx, record)
+
+
+def problem_with(record: WorkloadRecord | None, admission: AdmissionStatus) -> str | None:
+    """Why the admission is over, by what the Workload says; None if it is not."""
+    if record is None or record.uid != admission.workload_uid:
+        return f"Workload {admission.workload_name} is gone"
+    if record.evicted:
+        return f"Kueue has evicted the Framework ({record.evicted.reason}): {record.evicted.message}"
+    if record.identity.deleting:
+        return f"Workload {record.name} is being deleted"
+    if record.finished:
+        return f"Workload {record.name} was set to Finished ({record.finished.reason}): {record.finished.message}"
+    if not record.admitted:
+        return f"Workload {record.name} is no longer admitted ({record.admitted.reason}): {record.admitted.message}"
+    return None
+
+
+def evicted(text: str) -> CompletionStatus:
+    """The end of an attempt whose admission is over."""
+    return CompletionStatus.of(FRAMEWORK_EVICTED, text)
+
+
+def _out_of_sync(ctx: Context, admission: AdmissionStatus) -> CompletionStatus | None:
+    """The end of an attempt whose new Pods would not be those that were admitted."""
+    queue = QueueLabels(admission.queue_name)
+    wanted = _wanted(ctx, _queue(ctx) or queue)
+    for pod_set in admission.pod_sets:
+        digest = wanted.digests.get(pod_set.name)
+        if digest is not None and pod_set.digest and not is_same(digest, pod_set.digest):
+            text = f"WorkloadOutOfSync: the Pods of TaskRole {pod_set.name} are no longer those that Kueue has admitted"
+            return evicted(text)
+    return None
+
+
+def _keep_priority(ctx: Context, record: WorkloadRecord, queue: QueueLabels) -> None:
+    """Follow a change of the label of the priority class. Kueue allows it while the Workload has one."""
+    if queue.priority_class and record.priority_class and record.priority_class != queue.priority_class:
+        wanted = _wanted(ctx, queue)
+        _act(ctx, ChangeRequest(_target(ctx), wanted, record.uid, record.resource_version, True), record)
+
+
+def _tell_readiness(ctx: Context, record: WorkloadRecord) -> None:
+    """Say whether all Tasks of the roles that have started run. A Kueue that waits for that evicts otherwise."""
+    admission = ctx.status.admission
+    if admission is None or ctx.status.state not in (State.PREPARING, State.RUNNING):
+        return
+    queueing, last = ctx.tracker.queueing, record.pods_ready
+    ready = _is_ready(ctx, admission)
+    attempt = f"FrameworkAttempt {ctx.attempt.id}"
+    is_of_attempt = last.message.startswith(f"{attempt}:")
+    recovers = is_of_attempt and (last.reason in ("WaitForRecovery", "Recovered") or (bool(last) and not ready))
+    if last.status == ("True" if ready else "False") and (is_of_attempt or not ready):
+        return
+    if not last.status and not ready:
+        return
+    if queueing.ready_until > ctx.env.clock:
+        ctx.requeue_at(queueing.ready_until)
+        return
+    if ready:
+        change = ConditionChange(PODS_READY, True, "Recovered" if recovers else "Started", f"{attempt}: all Tasks run")
+    else:
+        reason = "WaitForRecovery" if recovers else "WaitForStart"
+        change = ConditionChange(PODS_READY, False, reason, f"{attempt}: some Tasks do not run")
+    _act(ctx, Tell(_target(ctx), record.uid, change, ctx.env.second), record)
+    queueing.ready_until = ctx.env.clock + _READY_SEC
+
+
+def _is_ready(ctx: Context, admission: AdmissionStatus) -> bool:
+    """Whether all Tasks that may run do, or have completed. Roles that wait for others do not count."""
+    for spec in ctx.framework.spec.task_roles:
+        counts = ctx.tracker.role_counts.get(spec.name)
+        if counts is None or (spec.depends_on and not ctx.tracker.has_started(spec.name)):
+            continue
+        admitted = admission.pod_set(spec.name)
+        if counts.running + counts.succeeded + counts.failed < min(counts.total, admitted.count if admitted else 0):
+            return False
+    return True
+
+
+def _wake_waiters(ctx: Context, role: str, count: int) -> None:
+    """Plan as many Tasks that wait for quota as may have a Pod now."""
+    free = count - len(_granted(ctx, role))
+    if free > 0:
+        waiters = sorted(key for key in ctx.tracker.holds.waiters(Reason.QUOTA_COUNT) if key[0] == role)
+        ctx.tracker.agenda.update(waiters[:free])
+
+
+# --- no attempt runs --------------------------------------------------------------------------------------------
+
+
+def _between_attempts(ctx: Context, record: _Cached) -> None:
+    framework, admission = ctx.framework, ctx.status.admission
+    spec = framework.spec
+    starts = spec.execution_type is ExecutionType.START and not spec.is_suspended and not framework.deleting
+    if ctx.tracker.is_completing and ctx.status.state is State.CREATION_PENDING:
+        # It ends before it has begun.
+        return
+    if spec.execution_type is ExecutionType.STOP and not framework.deleting:
+        # It completes.
+        return
+    queue = _queue(ctx) if starts else None
+    if admission is not None:
+        if (why := _why_not_kept(ctx, admission, queue, record)) is not None:
+            _wait(ctx, why)
+        return
+    if queue is not None:
+        _queue_up(ctx, queue, record)
+    elif isinstance(record, WorkloadRecord):
+        if starts:
+            _wait(ctx, f"Workload {record.name} leaves the queue, as the Framework has no queue any longer")
+        _leave(ctx, record)
+
+
+def _why_not_kept(ctx: Context, admission: AdmissionStatus, queue: QueueLabels | None, record: _Cached) -> str | None:
+    """Why the next attempt cannot begin with the admission, which is then given up; None if it can."""
+    lost = ctx.tracker.queueing.lost
+    if isinstance(record, NotListed):
+        _say_unavailable(ctx, record)
+        return "it is not known whether Kueue's admission still holds"
+    _available(ctx)
+    if queue is None:
+        why = "the Framework is not to run"
+    elif queue.queue_name != admission.queue_name:
+        why = f"the Framework moves from LocalQueue {admission.queue_name} to {queue.queue_name}"
+    elif lost is not None:
+        why = lost.diagnostics
+    elif (problem := problem_with(record, admission)) is not None:
+        if not _was_disproved(ctx, record):
+            _act(ctx, Inspect(_target(ctx), _version(record)), record)
+            return problem
+        return None
+    elif _needs_more(ctx, admission, queue):
+        why = "the Framework asks for more than Kueue has admitted"
+    else:
+        return None
+    if _nothing_runs(ctx):
+        ctx.tracker.set_admission(None)
+    return why
+
+
+def _was_disproved(ctx: Context, record: WorkloadRecord | None) -> bool:
+    """Whether a live read has shown that the cache is behind."""
+    return ctx.tracker.queueing.disproved == _version(record)
+
+
+def _needs_more(ctx: Context, admission: AdmissionStatus, queue: QueueLabels) -> bool:
+    wanted = _wanted(ctx, queue)
+    for pod_set in wanted.pod_sets:
+        admitted = admission.pod_set(pod_set["name"])
+        if admitted is None or pod_set["count"] > admitted.count:
+            return True
+        if admitted.digest and not is_same(wanted.digests[admitted.name], admitted.digest):
+            return True
+    return False
+
+
+def _nothing_runs(ctx: Context) -> bool:
+    """Whether quota may be given back: all is persisted, and nothing of the Framework runs. If unknown, look."""
+    ctx.tracker.queueing.look_up = True
+    ctx.look_for_pods()
+    return ctx.tracker.is_clean and ctx.tracker.nothing_runs
+
+
+def _queue_up(ctx: Context, queue: QueueLabels, record: _Cached) -> None:
+    """Bring the Framework into the queue, and take its admission."""
+    target, holds = _target(ctx), ctx.tracker.holds
+    _wait(ctx, f"the Framework waits in Kueue's LocalQueue {queue.queue_name}")
+    if isinstance(record, NotListed):
+        _say_unavailable(ctx, record)
+        return
+    _available(ctx)
+    if (stall := _problem_of(ctx, queue)) is not None:
+        holds.stalls[target.key] = stall
+        return
+    if not holds.has_failed(target.key):
+        for reason in (Reason.TOO_MANY_ROLES_FOR_QUEUE, Reason.QUEUE_INVALID):
+            holds.end_stall(target.key, reason)
+    if record is not None and (record.identity.deleting or record.finished):
+        _wait(ctx, f"Workload {record.name} of before is being deleted")
+        _leave(ctx, record)
+    elif record is not None and record.evicted and record.reserves:
+        _wait(ctx, _problem_of_evicted(record))
+        if _nothing_runs(ctx):
+            _act(ctx, GiveBack(target, record.uid, ctx.env.second), record)
+    elif ctx.status.state is not State.CREATION_PENDING:
+        # Its retry is due later.
+        return
+    elif record is None:
+        if target not in ctx.tracker.companions and ctx.tracker.is_head_settled:
+            ctx.tracker.companion_wanted(target)
+            ctx.act(EnterQueue(target, ctx.framework, _wanted(ctx, queue)))
+    elif not _is_asked_for(ctx, queue, record):
+        if record.reserves:
+            _wait(ctx, f"Workload {record.name} was admitted for another request, and is deleted")
+            _leave(ctx, record)
+        else:
+            _act(ctx, ChangeRequest(target, _wanted(ctx, queue), record.uid, record.resource_version), record)
+    elif is_admitted(record):
+        wanted = _wanted(ctx, queue)
+        _act(ctx, ReadAdmission(target, ctx.framework, queue.queue_name, wanted, record.uid), record)
+
+
+def _is_asked_for(ctx: Context, queue: QueueLabels, record: WorkloadRecord) -> bool:
+    """Whether the Workload asks for what the Framework needs."""
+    wanted = _wanted(ctx, queue)
+    found = record.queued_inputs, record.queue_name, record.max_execution_seconds
+    if found != (wanted.digest, wanted.queue_name, wanted.max_execution_seconds):
+        return False
+    return record.reserves or record.priority_class == (wanted.priority_class or wanted.pod_priority_class)
+
+
+def _problem_of_evicted(record: WorkloadRecord) -> str:
+    return f"Kueue has evicted the Framework ({record.evicted.reason}): {record.evicted.message}"
+
+
+def _problem_of(ctx: Context, queue: QueueLabels) -> Stall | None:
+    """Why the Framework cannot be queued as it is."""
+    roles = len(ctx.framework.spec.task_roles)
+    if roles > MAX_POD_SETS:
+        text = f"A Framework in a queue has at most {MAX_POD_SETS} TaskRoles, and this one has {roles}"
+        return Stall(Reason.TOO_MANY_ROLES_FOR_QUEUE, f"{text}: remove the label {names.QUEUE_NAME}, or join roles")
+    for label, value in ((names.QUEUE_NAME, queue.queue_name), (names.PRIORITY_CLASS, queue.priority_class)):
+        if value and not _QUEUE_PATTERN.fullmatch(value):
+            text = f"label {label}: {value!r} must be lower case letters, digits, '-' and '.'"
+            return Stall(Reason.QUEUE_INVALID, text)
+    seconds = queue.max_execution_seconds
+    if seconds and not _SECONDS_PATTERN.fullmatch(seconds):
+        text = f"label {names.MAX_EXEC_TIME_SECONDS}: {seconds!r} must be a whole number of seconds above 0"
+        return Stall(Reason.QUEUE_INVALID, text)
+    return None
+
+
+def _say_unavailable(ctx: Context, found: NotListed) -> None:
+    """Nothing starts without quota, also if Kueue is not served or may not be read. Its informer tries again."""
+    if found.problem:
+        text = f"Cannot list Workloads, which the label {names.QUEUE_NAME} needs: {found.problem}"
+        ctx.tracker.holds.stalls[_target(ctx).key] = Stall(Reason.QUEUE_UNAVAILABLE, text)
+
+
+def _available(ctx: Context) -> None:
+    if not ctx.tracker.holds.has_failed(_target(ctx).key):
+        ctx.tracker.holds.end_stall(_target(ctx).key, Reason.QUEUE_UNAVAILABLE)
+
+
+# --- releases ---------------------------------------------------------------------------------------------------
+
+
+def _leave(ctx: Context, record: WorkloadRecord) -> None:
+    """Delete the Workload, once nothing runs."""
+    if record.identity.deleting and not record.in_use:
+        return
+    if not _nothing_runs(ctx):
+        return
+    if record.identity.deleting:
+        _act(ctx, LetGo(_target(ctx), record.uid), record)
+    else:
+        version = record.resource_version
+        _act(ctx, Delete(_target(ctx), record.uid, orphan=True, resource_version=version), record)
+
+
+def _completed(ctx: Context, record: _Cached) -> None:
+    """The Framework is completed, which is persisted before Kueue learns it."""
+    tracker = ctx.tracker
+    if ctx.status.admission is not None:
+        tracker.set_admission(None)
+    elif isinstance(record, WorkloadRecord) and record.in_use and _nothing_runs(ctx):
+        completion = ctx.attempt.completion_status
+        if record.identity.deleting:
+            _act(ctx, LetGo(_target(ctx), record.uid), record)
+        elif ctx.framework.deleting:
+            _leave(ctx, record)
+        elif completion is not None:
+            reason = "Succeeded" if completion.succeeded else "Failed"
+            change = ConditionChange(FINISHED, True, reason, completion.diagnostics)
+            _act(ctx, Finish(_target(ctx), record.uid, change, ctx.env.second), record)
+
+
+# --- conditions -------------------------------------------------------------------------------------------------
+
+
+def _conditions(ctx: Context, record: _Cached) -> tuple[ShownCondition, ShownCondition] | None:
+    """The conditions QuotaReserved and Admitted, with what Kueue says; None without a queue."""
+    admission = ctx.status.admission
+    if admission is None and (_queue(ctx) is None or ctx.status.state is State.COMPLETED):
+        return None
+    if admission is not None:
+        text = f"Quota is reserved in ClusterQueue {admission.cluster_queue}"
+        reserved = (True, "QuotaReserved", text)
+        if (lost := ctx.tracker.queueing.lost) is not None:
+            return reserved, (False, "Evicted", lost.diagnostics)
+        return reserved, (True, "Admitted", _admitted_text(ctx, admission))
+    if ctx.status.state not in (State.CREATION_PENDING, State.ATTEMPT_COMPLETED):
+        text = f"FrameworkAttempt {ctx.attempt.id} began without a queue"
+        return (False, "NotQueued", text), (False, "NotQueued", text)
+    if isinstance(record, WorkloadRecord) and record.quota_reserved and not record.evicted:
+        said = record.quota_reserved
+        text = record.admitted.message or "admission checks are not ready"
+        return (True, said.reason, said.message), (False, record.admitted.reason or "Pending", text)
+    said = _said(record)
+    return (False, said.reason, said.message), (False, "NoReservation", "the Framework has no quota yet")
+
+
+def _admitted_text(ctx: Context, admission: AdmissionStatus) -> str:
+    """How many Tasks are admitted, if the spec has more by now."""
+    waiting = []
+    for role in ctx.framework.spec.task_roles:
+        admitted = admission.pod_set(role.name)
+        count = 0 if admitted is None else admitted.count
+        if role.task_number > count:
+            waiting.append(f"{count} of the {role.task_number} Tasks of TaskRole {role.name}")
+    text = f"Admitted by Workload {admission.workload_name}"
+    return f"{text}; only {', '.join(waiting)} until the next FrameworkAttempt" if waiting else text
+
+
+def _said(record: _Cached) -> WorkloadCondition:
+    """What Kueue says about a Workload that is not admitted."""
+    if not isinstance(record, WorkloadRecord):
+        return WorkloadCondition("False", "NotQueued", "the Framework has no Workload yet")
+    if record.evicted and record.reserves:
+        return record.evicted
+    if not record.active:
+        return WorkloadCondition("False", "Inactive", f"Workload {record.name} is not active")
+    if record.quota_reserved.reason:
+        return record.quota_reserved
+    return WorkloadCondition("False", "Pending", "Kueue has not looked at the Workload yet")

@@ -1,0 +1,52 @@
+"""What one process knows of a Framework in Kueue's queue, beside what is persisted and what the cache shows.
+
+The protocol is in kueue.py. Losing this state, as in a crash, costs a live read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from frameworkcontroller.machine.holds import Wait
+
+if TYPE_CHECKING:
+    from frameworkcontroller.api.completion import CompletionStatus
+    from frameworkcontroller.api.objects import QueueLabels
+    from frameworkcontroller.machine.workloads import WorkloadSpec
+
+ShownCondition = tuple[bool, str, str]
+"""Whether it is True, its reason and its message."""
+
+
+@dataclass(slots=True)
+class Queueing:
+    """The state of the queueing of one Framework."""
+
+    wait: Wait | None = None
+    """Why the attempt does not begin, by the last plan."""
+    look_up: bool = False
+    """Whether the last plan needs to know that nothing of the Framework runs."""
+    known: bool | None = None
+    """Whether the cache shows, or showed, a Workload of the Framework. None: not looked for yet."""
+    lost: CompletionStatus | None = None
+    """The end of the attempt whose admission a live read has shown to be over."""
+    acted: tuple[str, str] | None = None
+    """The last action, unless it failed, and the resourceVersion of the Workload in the cache by then, "" for none.
+
+    Until the cache shows another one, the action is not repeated.
+    """
+    disproved: str | None = None
+    """The resourceVersion of the Workload in the cache, "" for none, that a live read has shown to be behind."""
+    labels: QueueLabels | None = None
+    """The labels that ``spec`` is for."""
+    spec: WorkloadSpec | None = None
+    """The spec of the Workload that the Framework is to have, of its generation and labels."""
+    shown: tuple[ShownCondition, ShownCondition] | None = None
+    """The conditions QuotaReserved and Admitted by the last plan."""
+    stepped: bool = False
+    """Whether a plan has found them."""
+    message_until: float = 0.0
+    """Until when (monotonic seconds) no status is written for the messages of these conditions alone."""
+    ready_until: float = 0.0
+    """Until when (monotonic seconds) the condition PodsReady is not changed."""

@@ -1,0 +1,181 @@
+"""Histories of one Framework in a queue, by the rules of tests/support/queueguarantees.py and tests/support/kueue.py.
+
+Denser than the general ones: a hostile Kueue, a user who changes labels and spec, and a controller that dies between
+any two steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.status import State
+from frameworkcontroller.machine.requests import Kind
+from tests.support.history import LIMITS, NAME, History
+from tests.support.kueue import EVICTIONS, Kueue
+from tests.support.world import Body, Fate, uid_of
+
+KINDS: Final = (Kind.FRAMEWORK, Kind.CONFIGMAP, Kind.POD, Kind.WORKLOAD)
+TEMPLATE: Final = {"spec": {"containers": [{"name": "main", "image": "none"}]}}
+FATES: Final = [(verb, fate) for verb in ("create", "write", "delete", "get", "patch") for fate in list(Fate)[:3]]
+KUEUE: Final = [
+    *EVICTIONS,
+    "delete",
+    "finish",
+    "steal",
+    "chatter",
+    "deactivate",
+    "activate",
+    "hide",
+    "serve",
+    "unadmit",
+]
+USER: Final = ["suspend", "resume", "more", "fewer", "template", "unlabel", "label", "move", "stop", "delete"]
+OPERATION: Final = st.sampled_from([*KUEUE, *USER, "crash", "crash", "exit", "run", "collect", "kueue", *FATES])
+OPERATIONS: Final = st.lists(st.tuples(OPERATION, st.integers(0, 12)), max_size=12)
+
+
+class Queued(History):
+    """A history with Kueue."""
+
+    def __init__(self, *, tasks: int = 2, quota: int = 4, seed: int = 0, **options: Any) -> None:
+        super().__init__(seed, limits=replace(LIMITS, kueue=True), kinds=KINDS)
+        self.kueue = Kueue(self.world, {"gold": quota}, seed, is_loose=lambda: self.guarantees.loose, **options)
+        self.others.append(self.kueue.step)
+        self.wakes.append(lambda: self.kueue.due_at)
+        spec = {"taskRoles": [{"name": "a", "taskNumber": tasks, "task": {"pod": TEMPLATE}}]}
+        metadata = {"name": NAME, "labels": {names.QUEUE_NAME: "team-a"}}
+        self.world.create(Kind.FRAMEWORK, {"metadata": metadata, "spec": spec})
+
+    def follow(self, steps: int) -> None:
+        """The controller and Kueue see everything, and work."""
+        for _ in range(steps):
+            self.kueue.settle()
+            for kind in range(len(KINDS)):
+                self.deliver(0, kind, 50)
+            self.run(0, 1)
+
+    def all_run(self) -> None:
+        """All Pods run."""
+        self.settle()
+        self._all_pods_run()
+        self.settle()
+
+    def relabel(self, queue: str | None) -> None:
+        """The user sets the label of the queue, or removes it (None)."""
+        if self.framework is not None:
+            self.world.tell(f"user: queue {queue}")
+            labels = {} if queue is None else {names.QUEUE_NAME: queue}
+            self.world.edit(Kind.FRAMEWORK, NAME, lambda body: body["metadata"].update(labels=labels))
+
+    def change_template(self) -> None:
+        """The user asks for other Pods."""
+        template = {"spec": {"containers": TEMPLATE["spec"]["containers"], "nodeSelector": {"disk": "ssd"}}}
+
+        def change(spec: Body) -> None:
+            spec["taskRoles"][0]["task"] = {"pod": template}
+
+        self.edit("another template", change)
+
+    @property
+    def workloads(self) -> list[Body]:
+        """The Workloads of Frameworks."""
+        return self.kueue.of_frameworks()
+
+    def do(self, operation: Any) -> None:
+        """One operation."""
+        match operation:
+            case "suspend" | "resume":
+                self.suspend(wanted=operation == "suspend")
+            case "more" | "fewer":
+                self.rescale("a", 3 if operation == "more" else 1)
+            case "template":
+                self.change_template()
+            case "unlabel":
+                self.relabel(None)
+            case "label":
+                self.relabel("team-a")
+            case "move":
+                self.relabel("team-b")
+            case "stop":
+                self.execute("Stop")
+            case "delete":
+                self.delete(foreground=True)
+            case "crash":
+                self.crash(0)
+            case "exit":
+                self.kubelet(0, "end", 1)
+            case "run":
+                self.kubelet(0, "Running")
+            case "collect":
+                self.collect(3)
+            case "kueue":
+                self.kueue.settle()
+            case (verb, fate):
+                self.fail(verb, fate)
+            case what:
+                self.kueue.play(what, 0)
+
+    def _whatever_stands_in_the_way_is_told(self, *, alone: bool) -> None:
+        status = self.status
+        if status is not None and any(item.type == "QuotaReserved" and item.message for item in status.conditions):
+            return
+        super()._whatever_stands_in_the_way_is_told(alone=alone)
+
+    def finish(self) -> None:
+        """Kueue is fair again, too."""
+        self.kueue.serve("gold")
+        for workload in self.workloads:
+            if not workload["spec"].get("active", True):
+                self.kueue.play("activate", 0)
+        super().finish()
+
+
+@given(first=st.integers(0, 15), operations=OPERATIONS, checks=st.booleans(), topology=st.booleans())
+@example(first=6, operations=[("Preempted", 6), ("resume", 3), ("suspend", 12)], checks=False, topology=False)
+def test_whatever_happens_quota_is_kept_and_given_back(
+    first: int, operations: list[tuple[Any, int]], checks: bool, topology: bool
+) -> None:
+    history = Queued(checks=checks, topology=topology)
+    history.follow(first)
+    for operation, steps in operations:
+        history.do(operation)
+        history.follow(steps)
+    history.finish()
+
+
+@pytest.mark.parametrize("crash", [False, True])
+@pytest.mark.parametrize("steps", range(25))
+def test_an_eviction_between_any_two_steps_of_a_start_costs_no_retry(steps: int, crash: bool) -> None:
+    history = Queued()
+    history.follow(steps)
+    history.kueue.play("Preempted", 0)
+    if crash:
+        history.crash(0)
+    history.all_run()
+    status = history.status
+    assert status is not None
+    assert (status.state, len(history.pods())) == (State.RUNNING, 2)
+    assert status.retry.accountable_retried_count == 0
+    assert status.admission is not None
+    assert status.admission.workload_uid == uid_of(history.workloads[0])
+    history.finish()
+
+
+@pytest.mark.parametrize("steps", range(25))
+def test_the_steps_after_an_eviction_survive_a_crash(steps: int) -> None:
+    history = Queued()
+    history.all_run()
+    history.kueue.play("Preempted", 0)
+    history.follow(steps)
+    history.crash(0)
+    history.all_run()
+    status = history.status
+    assert status is not None
+    assert (status.state, status.attempt.id, status.retry.accountable_retried_count) == (State.RUNNING, 1, 0)
+    history.finish()
