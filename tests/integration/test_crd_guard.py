@@ -308,6 +308,20 @@ async def put_crd(api: Api, spec: dict[str, Any]) -> None:
     await replace_spec(api, f"{CRDS}/{names.CRD_NAME}", spec)
 
 
+async def put_in_force(api: Api, crd: dict[str, Any]) -> None:
+    """Put it there, with a field more; return once the API server keeps that field."""
+    marked = copy.deepcopy(crd)
+    spec = marked["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"]["inForce"] = {"type": "string"}
+    await put_crd(api, marked["spec"])
+
+    async def in_force() -> None:
+        body = original.framework("none", inForce="yes")
+        assert "inForce" in (await api.post(original.frameworks(api), body, dryRun="All")).ok()["spec"]
+
+    await eventually(in_force)
+
+
 async def lose_status(api: Api) -> None:
     """Apply the original's CRD over ours; return once it is in force."""
     await put_crd(api, original.crd_spec("v1"))
@@ -412,7 +426,7 @@ async def test_a_role_whose_start_would_be_dropped_does_not_start(
         Controller(Config(), door.connection, wall=cluster.wall) as controller,
     ):
         with door.answering(forbid_updates):
-            await put_crd(api, older(FIELDS[1])["spec"])
+            await put_in_force(api, older(FIELDS[1]))
             await frameworks.create("f", *ORDERED)
 
             await frameworks.until("f", lambda status: stalled(status) == ("True", "FieldsDropped"))
@@ -479,7 +493,7 @@ async def test_dropped_fields_of_a_spec_are_reported_where_kubectl_applied_it(
         assert "has dropped spec.taskRoles[].dependsOn, which kubectl applied" in body["items"][0]["message"]
 
     async with front_door(await cluster.connection()) as door:
-        await put_crd(api, OLDER["spec"])
+        await put_in_force(api, OLDER)
         with door.answering(forbid_updates):
             async with Controller(Config(), door.connection, wall=cluster.wall) as controller:
                 applied = orjson.dumps({"spec": {"taskRoles": ORDERED}}).decode()
