@@ -45,13 +45,17 @@ SECTIONS: Final = {
     "frameworkcontroller_unreadable": "Caches",
     "frameworkcontroller_frameworks": "Frameworks and Tasks",
     "frameworkcontroller_tasks": "Frameworks and Tasks",
+    "frameworkcontroller_queue_wait": "Queues",
+    "frameworkcontroller_evictions": "Queues",
+    "frameworkcontroller_quota": "Queues",
+    "frameworkcontroller_longest_eviction": "Queues",
     "frameworkcontroller_attempts": "Frameworks and Tasks",
     "frameworkcontroller_retries": "Frameworks and Tasks",
     "": "Process",
 }
 """The section of a metric, by prefix of its name; the first match wins."""
 
-ORDER: Final = ("Frameworks and Tasks", "Work queue and syncs", "API server", "Caches", "Process")
+ORDER: Final = ("Frameworks and Tasks", "Queues", "Work queue and syncs", "API server", "Caches", "Process")
 
 
 def families() -> list[Metric]:

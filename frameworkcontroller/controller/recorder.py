@@ -64,6 +64,7 @@ RETRY: Final = Backoff(1.0, 10.0)
 MUTE_SEC: Final = 60.0
 """Events are dropped for this time after a namespace refused one: it is terminating, or RBAC forbids them."""
 
+_RELEASES: Final = (Reason.QUOTA_GIVEN_BACK, Reason.QUEUE_LEFT)
 _FINAL: Final = frozenset({Reason.FRAMEWORK_SUCCEEDED, Reason.FRAMEWORK_FAILED})
 
 
@@ -102,6 +103,8 @@ class EventRecorder:
         self._instance = instance
         self._sends_events = sends_events
         self.counters = EventCounters()
+        self.releases: dict[Reason, int] = dict.fromkeys(_RELEASES, 0)
+        """Quotas given back to Kueue, by reason."""
         self._correlator = EventCorrelator(self._new_name)
         self._batcher = TaskEventBatcher(lambda event: self._post(event, Priority.TASK), wall=wall)
         self._queue: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
@@ -122,6 +125,9 @@ class EventRecorder:
 
         The status that they are about is stored. The log lines include the traceback of ``trace``.
         """
+        for record in records:
+            if record.reason in self.releases:
+                self.releases[record.reason] += 1
         for record in records if log else ():
             where = "" if record.role is None else f"[{record.role}][{record.index}]"
             level = logging.WARNING if record.warning else logging.INFO

@@ -6,9 +6,12 @@ of Tasks.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from frameworkcontroller.api.status import State
+from frameworkcontroller.api.completion import FRAMEWORK_EVICTED
+from frameworkcontroller.api.status import FrameworkStatus, State
 from frameworkcontroller.controller.reconcilers import Machine
 from frameworkcontroller.machine.gates import WAITS
 from frameworkcontroller.machine.reasons import EventPolicy, Reason
@@ -25,12 +28,22 @@ class _Part(NamedTuple):
     stalled: Reason | None
     quarantined: bool
     waits: tuple[Reason, ...]
+    evicted: bool
+    """Whether it was evicted from its queue, and has not given its quota back."""
+
+
+def _is_evicted(status: FrameworkStatus) -> bool:
+    if status.admission is None:
+        return False
+    completion = status.attempt.completion_status
+    return completion is not None and completion.code == FRAMEWORK_EVICTED.code
 
 
 class StateCounts:
     """The totals."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """``clock``: monotonic seconds."""
         self.frameworks: dict[State, int] = dict.fromkeys(State, 0)
         self.tasks: dict[State, int] = dict.fromkeys(State, 0)
         self.stalled: dict[Reason, int] = dict.fromkeys(STALLS, 0)
@@ -40,6 +53,9 @@ class StateCounts:
         self.waiting: dict[Reason, int] = dict.fromkeys(WAITS, 0)
         """Frameworks that wait, or Tasks of which do, by reason."""
         self._parts: dict[str, _Part] = {}
+        self._clock = clock
+        self._evicted: dict[str, float] = {}
+        """Since when Frameworks are evicted, oldest first."""
 
     def clear(self) -> None:
         """Remove all Frameworks."""
@@ -59,9 +75,18 @@ class StateCounts:
                 next((stall.reason for stall in tracker.holds.stalls.values()), None),
                 machine.quarantined,
                 tuple(tracker.holds.waits()),
+                tracker.status is not None and _is_evicted(tracker.status),
             )
             self._parts[key] = part
             self._add(part, 1)
+            if part.evicted:
+                self._evicted.setdefault(key, self._clock())
+                return
+        self._evicted.pop(key, None)
+
+    def longest_eviction(self) -> float:
+        """Seconds for which the Framework that was evicted first has kept its quota, 0 if there is none."""
+        return self._clock() - min(self._evicted.values()) if self._evicted else 0.0
 
     def _add(self, part: _Part, sign: int) -> None:
         if part.state is not None:

@@ -159,9 +159,10 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class WasAdmitted:
-    """Kueue has admitted the Framework."""
+    """Kueue has admitted the Framework. ``waited_sec``: its time in the queue, None if Kueue does not say."""
 
     admission: AdmissionStatus
+    waited_sec: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,12 +122,15 @@ class Level(StrEnum):
 class AttemptCounters:
     """Numbers of completed attempts by completion code, and of retried ones by category.
 
-    ``rerun``: Tasks that had completed when a suspension ended their attempt.
+    ``rerun``: Tasks that had completed when a suspension ended their attempt. ``waited_sec``: for each admission by
+    Kueue, the time in its queue. ``evicted``: evictions by reason.
     """
 
     completed: Counter[tuple[Level, int]] = field(default_factory=Counter)
     retried: Counter[tuple[Level, str]] = field(default_factory=Counter)
     rerun: int = 0
+    waited_sec: list[int] = field(default_factory=list)
+    evicted: Counter[str] = field(default_factory=Counter)
 
 
 class Urgency(IntEnum):

@@ -6,7 +6,7 @@ The protocol is in kueue.py. Losing this state, as in a crash, costs a live read
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from frameworkcontroller.machine.holds import Wait
 
@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from frameworkcontroller.api.completion import CompletionStatus
     from frameworkcontroller.api.objects import QueueLabels
     from frameworkcontroller.machine.workloads import WorkloadSpec
+
+WORKLOAD_LOST: Final = "WorkloadLost"
+"""Reason of an eviction: another client has deleted or finished the Workload, or Kueue took the admission back."""
+OUT_OF_SYNC: Final = "WorkloadOutOfSync"
+"""Reason of an eviction: the Framework asks for other Pods than Kueue has admitted."""
 
 ShownCondition = tuple[bool, str, str]
 """Whether it is True, its reason and its message."""
@@ -31,6 +36,8 @@ class Queueing:
     """Whether the cache shows, or showed, a Workload of the Framework. None: not looked for yet."""
     lost: CompletionStatus | None = None
     """The end of the attempt whose admission a live read has shown to be over."""
+    lost_reason: str = ""
+    """Kueue's reason for that, or WORKLOAD_LOST."""
     acted: tuple[str, str] | None = None
     """The last action, unless it failed, and the resourceVersion of the Workload in the cache by then, "" for none.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 
-from frameworkcontroller.api.completion import CompletionStatus
+from frameworkcontroller.api.completion import FRAMEWORK_EVICTED, CompletionStatus
 from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import (
     AdmissionStatus,
@@ -31,7 +31,7 @@ from frameworkcontroller.machine.expectations import Expectations
 from frameworkcontroller.machine.holds import Holds
 from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import AttemptCounters, InvariantError, Level, Urgency, require
-from frameworkcontroller.machine.queueing import Queueing
+from frameworkcontroller.machine.queueing import OUT_OF_SYNC, Queueing
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.states import EDGES, ENDED, FRAMEWORK_URGENCY, TASK_URGENCY
@@ -289,11 +289,15 @@ class Tracker:
         """Record the admission by Kueue, or its end."""
         status = require(self.status, "status")
         status.admission = admission
-        self.queueing.lost = None
+        self.queueing.lost, self.queueing.lost_reason = None, ""
         # The bodies of Pods follow from it.
         self.templates.clear()
         self.change(None, Urgency.NOW)
         self.again = True
+
+    def count_admission(self, waited_sec: int) -> None:
+        """Count an admission, for which the Framework has waited for this time."""
+        self._counters().waited_sec.append(waited_sec)
 
     def configmap_created(self, uid: str, now: int) -> None:
         """Record the ConfigMap of the current attempt."""
@@ -535,6 +539,8 @@ class Tracker:
         if subject.attempt.completion_status is not None:
             return False
         subject.attempt.completion_status = completion
+        if completion.code == FRAMEWORK_EVICTED.code:
+            self._counters().evicted[self.queueing.lost_reason or OUT_OF_SYNC] += 1
         if isinstance(subject, TaskStatus) and completion.ends_framework_attempt:
             self.enders.append(subject)
         self.change(subject, urgency)

@@ -27,6 +27,7 @@ from frameworkcontroller.machine.actions import (
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.holds import Stall
 from frameworkcontroller.machine.owned import conflict, hold, look_later
+from frameworkcontroller.machine.queueing import WORKLOAD_LOST
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Refused
 from frameworkcontroller.machine.workloads import EnterQueue, GiveBack, Inspect, LetGo, ReadAdmission
@@ -46,8 +47,8 @@ def take(ctx: Context, outcome: Outcome) -> None:
             tracker.queueing.acted = None
         case Created() | Exists():
             pass
-        case WasAdmitted(admission=admission):
-            _take_admission(ctx, action, admission)
+        case WasAdmitted(admission=admission, waited_sec=waited_sec):
+            _take_admission(ctx, action, admission, waited_sec)
         case Seen() | Gone() if isinstance(action, Inspect):
             _take_look(ctx, action, result)
         case Patched() | Accepted() | Gone() | Outdated() | Seen():
@@ -97,7 +98,7 @@ def _restore_label(ctx: Context, action: Action, uid: str) -> None:
     ctx.tracker.holds.made(action.target.key, ctx.env)
 
 
-def _take_admission(ctx: Context, action: Action, admission: AdmissionStatus) -> None:
+def _take_admission(ctx: Context, action: Action, admission: AdmissionStatus, waited_sec: int | None) -> None:
     tracker = ctx.tracker
     tracker.holds.release(action.target.key)
     wanted = tracker.queueing.spec
@@ -114,6 +115,8 @@ def _take_admission(ctx: Context, action: Action, admission: AdmissionStatus) ->
         tracker.queueing.acted = None
         return
     tracker.set_admission(admission)
+    if waited_sec is not None:
+        tracker.count_admission(waited_sec)
     text = f"Kueue has admitted the Framework in ClusterQueue {admission.cluster_queue}"
     ctx.record(Reason.QUOTA_GRANTED, f"{text}, by Workload {admission.workload_name} ({admission.workload_uid})")
 
@@ -127,6 +130,7 @@ def _take_look(ctx: Context, action: Inspect, result: Seen | Gone) -> None:
     live = result.record if isinstance(result, Seen) else None
     if (problem := kueue.problem_with(live, admission)) is not None:
         tracker.queueing.lost = kueue.evicted(problem)
+        tracker.queueing.lost_reason = live.evicted.reason if live is not None and live.evicted else WORKLOAD_LOST
         return
     tracker.queueing.disproved = action.seen
     if live is not None and not action.seen:

@@ -317,7 +317,8 @@ class ReadAdmission(QueueAction):
                 return pod_set
             pod_sets.append(pod_set)
         cluster_queue = str(_admission(body).get("clusterQueue") or "")
-        return WasAdmitted(AdmissionStatus(self.queue_name, self.target.name, self.uid, cluster_queue, pod_sets))
+        admission = AdmissionStatus(self.queue_name, self.target.name, self.uid, cluster_queue, pod_sets)
+        return WasAdmitted(admission, _seconds_in_queue(body))
 
     def _is_asked_for(self, record: WorkloadRecord) -> bool:
         return (record.queued_inputs, record.queue_name) == (self.spec.digest, self.queue_name)
@@ -565,13 +566,32 @@ def _with_changes(body: Mapping[str, Any], changes: Iterable[ConditionChange], n
 
 def _seconds_since_admission(status: Mapping[str, Any], now: int) -> int | None:
     """Seconds since the Workload was admitted, None if it is not."""
+    since = _true_since(status, ADMITTED)
+    return None if since is None else max(0, now - since)
+
+
+def _seconds_in_queue(body: Body) -> int | None:
+    """Seconds until a Workload was admitted: since it was created, or queued again after an eviction."""
+    status = _object(body.get("status"))
+    until, since = _true_since(status, ADMITTED), _true_since(status, REQUEUED)
+    if since is None:
+        since = _time(body["metadata"].get("creationTimestamp"))
+    return None if until is None or since is None else max(0, until - since)
+
+
+def _true_since(status: Mapping[str, Any], kind: str) -> int | None:
+    """Since when the condition is True, None if it is not."""
     for one in status.get("conditions") or ():
-        if one.get("type") == ADMITTED and one.get("status") == "True":
-            try:
-                return max(0, now - parse_time(one.get("lastTransitionTime")))
-            except (TypeError, ValueError):
-                return None
+        if one.get("type") == kind and one.get("status") == "True":
+            return _time(one.get("lastTransitionTime"))
     return None
+
+
+def _time(text: Any) -> int | None:
+    try:
+        return parse_time(text)
+    except (TypeError, ValueError):
+        return None
 
 
 def _tell(target: Target, record: WorkloadRecord, body: Body, changes: Iterable[ConditionChange], now: int) -> Exchange:

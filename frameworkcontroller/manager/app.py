@@ -123,7 +123,7 @@ class Controller:
         limits = config.plan_limits()
         self.queue: WorkQueue[str] = WorkQueue(rng=rng)
         self.reconcilers = Reconcilers(compress=config.large_framework_compression)
-        self.state_counts = StateCounts()
+        self.state_counts = StateCounts(loop.time)
         snapshot_logger = SnapshotLogger(config.snapshot_triggers())
         self.informers = Informers(
             self._reading_client,
@@ -192,7 +192,7 @@ class Controller:
                 informers=self.informers,
                 state_counts=self.state_counts,
                 reconcilers=self.reconcilers,
-                events=self.recorder.counters,
+                recorder=self.recorder,
                 limiter=limiter,
                 leading=lambda: self.leading,
                 status_lost=lambda: self.crd_guard.problem is not None,

@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 from frameworkcontroller import __version__
 from frameworkcontroller.api.completion import CATEGORIES, DISRUPTIONS, PREDEFINED
 from frameworkcontroller.controller.reconcilers import Reconcilers
-from frameworkcontroller.controller.recorder import EventCounters
+from frameworkcontroller.controller.recorder import EventRecorder
 from frameworkcontroller.controller.statecounts import StateCounts
 from frameworkcontroller.controller.workers import SyncResult, Workers
 from frameworkcontroller.kube.informer import Informer
@@ -31,6 +31,7 @@ from frameworkcontroller.kube.transport import Exchange
 from frameworkcontroller.kube.workqueue import QueueCore
 from frameworkcontroller.machine.model import AttemptCounters, Level
 from frameworkcontroller.machine.protocol import WriteResult
+from frameworkcontroller.machine.queueing import OUT_OF_SYNC, WORKLOAD_LOST
 from frameworkcontroller.manager.informers import Informers
 
 QUEUE: Final = "framework"
@@ -38,6 +39,24 @@ QUEUE: Final = "framework"
 
 OTHER_CODE: Final = "other"
 """Value of the label ``code`` for exit codes of containers that have no time series of their own."""
+
+OTHER_REASON: Final = "Other"
+"""Value of the label ``reason`` for evictions whose reason has no time series of its own."""
+
+_DEACTIVATED: Final = "Deactivated"
+EVICTION_REASONS: Final = (
+    "Preempted",
+    "PodsReadyTimeout",
+    "AdmissionCheck",
+    "ClusterQueueStopped",
+    "LocalQueueStopped",
+    "NodeFailures",
+    "FlavorMigration",
+    _DEACTIVATED,
+    WORKLOAD_LOST,
+    OUT_OF_SYNC,
+)
+"""Kueue's reasons of evictions, by which it may say why it has deactivated (``DeactivatedDueTo...``), and our own."""
 
 NO_ANSWER: Final = "none"
 """Value of the label ``code`` for requests without a response."""
@@ -137,6 +156,20 @@ _TEXTS: Final = {
     "frameworkcontroller_tasks_rerun": (
         "Tasks that had completed when a suspension ended their attempt: they run again in the next one."
     ),
+    "frameworkcontroller_queue_wait_seconds": (
+        "Time from which a Framework is queued, first or after an eviction, until Kueue admits it, by its Workload."
+    ),
+    "frameworkcontroller_evictions{reason}": (
+        "Evictions of Frameworks from their queue, by Kueue's reason; WorkloadLost: others have deleted or finished the "
+        f"Workload; WorkloadOutOfSync: by a change of the spec. Unknown reasons count as {OTHER_REASON}."
+    ),
+    "frameworkcontroller_quota_releases{reason}": (
+        "Quotas given back to Kueue, by reason: QuotaGivenBack, after an eviction; QueueLeft, by a Framework that is "
+        "completed, suspended or deleted."
+    ),
+    "frameworkcontroller_longest_eviction_seconds": (
+        "Longest time for which a Framework that was evicted has kept its quota, since something of it may run."
+    ),
     # The process.
     "frameworkcontroller_build_info{version,python}": (
         "Always 1; the labels hold the versions of the controller and of Python."
@@ -145,6 +178,7 @@ _TEXTS: Final = {
 """The help text of each metric, by its name and labels."""
 
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+_HOURS: Final = (1.0, 10.0, 60.0, 300.0, 1800.0, 3600.0, 14400.0, 43200.0, 86400.0, 259200.0, 604800.0)
 _BYTES: Final = tuple(float(4**power * 1024) for power in range(6))  # 1 KiB to 1 MiB
 _LAG: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
@@ -198,6 +232,9 @@ class Metrics:
         self._retried = {
             (level, category): retries.labels(level, category).inc for level in Level for category in CATEGORIES
         }
+        self._queue_waited = self._histogram("frameworkcontroller_queue_wait_seconds", _HOURS).observe
+        evictions = self._counter("frameworkcontroller_evictions{reason}")
+        self._evicted = {reason: evictions.labels(reason).inc for reason in (*EVICTION_REASONS, OTHER_REASON)}
         self._rerun = self._counter("frameworkcontroller_tasks_rerun").inc
         writes = self._counter("frameworkcontroller_status_writes{result}")
         self._writes = {result: writes.labels(result).inc for result in get_args(WriteResult)}
@@ -235,6 +272,11 @@ class Metrics:
         for retried, number in counters.retried.items():
             self._retried[retried](number)
         self._rerun(counters.rerun)
+        for seconds in counters.waited_sec:
+            self._queue_waited(seconds)
+        for reason, number in counters.evicted.items():
+            known = _DEACTIVATED if reason.startswith(_DEACTIVATED) else reason
+            (self._evicted.get(known) or self._evicted[OTHER_REASON])(number)
 
     def _counter(self, metric: str) -> Counter:
         return Counter(*_described(metric), registry=self.registry)
@@ -261,7 +303,7 @@ class ControllerCollector(Collector):
     informers: Informers
     state_counts: StateCounts
     reconcilers: Reconcilers
-    events: EventCounters
+    recorder: EventRecorder
     limiter: RateLimiter
     leading: Callable[[], bool]
     """Whether this replica is the leader, or runs without leader election."""
@@ -303,8 +345,10 @@ class ControllerCollector(Collector):
         yield _gauge("frameworkcontroller_frameworks_waiting{reason}", self.state_counts.waiting)
         yield _gauge("frameworkcontroller_frameworks_stalled{reason}", self.state_counts.stalled)
         yield _gauge("frameworkcontroller_frameworks_quarantined", self.state_counts.quarantined)
+        yield _counter("frameworkcontroller_quota_releases{reason}", self.recorder.releases)
+        yield _gauge("frameworkcontroller_longest_eviction_seconds", self.state_counts.longest_eviction())
         yield _gauge("frameworkcontroller_ledger_entries", len(self.reconcilers))
-        yield _counter("frameworkcontroller_events{result}", asdict(self.events))
+        yield _counter("frameworkcontroller_events{result}", asdict(self.recorder.counters))
         yield _gauge("frameworkcontroller_api_rate_limiter_waiting", self.limiter.waiting)
         yield _gauge("leader_election_master_status{name}", {"frameworkcontroller": self.leading()})
         yield _gauge("frameworkcontroller_status_subresource_lost", self.status_lost())
