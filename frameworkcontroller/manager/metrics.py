@@ -160,7 +160,7 @@ _TEXTS: Final = {
         "Time from which a Framework is queued, first or after an eviction, until Kueue admits it, by its Workload."
     ),
     "frameworkcontroller_evictions{reason}": (
-        "Evictions of Frameworks from their queue, by Kueue's reason; WorkloadLost: others have deleted or finished the "
+        "Evictions of Frameworks from their queue, by Kueue's reason; WorkloadLost: others deleted or finished the "
         f"Workload; WorkloadOutOfSync: by a change of the spec. Unknown reasons count as {OTHER_REASON}."
     ),
     "frameworkcontroller_quota_releases{reason}": (

@@ -14,8 +14,9 @@ import orjson
 import pytest
 import yaml
 
+from frameworkcontroller.api.names import PRIORITY_CLASS, QUEUE_NAME
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.config.config import Config, LeaderElection
+from frameworkcontroller.config.config import Config, Kueue, KueueMode, LeaderElection
 from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.crd import CrdError
 from frameworkcontroller.kube.elector import Instant
@@ -27,15 +28,18 @@ from frameworkcontroller.kube.resources import (
     PERSISTENTVOLUMECLAIMS,
     PODS,
     SERVICES,
+    WORKLOADS,
     Resource,
 )
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
 from frameworkcontroller.manager.app import Controller
 from tests.support.claims import claim_spec, claims_in, until_claims_are
 from tests.support.clusters import Cluster, embedded_cluster, simulated_node
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, policy, role, tasks
 from tests.support.frontdoor import FrontDoor, Request, front_door, refusal
+from tests.support.localqueue import queue_on
 from tests.support.pods import pod_manifest
 from tests.support.realcluster import ROOT
 from tests.support.virtual_clock import VirtualClockLoop
@@ -326,6 +330,71 @@ async def test_the_rules_of_volume_claims_are_what_they_use(embedded: Cluster) -
     assert used(one for one in door.requests if one.resource not in ("persistentvolumeclaims", "leases")) <= base
 
 
+async def create_queued(frameworks: Frameworks, name: str, number: int, priority: str = "", **pod: Any) -> None:
+    """Create a Framework in the local queue. Each of its Tasks needs a CPU."""
+    one = role(number=number)
+    (container,) = one["task"]["pod"]["spec"]["containers"]
+    container["resources"] = {"requests": {"cpu": "1"}}
+    one["task"]["pod"]["spec"] |= pod
+    labels = {QUEUE_NAME: LOCAL_QUEUE, **({PRIORITY_CLASS: priority} if priority else {})}
+    await frameworks.create(name, one, metadata={"labels": labels})
+
+
+async def all_requests_for_queues(frameworks: Frameworks) -> None:
+    """Everything that a controller does with Workloads and what they refer to."""
+    await create_queued(frameworks, "low", 2, "low")
+    await frameworks.until_running("low", 2)
+    await create_queued(frameworks, "high", 2, "high")
+    await frameworks.until_running("high", 2)
+    status = await frameworks.status("low")
+    assert status["retryPolicyStatus"]["accountableRetriedCount"] == 0
+    await frameworks.set("high", suspend=True)
+    await frameworks.until_running("low", 2)
+    await frameworks.set("low", executionType="Stop")
+    await frameworks.set("high", executionType="Stop")
+    await create_queued(frameworks, "c", 1, priorityClassName="missing")
+    await frameworks.until("c", lambda status: condition(status, "Stalled").get("reason") == "QueueInvalid")
+    await frameworks.delete("c", "Foreground")
+
+    async def left() -> None:
+        items = orjson.loads(await frameworks.client.list(WORKLOADS, frameworks.namespace))["items"]
+        assert [one["metadata"]["name"] for one in items if one["metadata"].get("finalizers")] == []
+
+    await eventually(left)
+
+
+async def test_the_rules_of_queues_are_what_they_use(embedded: Cluster) -> None:
+    cluster = embedded
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    settings = config(cluster, kueue=Kueue(mode=KueueMode.ENABLED))
+    async with (
+        queue_on(cluster, {"cpu": "2"}),
+        front_door(await cluster.connection()) as door,
+        running(cluster, door, settings),
+    ):
+        await all_requests_for_queues(frameworks)
+    base = permissions(rules(CLUSTER_WIDE, "ClusterRole"))
+    found = used(request for request in door.requests if request.resource != "leases")
+    assert found - base == permissions(rules(KUEUE, "ClusterRole"))
+
+
+async def test_for_queues_in_one_namespace_a_role_and_what_has_none_is_enough(embedded: Cluster) -> None:
+    cluster = embedded
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    settings = config(cluster, namespace=cluster.namespace, kueue=Kueue(mode=KueueMode.ENABLED))
+    async with (
+        queue_on(cluster, {"cpu": "2"}),
+        front_door(await cluster.connection()) as door,
+        running(cluster, door, settings),
+    ):
+        await all_requests_for_queues(frameworks)
+    inside = used(one for one in door.requests if one.namespace and one.resource != "leases")
+    outside = used(one for one in door.requests if not one.namespace)
+    assert inside - permissions(rules(ONE_NAMESPACE, "Role")) == permissions(rules(KUEUE_OF_ONE, "Role"))
+    base = permissions(rules(CLUSTER_WIDE, "ClusterRole"))
+    assert outside - base == permissions(rules(KUEUE_BESIDE, "ClusterRole"))
+
+
 def test_both_sets_of_rules_say_the_same() -> None:
     assert permissions(rules(NETWORK, "ClusterRole")) == permissions(rules(NETWORK_OF_ONE, "Role"))
     assert permissions(rules(CLAIMS, "ClusterRole")) == permissions(rules(CLAIMS_OF_ONE, "Role"))
@@ -464,3 +533,30 @@ async def test_volume_claims_are_kept_under_the_rules_of_their_component(
             await all_requests_for_claims(frameworks)
             forbidden = {(request.verb, request.resource) for request, code in door.refused if code == 403}
             assert forbidden == {("list", "persistentvolumeclaims")}
+
+
+async def test_frameworks_are_queued_under_the_rules_of_their_component(
+    cluster: Cluster, frameworks: Frameworks
+) -> None:
+    """Without them they are stalled, and say why; once the rules are granted, they start by themselves."""
+    if cluster.kubeconfig_of is None:
+        pytest.skip("this cluster lets everybody do everything")
+    base = [*documents(CLUSTER_WIDE, "ClusterRole"), *documents(CLUSTER_WIDE, "Role")]
+    async with (
+        queue_on(cluster, {"cpu": "2"}),
+        granted(cluster, *base),
+        front_door(await cluster.connection("controller")) as door,
+        running(cluster, door, config(cluster, kueue=Kueue(mode=KueueMode.ENABLED))),
+    ):
+        await create_queued(frameworks, "d", 1)
+        status = await frameworks.until(
+            "d", lambda status: condition(status, "Stalled").get("reason") == "QueueUnavailable"
+        )
+        assert 'cannot list resource "workloads"' in condition(status, "Stalled")["message"]
+        async with granted(cluster, *documents(KUEUE, "ClusterRole")):
+            await frameworks.until_running("d", 1)
+            assert condition(await frameworks.status("d"), "Stalled")["status"] == "False"
+            await frameworks.set("d", executionType="Stop")
+            await all_requests_for_queues(frameworks)
+            forbidden = {(request.verb, request.resource) for request, code in door.refused if code == 403}
+            assert forbidden == {("list", "workloads")}
