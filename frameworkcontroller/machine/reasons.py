@@ -82,7 +82,9 @@ class Reason(StrEnum):
     TASK_ROLE_DELETED = "TaskRoleDeleted", "the last Task of a removed TaskRole is gone"
     SERVICE_CREATED = "ServiceCreated", "the Service was created by which Pods have host names"
     QUEUE_ENTERED = _event("QueueEntered", "the Workload was created that stands for the Framework in Kueue's queue")
-    QUEUE_LEFT = _event("QueueLeft", "the Workload is being deleted, and the Framework has left Kueue's queue")
+    QUEUE_LEFT = _event(
+        "QueueLeft", "the Workload is finished or being deleted, and the Framework has left Kueue's queue"
+    )
     QUOTA_GRANTED = _event("QuotaGranted", "Kueue has admitted the Framework, and its attempt may start")
     QUOTA_GIVEN_BACK = _event("QuotaGivenBack", "nothing of an evicted Framework runs, and Kueue got its quota back")
     VOLUME_CLAIM_CREATED = "VolumeClaimCreated", "a PersistentVolumeClaim of a Task was created"

@@ -30,7 +30,7 @@ from frameworkcontroller.machine.owned import conflict, hold, look_later
 from frameworkcontroller.machine.queueing import WORKLOAD_LOST
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Refused
-from frameworkcontroller.machine.workloads import EnterQueue, GiveBack, Inspect, LetGo, ReadAdmission
+from frameworkcontroller.machine.workloads import EnterQueue, Finish, GiveBack, Inspect, LetGo, ReadAdmission
 
 _UNAVAILABLE = (403, 404, 405)
 """Codes of an API server that serves no Workloads, or not to this controller."""
@@ -141,5 +141,5 @@ def _record_release(ctx: Context, action: Action, result: Result) -> None:
     target = action.target
     if isinstance(action, GiveBack) and isinstance(result, Patched):
         ctx.record(Reason.QUOTA_GIVEN_BACK, f"Nothing runs: {target.kind} {target.name} has given its quota back")
-    elif isinstance(action, LetGo) and isinstance(result, Patched):
+    elif isinstance(action, LetGo | Finish) and isinstance(result, Patched):
         ctx.record(Reason.QUEUE_LEFT, f"Nothing runs: {target.kind} {target.name} has left the queue")

@@ -10,18 +10,21 @@ from typing import NamedTuple
 import orjson
 import pytest
 
+from frameworkcontroller.api.names import PRIORITY_CLASS, QUEUE_NAME
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
-from frameworkcontroller.config.config import Config, LeaderElection
+from frameworkcontroller.config.config import Config, Kueue, KueueMode, LeaderElection
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.elector import Instant
 from frameworkcontroller.kube.resources import NAMESPACES, PODS
 from frameworkcontroller.local.apiserver.server import ApiServer
+from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.health import Health
 from tests.support.clusters import Cluster, embedded_cluster, simulated_node
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, policy, role, states
+from tests.support.localqueue import queue_on
 from tests.support.pods import pod_manifest
 from tests.support.virtual_clock import VirtualClockLoop, wall
 
@@ -201,6 +204,47 @@ async def test_a_stalled_framework_shows_until_it_is_not(world: World) -> None:
     await world.frameworks.delete_pod("f-a-0", grace=0)
     await world.frameworks.until_running("f", 1)
     await eventually(lambda: shows(0))
+
+
+async def test_queues_are_measured(clock: VirtualClockLoop, tmp_path: Path) -> None:
+    """One waits for quota, preempts the other, and both give it back."""
+    config = Config(kueue=Kueue(mode=KueueMode.ENABLED))
+    async with (
+        embedded_cluster(tmp_path) as cluster,
+        simulated_node(cluster),
+        queue_on(cluster, {"pods": "2"}),
+        Controller(config, await cluster.connection(), wall=wall, rng=random.Random(3)) as controller,
+    ):
+        world = World(cluster, controller, Frameworks(await cluster.client(), cluster.namespace))
+
+        async def create(name: str, priority: str, **simulate: object) -> None:
+            labels = {"labels": {QUEUE_NAME: LOCAL_QUEUE, PRIORITY_CLASS: priority}}
+            await world.frameworks.create(name, role(number=2, simulate=simulate), metadata=labels)
+
+        await create("low", "low", **{"stop-seconds": 100})
+        await world.frameworks.until_running("low", 2)
+        assert world.value("frameworkcontroller_longest_eviction_seconds") == 0
+        await create("high", "high", **{"run-seconds": 1000})
+        await world.frameworks.until("low", lambda status: status["state"] == "AttemptDeleting")
+        await asyncio.sleep(20)
+        assert world.by("frameworkcontroller_frameworks_waiting", "reason") == {"QuotaPending": 1}
+        assert 20 <= world.value("frameworkcontroller_longest_eviction_seconds") < 30
+        assert world.by("frameworkcontroller_quota_releases_total", "reason") == {}
+        await world.frameworks.until_running("high", 2)
+        assert world.value("frameworkcontroller_longest_eviction_seconds") == 0
+        assert world.by("frameworkcontroller_evictions_total", "reason") == {"Preempted": 1}
+        assert world.by("frameworkcontroller_quota_releases_total", "reason") == {"QuotaGivenBack": 1}
+        waited = world.value("frameworkcontroller_queue_wait_seconds_sum")
+        assert 25 <= waited < 60
+        await world.frameworks.until("low", lambda status: status["state"] == "AttemptRunning", within=2000, every=10)
+        assert world.value("frameworkcontroller_queue_wait_seconds_count") == 3
+        assert 1000 <= world.value("frameworkcontroller_queue_wait_seconds_sum") - waited < 1100
+        await world.frameworks.set("low", taskRoles__0__task__pod__spec__priorityClassName="x")
+        await eventually(lambda: evicted(world, {"Preempted": 1, "WorkloadOutOfSync": 1}), within=200)
+
+
+async def evicted(world: World, expected: dict[str, float]) -> None:
+    assert world.by("frameworkcontroller_evictions_total", "reason") == expected
 
 
 async def test_no_series_comes_of_what_users_name(world: World) -> None:
