@@ -18,6 +18,7 @@ from pydantic.alias_generators import to_camel, to_pascal
 
 from frameworkcontroller.api.completion import CONFLICT, PERMANENT, TRANSIENT
 from frameworkcontroller.api.inputmodel import INT32_MAX, INT64_MAX, whole
+from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.api.problems import KeyPath, Problem, problem_of, suggestion
 from frameworkcontroller.config.bindaddress import BindAddress, parse_bind_address
 from frameworkcontroller.config.configfile import (
@@ -164,6 +165,8 @@ class Config(Section):
     task_max_retry_delay_sec: Annotated[
         int, Field(ge=0, le=INT32_MAX, validate_default=True), not_below("task_min_retry_delay_sec")
     ] = 360
+    gang_scheduler: Annotated[GangScheduler, Field(strict=False)] = GangScheduler.AUTO
+    gang_scheduler_name: Annotated[str, Field(pattern=_DNS_SUBDOMAIN, max_length=253)] | None = None
     log_object_snapshot: LogObjectSnapshot = LogObjectSnapshot()
     record_events: bool = True
     kueue: Kueue = Kueue()

@@ -8,20 +8,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, field
 from typing import Final, assert_never
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import ClaimRecord, CompanionRecord, ConfigMapRecord, FrameworkRecord, PodRecord
 from frameworkcontroller.controller.reconcilers import Machine, Reconcilers
 from frameworkcontroller.controller.recorder import EventRecorder
-from frameworkcontroller.controller.requests import send
+from frameworkcontroller.controller.requests import RESOURCES, send
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.fairness import FairSemaphore
 from frameworkcontroller.kube.indexer import Lister
+from frameworkcontroller.kube.resources import Resource
 from frameworkcontroller.lru import LRUCache
 from frameworkcontroller.machine.model import AttemptCounters, Env, Limits, NotListed, Observed
 from frameworkcontroller.machine.protocol import (
@@ -83,6 +84,8 @@ class Driver:
     """For metrics: takes the attempts that an accepted write shows."""
     status_not_stored: Callable[[str], None]
     """Takes the key of a Framework whose status was not stored as it was sent: it is gone, or its CRD is not ours."""
+    resources: Mapping[Kind, Resource] = field(default_factory=lambda: RESOURCES)
+    """The resources of the kinds, in the versions that are served."""
     max_in_flight: InitVar[int] = MAX_IN_FLIGHT
 
     def __post_init__(self, max_in_flight: int) -> None:
@@ -257,7 +260,7 @@ class _Run:
             request = machine.begin(call, self._view)
             self._carry_out_effects()
             while request is not None:
-                answer = await send(driver.client, request, self._namespace, machine.key)
+                answer = await send(driver.client, request, self._namespace, machine.key, driver.resources)
                 if isinstance(request, PatchStatus) and _is_not_found(answer):
                     driver.status_not_stored(machine.key)
                 request = machine.on_answer(call, answer)
@@ -301,5 +304,6 @@ class _View:
             pods_listed=driver.listed(Kind.POD),
             find_companion=lambda kind, name: driver.find_companion(kind, f"{self._namespace}/{name}", self._key),
             list_claims=lambda needed: driver.list_claims(self._key, needed),
+            served_version=lambda kind: driver.resources[kind].version,
             creating=creating,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final
 
 import orjson
@@ -24,14 +25,18 @@ from frameworkcontroller.kube.errors import (
 )
 from frameworkcontroller.kube.resources import (
     CONFIGMAPS,
+    COSCHEDULING_PODGROUPS,
     NODES,
     PERSISTENTVOLUMECLAIMS,
+    PODGROUPS,
     PODS,
     PRIORITYCLASSES,
     RESOURCEFLAVORS,
     SERVICES,
+    VOLCANO_PODGROUPS,
     WORKLOADPRIORITYCLASSES,
     WORKLOADS,
+    Resource,
 )
 from frameworkcontroller.machine.requests import (
     Answer,
@@ -48,7 +53,7 @@ from frameworkcontroller.machine.requests import (
     Unanswered,
 )
 
-_RESOURCES: Final = {
+RESOURCES: Final[Mapping[Kind, Resource]] = {
     Kind.POD: PODS,
     Kind.CONFIGMAP: CONFIGMAPS,
     Kind.FRAMEWORK: FRAMEWORKS,
@@ -59,7 +64,11 @@ _RESOURCES: Final = {
     Kind.RESOURCE_FLAVOR: RESOURCEFLAVORS,
     Kind.WORKLOAD_PRIORITY_CLASS: WORKLOADPRIORITYCLASSES,
     Kind.PRIORITY_CLASS: PRIORITYCLASSES,
+    Kind.PODGROUP: PODGROUPS,
+    Kind.VOLCANO_PODGROUP: VOLCANO_PODGROUPS,
+    Kind.COSCHEDULING_PODGROUP: COSCHEDULING_PODGROUPS,
 }
+"""The resource of a kind. An API server may serve another version of it."""
 
 _REFUSALS: Final[tuple[tuple[type[ApiError], Refusal], ...]] = (
     (AlreadyExists, Refusal.ALREADY_EXISTS),
@@ -74,10 +83,12 @@ _REFUSALS: Final[tuple[tuple[type[ApiError], Refusal], ...]] = (
 """The first matching class decides."""
 
 
-async def send(client: KubeClient, request: Request, namespace: str, flow: str) -> Answer:
-    """Send a request for a Framework. ``flow`` is its key."""
+async def send(
+    client: KubeClient, request: Request, namespace: str, flow: str, resources: Mapping[Kind, Resource] = RESOURCES
+) -> Answer:
+    """Send a request for a Framework. ``flow`` is its key. ``resources``: of the kinds, as they are served."""
     try:
-        return Answered(await _send(client, request, namespace, flow))
+        return Answered(await _send(client, request, namespace, flow, resources))
     except ApiError as error:
         kind = next((kind for cls, kind in _REFUSALS if isinstance(error, cls)), Refusal.OTHER)
         return Refused(
@@ -93,10 +104,12 @@ async def send(client: KubeClient, request: Request, namespace: str, flow: str) 
         return Unanswered(str(error))
 
 
-async def _send(client: KubeClient, request: Request, namespace: str, flow: str) -> bytes:
+async def _send(
+    client: KubeClient, request: Request, namespace: str, flow: str, resources: Mapping[Kind, Resource]
+) -> bytes:
     match request:
         case Get(kind, name, whole):
-            resource = _RESOURCES[kind]
+            resource = resources[kind]
             return await client.get(
                 resource,
                 name,
@@ -104,11 +117,11 @@ async def _send(client: KubeClient, request: Request, namespace: str, flow: str)
                 metadata_only=not whole and kind not in (Kind.FRAMEWORK, Kind.NODE),
                 flow=flow,
             )
-        case Post(kind, _, body):
-            return await client.create(_RESOURCES[kind], body, namespace, metadata_only=True, flow=flow)
+        case Post(kind, _, body, whole):
+            return await client.create(resources[kind], body, namespace, metadata_only=not whole, flow=flow)
         case Remove(kind, name, uid, force, propagation, resource_version):
             return await client.delete(
-                _RESOURCES[kind],
+                resources[kind],
                 name,
                 namespace,
                 uid=uid,
@@ -119,7 +132,7 @@ async def _send(client: KubeClient, request: Request, namespace: str, flow: str)
             )
         case MergePatch(kind, name, body, subresource):
             return await client.patch(
-                _RESOURCES[kind],
+                resources[kind],
                 name,
                 body,
                 namespace,

@@ -8,7 +8,6 @@ import math
 import random
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from frameworkcontroller.kube.client import KubeClient
@@ -90,11 +89,14 @@ class Informer(Generic[T]):
         reports, before the handlers. ``on_problem`` is called when ``problem`` gets another text.
         """
         self.resource = resource
+        self._client = client
+        self._selection: dict[str, Any] = {
+            "namespace": namespace,
+            "label_selector": label_selector,
+            "field_selector": field_selector,
+        }
         self._on_undecodable = on_undecodable
         self.counters = InformerCounters()
-        selectors: dict[str, Any] = {"label_selector": label_selector, "field_selector": field_selector}
-        self._list = partial(client.list, resource, namespace, **selectors)
-        self._open_watch = partial(client.watch, resource, namespace, **selectors)
         self._page_size = page_size
         self._rng = rng if rng is not None else random.Random()
         self._relist_seconds = relist_seconds
@@ -178,6 +180,15 @@ class Informer(Generic[T]):
         self._synced.clear()
         self.problem = ""
 
+    def use(self, resource: Resource) -> None:
+        """List and watch this resource: another version, say.
+
+        Raises RuntimeError if it is running.
+        """
+        if self.running:
+            raise RuntimeError(f"the informer of {self.resource.qualified} is running")
+        self.resource = resource
+
     async def run(self) -> None:
         """Keep the cache current until cancelled. Errors of the server are logged and retried, never raised.
 
@@ -206,7 +217,9 @@ class Informer(Generic[T]):
             self._relist_wanted = False
             self._listing_since = asyncio.get_running_loop().time()
         try:
-            body = await self._list(limit=self._page_items if paged else None, continue_token=token)
+            body = await self._client.list(
+                self.resource, **self._selection, limit=self._page_items if paged else None, continue_token=token
+            )
         except KubeError as error:
             self._failed(classify(error), error)
             return
@@ -260,7 +273,9 @@ class Informer(Generic[T]):
         cause: Exception | None = None
         try:
             async with asyncio.timeout_at(self._relist_at) as self._watching:
-                async with self._open_watch(
+                async with self._client.watch(
+                    self.resource,
+                    **self._selection,
                     resource_version=version,
                     timeout_seconds=seconds,
                     silence=_SILENCE_SECONDS if self._heartbeats else seconds + _LATE_SECONDS,

@@ -19,6 +19,7 @@ from frameworkcontroller.api.workloads import WorkloadRecord
 from frameworkcontroller.machine.failure import classify_creation_refusal
 from frameworkcontroller.machine.requests import (
     COMPANIONS,
+    PODGROUPS,
     Answer,
     Answered,
     Get,
@@ -43,6 +44,7 @@ _IDENTITY: Final = {
     Kind.SERVICE: names.SERVICE_IDENTITY,
     Kind.VOLUME_CLAIM: names.CLAIM_IDENTITY,
     Kind.WORKLOAD: (),
+    **dict.fromkeys(PODGROUPS, names.PODGROUP_IDENTITY),
 }
 
 PROPAGATION: Final[dict[Kind, str | None]] = {
@@ -89,9 +91,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """The object was created."""
+    """The object was created. ``kept``: whether the API server stored the field that it was asked for (``Create``)."""
 
     uid: str
+    kept: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,13 +211,15 @@ class Create:
     """Create the object. ``controller_uid``: of its controller, which identifies an existing object as ours.
 
     ``words`` are replaced in ``template``, which all Tasks of a role share: hundreds of Pods, of up to ten megabytes
-    each, may wait for a slot.
+    each, may wait for a slot. ``field``: the path of a field that an API server may drop; the result says whether it
+    did.
     """
 
     target: Target
     template: bytes
     controller_uid: str
     words: tuple[tuple[bytes, bytes], ...] = ()
+    field: tuple[str, ...] = ()
 
     @property
     def body(self) -> bytes:
@@ -223,10 +228,10 @@ class Create:
 
     def exchange(self) -> Exchange:
         target = self.target
-        answer = yield Post(target.kind, target.name, self.body)
+        answer = yield Post(target.kind, target.name, self.body, whole=bool(self.field))
         match answer:
             case Answered(body=body):
-                return Created(_metadata(body, "uid")["uid"])
+                return Created(_metadata(body, "uid")["uid"], not self.field or _has(body, self.field))
             case Refused(kind=Refusal.ALREADY_EXISTS, message=message):
                 return Exists((yield from _namesake(target)), message)
             case Refused() as refused if target.kind is Kind.POD and _is_final(refused):
@@ -604,6 +609,14 @@ def _spec(body: bytes) -> dict[str, Any]:
     """The spec in an answer, which is an object."""
     spec = orjson.loads(body).get("spec")
     return spec if isinstance(spec, dict) else {}
+
+
+def _has(body: bytes, path: Iterable[str]) -> bool:
+    """Whether the object in an answer has the field."""
+    value = orjson.loads(body)
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value is not None
 
 
 def _has_taint_of_lost_node(body: bytes) -> bool:

@@ -17,11 +17,11 @@ from frameworkcontroller.api.objects import CompanionRecord, Identity
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.actions import Create, Target
 from frameworkcontroller.machine.context import Context
-from frameworkcontroller.machine.holds import CLAIMS, ObjectKey, Stall, Wait
+from frameworkcontroller.machine.holds import CLAIMS, GANGS, ObjectKey, Stall, Wait
 from frameworkcontroller.machine.manifests import service_body
 from frameworkcontroller.machine.model import NotListed
 from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.requests import PODGROUPS, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,13 @@ def forget_unwanted(ctx: Context) -> None:
     wanted: set[ObjectKey] = {companion.target.key for companion in _wanted(ctx)}
     if ctx.framework.spec.has_claims:
         wanted.add(CLAIMS)
-    ctx.tracker.holds.keep_companions(wanted.__contains__)
+    has_gangs = ctx.framework.spec.scheduling is not None
+    ctx.tracker.holds.keep_companions(lambda key: key in wanted or (has_gangs and is_of_gang(key)))
+
+
+def is_of_gang(key: ObjectKey) -> bool:
+    """Whether it is the key of a PodGroup, or of all."""
+    return isinstance(key, str) and (key == GANGS or key.partition("/")[0] in PODGROUPS)
 
 
 def release(ctx: Context) -> None:

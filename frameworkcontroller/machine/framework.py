@@ -17,7 +17,7 @@ from frameworkcontroller.api.objects import ConfigMapRecord, Framework
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
-from frameworkcontroller.machine import claims, companions, dependencies, kueue
+from frameworkcontroller.machine import claims, companions, dependencies, gangs, kueue
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete, LookUp, Target
 from frameworkcontroller.machine.context import (
@@ -230,6 +230,8 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         ctx.act(Cleanup(ctx.configmap_target(), ctx.framework.uid))
     elif not _delete_orphan(ctx, configmap):
         are_there = companions.keep(ctx)
+        if ctx.framework.spec.scheduling is not None:
+            gangs.tell_unsupported(ctx)
         if may_begin(ctx) is None and are_there:
             body = configmap_body(ctx.framework, ctx.attempt.id, ctx.status.admission)
             ctx.act(Create(ctx.configmap_target(), body, ctx.framework.uid))
@@ -416,6 +418,9 @@ def _step_alive(ctx: Context) -> None:
             ctx.ends = otherwise is not None or tracker.ended_by_rule is not None
     if ctx.framework.spec.dependents or tracker.readiness:
         dependencies.watch_readiness(ctx)
+    has_gangs = ctx.framework.spec.scheduling is not None and not ctx.framework.deleting
+    if has_gangs and not tracker.is_completing and not ctx.ends:
+        gangs.keep(ctx)
     _step_tasks(ctx)
     if ctx.ends:
         # A Task whose Pod is gone completes, so that a policy may be met.

@@ -22,7 +22,7 @@ from frameworkcontroller.api.completion import (
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
-from frameworkcontroller.machine import companions, kueue
+from frameworkcontroller.machine import companions, gangs, kueue
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.dependencies import dependency_wait, unmet_dependency
 from frameworkcontroller.machine.holds import CREATIONS, Wait
@@ -79,7 +79,12 @@ def _attempt_backs_off(ctx: Context) -> Wait | None:
     return None if held is None else Wait(held.reason, held.why, held.until)
 
 
-_BEGIN: Final[tuple[Callable[[Context], Wait | None], ...]] = (_attempt_backs_off, kueue.pending, companions.pending)
+_BEGIN: Final[tuple[Callable[[Context], Wait | None], ...]] = (
+    _attempt_backs_off,
+    kueue.pending,
+    companions.pending,
+    gangs.begin_wait,
+)
 
 
 # --- before the Pod of a Task is created --------------------------------------------------------------------------
@@ -104,6 +109,7 @@ def _backs_off(ctx: Context, task: TaskStatus) -> Wait | None:
 _CREATE: Final[tuple[Callable[[Context, TaskStatus], Wait | None], ...]] = (
     _attempt_ends,
     dependency_wait,
+    gangs.group_wait,
     _backs_off,
     kueue.count_wait,
 )

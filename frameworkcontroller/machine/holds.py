@@ -13,8 +13,10 @@ from frameworkcontroller.machine.reasons import Reason
 
 CREATIONS: Final = "creations"
 CLAIMS: Final = "PersistentVolumeClaims"
+GANGS: Final = "PodGroups"
 ObjectKey = TaskKey | str | None
-"""One Task, a companion (``Target.key``), existing volume claims (``CLAIMS``), or (None) ConfigMap and Framework."""
+"""One Task, a companion (``Target.key``), existing volume claims (``CLAIMS``), all gangs (``GANGS``), or
+(None) ConfigMap and Framework."""
 HoldKey = ObjectKey
 """The actions on one object, or all creations of Pods and volume claims (``CREATIONS``)."""
 

@@ -20,6 +20,7 @@ from frameworkcontroller.api.spec import ClaimRetention, ClaimTemplate, Framewor
 from frameworkcontroller.api.status import AdmissionStatus, AdmittedPodSet, FrameworkAttemptStatus, TaskStatus
 from frameworkcontroller.machine.actions import filled
 from frameworkcontroller.machine.model import require
+from frameworkcontroller.machine.podgroups import Member
 
 
 def configmap_body(framework: Framework, attempt_id: int, admission: AdmissionStatus | None = None) -> bytes:
@@ -182,8 +183,9 @@ class PodTemplate:
         role: TaskRoleSpec,
         role_uid: str,
         admitted: AdmittedPodSet | None = None,
+        member: Member | None = None,
     ) -> None:
-        """``admitted``: what Kueue adds to the Pods of the role."""
+        """``admitted``: what Kueue adds to the Pods of the role. ``member``: what puts them into a gang."""
         template = orjson.dumps(role.task.pod if admitted is None else with_admission(role.task.pod, admitted))
         # A marker that the user's template does not contain.
         salt = 0
@@ -209,7 +211,10 @@ class PodTemplate:
                 template = template.replace(names.placeholder(name).encode(), value.encode())
         subdomain = framework.spec.subdomain(framework.name) if framework.spec.has_hostnames else None
         claims = [one.metadata.name for one in role.volume_claim_templates]
-        self.raw = orjson.dumps(_pod(orjson.loads(template), annotations, subdomain, claims))
+        pod = _pod(orjson.loads(template), annotations, subdomain, claims)
+        if member is not None and isinstance(pod["metadata"], dict) and isinstance(pod["spec"], dict):
+            member.join(pod["metadata"], pod["spec"])
+        self.raw = orjson.dumps(pod)
 
     def render(self, task: TaskStatus) -> bytes:
         """The body of the Pod of the Task's current attempt."""

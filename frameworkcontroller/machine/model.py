@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import ClaimRecord, CompanionRecord, ConfigMapRecord, PodRecord
+from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.machine.actions import Action
 from frameworkcontroller.machine.failure import Classifier
 from frameworkcontroller.machine.reasons import Reason
@@ -55,6 +56,9 @@ class Limits:
     """Time for a kubelet to report that the containers of an ended Pod have ended."""
     kueue: bool = False
     """Whether the queue labels of Frameworks count."""
+    gang_scheduler: GangScheduler = GangScheduler.AUTO
+    gang_scheduler_name: str | None = None
+    """The schedulerName of Pods of a gang whose template has none; None: that of the gang scheduler."""
 
 
 @dataclass(slots=True)
@@ -82,9 +86,13 @@ class Env:
 
 @dataclass(frozen=True, slots=True)
 class NotListed:
-    """The objects of a kind are not listed yet. ``problem``: why that failed, "" if it did not."""
+    """The objects of a kind are not listed yet. ``problem``: why that failed, "" if it did not.
+
+    ``not_served``: the API server does not know the kind.
+    """
 
     problem: str = ""
+    not_served: bool = False
 
 
 @dataclass(slots=True)
@@ -104,6 +112,8 @@ class Observed:
     call for a kind starts its watch."""
     list_claims: Callable[[bool], Iterable[ClaimRecord] | NotListed] = lambda _needed: ()
     """The cached volume claims of the Framework's name. ``needed``: start their watch. Costs their number."""
+    served_version: Callable[[Kind], str] = lambda _kind: ""
+    """The version of the API of a kind that is listed; "" for the usual one."""
     creating: bool = False
     """Whether creations of the Framework's Pods are in flight: their Pods are not recorded yet."""
 

@@ -11,7 +11,7 @@ from typing import assert_never
 from frameworkcontroller.api.names import FRAMEWORK_NAME
 from frameworkcontroller.api.objects import Identity, is_claim_of
 from frameworkcontroller.api.status import State, TaskStatus
-from frameworkcontroller.machine import claims
+from frameworkcontroller.machine import claims, gangs
 from frameworkcontroller.machine import framework as framework_machine
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine.actions import (
@@ -50,7 +50,7 @@ from frameworkcontroller.machine.gates import STOPPED
 from frameworkcontroller.machine.holds import CLAIMS, CREATIONS, Spared, Stall, Wait
 from frameworkcontroller.machine.model import InvariantError
 from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import COMPANIONS, Kind, Refused, Unanswered
+from frameworkcontroller.machine.requests import COMPANIONS, PODGROUPS, Kind, Refusal, Refused, Unanswered
 from frameworkcontroller.machine.states import ENDED
 
 _NODE_LOOK_SEC = 30
@@ -61,6 +61,9 @@ _FAILURES_TO_STALL = 3
 
 _FAILURES_TO_STALL_WHILE_DELETED = 8
 """Failures in a row after which a terminating object stalls the Framework: about a minute."""
+
+
+_CREATED = {Kind.SERVICE: Reason.SERVICE_CREATED, **dict.fromkeys(PODGROUPS, Reason.POD_GROUP_CREATED)}
 
 
 def take(ctx: Context, outcome: Outcome) -> None:
@@ -79,6 +82,9 @@ def take(ctx: Context, outcome: Outcome) -> None:
             _take_claim_creation(ctx, outcome.action, result)
         else:
             _take_claim_change(ctx, outcome.action, result)
+    elif target.kind in PODGROUPS:
+        if ctx.attempt.id == target.attempt_id:
+            _take_group(ctx, outcome.action, result)
     elif target.kind in COMPANIONS:
         _take_companion(ctx, outcome.action, result)
     elif target.kind is Kind.CONFIGMAP:
@@ -113,7 +119,7 @@ def _take_companion(ctx: Context, action: Action, result: Result) -> None:
         case Created():
             uid = result.uid
             tracker.holds.made(target.key, ctx.env)
-            ctx.record(Reason.SERVICE_CREATED, f"{target.kind} {target.name} ({uid}) was created")
+            ctx.record(_CREATED[target.kind], f"{target.kind} {target.name} ({uid}) was created")
         case Exists(found=Identity() as found) if _controls(action, found):
             if found.deleting:
                 hold(ctx, target, result, "create")
@@ -126,6 +132,26 @@ def _take_companion(ctx: Context, action: Action, result: Result) -> None:
                 _stall_by_quota(ctx, target, result)
             hold(ctx, target, result, "create")
     tracker.companion_answered(target, uid)
+
+
+def _take_group(ctx: Context, action: Action, result: Result) -> None:
+    """Fold the outcome of the creation or the change of a PodGroup."""
+    tracker, target = ctx.tracker, action.target
+    match action, result:
+        case Patch(), Patched():
+            gangs.lowered(ctx, target)
+        case Patch(), Refused(kind=Refusal.INVALID):
+            gangs.fixed(ctx, target)
+            tracker.again = True
+            return
+        case Create(), Exists(found=Identity() as found) if not _controls(action, found) and gangs.is_older(ctx, found):
+            # Its own garbage collection, or a finalizer, takes that long. It is never used.
+            text = f"{target.kind} {target.name} ({found.uid}) of an earlier attempt still exists"
+            _wait(ctx, target, text, Reason.POD_GROUP_NOT_GONE, patience=_FAILURES_TO_STALL_WHILE_DELETED)
+            tracker.again = True
+            tracker.companion_answered(target, None)
+            return
+    _take_companion(ctx, action, result)
 
 
 def _take_companion_change(ctx: Context, action: Patch, result: Result) -> None:
@@ -272,11 +298,12 @@ def _take_creation(owned: _Owned, action: Create, result: Result) -> None:
     if not _is_dying(result):
         holds.end_stall(key, owned.not_gone)
     match result:
-        case Created(uid=uid):
+        case Created(uid=uid, kept=kept):
             holds.release(key)
             if key is not None:
                 holds.release(CREATIONS)
             owned.created(uid)
+            owned.looked(action, kept=kept)
         case Exists(found=Identity() as found) if found.controller_uid == action.controller_uid:
             if not found.deleting and owned.is_current(found):
                 holds.release(key)
@@ -287,6 +314,8 @@ def _take_creation(owned: _Owned, action: Create, result: Result) -> None:
             conflict(owned.ctx, owned.target, found)
         case _:
             owned.refused(result)
+    if not isinstance(result, Created):
+        owned.looked(action, kept=None)
 
 
 def _take_look_up(owned: _Owned, result: Result) -> None:
@@ -395,7 +424,8 @@ def hold(ctx: Context, target: Target, result: Result, verb: str) -> None:
         text = describe_creation_refusal(target.kind, result)
     else:
         text = f"Cannot {verb} {target.kind} {target.name}: {_why(result)}"
-    _wait(ctx, target, text, Reason[f"{target.kind.name}_NOT_ANSWERED"], at_least=_retry_after(result), keep=True)
+    kind = "POD_GROUP" if target.kind in PODGROUPS else target.kind.name
+    _wait(ctx, target, text, Reason[f"{kind}_NOT_ANSWERED"], at_least=_retry_after(result), keep=True)
 
 
 def _retry_after(result: Result) -> float:
@@ -512,6 +542,11 @@ class _Pod:
         ctx.tracker.holds.hold(CREATIONS, ctx.env, why, _retry_after(result))
         hold(ctx, self.target, result, "create")
 
+    def looked(self, action: Create, *, kept: bool | None) -> None:
+        """Tell if the API server did not keep the field that puts the Pod into a gang. None: it is not known."""
+        if action.field:
+            gangs.looked(self.ctx, self.task, self.target.name, kept=kept)
+
     def replace(self, found: Identity) -> Action:
         return replace_orphan(self.target, found, self.ctx.pod_identity(self.task))
 
@@ -579,6 +614,9 @@ class _ConfigMap:
         if isinstance(result, Refused) and is_quota_refusal(result):
             _stall_by_quota(self.ctx, self.target, result)
         hold(self.ctx, self.target, result, "create")
+
+    def looked(self, action: Create, *, kept: bool | None) -> None:
+        """Do nothing: only Pods are put into gangs."""
 
     def replace(self, found: Identity) -> Action:
         return replace_orphan(self.target, found, self.ctx.configmap_identity())

@@ -87,6 +87,7 @@ class Reason(StrEnum):
     )
     QUOTA_GRANTED = _event("QuotaGranted", "Kueue has admitted the Framework, and its attempt may start")
     QUOTA_GIVEN_BACK = _event("QuotaGivenBack", "nothing of an evicted Framework runs, and Kueue got its quota back")
+    POD_GROUP_CREATED = "PodGroupCreated", "a PodGroup was created, by which a scheduler places Pods together"
     VOLUME_CLAIM_CREATED = "VolumeClaimCreated", "a PersistentVolumeClaim of a Task was created"
     VOLUME_CLAIM_KEPT = _event(
         "VolumeClaimKept",
@@ -132,6 +133,9 @@ class Reason(StrEnum):
     )
     ATTEMPT_ENDS = "AttemptEnds", "the FrameworkAttempt ends, so no Pod is created"
     SERVICE_PENDING = _wait("ServicePending", "the Service of spec.network does not exist yet, so no attempt starts")
+    POD_GROUP_PENDING = _wait(
+        "PodGroupPending", "a PodGroup of spec.scheduling does not exist yet, or its scheduler does not place it"
+    )
     VOLUME_CLAIM_PENDING = _wait(
         "VolumeClaimPending", "a PersistentVolumeClaim of a Task is to be created again, or cannot be looked for"
     )
@@ -140,6 +144,10 @@ class Reason(StrEnum):
     DEPENDENCY_PENDING = _wait("DependencyPending", "a TaskRole waits for others, as its dependsOn says")
     INVALID_SPEC = _stall("InvalidSpec", "the spec is invalid; the controller waits for a change")
     NAMING_CONFLICT = _stall("NamingConflict", "an object that the Framework does not control has a name that it needs")
+    GANG_UNSUPPORTED = _stall(
+        "GangUnsupported",
+        "the scheduler or the API server cannot do what spec.scheduling says; if Pods run, they are placed one by one",
+    )
     QUOTA_EXCEEDED = _stall("QuotaExceeded", "a quota of the namespace is exhausted")
     POD_NOT_GONE = _stall("PodNotGone", "a Pod still exists long after its deletion was due")
     CONFIGMAP_NOT_GONE = _stall(
@@ -147,6 +155,9 @@ class Reason(StrEnum):
     )
     SERVICE_NOT_GONE = _stall(
         "ServiceNotGone", "the Service of spec.network was deleted, and still exists long after its deletion was due"
+    )
+    POD_GROUP_NOT_GONE = _stall(
+        "PodGroupNotGone", "a PodGroup of an earlier attempt, or one that was deleted, still exists"
     )
     VOLUME_CLAIM_NOT_GONE = _stall(
         "VolumeClaimNotGone",
@@ -164,6 +175,10 @@ class Reason(StrEnum):
     )
     SERVICE_NOT_ANSWERED = _stall("ServiceNotAnswered", "requests for the Service of spec.network failed several times")
     SERVICE_NOT_LISTED = _stall("ServiceNotListed", "Services cannot be listed, which spec.network needs")
+    POD_GROUP_NOT_ANSWERED = _stall(
+        "PodGroupNotAnswered", "requests for a PodGroup of spec.scheduling failed several times"
+    )
+    POD_GROUP_NOT_LISTED = _stall("PodGroupNotListed", "PodGroups cannot be listed, which spec.scheduling needs")
     VOLUME_CLAIM_NOT_ANSWERED = _stall(
         "VolumeClaimNotAnswered", "requests for a PersistentVolumeClaim failed several times in a row"
     )

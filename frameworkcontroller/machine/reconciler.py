@@ -70,6 +70,7 @@ from frameworkcontroller.machine.protocol import (
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import (
     COMPANIONS,
+    PODGROUPS,
     Answer,
     Answered,
     Get,
@@ -243,6 +244,8 @@ class Reconciler:
     def on_companion_dropped(self, last: CompanionRecord) -> None:
         """The cache dropped a companion: it is gone, or has lost its label."""
         target = Target(Kind(last.kind), last.name)
+        if target.kind in PODGROUPS and self.tracker.status is not None:
+            target = replace(target, attempt_id=self.tracker.status.attempt.id)
         if isinstance(last, ClaimRecord):
             if (parts := split_claim_name(last.name)) is None:
                 return

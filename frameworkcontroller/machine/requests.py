@@ -30,7 +30,10 @@ class Kind(StrEnum):
     COSCHEDULING_PODGROUP = "PodGroup.scheduling.x-k8s.io"
 
 
-COMPANIONS: Final = frozenset({Kind.SERVICE, Kind.VOLUME_CLAIM, Kind.WORKLOAD})
+PODGROUPS: Final = frozenset({Kind.PODGROUP, Kind.VOLCANO_PODGROUP, Kind.COSCHEDULING_PODGROUP})
+"""Kinds of the groups of a gang, one for each scheduler (gangs.py)."""
+
+COMPANIONS: Final = PODGROUPS | {Kind.SERVICE, Kind.VOLUME_CLAIM, Kind.WORKLOAD}
 """Kinds of companions (companions.py)."""
 
 
@@ -48,11 +51,12 @@ class Get:
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """Create an object from its JSON."""
+    """Create an object from its JSON. ``whole``: the answer is to have the object as it is stored."""
 
     kind: Kind
     name: str
     body: bytes
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,9 @@ EDGES: Mapping[State, frozenset[State]] = {
 ENDED = frozenset({State.ATTEMPT_COMPLETED, State.COMPLETED})
 """States in which the attempt's object is permanently gone: nothing of it may run (C2, C4)."""
 
+LIVE = frozenset({State.CREATION_PENDING, State.CREATION_REQUESTED, State.PREPARING, State.RUNNING})
+"""States of a Task that has a Pod that may run, or is about to get one. One that waits for its retry is in none."""
+
 _FOLLOWED_AT_ONCE = {State.CREATION_REQUESTED, State.PREPARING, State.DELETION_REQUESTED, State.DELETING}
 _AWAITED_BY_ALL_TASKS = {State.CREATION_PENDING, State.DELETION_PENDING, State.COMPLETED}
 

@@ -20,7 +20,7 @@ from frameworkcontroller.api.objects import Identity, PodRecord
 from frameworkcontroller.api.spec import PodForceDeletionPolicy
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine import claims
+from frameworkcontroller.machine import claims, gangs
 from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete, Target
 from frameworkcontroller.machine.agenda import TaskKey
 from frameworkcontroller.machine.context import Context, describe_row, replace_orphan, summarize
@@ -148,9 +148,16 @@ def _create(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> None:
             return
         admission = ctx.status.admission
         admitted = None if admission is None else admission.pod_set(task.role)
-        template = PodTemplate(ctx.framework, ctx.attempt, spec, ctx.tracker.roles[task.role].instance_uid, admitted)
+        role_uid, joins = ctx.tracker.roles[task.role].instance_uid, gangs.member(ctx, spec)
+        template = PodTemplate(ctx.framework, ctx.attempt, spec, role_uid, admitted, joins)
         ctx.tracker.templates[task.role] = template
-    ctx.create_for(key, lambda: Create(target, template.raw, configmap_uid, template.words(task)))
+    ctx.create_for(key, lambda: _creation(ctx, task, target, template))
+
+
+def _creation(ctx: Context, task: TaskStatus, target: Target, template: PodTemplate) -> Create:
+    configmap_uid = require(ctx.attempt.configmap_uid, "configMapUID")
+    shown = () if ctx.framework.spec.scheduling is None else gangs.look_at(ctx, task)
+    return Create(target, template.raw, configmap_uid, template.words(task), shown)
 
 
 def _delete_orphan(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> bool:
@@ -349,6 +356,8 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         tracker.move(task, State.PREPARING, now)
     if pod.phase != "Unknown":
         tracker.record_placement(task, pod)
+    if ctx.framework.spec.scheduling is not None:
+        gangs.observe(ctx, task, pod)
     if pod.phase == "Succeeded":
         _complete_attempt(ctx, task, CompletionStatus.of(POD_SUCCEEDED, "Pod succeeded", pod=pod.completion))
     elif pod.phase == "Failed":

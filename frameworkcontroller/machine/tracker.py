@@ -31,10 +31,11 @@ from frameworkcontroller.machine.expectations import Expectations
 from frameworkcontroller.machine.holds import Holds
 from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import AttemptCounters, InvariantError, Level, Urgency, require
+from frameworkcontroller.machine.podgroups import GangPlans
 from frameworkcontroller.machine.queueing import OUT_OF_SYNC, Queueing
 from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Kind
-from frameworkcontroller.machine.states import EDGES, ENDED, FRAMEWORK_URGENCY, TASK_URGENCY
+from frameworkcontroller.machine.requests import PODGROUPS, Kind
+from frameworkcontroller.machine.states import EDGES, ENDED, FRAMEWORK_URGENCY, LIVE, TASK_URGENCY
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -99,6 +100,10 @@ class Tracker:
     """Numbers of Tasks by state, with those that are deletionPending."""
     attempt_counters: AttemptCounters | None = None
     """Attempts that ended or were retried since the last persisted status."""
+    gangs: GangPlans | None = None
+    """Of a Framework with spec.scheduling (gangs.py)."""
+    placed_groups: frozenset[str] = frozenset()
+    """PodGroups that were placed in this attempt, which is persisted."""
     enders: list[TaskStatus] = field(default_factory=list)
     """Tasks that failed by a rule that ends the attempt of the Framework."""
     _awaited: set[Target] = field(default_factory=set)
@@ -111,6 +116,10 @@ class Tracker:
     _head_dirty: bool = False
     _end_is_stored: bool = False
     """Whether the end of the attempt is persisted."""
+    _live: dict[str, int] | None = None
+    """By role, the Tasks that have a Pod or are about to get one; None: not counted."""
+    _stored_live: dict[str, int] | None = None
+    """Those of the stored status."""
     _starting: set[str] = field(default_factory=set)
     """Roles whose start is not persisted."""
 
@@ -211,6 +220,8 @@ class Tracker:
         self.orphaned = False
         self.absent, self.remains = None, False
         self._end_is_stored = not dirty and status.state in ENDED
+        self._end_gangs()
+        self.placed_groups = frozenset(() if dirty else status.attempt.scheduled_pod_groups)
         self.configmap_end = None
         self.agenda.end_deadlines(None)
         self._dirty.clear()
@@ -252,6 +263,8 @@ class Tracker:
         self._head_dirty = False
         self._end_is_stored = self.status is not None and self.status.state in ENDED
         self._starting.clear()
+        if self._live is not None:
+            self._persisted_gangs(self._live)
         self.urgency = Urgency.NONE
         self.agenda.update(self._blocked)
         self._blocked.clear()
@@ -376,6 +389,48 @@ class Tracker:
             indexes.add(task.index)
         else:
             indexes.discard(task.index)
+
+    # --- gangs ---
+
+    def count_live(self) -> dict[str, int] | None:
+        """By role, the Tasks of the stored status that have a Pod or are about to get one; None: not known yet.
+
+        The first call of an attempt costs the number of Tasks.
+        """
+        if self._live is None:
+            self._live = dict.fromkeys(self.roles, 0)
+            for task in self.tasks():
+                self._count_live(self._live, task, 1)
+            if self.is_clean:
+                self._stored_live = dict(self._live)
+        return self._stored_live
+
+    def record_placed(self, group: str) -> None:
+        """Record that a PodGroup of the attempt was placed."""
+        groups = require(self.status, "status").attempt.scheduled_pod_groups
+        if group not in groups:
+            groups.append(group)
+            self.change(None, Urgency.SOON)
+
+    def _persisted_gangs(self, live: dict[str, int]) -> None:
+        placed = require(self.status, "status").attempt.scheduled_pod_groups
+        if live != self._stored_live or len(placed) != len(self.placed_groups):
+            # Minimums may have to be lowered.
+            self._stored_live, self.placed_groups = dict(live), frozenset(placed)
+            self.again = True
+
+    def _end_gangs(self) -> None:
+        """Forget the gangs of the last attempt."""
+        if self.gangs is None:
+            return
+        self.gangs = self._live = self._stored_live = None
+        for target in [target for target in self.companions if target.kind in PODGROUPS]:
+            del self.companions[target]
+
+    @staticmethod
+    def _count_live(counts: dict[str, int], task: TaskStatus, step: int) -> None:
+        if task.state in LIVE and not task.deletion_pending:
+            counts[task.role] += step
 
     # --- changes of one Task ---
 
@@ -580,6 +635,8 @@ class Tracker:
         # Part of the status, but no reason to write it: they change only together with a Task or a role.
         self.counts = status.task_counts = TaskCounts()
         self.task_states = dict.fromkeys(State, 0)
+        if self._live is not None:
+            self._live = dict.fromkeys(self.roles, 0)
         self.begun = set()
         self.enders.clear()
         for task in self.tasks():
@@ -607,6 +664,8 @@ class Tracker:
     def _count(self, task: TaskStatus, step: int) -> None:
         if task.deletion_pending:
             return
+        if self._live is not None:
+            self._count_live(self._live, task, step)
         for counts in (self.counts, self.role_counts[task.role]):
             counts.total += step
             if task.state is State.RUNNING:

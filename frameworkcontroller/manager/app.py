@@ -164,6 +164,7 @@ class Controller:
             pods=self.informers.pods.lister,
             find_companion=self.informers.find_companion,
             list_claims=self.informers.list_claims,
+            resources=self.informers.resources,
             limits=limits,
             wall=wall,
             clock=loop.time,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Generic, TypeVar, TypeVarTuple
 
@@ -21,12 +23,32 @@ from frameworkcontroller.api.objects import (
     pod_record,
     service_record,
 )
+from frameworkcontroller.api.podgroups import (
+    IMMUTABLE_VERSION,
+    PodGroupRecord,
+    coscheduling_podgroup_record,
+    podgroup_record,
+    volcano_podgroup_record,
+)
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_record
 from frameworkcontroller.controller.eventhandlers import EventHandlers, framework_key
+from frameworkcontroller.controller.requests import RESOURCES
 from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.discovery import find_served
+from frameworkcontroller.kube.errors import KubeError
 from frameworkcontroller.kube.informer import Informer
-from frameworkcontroller.kube.resources import CONFIGMAPS, PERSISTENTVOLUMECLAIMS, PODS, SERVICES, WORKLOADS
+from frameworkcontroller.kube.resources import (
+    CONFIGMAPS,
+    COSCHEDULING_PODGROUPS,
+    PERSISTENTVOLUMECLAIMS,
+    PODGROUPS,
+    PODS,
+    SERVICES,
+    VOLCANO_PODGROUPS,
+    WORKLOADS,
+    Resource,
+)
 from frameworkcontroller.machine.model import NotListed
 from frameworkcontroller.machine.requests import Kind
 
@@ -45,14 +67,29 @@ def relist_sec(objects: int) -> float:
     return min(RELIST_MAX_SEC, max(RELIST_SEC, objects * RELIST_SEC_PER_OBJECT))
 
 
+DISCOVERY_SEC: Final = 60.0
+"""Interval of looks for the version of an API that a Framework needs, while none is served."""
+
+
 class CompanionInformer(Generic[C_co]):
     """Watches a kind of companions from the first Framework on that needs one, while this replica acts."""
 
     def __init__(
-        self, make: Callable[..., Informer[C_co]], handlers: EventHandlers, enqueue: Callable[[str], None]
+        self,
+        make: Callable[..., Informer[C_co]],
+        handlers: EventHandlers,
+        enqueue: Callable[[str], None],
+        versions: VersionFinder | None = None,
     ) -> None:
-        """``make`` makes the informer. ``enqueue`` takes the key of a Framework that waited for the first list."""
-        self.informer = make(label_selector=names.FRAMEWORK_NAME, on_problem=self._enqueue_waiting)
+        """``make`` makes the informer. ``enqueue`` takes the key of a Framework that waited for the first list.
+
+        ``versions`` finds the version that is served; None: that of the informer is.
+        """
+        self.informer = make(label_selector=names.FRAMEWORK_NAME, on_problem=self._on_problem)
+        self._versions = versions
+        self._failing = asyncio.Event()
+        self._problem = NotListed()
+        """Why no version is known."""
         self.informer.add_handler(
             on_add=handlers.companion_changed,
             on_update=handlers.companion_updated,
@@ -76,7 +113,7 @@ class CompanionInformer(Generic[C_co]):
     def _list(self, framework: str) -> NotListed:
         self._waiting.add(framework)
         self._wanted.set()
-        return NotListed(self.informer.problem)
+        return self._problem if self._problem.problem else NotListed(self.informer.problem)
 
     def want(self) -> None:
         """Watch whether a Framework needs one or not."""
@@ -87,19 +124,95 @@ class CompanionInformer(Generic[C_co]):
         if not self._always:
             await self._wanted.wait()
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self.informer.run(), name=f"informer of {self.informer.resource.qualified}")
-                await self.informer.wait_synced()
-                self._enqueue_waiting()
-                self._waiting.clear()
+            while True:
+                if self._versions is not None:
+                    await self._find_version(self._versions)
+                await self._watch(self._versions)
+                self.informer.reset()
         finally:
             self.informer.reset()
+            self._problem = NotListed()
             self._wanted.clear()
             self._waiting.clear()
+
+    async def _watch(self, versions: VersionFinder | None) -> None:
+        """Watch until another version is served."""
+        async with asyncio.TaskGroup() as group:
+            watch = group.create_task(self.informer.run(), name=f"informer of {self.informer.resource.qualified}")
+            announcement = group.create_task(self._announce())
+            if versions is not None:
+                await self._moved(versions)
+                watch.cancel()
+                announcement.cancel()
+
+    async def _announce(self) -> None:
+        await self.informer.wait_synced()
+        self._enqueue_waiting()
+        self._waiting.clear()
+
+    async def _find_version(self, versions: VersionFinder) -> None:
+        while True:
+            try:
+                found = await versions.find()
+            except KubeError as error:
+                problem = NotListed(str(error))
+            else:
+                if found is not None:
+                    self._problem = NotListed()
+                    self.informer.use(found)
+                    return
+                problem = NotListed(versions.problem, not_served=True)
+            if problem != self._problem:
+                self._problem = problem
+                self._enqueue_waiting()
+            await asyncio.sleep(DISCOVERY_SEC)
+
+    async def _moved(self, versions: VersionFinder) -> None:
+        """Wait until the version that is watched is no longer the one to use. Looks only while the watch fails."""
+        while True:
+            await self._failing.wait()
+            with suppress(KubeError):
+                if await versions.find() != self.informer.resource:
+                    return
+            if not self.informer.problem:
+                self._failing.clear()
+            else:
+                await asyncio.sleep(DISCOVERY_SEC)
+
+    def _on_problem(self) -> None:
+        self._failing.set()
+        self._enqueue_waiting()
 
     def _enqueue_waiting(self) -> None:
         for key in self._waiting:
             self._enqueue(key)
+
+
+class VersionFinder:
+    """Finds the version of a resource that the API server serves, and notes it for requests."""
+
+    def __init__(
+        self, client: KubeClient, kind: Kind, candidates: Sequence[Resource], resources: dict[Kind, Resource]
+    ) -> None:
+        """``candidates``: the versions, the best first. ``resources``: what requests use."""
+        self._client = client
+        self._kind = kind
+        self._candidates = candidates
+        self._resources = resources
+        versions = ", ".join(one.version for one in candidates)
+        self.problem: Final = f"the API server does not serve {candidates[0].qualified} ({versions})"
+        """That none is served, in words."""
+
+    async def find(self) -> Resource | None:
+        """The best version that is served, None if none is.
+
+        Raises:
+            KubeError: the API server does not tell.
+        """
+        found = await find_served(self._client, *self._candidates)
+        if found is not None:
+            self._resources[self._kind] = found
+        return found
 
 
 def _framework_of_companion(companion: CompanionRecord) -> str:
@@ -165,7 +278,22 @@ class Informers:
 
         claims = partial(informer, PERSISTENTVOLUMECLAIMS, claim_record, index=_framework_of_companion)
         self._claims: CompanionInformer[ClaimRecord] = CompanionInformer(claims, handlers, enqueue)
+        self.resources: dict[Kind, Resource] = dict(RESOURCES)
+        """The resources of the kinds, in the versions that are served, as far as known."""
+
+        def podgroups(
+            kind: Kind, decode: Callable[[Mapping[str, Any]], PodGroupRecord], *versions: Resource
+        ) -> CompanionInformer[CompanionRecord]:
+            finder = VersionFinder(client, kind, versions, self.resources)
+            return CompanionInformer(partial(informer, versions[0], decode), handlers, enqueue, finder)
+
+        native = (PODGROUPS, *(replace(PODGROUPS, version=version) for version in ("v1alpha3", IMMUTABLE_VERSION)))
         self.companions: dict[Kind, CompanionInformer[CompanionRecord]] = {
+            Kind.PODGROUP: podgroups(Kind.PODGROUP, podgroup_record, *native),
+            Kind.VOLCANO_PODGROUP: podgroups(Kind.VOLCANO_PODGROUP, volcano_podgroup_record, VOLCANO_PODGROUPS),
+            Kind.COSCHEDULING_PODGROUP: podgroups(
+                Kind.COSCHEDULING_PODGROUP, coscheduling_podgroup_record, COSCHEDULING_PODGROUPS
+            ),
             Kind.SERVICE: CompanionInformer(partial(informer, SERVICES, service_record), handlers, enqueue),
             Kind.VOLUME_CLAIM: self._claims,
         }

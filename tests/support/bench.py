@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any, Final
 
 import orjson
@@ -21,6 +22,12 @@ from frameworkcontroller.api.objects import (
     pod_record,
     service_record,
 )
+from frameworkcontroller.api.podgroups import (
+    PodGroupRecord,
+    coscheduling_podgroup_record,
+    podgroup_record,
+    volcano_podgroup_record,
+)
 from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
@@ -35,19 +42,28 @@ from frameworkcontroller.machine.actions import (
     Gone,
     LookUp,
     Outcome,
+    Patch,
+    Patched,
     Result,
     Target,
 )
 from frameworkcontroller.machine.failure import Classifier, FailureClass
 from frameworkcontroller.machine.model import Env, Limits, NotListed, Observed, Plan, Urgency
 from frameworkcontroller.machine.plan import fold, plan, reject
-from frameworkcontroller.machine.requests import Kind, Refused
+from frameworkcontroller.machine.requests import PODGROUPS, Kind, Refused
 from frameworkcontroller.machine.tracker import Tracker
 from tests.support.invariants import check_status, check_step
 
 NOW: Final = 1_700_000_000
 UID: Final = "framework-uid"
 Body = dict[str, Any]
+
+
+PODGROUP_RECORDS: Final[dict[Kind, Callable[[Body], PodGroupRecord]]] = {
+    Kind.PODGROUP: podgroup_record,
+    Kind.VOLCANO_PODGROUP: volcano_podgroup_record,
+    Kind.COSCHEDULING_PODGROUP: coscheduling_podgroup_record,
+}
 
 
 def limits(*classes: FailureClass, minimum: int = 60, maximum: int = 900) -> Limits:
@@ -104,6 +120,10 @@ class Bench:
         self.pods: dict[str, PodRecord] = {}
         self.services: dict[str, CompanionRecord] = {}
         self.claims: dict[str, ClaimRecord] = {}
+        self.groups: dict[tuple[Kind, str], CompanionRecord] = {}
+        """PodGroups, by kind and name."""
+        self.served = "v1beta1"
+        """The version of the native PodGroups that is served."""
         self.not_listed: NotListed | None = None
         """Set if companions are not listed yet."""
         self.looks = 0
@@ -138,6 +158,7 @@ class Bench:
             pods_listed=listed,
             find_companion=self._find_companion,
             list_claims=self._list_claims,
+            served_version=lambda kind: self.served if kind is Kind.PODGROUP else "",
             creating=self.creating,
         )
         made = plan(self.framework, self.tracker, observed, self.env)
@@ -148,6 +169,8 @@ class Bench:
 
     def _find_companion(self, kind: Kind, name: str) -> CompanionRecord | NotListed | None:
         self.looks += 1
+        if kind in PODGROUPS:
+            return self.not_listed or self.groups.get((kind, name))
         return self.not_listed or (self.claims if kind is Kind.VOLUME_CLAIM else self.services).get(name)
 
     def _list_claims(self, needed: bool) -> list[ClaimRecord] | NotListed:
@@ -249,6 +272,18 @@ class Bench:
             self.show(action.target.name)
         return uid
 
+    def patched(self, action: Action, *, show: bool = True) -> None:
+        """A merge patch succeeds, and (``show``) the cache sees the object."""
+        assert isinstance(action, Patch)
+        body = self.bodies[action.target.name]
+        version = body["metadata"]["resourceVersion"]
+        assert (body["metadata"]["uid"], version) == (action.uid, action.resource_version or version)
+        merge(body, orjson.loads(action.change))
+        body["metadata"]["resourceVersion"] = str(int(version) + 1)
+        self.fold(action, Patched(body["metadata"]["resourceVersion"]))
+        if show:
+            self.show(action.target.name)
+
     def show(self, name: str, *, deleting: float | None = None, grace: int = 30, **status: Any) -> None:
         """The cache sees an object that was created; ``deleting``: to be gone at that time; ``status``: of a Pod."""
         body = self.bodies[name]
@@ -260,6 +295,13 @@ class Bench:
             return
         if body["kind"] == Kind.SERVICE:
             self.services[name] = service_record(body)
+            return
+        if body["kind"] == Kind.PODGROUP:
+            group, _, version = body["apiVersion"].partition("/")
+            kind = next((one for one in PODGROUPS if one.endswith(group)), Kind.PODGROUP)
+            assert kind is not Kind.PODGROUP or version == self.served
+            body |= {"status": {**body.get("status", {}), **status}}
+            self.groups[kind, name] = PODGROUP_RECORDS[kind](body)
             return
         if body["kind"] == Kind.VOLUME_CLAIM:
             self.claims[name] = claim_record(body)
@@ -276,6 +318,8 @@ class Bench:
         """The cache sees an object gone."""
         if name == names.configmap_name("f"):
             self.configmap = None
+        elif any(of == name for _, of in self.groups):
+            self.groups = {key: group for key, group in self.groups.items() if key[1] != name}
         elif self.services.pop(name, None) is None and self.claims.pop(name, None) is None:
             self.pods.pop(name, None)
             self.touch(name)
@@ -293,6 +337,9 @@ class Bench:
             self.tracker.again = True
         elif name in self.services:
             self.tracker.companion_dropped(Target(Kind.SERVICE, name), self.services[name].uid)
+        elif found := [(kind, group.uid) for (kind, of), group in self.groups.items() if of == name]:
+            ((kind, uid),) = found
+            self.tracker.companion_dropped(Target(kind, name, self.status.attempt.id), uid)
         elif name in self.claims:
             _, _, of_role, index = names.split_claim_name(name) or ("", "", "", -1)
             target = Target(Kind.VOLUME_CLAIM, name, role=of_role, index=index)
@@ -372,6 +419,8 @@ class Bench:
                             self.hide(target.name)
                     case Cleanup() | Confirm() | LookUp():
                         self.fold(action, Gone())
+                    case Patch():
+                        self.patched(action)
             if not made.actions and not self.tracker.is_busy:
                 return
         raise AssertionError("it does not settle")
@@ -389,6 +438,19 @@ class Bench:
         if self._before is not None:
             check_step(self._before, after)
         self._before = after
+
+
+def merge(into: Body, change: Body) -> None:
+    """Merge a change into an object, as RFC 7396 says."""
+    for key, value in change.items():
+        if value is None:
+            into.pop(key, None)
+        elif isinstance(value, dict):
+            if not isinstance(into.get(key), dict):
+                into[key] = {}
+            merge(into[key], value)
+        else:
+            into[key] = value
 
 
 def foreign(name: str, uid: str = "foreign", *, controller: str | None = None, deleting: bool = False) -> Identity:

@@ -31,6 +31,11 @@ from frameworkcontroller.api.objects import (
     pod_record,
     service_record,
 )
+from frameworkcontroller.api.podgroups import (
+    coscheduling_podgroup_record,
+    podgroup_record,
+    volcano_podgroup_record,
+)
 from frameworkcontroller.api.workloads import workload_record
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.machine.actions import Action, Delete
@@ -67,6 +72,9 @@ _COMPANION_RECORDS: Final[dict[Kind, Callable[[Body], CompanionRecord]]] = {
     Kind.SERVICE: service_record,
     Kind.VOLUME_CLAIM: claim_record,
     Kind.WORKLOAD: workload_record,
+    Kind.PODGROUP: podgroup_record,
+    Kind.VOLCANO_PODGROUP: volcano_podgroup_record,
+    Kind.COSCHEDULING_PODGROUP: coscheduling_podgroup_record,
 }
 _CACHED: Final = (Kind.FRAMEWORK, Kind.CONFIGMAP, Kind.POD, *_COMPANION_RECORDS)
 _LAZY_SEC: Final = 2.0

@@ -173,7 +173,7 @@ class QueueGuarantees:
             always = specs and all(
                 "gang" in ((spec.get("scheduling") or {}).get("schedulingPolicy") or {}) for spec in specs
             )
-            if always and not attempt.get("gangScheduled"):
+            if always and not attempt.get("scheduledPodGroups"):
                 raise self.world.violation(f"G1: {name} is created without a group, which was never scheduled")
             return
         groups = [body for kind in PODGROUPS for body in self._ever(kind, named)]

@@ -8,6 +8,7 @@ import pytest
 
 from frameworkcontroller.api.completion import ContainerCompletion
 from frameworkcontroller.api.objects import ContainerRecord, Identity, PodRecord
+from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.config.config import Config, ConfigError, LeaderElection, load_config, shipped_config
 from frameworkcontroller.machine.failure import Range
 from frameworkcontroller.machine.model import SnapshotTrigger
@@ -55,6 +56,8 @@ DEFAULTS: dict[str, Any] = {
     "framework_max_retry_delay_sec_for_transient_conflict_failed": 900,
     "task_min_retry_delay_sec": 10,
     "task_max_retry_delay_sec": 360,
+    "gang_scheduler": GangScheduler.AUTO,
+    "gang_scheduler_name": None,
     "log_object_snapshot": {
         "framework": {"on_framework_retry": True, "on_framework_deletion": True},
         "task": {"on_task_retry": True, "on_task_deletion": True},
@@ -106,6 +109,8 @@ def test_every_key(tmp_path: Path) -> None:
         frameworkMaxRetryDelaySecForTransientConflictFailed: 0
         taskMinRetryDelaySec: 5
         taskMaxRetryDelaySec: 50
+        gangScheduler: volcano
+        gangSchedulerName: my-volcano
         logObjectSnapshot:
           framework: {onFrameworkRetry: false, onFrameworkDeletion: false}
           task: {onTaskRetry: false, onTaskDeletion: false}
@@ -141,6 +146,8 @@ def test_every_key(tmp_path: Path) -> None:
         "framework_max_retry_delay_sec_for_transient_conflict_failed": 0,
         "task_min_retry_delay_sec": 5,
         "task_max_retry_delay_sec": 50,
+        "gang_scheduler": GangScheduler.VOLCANO,
+        "gang_scheduler_name": "my-volcano",
         "log_object_snapshot": {
             "framework": {"on_framework_retry": False, "on_framework_deletion": False},
             "task": {"on_task_retry": False, "on_task_deletion": False},
@@ -159,6 +166,7 @@ def test_every_key(tmp_path: Path) -> None:
     assert limits.framework_max_retry_delay_sec_for_transient_conflict_failed == 0
     assert (limits.task_min_retry_delay_sec, limits.task_max_retry_delay_sec) == (5, 50)
     assert (limits.kueue, Config().plan_limits().kueue) == (True, False)
+    assert (limits.gang_scheduler, limits.gang_scheduler_name) == (GangScheduler.VOLCANO, "my-volcano")
 
 
 @pytest.mark.parametrize(
@@ -233,6 +241,10 @@ BIND = 'must be host:port, :port for every address of this machine, or "" for no
             "must not be below frameworkMinRetryDelaySecForTransientConflictFailed (60)",
         ),
         ("taskMinRetryDelaySec: -1", "1: taskMinRetryDelaySec: -1: must be at least 0"),
+        (
+            "gangScheduler: slurm",
+            "1: gangScheduler: 'slurm': must be auto, kubernetes, volcano or coscheduling",
+        ),
         (
             "taskMaxRetryDelaySec: 9",
             "1: taskMaxRetryDelaySec: 9: must not be below taskMinRetryDelaySec (10)",

@@ -254,6 +254,7 @@ def test_no_later_field_is_forgotten() -> None:
     status.accumulated_past_execution_time_seconds = status.retry.recent_retried_count = 1
     status.attempt.execution_start_time = 1
     status.admission = AdmissionStatus("q", "w", "u")
+    status.attempt.scheduled_pod_groups = ["f"]
     rule = DecidedRule(FailureAction.FAIL_FRAMEWORK, 0)
     status.attempt.completion_status = CompletionStatus(1, "", "Failed", None, "", policy=rule)
     status.attempt.roles = [TaskRoleStatus("a", "r", pod_force_deletion_policy="Always", started=True)]

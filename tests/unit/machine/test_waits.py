@@ -115,6 +115,15 @@ def refused_service() -> Watched:
     return bench
 
 
+def unplaced() -> Watched:
+    bench = Watched(role(), scheduling={"schedulingPolicy": {"gang": {}}})
+    bench.all_pods()
+    unschedulable = {"type": "PodGroupInitiallyScheduled", "status": "False", "message": "0/3 nodes are available"}
+    bench.show("f", conditions=[unschedulable])
+    bench.plan()
+    return bench
+
+
 def unlisted_claims() -> Watched:
     template = {"metadata": {"name": "data"}}
     bench = Watched({**role(), "volumeClaimTemplates": [template]})
@@ -207,6 +216,7 @@ FRAMEWORK = "FrameworkAttempt 1 starts at {at}, 70s after the end with 1 Contain
 
 NO_SERVICE = "its Service f does not exist yet"
 NO_CLAIM = "PersistentVolumeClaim data-f-a-0 cannot be looked for"
+UNPLACED = "PodGroup f is not placed: 0/3 nodes are available"
 NO_CLAIMS = "Cannot list PersistentVolumeClaims, which volumeClaimTemplates need: 403: may not list claims"
 FORBIDDEN = "Cannot create Service f: 403: may not create services"
 
@@ -222,6 +232,7 @@ ROWS = (
     Row(Reason.WAITING, refused_pod, *[WEBHOOK] * 4),
     Row(Reason.WAITING, refused_configmap, *["the webhook is down"] * 4),
     Row(Reason.SERVICE_PENDING, refused_service, NO_SERVICE, NO_SERVICE, NO_SERVICE, FORBIDDEN),
+    Row(Reason.POD_GROUP_PENDING, unplaced, *[UNPLACED] * 4),
     Row(Reason.VOLUME_CLAIM_PENDING, unlisted_claims, NO_CLAIM, NO_CLAIM, NO_CLAIM, NO_CLAIMS),
     Row(Reason.QUOTA_PENDING, queued, *[QUEUE] * 4),
     Row(Reason.QUOTA_COUNT, added, *[COUNT] * 4),

@@ -1,0 +1,83 @@
+"""The PodGroups of gang schedulers as custom resources, for API servers that have none of their own."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, Final
+
+import orjson
+
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.errors import AlreadyExists
+from frameworkcontroller.kube.resources import (
+    COSCHEDULING_PODGROUPS,
+    CRDS,
+    PODGROUPS,
+    VOLCANO_PODGROUPS,
+    Resource,
+)
+from tests.support.eventually import eventually
+
+_COUNT: Final = {"type": "integer", "format": "int32", "minimum": 1}
+_OPEN: Final = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+_APPROVED: Final = {"api-approved.kubernetes.io": "unapproved, for tests"}
+
+
+def podgroup_crd(resource: Resource, *, immutable: bool = False) -> dict[str, Any]:
+    """The CRD of these PodGroups, with the fields that the controller writes.
+
+    ``immutable``: the minimum of native ones may not change, as in Kubernetes 1.36.
+    """
+    if resource.group == PODGROUPS.group:
+        gang: dict[str, Any] = {"type": "object", "required": ["minCount"], "properties": {"minCount": _COUNT}}
+        if immutable:
+            rule = "self.minCount == oldSelf.minCount"
+            gang["x-kubernetes-validations"] = [{"rule": rule, "message": "field is immutable"}]
+        mode: dict[str, Any] = {"type": "object", "properties": {"single": _OPEN, "all": _OPEN}}
+        if resource.version == "v1alpha2":
+            mode = {"type": "string", "enum": ["Pod", "PodGroup"]}
+        fields: dict[str, Any] = {
+            "schedulingPolicy": {"type": "object", "properties": {"basic": _OPEN, "gang": gang}},
+            "schedulingConstraints": _OPEN,
+            "disruptionMode": mode,
+            "priorityClassName": {"type": "string"},
+        }
+    else:
+        fields = {"minMember": _COUNT}
+        if resource.group == VOLCANO_PODGROUPS.group:
+            fields |= {"queue": {"type": "string", "default": "default"}, "minResources": _OPEN}
+            fields |= {"priorityClassName": {"type": "string"}}
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": fields}, "status": _OPEN}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": resource.qualified, "annotations": _APPROVED},
+        "spec": {
+            "group": resource.group,
+            "scope": "Namespaced",
+            "names": {"kind": resource.kind, "plural": resource.plural, "singular": "podgroup"},
+            "versions": [
+                {
+                    "name": resource.version,
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": schema},
+                    "subresources": {"status": {}},
+                }
+            ],
+        },
+    }
+
+
+async def serve(client: KubeClient, resource: Resource, *, immutable: bool = False) -> None:
+    """Have the API server serve these PodGroups."""
+    with suppress(AlreadyExists):
+        await client.create(CRDS, orjson.dumps(podgroup_crd(resource, immutable=immutable)))
+
+    async def served() -> None:
+        await client.list(resource)
+
+    await eventually(served)
+
+
+ALL: Final = (PODGROUPS, VOLCANO_PODGROUPS, COSCHEDULING_PODGROUPS)

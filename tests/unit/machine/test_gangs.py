@@ -1,0 +1,796 @@
+"""Gangs of one Framework (docs/lifecycle.md, "Gangs"): groups, their minimum, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from frameworkcontroller.api.names import POD_IDENTITY
+from frameworkcontroller.api.objects import Identity
+from frameworkcontroller.api.podgroups import GangScheduler
+from frameworkcontroller.machine.actions import (
+    Action,
+    Create,
+    Created,
+    Exists,
+    NotAttempted,
+    Outdated,
+    Patch,
+    Patched,
+    Remains,
+    Target,
+)
+from frameworkcontroller.machine.gangs import TELL_SEC
+from frameworkcontroller.machine.model import NotListed
+from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.requests import Answered, Kind, Post, Refusal, Refused
+from tests.support.bench import UID, Bench, Body, limits, refused, role
+
+GANG: Body = {"schedulingPolicy": {"gang": {}}}
+NATIVE = (Kind.PODGROUP, "f")
+INVALID = replace(refused(422), kind=Refusal.INVALID)
+
+
+def gang(*roles: Body, minimum: int | None = None, scheduler: str = "kubernetes", **fields: Any) -> Bench:
+    """A Framework with spec.scheduling."""
+    spec = {"schedulingPolicy": {"gang": {} if minimum is None else {"minCount": minimum}}, **fields}
+    limit = replace(limits(), gang_scheduler=GangScheduler(scheduler))
+    return Bench(*(roles or (role(number=4),)), limit=limit, scheduling=spec)
+
+
+def pod(bench: Bench, name: str) -> Any:
+    """The Pod as it was created."""
+    return bench.bodies[name]
+
+
+def group(bench: Bench, name: str = "f") -> Any:
+    """The PodGroup as it is stored."""
+    return bench.bodies[name]
+
+
+def minimum(bench: Bench, name: str = "f") -> int:
+    return int(group(bench, name)["spec"]["schedulingPolicy"]["gang"]["minCount"])
+
+
+def creations(actions: list[Action]) -> list[str]:
+    return [f"{action.target.kind} {action.target.name}" for action in actions if isinstance(action, Create)]
+
+
+def stall(bench: Bench) -> tuple[Reason, str] | None:
+    """The first stall."""
+    found = next(iter(bench.tracker.holds.stalls.values()), None)
+    return None if found is None else (found.reason, found.message)
+
+
+def waits(bench: Bench) -> str:
+    """What the condition Running says of the wait."""
+    return bench.status.conditions[0].message.partition("waits: ")[2]
+
+
+def go(bench: Bench) -> None:
+    """Everything that is due within a minute is done."""
+    end = bench.now + 60
+    while bench.now < end:
+        bench.settle()
+        made = bench.plan()
+        if made.actions or bench.tracker.is_busy:
+            continue
+        if made.requeue_after is None or made.requeue_after > 60:
+            return
+        bench.now += max(made.requeue_after, 0.01)
+
+
+def creation(bench: Bench) -> Action:
+    """Up to the creation of the group."""
+    bench.attempt()
+    bench.plan()
+    return bench.only(bench.plan())
+
+
+# --- order --------------------------------------------------------------------------------------------------------
+
+
+def test_the_group_comes_after_the_configmap_and_before_the_pods() -> None:
+    bench = gang()
+    bench.plan()
+    order = []
+    for _ in range(10):
+        for action in bench.plan().actions:
+            order.append(f"{action.target.kind} {action.target.name}")
+            bench.created(action)
+    assert order == ["ConfigMap f-attempt", "PodGroup f", *(f"Pod f-a-{index}" for index in range(4))]
+    metadata = group(bench)["metadata"]
+    (owner,) = metadata["ownerReferences"]
+    assert (owner["kind"], owner["uid"], owner["blockOwnerDeletion"]) == ("ConfigMap", "configmap-1", False)
+    assert metadata["labels"] == {"FC_FRAMEWORK_NAME": "f"}
+    assert (metadata["annotations"]["FC_FRAMEWORK_UID"], metadata["annotations"]["FC_FRAMEWORK_ATTEMPT_ID"]) == (
+        UID,
+        "0",
+    )
+
+
+def test_nothing_is_created_before_the_attempt_is_persisted() -> None:
+    bench = gang()
+    bench.plan()
+    creation = bench.only(bench.plan())
+    bench.created(creation, show=False)
+    bench.show("f-attempt")
+    assert bench.plan(write=False).actions == []
+    bench.write()
+    assert creations(bench.plan().actions) == ["PodGroup f"]
+
+
+def test_pods_wait_for_their_group() -> None:
+    bench = gang(role(number=2))
+    creates = creation(bench)
+    bench.refuse(creates, refused(403, "may not create podgroups"))
+    assert stall(bench) == (Reason.POD_GROUP_NOT_ANSWERED, "Cannot create PodGroup f: 403: may not create podgroups")
+    assert waits(bench) == "PodGroup f does not exist yet"
+    go(bench)
+    assert sorted(bench.pods) == ["f-a-0", "f-a-1"]
+    assert stall(bench) is None
+    assert waits(bench) == ""
+
+
+def test_without_scheduling_nothing_is_looked_for() -> None:
+    bench = Bench(role(number=4))
+    bench.all_pods()
+    assert (bench.looks, bench.tracker.gangs) == (0, None)
+    assert "schedulingGroup" not in pod(bench, "f-a-0")["spec"]
+
+
+def test_a_role_that_waits_has_a_group_of_its_own_once_it_starts() -> None:
+    waiting = {**role("b", 2), "dependsOn": [{"name": "a", "status": "Complete"}]}
+    bench = gang(role("a", 2), waiting)
+    bench.all_pods()
+    assert sorted(bench.bodies) == ["f", "f-a-0", "f-a-1", "f-attempt"]
+    for index in range(2):
+        bench.run(f"f-a-{index}")
+        bench.end(f"f-a-{index}")
+    go(bench)
+    assert minimum(bench, "f-b") == 2
+    assert pod(bench, "f-b-0")["spec"]["schedulingGroup"] == {"podGroupName": "f-b"}
+    assert pod(bench, "f-a-0")["spec"]["schedulingGroup"] == {"podGroupName": "f"}
+    assert bench.status.attempt.scheduled_pod_groups == ["f"]
+
+
+def test_a_group_that_others_delete_is_created_again() -> None:
+    bench = gang()
+    bench.all_pods()
+    bench.drop("f")
+    assert creations(bench.plan().actions) == ["PodGroup f"]
+    go(bench)
+    assert minimum(bench) == 4
+
+
+# --- the minimum --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("wanted", "stored"), [(None, 4), (3, 3), (9, 4)])
+def test_the_minimum_is_that_of_the_spec_or_the_number_of_tasks(wanted: int | None, stored: int) -> None:
+    bench = gang(minimum=wanted)
+    bench.all_pods()
+    assert minimum(bench) == stored
+
+
+def test_the_minimum_follows_tasks_that_are_over_before_the_group_was_placed() -> None:
+    bench = gang()
+    bench.all_pods()
+    bench.end("f-a-0", code=1)
+    go(bench)
+    assert minimum(bench) == 3
+    bench.end("f-a-1")
+    bench.end("f-a-2")
+    go(bench)
+    assert minimum(bench) == 1
+
+
+def test_the_minimum_follows_only_what_is_persisted() -> None:
+    bench = gang()
+    bench.all_pods()
+    bench.stop("f-a-0", code=1)
+    bench.plan(write=False)
+    assert not [action for action in bench.plan(write=False).actions if isinstance(action, Patch)]
+    bench.write()
+    assert [action for action in bench.plan().actions if isinstance(action, Patch)]
+
+
+def test_a_task_that_waits_for_its_retry_does_not_count_and_the_minimum_stays_when_it_is_back() -> None:
+    backoff = {"baseSeconds": 40, "maxSeconds": 40}
+    bench = gang(role(number=4, retryPolicy={"maxRetryCount": 5, "backoff": backoff}))
+    bench.all_pods()
+    bench.end("f-a-0", code=1)
+    assert bench.states()[0] == "Completed" or bench.task().retry.retry_delay_sec == 40
+    assert minimum(bench) == 3
+    go(bench)
+    assert bench.states()[0] == "Preparing"
+    assert minimum(bench) == 3
+
+
+def test_a_task_whose_pod_terminates_on_a_lost_node_does_not_count() -> None:
+    bench = gang(role(number=4, retryPolicy={"maxRetryCount": 5}))
+    bench.all_pods()
+    bench.show("f-a-0", deleting=bench.now + 3600)
+    bench.plan()
+    (patch,) = bench.plan().actions
+    bench.patched(patch)
+    assert minimum(bench) == 3
+
+
+def test_tasks_that_a_rescale_removes_do_not_count_and_added_ones_do_not_raise_it() -> None:
+    bench = gang()
+    bench.all_pods()
+    bench.edit(role(number=2))
+    go(bench)
+    assert minimum(bench) == 2
+    bench.edit(role(number=6))
+    go(bench)
+    assert len(bench.pods) == 6
+    assert minimum(bench) == 2
+
+
+def test_once_a_pod_has_a_node_the_minimum_is_1_after_that_is_persisted() -> None:
+    bench = gang()
+    bench.all_pods()
+    bench.show("f-a-0", nodeName="node-1")
+    assert bench.plan(write=False).actions == []
+    assert bench.status.attempt.scheduled_pod_groups == ["f"]
+    assert bench.plan(write=False).actions == []
+    bench.write()
+    (patch,) = bench.plan().actions
+    assert isinstance(patch, Patch)
+    assert patch.resource_version == "1"
+    bench.patched(patch)
+    assert minimum(bench) == 1
+
+
+@pytest.mark.parametrize("kind", ["PodGroupInitiallyScheduled", "PodGroupScheduled"])
+def test_once_the_scheduler_says_that_the_group_is_placed_the_minimum_is_1(kind: str) -> None:
+    bench = gang()
+    bench.all_pods()
+    bench.show("f", conditions=[{"type": kind, "status": "True"}])
+    go(bench)
+    assert minimum(bench) == 1
+
+
+def test_another_process_knows_that_the_group_was_placed() -> None:
+    bench = gang(role(number=4, retryPolicy={"maxRetryCount": 5}))
+    bench.all_pods()
+    bench.run("f-a-0")
+    bench.settle()
+    bench.hide("f")
+    bench.restart()
+    go(bench)
+    assert minimum(bench) == 1
+
+
+def test_the_next_attempt_is_a_gang_again() -> None:
+    bench = gang(role(number=3, failed=1))
+    bench.edit(retryPolicy={"maxRetryCount": 5})
+    bench.all_pods()
+    for index in range(3):
+        bench.run(f"f-a-{index}")
+    go(bench)
+    assert minimum(bench) == 1
+    first = group(bench)["metadata"]["uid"]
+    bench.stop("f-a-0", code=1)
+    for _ in range(20):
+        bench.settle()
+        if bench.configmap is None and "f" in {name for _, name in bench.groups}:
+            bench.drop("f")
+        if bench.status.attempt.id == 1 and len(bench.pods) == 3:
+            break
+        bench.vanish() if bench.status.state.value == "AttemptDeletionRequested" else None
+        bench.now += 1
+    assert bench.status.attempt.id == 1
+    assert group(bench)["metadata"]["uid"] != first
+    assert (minimum(bench), bench.status.attempt.scheduled_pod_groups) == (3, [])
+
+
+def test_many_ends_at_once_are_a_few_patches() -> None:
+    bench = gang(role(number=100))
+    bench.all_pods()
+    patches = 0
+    for index in range(90):
+        bench.stop(f"f-a-{index}", code=1)
+    for _ in range(200):
+        made = bench.plan()
+        for action in made.actions:
+            if isinstance(action, Patch):
+                patches += 1
+                bench.patched(action)
+        if not made.actions and not bench.tracker.is_busy:
+            break
+        bench.settle()
+    go(bench)
+    assert minimum(bench) == 10
+    assert patches <= 4
+
+
+def test_an_accepted_patch_is_not_sent_again_before_the_cache_shows_it() -> None:
+    bench = gang()
+    bench.all_pods()
+    bench.stop("f-a-0", code=1)
+    bench.plan()
+    patches = [action for action in bench.plan().actions if isinstance(action, Patch)]
+    bench.patched(patches[0], show=False)
+    bench.now += 60
+    assert not [action for action in bench.plan().actions if isinstance(action, Patch)]
+    # Somebody else has raised it.
+    group(bench)["spec"]["schedulingPolicy"]["gang"]["minCount"] = 9
+    group(bench)["metadata"]["resourceVersion"] = "7"
+    bench.show("f")
+    assert [action for action in bench.plan().actions if isinstance(action, Patch)]
+
+
+def test_a_lower_minimum_of_the_spec_counts_at_once_and_a_higher_one_for_the_next_attempt() -> None:
+    bench = gang(minimum=3)
+    bench.all_pods()
+    bench.edit(scheduling={"schedulingPolicy": {"gang": {"minCount": 4}}})
+    go(bench)
+    assert minimum(bench) == 3
+    bench.edit(scheduling={"schedulingPolicy": {"gang": {"minCount": 2}}})
+    go(bench)
+    assert minimum(bench) == 2
+
+
+def test_a_changed_group_is_read_again() -> None:
+    bench = gang()
+    bench.all_pods()
+    bench.stop("f-a-0", code=1)
+    bench.plan()
+    (patch,) = [action for action in bench.plan().actions if isinstance(action, Patch)]
+    bench.fold(patch, Outdated("the object has been modified"))
+    bench.now += 60
+    group(bench)["metadata"]["resourceVersion"] = "2"
+    bench.show("f")
+    (patch,) = [action for action in bench.plan().actions if isinstance(action, Patch)]
+    assert patch.resource_version == "2"
+
+
+# --- Kubernetes 1.36, where the minimum is immutable --------------------------------------------------------------
+
+
+def immutable(**fields: Any) -> Bench:
+    bench = gang(role(number=4, retryPolicy={"maxRetryCount": 5, "backoff": {"baseSeconds": 0}}), **fields)
+    bench.served = "v1alpha2"
+    bench.all_pods()
+    return bench
+
+
+def test_pods_of_retried_tasks_are_singles_once_the_group_was_placed() -> None:
+    bench = immutable()
+    assert group(bench)["apiVersion"] == "scheduling.k8s.io/v1alpha2"
+    for index in range(4):
+        bench.run(f"f-a-{index}")
+    bench.end("f-a-0", code=1)
+    go(bench)
+    assert bench.task().attempt.id == 1
+    assert "schedulingGroup" not in pod(bench, "f-a-0")["spec"]
+    assert minimum(bench) == 4
+    assert stall(bench) is None
+
+
+def test_pods_of_tasks_that_are_retried_before_are_of_the_group() -> None:
+    bench = immutable()
+    bench.end("f-a-0", code=1)
+    go(bench)
+    assert bench.task().attempt.id == 1
+    assert pod(bench, "f-a-0")["spec"]["schedulingGroup"] == {"podGroupName": "f"}
+
+
+def test_a_group_that_can_no_longer_be_placed_is_told() -> None:
+    bench = gang()
+    bench.served = "v1alpha2"
+    bench.all_pods()
+    bench.end("f-a-0", code=1)
+    go(bench)
+    found = stall(bench)
+    assert found is not None
+    assert found[0] is Reason.GANG_UNSUPPORTED
+    assert "PodGroup f waits for 4 Pods, and only 3 Tasks are still to run" in found[1]
+    bench.run("f-a-1")
+    go(bench)
+    assert stall(bench) is None
+
+
+def test_a_refused_patch_means_that_the_minimum_is_fixed() -> None:
+    bench = gang(role(number=4, retryPolicy={"maxRetryCount": 5, "backoff": {"baseSeconds": 0}}))
+    bench.all_pods()
+    for index in range(4):
+        bench.run(f"f-a-{index}")
+    (patch,) = [action for action in bench.plan().actions if isinstance(action, Patch)]
+    bench.fold(patch, INVALID)
+    bench.end("f-a-0", code=1)
+    go(bench)
+    assert "schedulingGroup" not in pod(bench, "f-a-0")["spec"]
+    assert minimum(bench) == 4
+
+
+# --- objects of others, and of before -----------------------------------------------------------------------------
+
+
+def old(*, deleting: bool = False, controller: str | None = "another-configmap", uid: str = UID) -> Identity:
+    return Identity("old", controller, (uid, "0"), deleting)
+
+
+def test_a_group_of_an_earlier_attempt_is_waited_for() -> None:
+    bench = gang(role(number=2))
+    creates = creation(bench)
+    for _ in range(8):
+        bench.fold(creates, Exists(old(deleting=True)))
+        bench.wait(60)
+    assert stall(bench) == (Reason.POD_GROUP_NOT_GONE, "PodGroup f (old) of an earlier attempt still exists")
+    assert not bench.pods
+    go(bench)
+    assert len(bench.pods) == 2
+    assert stall(bench) is None
+
+
+@pytest.mark.parametrize(
+    "found", [old(controller=None), old(uid="another-framework"), Identity("x", None, None, False)]
+)
+def test_a_group_of_others_is_neither_used_nor_changed(found: Identity) -> None:
+    bench = gang(role(number=2))
+    creates = creation(bench)
+    bench.refuse(creates, Exists(found))
+    assert stall(bench) is not None
+    assert stall(bench)[0] is Reason.NAMING_CONFLICT  # type: ignore[index]
+    assert not bench.pods
+
+
+def test_a_group_that_was_created_by_a_request_without_an_answer_is_used() -> None:
+    bench = gang(role(number=2))
+    creates = creation(bench)
+    bench.fold(creates, Exists(Identity("landed", "configmap-1", (UID, "0"), False)))
+    assert creations(bench.plan().actions) == ["Pod f-a-0", "Pod f-a-1"]
+
+
+def test_a_group_that_stays_when_it_was_deleted_stalls() -> None:
+    bench = gang(role(number=2))
+    bench.all_pods()
+    bench.show("f", deleting=bench.now)
+    bench.tracker.companions.clear()
+    bench.plan()
+    bench.now += 121
+    bench.plan()
+    found = stall(bench)
+    assert found is not None
+    assert found[0] is Reason.POD_GROUP_NOT_GONE
+
+
+# --- what cannot be -----------------------------------------------------------------------------------------------
+
+
+def test_a_group_that_is_not_served_stalls_before_the_attempt() -> None:
+    bench = gang()
+    bench.not_listed = NotListed("the API server does not serve podgroups.scheduling.k8s.io", not_served=True)
+    for _ in range(3):
+        assert bench.plan().actions == []
+    text = "spec.scheduling: the API server does not serve podgroups.scheduling.k8s.io"
+    assert stall(bench) == (Reason.GANG_UNSUPPORTED, text)
+    assert waits(bench) == text
+    bench.not_listed = None
+    go(bench)
+    assert len(bench.pods) == 4
+    assert stall(bench) is None
+
+
+def test_a_group_that_may_not_be_listed_stalls_that_framework() -> None:
+    bench = gang()
+    bench.not_listed = NotListed("403: may not list podgroups")
+    for _ in range(3):
+        assert bench.plan().actions == []
+    text = "Cannot list PodGroups, which spec.scheduling needs: 403: may not list podgroups"
+    assert stall(bench) == (Reason.POD_GROUP_NOT_LISTED, text)
+
+
+def test_until_the_first_list_it_waits_without_a_word() -> None:
+    bench = gang()
+    bench.not_listed = NotListed()
+    for _ in range(3):
+        assert bench.plan().actions == []
+    assert (stall(bench), waits(bench)) == (None, "")
+
+
+def with_pod(body: Body, **spec: Any) -> Body:
+    """The role, with fields of the Pod's spec."""
+    return {**body, "task": {"pod": {"spec": {"containers": [{"name": "main", "image": "none"}], **spec}}}}
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "fields", "roles", "text"),
+    [
+        ("kubernetes", {"queue": "q"}, (), "spec.scheduling.queue: 'q': kubernetes has no queues, only volcano has"),
+        (
+            "coscheduling",
+            {"queue": "q"},
+            (),
+            "spec.scheduling.queue: 'q': coscheduling has no queues, only volcano has",
+        ),
+        ("volcano", {"disruptionMode": {"all": {}}}, (), "spec.scheduling.disruptionMode: volcano has no such mode"),
+        (
+            "coscheduling",
+            {"schedulingConstraints": {"topology": [{"key": "zone"}]}},
+            (),
+            "spec.scheduling.schedulingConstraints.topology: coscheduling has no such constraint",
+        ),
+        (
+            "volcano",
+            {"schedulingConstraints": {"topology": [{"key": "zone"}]}},
+            (),
+            "spec.scheduling.schedulingConstraints.topology: volcano has no such constraint",
+        ),
+        (
+            "kubernetes",
+            {},
+            (with_pod(role("a"), priorityClassName="low"), with_pod(role("b"), priorityClassName="high")),
+            "spec.taskRoles[1].task.pod.spec.priorityClassName: 'high': must be that of taskRoles[0], 'low': "
+            "a group of Pods has only one",
+        ),
+        (
+            "kubernetes",
+            {},
+            (role("a"), with_pod(role("b"), schedulerName="other")),
+            "spec.taskRoles[1].task.pod.spec.schedulerName: 'other': must be that of taskRoles[0], "
+            "'default-scheduler': a group of Pods has only one",
+        ),
+        (
+            "volcano",
+            {},
+            (with_pod(role("a"), schedulerName="other"), role("b")),
+            "spec.taskRoles[1].task.pod.spec.schedulerName: 'volcano': must be that of taskRoles[0], 'other': "
+            "a group of Pods has only one",
+        ),
+        (
+            "coscheduling",
+            {},
+            (role("a"), {**role("b" * 62), "dependsOn": [{"name": "a", "status": "Ready"}]}),
+            f"spec.taskRoles[1].name: '{'b' * 62}': the PodGroup f-{'b' * 62} would have 64 characters, where "
+            "coscheduling allows 63",
+        ),
+    ],
+)
+def test_what_a_scheduler_has_no_word_for_is_refused(
+    scheduler: str, fields: Any, roles: tuple[Body, ...], text: str
+) -> None:
+    bench = gang(*roles, scheduler=scheduler, **fields)
+    for _ in range(3):
+        assert bench.plan().actions == []
+    assert stall(bench) == (Reason.GANG_UNSUPPORTED, text)
+    bench.edit(scheduling=None)
+    bench.all_pods()
+    assert stall(bench) is None
+    assert bench.pods
+
+
+def test_roles_of_different_groups_may_differ() -> None:
+    waiting = {**with_pod(role("b"), priorityClassName="high"), "dependsOn": [{"name": "a", "status": "Ready"}]}
+    bench = gang(with_pod(role("a"), priorityClassName="low"), waiting)
+    bench.all_pods()
+    assert group(bench)["spec"]["priorityClassName"] == "low"
+
+
+# --- a field that the API server drops ----------------------------------------------------------------------------
+
+
+def first_pod(bench: Bench) -> Create:
+    """Up to the creation of the first Pod."""
+    bench.created(creation(bench))
+    pods = [action for action in bench.plan().actions if isinstance(action, Create)]
+    assert [bool(action.field) for action in pods] == [True, *[False] * (len(pods) - 1)]
+    for other in pods[1:]:
+        bench.fold(other, NotAttempted())
+    return pods[0]
+
+
+def test_a_field_that_is_dropped_is_told_and_ends_nothing() -> None:
+    bench = gang()
+    first = first_pod(bench)
+    bench.bodies["f-a-0"] = orjson.loads(first.body)
+    bench.bodies["f-a-0"]["metadata"] |= {"uid": "pod-9", "resourceVersion": "1"}
+    bench.fold(first, Created("pod-9", kept=False))
+    bench.show("f-a-0")
+    go(bench)
+    found = stall(bench)
+    assert found is not None
+    assert found[0] is Reason.GANG_UNSUPPORTED
+    assert "The API server dropped spec.schedulingGroup of Pod f-a-0: its feature GenericWorkload is off" in found[1]
+    assert len(bench.pods) == 4
+    for index in range(4):
+        bench.run(f"f-a-{index}")
+        bench.end(f"f-a-{index}")
+    go(bench)
+    assert bench.status.state.value == "Completed"
+
+
+def test_another_pod_shows_it_if_the_first_has_no_answer() -> None:
+    bench = gang(role(number=2))
+    first = first_pod(bench)
+    bench.fold(first, refused(500, "the webhook is down"))
+    bench.now += 60
+    assert any(isinstance(action, Create) and action.field for action in bench.plan().actions)
+
+
+def test_the_answer_is_looked_at_for_the_field_and_kept_short_otherwise() -> None:
+    path = ("spec", "schedulingGroup", "podGroupName")
+    bench = gang()
+    first = first_pod(bench)
+    assert first.field == path
+    for spec, kept in (
+        ({}, False),
+        ({"schedulingGroup": None}, False),
+        ({"schedulingGroup": {"podGroupName": "f"}}, True),
+    ):
+        exchange = first.exchange()
+        request = next(exchange)
+        assert isinstance(request, Post)
+        assert request.whole
+        body = orjson.dumps({"metadata": {"uid": "u"}, "spec": spec})
+        with pytest.raises(StopIteration) as end:
+            exchange.send(Answered(body))
+        assert end.value.value == Created("u", kept=kept)
+
+
+# --- what is shown ------------------------------------------------------------------------------------------------
+
+
+def unscheduled(bench: Bench, message: str) -> None:
+    bench.show("f", conditions=[{"type": "PodGroupInitiallyScheduled", "status": "False", "message": message}])
+    bench.plan()
+
+
+def test_the_scheduler_says_why_nothing_runs() -> None:
+    bench = gang()
+    bench.all_pods()
+    unscheduled(bench, "0/3 nodes are available: 3 Insufficient cpu.")
+    assert waits(bench) == "PodGroup f is not placed: 0/3 nodes are available: 3 Insufficient cpu."
+    bench.run("f-a-0")
+    go(bench)
+    assert waits(bench) == ""
+
+
+def test_a_message_that_changes_all_the_time_is_shown_once_a_minute() -> None:
+    bench = gang()
+    bench.all_pods()
+    writes = []
+    for number in range(30):
+        unscheduled(bench, f"attempt {number}")
+        writes.append(bench.writes)
+        bench.now += 10
+    assert bench.writes <= writes[0] + 30 * 10 / TELL_SEC + 1
+    made = bench.plan()
+    bench.now += made.requeue_after or TELL_SEC
+    bench.plan()
+    assert waits(bench) == "PodGroup f is not placed: attempt 29"
+
+
+# --- other schedulers ---------------------------------------------------------------------------------------------
+
+
+def test_volcano() -> None:
+    containers = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "1500m", "memory": "1Gi"}}}]
+    workers = with_pod(role("a", 3), containers=containers, priorityClassName="high")
+    other = [{"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": 1}}}]
+    bench = gang(workers, with_pod(role("b", 2), containers=other), scheduler="volcano", queue="team-a", minimum=4)
+    bench.all_pods()
+    assert group(bench)["apiVersion"] == "scheduling.volcano.sh/v1beta1"
+    assert group(bench)["spec"] == {
+        "minMember": 4,
+        "queue": "team-a",
+        "priorityClassName": "high",
+        "minResources": {"cpu": "4500m", "memory": "3Gi", "nvidia.com/gpu": "1"},
+    }
+    body = pod(bench, "f-b-0")
+    assert body["spec"]["schedulerName"] == "volcano"
+    annotations = body["metadata"]["annotations"]
+    assert annotations["scheduling.k8s.io/group-name"] == annotations["scheduling.volcano.sh/group-name"] == "f"
+    assert "schedulingGroup" not in body["spec"]
+    bench.end("f-a-0", code=1)
+    bench.end("f-a-1", code=1)
+    go(bench)
+    assert group(bench)["spec"]["minMember"] == 3
+    assert group(bench)["spec"]["minResources"] == {"cpu": "4500m", "memory": "3Gi"}
+
+
+@pytest.mark.parametrize("phase", ["Running", "Unknown", "Completed"])
+def test_volcano_says_what_it_does(phase: str) -> None:
+    bench = gang(scheduler="volcano")
+    bench.all_pods()
+    message = "3/4 tasks in gang unschedulable"
+    conditions = [{"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": message}]
+    bench.show("f", phase="Inqueue", conditions=conditions)
+    bench.plan()
+    assert waits(bench) == f"PodGroup f is not placed: {message}"
+    bench.show("f", phase=phase)
+    go(bench)
+    assert group(bench)["spec"]["minMember"] == 1
+    assert waits(bench) == ""
+
+
+def test_coscheduling() -> None:
+    bench = gang(scheduler="coscheduling")
+    bench.limits = replace(bench.limits, gang_scheduler_name="mine")
+    bench.all_pods()
+    assert (group(bench)["apiVersion"], group(bench)["spec"]) == ("scheduling.x-k8s.io/v1alpha1", {"minMember": 4})
+    body = pod(bench, "f-a-0")
+    assert body["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] == "f"
+    assert body["spec"]["schedulerName"] == "mine"
+    bench.show("f", phase="Scheduled")
+    go(bench)
+    assert group(bench)["spec"] == {"minMember": 1}
+
+
+@pytest.mark.parametrize(
+    ("names", "kind"),
+    [
+        (("volcano", "volcano"), Kind.VOLCANO_PODGROUP),
+        (("default-scheduler", "default-scheduler"), Kind.PODGROUP),
+        ((None, None), Kind.PODGROUP),
+    ],
+)
+def test_the_templates_choose_the_scheduler(names: tuple[str | None, str | None], kind: Kind) -> None:
+    roles = [with_pod(role(name), schedulerName=scheduler) for name, scheduler in zip("ab", names, strict=True)]
+    bench = gang(*roles, scheduler="auto")
+    bench.all_pods()
+    assert (kind, "f") in bench.groups
+    assert pod(bench, "f-a-0")["spec"]["schedulerName"] == names[0]
+
+
+# --- bodies -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("version", "mode", "stored"),
+    [
+        ("v1beta1", {"all": {}}, {"all": {}}),
+        ("v1alpha3", {"single": {}}, {"single": {}}),
+        ("v1alpha2", {"all": {}}, "PodGroup"),
+        ("v1alpha2", {"single": {}}, "Pod"),
+    ],
+)
+def test_the_words_of_each_version(version: str, mode: Body, stored: Any) -> None:
+    topology = {"topology": [{"key": "zone"}]}
+    bench = gang(disruptionMode=mode, schedulingConstraints=topology)
+    bench.served = version
+    bench.all_pods()
+    assert group(bench)["apiVersion"] == f"scheduling.k8s.io/{version}"
+    assert group(bench)["spec"] == {
+        "schedulingPolicy": {"gang": {"minCount": 4}},
+        "schedulingConstraints": topology,
+        "disruptionMode": stored,
+    }
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "spec"), [("kubernetes", {"schedulingPolicy": {"basic": {}}}), ("volcano", {"minMember": 1})]
+)
+def test_pods_of_a_basic_group_are_placed_one_by_one(scheduler: str, spec: Body) -> None:
+    bench = gang(scheduler=scheduler)
+    bench.spec["scheduling"] = {"schedulingPolicy": {"basic": {}}}
+    bench.all_pods()
+    assert group(bench)["spec"] == spec
+    bench.run("f-a-0")
+    go(bench)
+    assert group(bench)["spec"] == spec
+
+
+def test_all_pods_have_the_marks_of_their_task_beside_the_group() -> None:
+    for scheduler in ("kubernetes", "volcano", "coscheduling"):
+        bench = gang(scheduler=scheduler)
+        bench.all_pods()
+        assert set(POD_IDENTITY) <= pod(bench, "f-a-0")["metadata"]["annotations"].keys()
+
+
+def test_results_of_another_attempt_change_nothing() -> None:
+    bench = gang()
+    bench.all_pods()
+    target = Target(Kind.PODGROUP, "f", attempt_id=7)
+    for result in (Patched("9"), INVALID, Remains("")):
+        bench.fold(Patch(target, "u", b"{}"), result)
+    assert bench.tracker.gangs is not None
+    assert not bench.tracker.gangs.fixed
+    assert isinstance(INVALID, Refused)
