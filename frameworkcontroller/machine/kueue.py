@@ -278,7 +278,10 @@ def _keep_priority(ctx: Context, record: WorkloadRecord, queue: QueueLabels) -> 
 
 
 def _tell_readiness(ctx: Context, record: WorkloadRecord) -> None:
-    """Say whether all Tasks of the roles that have started run. A Kueue that waits for that evicts otherwise."""
+    """Say whether all Tasks of the roles that have started run. A Kueue that waits for that evicts otherwise.
+
+    Kueue measures WaitForStart from the admission, so that a later attempt of the same admission says WaitForRecovery.
+    """
     admission = ctx.status.admission
     if admission is None or ctx.status.state not in (State.PREPARING, State.RUNNING):
         return
@@ -286,7 +289,7 @@ def _tell_readiness(ctx: Context, record: WorkloadRecord) -> None:
     ready = _is_ready(ctx, admission)
     attempt = f"FrameworkAttempt {ctx.attempt.id}"
     is_of_attempt = last.message.startswith(f"{attempt}:")
-    recovers = is_of_attempt and (last.reason in ("WaitForRecovery", "Recovered") or (bool(last) and not ready))
+    recovers = last.reason in ("WaitForRecovery", "Recovered") or (bool(last) and not ready)
     if last.status == ("True" if ready else "False") and (is_of_attempt or not ready):
         return
     if not last.status and not ready:

@@ -396,7 +396,8 @@ class GiveBack(QueueAction):
             ConditionChange(ADMITTED, False, "NoReservation", "The workload has no reservation"),
             ConditionChange(REQUEUED, requeued, why.reason or "Evicted", why.message),
         ]
-        if record.pods_ready:
+        if record.pods_ready.status:
+            # Its Pods have their own time after the next admission.
             changes.append(ConditionChange(PODS_READY, False, "WaitForStart", "The Framework was evicted"))
         change: dict[str, Any] = {"admission": None, "conditions": _with_changes(body, changes, self.now)}
         if (ran := _seconds_since_admission(status, self.now)) is not None:

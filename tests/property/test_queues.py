@@ -17,7 +17,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.requests import Kind
 from tests.support.history import LIMITS, NAME, History
-from tests.support.kueue import EVICTIONS, Kueue
+from tests.support.kueue import EVICTIONS, Kueue, condition
 from tests.support.world import Body, Fate, uid_of
 
 KINDS: Final = (Kind.FRAMEWORK, Kind.CONFIGMAP, Kind.POD, Kind.WORKLOAD)
@@ -179,3 +179,46 @@ def test_the_steps_after_an_eviction_survive_a_crash(steps: int) -> None:
     assert status is not None
     assert (status.state, status.attempt.id, status.retry.accountable_retried_count) == (State.RUNNING, 1, 0)
     history.finish()
+
+
+def until_told(history: Queued, reason: str) -> None:
+    """Let time pass until the Workload says this about its Pods: changes of that are paced."""
+    for _ in range(3):
+        history.settle()
+        if (condition(history.workloads[0], "PodsReady") or {}).get("reason") == reason:
+            return
+        history.tick(10)
+    raise AssertionError(condition(history.workloads[0], "PodsReady"))
+
+
+def test_pods_of_a_retry_have_their_time_though_the_admission_is_old() -> None:
+    """Kueue counts the time of Pods that wait for their start from the admission."""
+    history = Queued(pods_ready_sec=100.0)
+    history.set_retry(None, fancy=False, limit=5)
+    history.set_completion("a", 1, -1)
+    history.all_run()
+    until_told(history, "Started")
+    history.tick(1000)
+    history.kubelet(0, "end", 1)
+    until_told(history, "WaitForRecovery")
+    assert history.status is not None
+    assert history.status.attempt.id == 1
+    history.tick(50)
+    history.settle()
+    assert history.kueue.evictions == {}
+    history.all_run()
+    until_told(history, "Recovered")
+    history.finish()
+
+
+def test_pods_of_the_next_admission_have_their_time_though_those_before_were_lost() -> None:
+    history = Queued(pods_ready_sec=100.0)
+    history.set_retry("a", fancy=False, limit=5)
+    history.all_run()
+    until_told(history, "Started")
+    history.kubelet(0, "end", 1)
+    until_told(history, "WaitForRecovery")
+    history.kueue.play("Preempted", 0)
+    history.kueue.rival(4)
+    history.settle()
+    assert (condition(history.workloads[0], "PodsReady") or {})["reason"] == "WaitForStart"
