@@ -10,18 +10,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.inputmodel import INT32_MAX
 from frameworkcontroller.api.problems import KeyPath
 from frameworkcontroller.commands.lint.findings import Finding, error, warning
 from frameworkcontroller.commands.lint.pods import mappings_in
+from frameworkcontroller.machine.workloads import MAX_POD_SETS
 
 _LABELS: Final = (names.QUEUE_NAME, names.PRIORITY_CLASS, names.MAX_EXEC_TIME_SECONDS)
 _OBJECT_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_SECONDS: Final = re.compile(r"[1-9][0-9]{0,8}")
 _LONGEST_VALUE: Final = 63
 """Of a label, and of the topology level in a Workload."""
-
-_MAX_POD_SETS: Final = 18
-"""The number of podSets that a Workload may have: each role is one."""
 
 _TOPOLOGY_FIELDS: Final = (*names.KUEUE_TOPOLOGY_ANNOTATIONS, "kueue.x-k8s.io/podset-slice-required-topology")
 
@@ -39,8 +37,8 @@ def check_queue(framework: Mapping[Any, Any]) -> Iterator[Finding]:
             yield from _label(field, labels[field], is_queued=is_queued)
     roles = [*mappings_in(spec.get("taskRoles"))]
     if is_queued:
-        if len(roles) > _MAX_POD_SETS:
-            text = f"are {len(roles)}: a Workload of Kueue has at most {_MAX_POD_SETS} podSets, one for each role"
+        if len(roles) > MAX_POD_SETS:
+            text = f"are {len(roles)}: a Workload of Kueue has at most {MAX_POD_SETS} podSets, one for each role"
             yield error(
                 ("spec", "taskRoles"), f"{text}, so the Framework will not start (Stalled, TooManyRolesForQueue)"
             )
@@ -61,8 +59,8 @@ def _label(field: str, value: Any, *, is_queued: bool) -> Iterator[Finding]:
     if not isinstance(value, str):
         return  # reported elsewhere
     if field == names.MAX_EXEC_TIME_SECONDS:
-        if not value.isascii() or not value.isdecimal() or not 1 <= int(value) <= INT32_MAX:
-            yield error(path, f"must be a number of seconds, from 1 to {INT32_MAX}", value=value)
+        if not _SECONDS.fullmatch(value):
+            yield error(path, "must be a number of seconds, from 1 to 999999999", value=value)
     elif not value and field == names.QUEUE_NAME:
         yield warning(path, "is empty, and means no queue: the Framework starts at once", value=value)
     elif value and (not _OBJECT_NAME.fullmatch(value) or len(value) > _LONGEST_VALUE):

@@ -922,9 +922,9 @@ def queued(labels: str, *fields: str, annotations: str = "{}") -> list[str]:
             ],
         ),
         (f"{QUEUE}: {'a' * 64}", [f"{QUEUE}: '{'a' * 64}': must be the name of a LocalQueue: at most 63 "]),
-        (f"{QUEUE}: a, {SECONDS}: 1h", [f"{SECONDS}: '1h': must be a number of seconds, from 1 to 2147483647"]),
-        (f"{QUEUE}: a, {SECONDS}: '0'", [f"{SECONDS}: '0': must be a number of seconds, from 1 to 2147483647"]),
-        (f"{QUEUE}: a, {SECONDS}: '2147483648'", [f"{SECONDS}: '2147483648': must be a number of seconds, from 1"]),
+        (f"{QUEUE}: a, {SECONDS}: 1h", [f"{SECONDS}: '1h': must be a number of seconds, from 1 to 999999999"]),
+        (f"{QUEUE}: a, {SECONDS}: '0'", [f"{SECONDS}: '0': must be a number of seconds, from 1 to 999999999"]),
+        (f"{QUEUE}: a, {SECONDS}: '1000000000'", [f"{SECONDS}: '1000000000': must be a number of seconds, from 1"]),
         (f"{QUEUE}: a, {SECONDS}: 60", [f"{SECONDS}: 60: must be text (put it in quotes)"]),
     ],
 )
