@@ -1,0 +1,311 @@
+"""Kueue's own schema, with its rules where the API server knows them, judges each Workload that the controller writes.
+
+The schemas are looked for where tests/support/othercontrollers.py says. What Kueue's webhooks add is in
+tests/support/kueue.py.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+import pytest
+from hypothesis import strategies as st
+
+from frameworkcontroller.api.objects import Framework, QueueLabels
+from frameworkcontroller.api.spec import parse_spec
+from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.api.workloads import IN_USE_FINALIZER, workload_name
+from frameworkcontroller.controller.requests import send
+from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
+from frameworkcontroller.kube.errors import NotFound
+from frameworkcontroller.kube.resources import CRDS, PODS, WORKLOADS
+from frameworkcontroller.machine.actions import (
+    Created,
+    Patched,
+    QueueAction,
+    Result,
+    Target,
+    WasAdmitted,
+    carry_out,
+)
+from frameworkcontroller.machine.requests import Answered, Get, Kind, MergePatch, Post, Request
+from frameworkcontroller.machine.workloads import (
+    MAX_POD_SETS,
+    ChangeRequest,
+    ConditionChange,
+    EnterQueue,
+    Finish,
+    GiveBack,
+    LetGo,
+    ReadAdmission,
+    Tell,
+    WorkloadSpec,
+    workload_spec,
+)
+from tests.support.clusters import Cluster
+from tests.support.drawnframeworks import drawn, specs, templates
+from tests.support.dryrun import dry_run
+from tests.support.eventually import eventually
+from tests.support.frameworks import Frameworks
+from tests.support.othercontrollers import crd_of, served
+
+Json = dict[str, Any]
+
+_DRAWN: Final = 40
+
+LABELS: Final = st.builds(
+    QueueLabels,
+    st.sampled_from(["team-a", "a", "a.b-1", "q" * 63]),
+    st.sampled_from(["", "high", "low"]),
+    st.sampled_from(["", "1", "86400", "999999999"]),
+)
+
+
+@dataclass
+class Kueue:
+    """Workloads on a cluster that has nothing else of Kueue."""
+
+    cluster: Cluster
+    client: KubeClient
+    uid: str
+    """Of Framework ``f``, which owns the Workloads: a garbage collector deletes those without an owner."""
+    sent: list[Request] = field(default_factory=list)
+    """Writes of the last action."""
+    classes: Mapping[str, int] = field(default_factory=lambda: {"high": 1000, "low": -1000, "batch": 0})
+    flavors: Mapping[str, Json] = field(default_factory=lambda: {"gold": {"nodeLabels": {"flavor": "gold"}}})
+
+    async def run(self, action: QueueAction, *, is_dry: bool = False) -> Result:
+        """Carry the action out. Classes and flavors are read from here; the first write of a dry one ends it."""
+        self.sent = []
+        exchange = carry_out(action)
+        request = next(exchange)
+        while True:
+            if isinstance(request, Get) and request.kind is not Kind.WORKLOAD:
+                found = self.flavors if request.kind is Kind.RESOURCE_FLAVOR else self.classes
+                value = found[request.name]
+                body = {"spec": value} if request.kind is Kind.RESOURCE_FLAVOR else {"value": value}
+                answer: Any = Answered(orjson.dumps(body))
+            else:
+                if isinstance(request, Post | MergePatch):
+                    self.sent.append(request)
+                    if is_dry:
+                        exchange.close()
+                        return Created("")
+                answer = await send(self.client, request, self.cluster.namespace, "ns/f")
+            try:
+                request = exchange.send(answer)
+            except StopIteration as ended:
+                result: Result = ended.value
+                return result
+
+    def entry(self, spec: Json, labels: QueueLabels) -> EnterQueue:
+        """The action by which Framework ``f`` with this spec enters its queue."""
+        parsed = parse_spec(spec, framework="f")
+        framework = Framework(self.cluster.namespace, "f", self.uid, 1, deleting=False, spec=parsed)
+        target = Target(Kind.WORKLOAD, workload_name("f", self.uid))
+        return EnterQueue(target, framework, workload_spec(framework, labels))
+
+    async def get(self, name: str) -> Json:
+        body: Json = orjson.loads(await self.client.get(WORKLOADS, name, self.cluster.namespace))
+        return body
+
+    async def write_status(self, name: str, status: Json, *conditions: tuple[str, str, str]) -> None:
+        """Write the status as Kueue does: the conditions in place of those of their types."""
+        time_now = format_time(int(time.time()))
+        old = {one["type"]: one for one in ((await self.get(name)).get("status") or {}).get("conditions") or ()}
+        for kind, value, reason in conditions:
+            old[kind] = {
+                "type": kind,
+                "status": value,
+                "reason": reason,
+                "message": f"of {kind}",
+                "lastTransitionTime": time_now,
+            }
+        body = orjson.dumps({"status": {**status, "conditions": [*old.values()]}})
+        await self.client.patch(
+            WORKLOADS, name, body, self.cluster.namespace, content_type=MERGE_PATCH, subresource="status"
+        )
+
+    async def remove(self, name: str) -> None:
+        with suppress(NotFound):
+            await self.client.delete(WORKLOADS, name, self.cluster.namespace)
+            await self.client.patch(
+                WORKLOADS, name, b'{"metadata":{"finalizers":null}}', self.cluster.namespace, content_type=MERGE_PATCH
+            )
+
+
+@pytest.fixture
+async def kueue(cluster: Cluster) -> AsyncIterator[Kueue]:
+    if cluster.embedded:
+        pytest.skip("it has a schema of its own, and no rules")
+    crd = crd_of({"apiVersion": WORKLOADS.api_version, "kind": WORKLOADS.kind})
+    if crd is None:
+        pytest.skip("no CustomResourceDefinition of Workloads in ../shared/crds or OTHER_CRDS")
+    client = await cluster.client()
+
+    async def is_absent() -> None:
+        # Other tests install that of the local queue, which says less.
+        with pytest.raises(NotFound):
+            await client.delete(CRDS, crd["metadata"]["name"])
+
+    await eventually(is_absent)
+    async with served(client, crd):
+        frameworks = Frameworks(client, cluster.namespace)
+        await frameworks.create("f")
+        kueue = Kueue(cluster, client, (await frameworks.get("f"))["metadata"]["uid"])
+        yield kueue
+        for body in orjson.loads(await client.list(WORKLOADS, cluster.namespace))["items"] or ():
+            await kueue.remove(body["metadata"]["name"])
+
+
+async def test_each_workload_is_accepted_whole(cluster: Cluster, kueue: Kueue) -> None:
+    """Nothing of it is refused, or dropped. Where Pods are validated, the templates are those of valid Pods."""
+    wrong = []
+    for spec, labels in drawn(st.tuples(specs(), LABELS), _DRAWN):
+        await kueue.run(kueue.entry(spec, labels), is_dry=True)
+        (post,) = kueue.sent
+        assert isinstance(post, Post)
+        body = orjson.loads(post.body)
+        wrong += [(line, body) for line in await dry_run(kueue.client, cluster.namespace, WORKLOADS, body)]
+        if cluster.name == "1.20":
+            for pod_set in body["spec"]["podSets"]:
+                wrong += [(line, pod_set) for line in await _pod_problems(kueue, pod_set["template"])]
+    assert wrong == []
+
+
+async def _pod_problems(kueue: Kueue, template: Json) -> list[str]:
+    pod = {"apiVersion": "v1", "kind": "Pod", **template}
+    pod["metadata"] = {**template.get("metadata", {}), "name": "probe"}
+    # This cluster has none of these classes, and no service accounts.
+    pod["spec"] = {key: value for key, value in template["spec"].items() if key != "priorityClassName"}
+    problems = await dry_run(kueue.client, kueue.cluster.namespace, PODS, pod)
+    # What is empty, the API server does not keep.
+    return [line for line in problems if not line.endswith(" was dropped")]
+
+
+async def test_as_many_roles_as_a_workload_may_have(cluster: Cluster, kueue: Kueue) -> None:
+    (pod,) = drawn(templates(), 1)
+    for number in (MAX_POD_SETS, MAX_POD_SETS + 1):
+        roles = [{"name": f"r{index}", "task": {"pod": pod}} for index in range(number)]
+        await kueue.run(kueue.entry({"taskRoles": roles}, QueueLabels("team-a")), is_dry=True)
+        (post,) = kueue.sent
+        assert isinstance(post, Post)
+        found = await dry_run(kueue.client, cluster.namespace, WORKLOADS, orjson.loads(post.body))
+        assert bool(found) is (number > MAX_POD_SETS), found
+
+
+async def test_a_changed_request_leaves_nothing_of_the_old_one(kueue: Kueue) -> None:
+    """A merge patch keeps what it does not name: roles, a priority, a time."""
+    pairs = drawn(st.tuples(specs(most=3), LABELS, specs(most=3), LABELS), 10)
+    for before, old_labels, after, new_labels in pairs:
+        enter = kueue.entry(before, old_labels)
+        name = enter.target.name
+        assert isinstance(await kueue.run(enter), Created)
+        stored = await kueue.get(name)
+        wanted = kueue.entry(after, new_labels)
+        changed = ChangeRequest(
+            wanted.target, wanted.spec, stored["metadata"]["uid"], stored["metadata"]["resourceVersion"]
+        )
+        assert isinstance(await kueue.run(changed), Patched)
+        now = await kueue.get(name)
+        await kueue.remove(name)
+        assert isinstance(await kueue.run(wanted), Created)
+        fresh = await kueue.get(name)
+        await kueue.remove(name)
+        assert now["spec"] == fresh["spec"]
+        for key in ("annotations", "labels", "finalizers", "ownerReferences"):
+            assert now["metadata"][key] == fresh["metadata"][key]
+
+
+async def test_the_life_of_a_workload(kueue: Kueue) -> None:
+    """Each write of the protocol is accepted at its time, and does what it is for."""
+    for spec, labels in drawn(st.tuples(specs(most=3), LABELS), 4):
+        await _live(kueue, kueue.entry(spec, labels))
+
+
+async def _live(kueue: Kueue, enter: EnterQueue) -> None:
+    target, wanted, name = enter.target, enter.spec, enter.target.name
+    assert isinstance(await kueue.run(enter), Created)
+    uid = (await kueue.get(name))["metadata"]["uid"]
+    now = int(time.time())
+
+    await _admit(kueue, name, wanted)
+    admitted = await kueue.run(ReadAdmission(target, enter.framework, wanted.queue_name, wanted, uid))
+    assert isinstance(admitted, WasAdmitted)
+    assert [(one.name, one.count) for one in admitted.admission.pod_sets] == [
+        (role.name, role.task_number) for role in enter.framework.spec.task_roles
+    ]
+    for change in (
+        ConditionChange("PodsReady", False, "WaitForStart", "FrameworkAttempt 0: some Tasks do not run"),
+        ConditionChange("PodsReady", True, "Started", "FrameworkAttempt 0: all Tasks run"),
+        ConditionChange("PodsReady", False, "WaitForRecovery", "m" * 40_000),
+    ):
+        assert isinstance(await kueue.run(Tell(target, uid, change, now)), Patched)
+        assert _is_told(await kueue.get(name), change)
+    if wanted.priority_class:
+        version = (await kueue.get(name))["metadata"]["resourceVersion"]
+        other = WorkloadSpec(wanted.queue_name, wanted.pod_sets, wanted.digests, "low", wanted.pod_priority_class, None)
+        assert isinstance(await kueue.run(ChangeRequest(target, other, uid, version, priority_only=True)), Patched)
+        stored = (await kueue.get(name))["spec"]
+        assert (stored["priorityClassRef"]["name"], stored["priority"]) == ("low", -1000)
+        assert stored.get("maximumExecutionTimeSeconds") == wanted.max_execution_seconds
+
+    await kueue.write_status(name, {}, ("Evicted", "True", "Preempted"), ("Preempted", "True", "InClusterQueue"))
+    assert isinstance(await kueue.run(GiveBack(target, uid, now + 100)), Patched)
+    status = (await kueue.get(name))["status"]
+    assert "admission" not in status
+    assert status["accumulatedPastExecutionTimeSeconds"] >= 100
+    found = {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
+    assert found["QuotaReserved"] == ("False", "Pending")
+    assert found["Admitted"] == ("False", "NoReservation")
+    assert found["Requeued"] == ("True", "Preempted")
+    assert found["Evicted"] == ("True", "Preempted")
+
+    await _admit(kueue, name, wanted)
+    finished = ConditionChange("Finished", True, "Succeeded", "the Framework has succeeded")
+    assert isinstance(await kueue.run(Finish(target, uid, finished, now)), Patched)
+    stored = await kueue.get(name)
+    assert _is_told(stored, finished)
+    assert IN_USE_FINALIZER not in stored["metadata"].get("finalizers", [])
+    await kueue.remove(name)
+
+    assert isinstance(await kueue.run(enter), Created)
+    uid = (await kueue.get(name))["metadata"]["uid"]
+    await _admit(kueue, name, wanted)
+    await kueue.client.delete(WORKLOADS, name, kueue.cluster.namespace)
+    assert isinstance(await kueue.run(LetGo(target, uid)), Patched)
+
+    async def is_gone() -> None:
+        with pytest.raises(NotFound):
+            await kueue.get(name)
+
+    await eventually(is_gone)
+
+
+async def _admit(kueue: Kueue, name: str, wanted: WorkloadSpec) -> None:
+    """Reserve quota and admit, as Kueue does."""
+    assigned = [
+        {
+            "name": one["name"],
+            "count": one["count"],
+            "flavors": {"cpu": "gold"},
+            "resourceUsage": {"cpu": "1500m"},
+        }
+        for one in wanted.pod_sets
+    ]
+    admission = {"clusterQueue": "cq", "podSetAssignments": assigned}
+    reserved, admitted = ("QuotaReserved", "True", "QuotaReserved"), ("Admitted", "True", "Admitted")
+    await kueue.write_status(name, {"admission": admission}, reserved, admitted, ("Evicted", "False", "QuotaReserved"))
+
+
+def _is_told(workload: Json, change: ConditionChange) -> bool:
+    found = {one["type"]: one for one in workload["status"]["conditions"]}[change.type]
+    told = (found["status"], found["reason"], found["observedGeneration"])
+    text = "True" if change.is_true else "False"
+    assert change.message.startswith(found["message"])
+    return told == (text, change.reason, workload["metadata"]["generation"])
