@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import orjson
 
-from frameworkcontroller.api.quantities import parse_quantity
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.crd import ensure_crd
 from frameworkcontroller.kube.errors import AlreadyExists, NotFound, ObjectNotFound
@@ -24,25 +23,6 @@ PRIORITIES: Final = {"low": -1000, "normal": 0, "high": 1000}
 
 _SERVED_SECONDS: Final = 60.0
 _RETRY_SECONDS: Final = 0.1
-
-
-def parse_quota(text: str) -> dict[str, str]:
-    """Parse ``cpu=8,memory=16Gi``. Raises ValueError, whose text names the resource at fault."""
-    quota: dict[str, str] = {}
-    for part in text.split(","):
-        name, equals, amount = (piece.strip() for piece in part.partition("="))
-        if not name or not equals or not amount:
-            raise ValueError(f"must be RESOURCE=QUANTITY, separated by commas, such as cpu=8,memory=16Gi: {part!r}")
-        try:
-            valid = parse_quantity(amount) >= 0
-        except ValueError:
-            valid = False
-        if not valid:
-            raise ValueError(f"{name}: not a quantity: {amount!r}")
-        if name in quota:
-            raise ValueError(f"{name}: is given twice")
-        quota[name] = amount
-    return quota
 
 
 async def install(client: KubeClient) -> None:
