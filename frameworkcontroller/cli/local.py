@@ -37,7 +37,8 @@ from frameworkcontroller.local.manifest_files import (
     create_all,
     read_manifests,
 )
-from frameworkcontroller.local.queues.setup import CLUSTER_QUEUE, LOCAL_QUEUE, PRIORITIES, parse_quota
+from frameworkcontroller.local.queues.setup import CLUSTER_QUEUE, LOCAL_QUEUE, PRIORITIES
+from frameworkcontroller.local.resource_lists import parse_option
 from frameworkcontroller.local.scratch import scratch_directory
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.web import WebError, WebServer
@@ -270,7 +271,12 @@ async def _cluster(
     async with AsyncExitStack() as stack:
         directory = stack.enter_context(_directory(data))
         cluster = LocalCluster(
-            directory, runtime=options.runtime, port=port, printed=printed, quota=_quota(options.queue)
+            directory,
+            runtime=options.runtime,
+            port=port,
+            printed=printed,
+            quota=_resources("--queue", options.queue),
+            capacity=_resources("--capacity", options.capacity),
         )
         hint = f"waiting to start: does another cluster use {directory}?"
         waiting = asyncio.get_running_loop().call_later(_HINT_AFTER_SEC, program.fail, hint)
@@ -288,11 +294,11 @@ async def _cluster(
         yield cluster, directory
 
 
-def _quota(text: str | None) -> Mapping[str, str] | None:
+def _resources(option: str, text: str | None) -> Mapping[str, str] | None:
     try:
-        return None if text is None else parse_quota(text)
+        return None if text is None else parse_option(text)
     except ValueError as error:
-        raise UsageError(f"--queue: {error}") from None
+        raise UsageError(f"{option}: {error}") from None
 
 
 @contextmanager

@@ -130,6 +130,11 @@ def _add_local(commands: Any) -> None:
             metavar="QUOTA",
             help="provide a queue, as Kueue does, with this quota, such as cpu=8,memory=16Gi,nvidia.com/gpu=4",
         )
+        parser.add_argument(
+            "--capacity",
+            metavar="RESOURCES",
+            help="what the node has, such as cpu=4,nvidia.com/gpu=2; Pods then wait until their requests fit",
+        )
     up.add_argument("--port", type=_port, default=0, help="port of the API server on 127.0.0.1 (default: a free one)")
     up.add_argument(
         "--kubeconfig",

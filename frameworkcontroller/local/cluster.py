@@ -8,10 +8,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
+
+import orjson
 
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
+from frameworkcontroller.kube.resources import CRDS
+from frameworkcontroller.local import podgroups
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.kubelet.access import ApiAccess
 from frameworkcontroller.local.kubelet.agent import NodeAgent
@@ -20,7 +24,8 @@ from frameworkcontroller.local.kubelet.process import Printed, ProcessRuntime
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.kubelet.supervisor import SupervisorError
 from frameworkcontroller.local.queues.controller import QueueController
-from frameworkcontroller.local.queues.setup import install, provide_queue
+from frameworkcontroller.local.queues.definitions import definitions
+from frameworkcontroller.local.queues.setup import provide_queue
 
 RuntimeName = Literal["process", "simulated"]
 
@@ -60,18 +65,21 @@ class LocalCluster:
         port: int = 0,
         printed: Printed | None = None,
         quota: Mapping[str, str] | None = None,
+        capacity: Mapping[str, str] | None = None,
         wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
     ) -> None:
         """``port``: of the API server on 127.0.0.1; 0 for any free one. ``wall``: seconds since the epoch.
 
         ``printed`` gets each line that a container prints; the runtime "simulated" prints nothing. ``quota``: of a
-        queue, by resource; None for a cluster without queues.
+        queue, by resource; None for a cluster without queues. ``capacity``: resources of the node, by which Pods are
+        then bound; None to ignore what they request.
         """
         self._directory = directory
         self._runtime_name = runtime
         self._printed = printed
         self._quota = quota
+        self._capacity = capacity
         self._wall = wall
         self._rng = rng
         self.server = ApiServer(wall=wall, port=port, rng=rng, node_lifecycle=True)
@@ -125,8 +133,13 @@ class LocalCluster:
         for part in ended:
             part.result()
 
+    async def _define(self, client: KubeClient, *resources: Mapping[str, Any]) -> None:
+        """Have the API server serve the resources: this one does at once."""
+        for definition in resources:
+            await client.create(CRDS, orjson.dumps(definition))
+
     async def _start_queue(self, client: KubeClient, quota: Mapping[str, str]) -> None:
-        await install(client)
+        await self._define(client, *definitions())
         await provide_queue(client, quota)
         queue = QueueController(client, wall=self._wall, rng=self._rng)
         self._parts.append(asyncio.create_task(queue.run(), name="queue"))
@@ -148,7 +161,10 @@ class LocalCluster:
         else:
             runtime = SimulatedRuntime(wall=self._wall)
         self.server.logs = runtime
-        agent = NodeAgent(client, runtime, lease=True, wall=self._wall, rng=self._rng)
+        await self._define(client, podgroups.definition())
+        agent = NodeAgent(
+            client, runtime, lease=True, capacity=self._capacity, gangs=True, wall=self._wall, rng=self._rng
+        )
         node = asyncio.create_task(agent.run(), name="node")
         self._parts.append(node)
         ready = asyncio.create_task(agent.wait_ready(), name="node is ready")

@@ -27,6 +27,25 @@ def parse_resources(amounts: Mapping[str, Any] | None) -> dict[str, Decimal]:
     return {name: parse_quantity(amount) for name, amount in (amounts or {}).items()}
 
 
+def parse_option(text: str) -> dict[str, str]:
+    """Parse ``cpu=8,memory=16Gi``. Raises ValueError, whose text names the resource at fault."""
+    found: dict[str, str] = {}
+    for part in text.split(","):
+        name, equals, amount = (piece.strip() for piece in part.partition("="))
+        if not name or not equals or not amount:
+            raise ValueError(f"must be RESOURCE=QUANTITY, separated by commas, such as cpu=8,memory=16Gi: {part!r}")
+        try:
+            valid = parse_quantity(amount) >= 0
+        except ValueError:
+            valid = False
+        if not valid:
+            raise ValueError(f"{name}: not a quantity: {amount!r}")
+        if name in found:
+            raise ValueError(f"{name}: is given twice")
+        found[name] = amount
+    return found
+
+
 def plus(left: ResourceList, right: ResourceList) -> dict[str, Decimal]:
     """The sum."""
     return {name: left.get(name, _ZERO) + right.get(name, _ZERO) for name in {**left, **right}}

@@ -1,4 +1,4 @@
-"""Validates changes of a Pod's spec: images, an earlier deadline, and additional tolerations are allowed."""
+"""Validates changes of a Pod's spec: images, an earlier deadline, additional tolerations, fewer scheduling gates."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def causes_on_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cau
             comparable[field] = [{**mine, "image": theirs.get("image")} for mine, theirs in zip(now, then, strict=True)]
     found += _deadline(spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"))
     found += _tolerations(spec.get("tolerations") or [], before.get("tolerations") or [])
-    for field in ("activeDeadlineSeconds", "tolerations"):
+    found += _gates(spec.get("schedulingGates") or [], before.get("schedulingGates") or [])
+    for field in ("activeDeadlineSeconds", "schedulingGates", "tolerations"):
         comparable.pop(field, None)
         if field in before:
             comparable[field] = before[field]
@@ -64,6 +65,13 @@ def _tolerations(now: list[Any], then: list[Any]) -> list[Cause]:
     if all(essence(one) in kept for one in then):
         return []
     return [forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")]
+
+
+def _gates(now: list[Any], then: list[Any]) -> list[Cause]:
+    known = [gate.get("name") for gate in then]
+    text = "only deletion is allowed, but found new scheduling gate '{}'"
+    added = [gate.get("name") for gate in now if gate.get("name") not in known]
+    return [forbidden("spec.schedulingGates", text.format(name)) for name in added]
 
 
 def _difference(now: Mapping[str, Any], then: Mapping[str, Any]) -> str:

@@ -72,6 +72,9 @@ def spec_causes(spec: Json, path: str = "spec") -> list[Cause]:
         value = spec.get(field)
         if value:
             found += [invalid(f"{path}.{field}", value, text) for text in check(value)]
+    if (group := spec.get("schedulingGroup")) is not None:
+        place, value = f"{path}.schedulingGroup.podGroupName", group.get("podGroupName")
+        found += [invalid(place, value, text) for text in name_forms.subdomain(value)] if value else [required(place)]
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None:
         found += _between(deadline, 1, _MAX_INT32, f"{path}.activeDeadlineSeconds")

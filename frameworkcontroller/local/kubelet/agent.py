@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from frameworkcontroller.kube.client import KubeClient
@@ -14,10 +14,13 @@ from frameworkcontroller.kube.resources import NODES, PERSISTENTVOLUMECLAIMS, PO
 from frameworkcontroller.local.kubelet.claims import ClaimRecord, Provisioner, decode_claim
 from frameworkcontroller.local.kubelet.kubelet import Kubelet
 from frameworkcontroller.local.kubelet.names import ServiceRecord, decode_service
-from frameworkcontroller.local.kubelet.node import NodeRecord, NodeRegistration, decode_node
+from frameworkcontroller.local.kubelet.node import NodeRecord, NodeRegistration, decode_node, resources_of
+from frameworkcontroller.local.kubelet.placement import PodGroupRecord, decode_pod_group
 from frameworkcontroller.local.kubelet.pod import PodRecord, decode_pod
 from frameworkcontroller.local.kubelet.runtime import Runtime
 from frameworkcontroller.local.kubelet.scheduler import Scheduler
+from frameworkcontroller.local.podgroups import PODGROUPS
+from frameworkcontroller.local.resource_lists import parse_resources
 
 DEFAULT_NODE_NAME = "local"
 
@@ -27,6 +30,8 @@ class NodeAgent:
 
     ``schedule=False`` leaves binding to another scheduler. ``concurrency`` bounds the requests in flight of the kubelet
     and of the scheduler each. ``lease``: renew the node's Lease, by which a cluster notices soon that it is lost.
+    ``capacity``: resources that the node has, which Pods are then bound by. ``gangs``: bind the Pods of a PodGroup
+    (`podgroups`) as it says.
     """
 
     def __init__(
@@ -37,6 +42,8 @@ class NodeAgent:
         node_name: str = DEFAULT_NODE_NAME,
         schedule: bool = True,
         lease: bool = False,
+        capacity: Mapping[str, str] | None = None,
+        gangs: bool = False,
         concurrency: int = 32,
         wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
@@ -44,7 +51,14 @@ class NodeAgent:
         self.node_name = node_name
         self._runtime = runtime
         self.pods: Informer[PodRecord] = Informer(
-            client, PODS, partial(decode_pod, keep_manifest=runtime.needs_manifest), rng=rng
+            client,
+            PODS,
+            partial(decode_pod, keep_manifest=runtime.needs_manifest, keep_requests=capacity is not None),
+            index=(lambda pod: pod.group) if gangs else None,
+            rng=rng,
+        )
+        self.groups: Informer[PodGroupRecord] | None = (
+            Informer(client, PODGROUPS, decode_pod_group, rng=rng) if gangs else None
         )
         self.nodes: Informer[NodeRecord] = Informer(
             client, NODES, decode_node, field_selector=f"metadata.name={node_name}", rng=rng
@@ -64,10 +78,20 @@ class NodeAgent:
             )
         self._known = asyncio.Event()
         self.nodes.add_handler(on_add=self._node_added, on_update=self._node_updated)
-        self.node = NodeRegistration(client, node_name=node_name, runtime_name=runtime.name, lease=lease, wall=wall)
+        self.node = NodeRegistration(
+            client, node_name=node_name, runtime_name=runtime.name, lease=lease, capacity=capacity, wall=wall
+        )
         self.scheduler = (
             Scheduler(
-                client, self.pods, self.nodes, self.claims, node_name=node_name, concurrency=concurrency, wall=wall
+                client,
+                self.pods,
+                self.nodes,
+                self.claims,
+                self.groups,
+                node_name=node_name,
+                capacity=None if capacity is None else parse_resources(resources_of(capacity)),
+                concurrency=concurrency,
+                wall=wall,
             )
             if schedule
             else None
@@ -95,6 +119,8 @@ class NodeAgent:
                 group.create_task(self.nodes.run(), name="nodes")
                 group.create_task(self.claims.run(), name="claims")
                 group.create_task(self.pods.run(), name="pods")
+                if self.groups is not None:
+                    group.create_task(self.groups.run(), name="PodGroups")
                 if self.services is not None:
                     group.create_task(self.services.run(), name="services")
         finally:

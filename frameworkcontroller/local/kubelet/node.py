@@ -8,7 +8,7 @@ import math
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -74,7 +74,8 @@ def decode_node(body: dict[str, Any]) -> NodeRecord:
 class NodeRegistration:
     """Creates or adopts the Node, and keeps its Ready condition fresh.
 
-    ``lease``: renew the node's Lease as well, so that silence is noticed soon.
+    ``lease``: renew the node's Lease as well, so that silence is noticed soon. ``capacity``: resources in place of the
+    machine's.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class NodeRegistration:
         node_name: str,
         runtime_name: str,
         lease: bool = False,
+        capacity: Mapping[str, str] | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._reachable = asyncio.Event()
@@ -93,6 +95,7 @@ class NodeRegistration:
         self._client = client
         self._lease = lease
         self._node_name = node_name
+        self._resources = resources_of(capacity)
         self._runtime_name = runtime_name
         self._wall = wall
         self._ready_since = ""
@@ -190,10 +193,9 @@ class NodeRegistration:
         }
 
     def _status(self, now: str) -> dict[str, Any]:
-        resources = {"cpu": str(cpus()), "memory": f"{memory_bytes() // 1024}Ki", "pods": str(_PODS)}
         return {
-            "capacity": resources,
-            "allocatable": resources,
+            "capacity": self._resources,
+            "allocatable": self._resources,
             "addresses": [
                 {"type": "InternalIP", "address": HOST_IP},
                 {"type": "Hostname", "address": self._node_name},
@@ -221,6 +223,12 @@ class NodeRegistration:
                 "systemUUID": "",
             },
         }
+
+
+def resources_of(capacity: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The node's resources: those of the machine, and in their place those of ``capacity``."""
+    machine = {"cpu": str(cpus()), "memory": f"{memory_bytes() // 1024}Ki", "pods": str(_PODS)}
+    return {**machine, **(capacity or {})}
 
 
 def cpus() -> int:

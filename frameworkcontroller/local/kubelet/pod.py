@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.local.kubelet.readiness import TcpProbe, decode_readiness
+from frameworkcontroller.local.resource_lists import ResourceList, requests_of
 
 PENDING, RUNNING, SUCCEEDED, FAILED, UNKNOWN = "Pending", "Running", "Succeeded", "Failed", "Unknown"
 TERMINAL = frozenset({SUCCEEDED, FAILED})
 
 DEFAULT_GRACE_SECONDS = 30
+_NOTHING: Final[ResourceList] = {}
 
 
 class Kind(Enum):
@@ -44,8 +46,9 @@ class PodRecord:
 
     ``deletion_grace`` is the grace period, in seconds, of a deletion in progress, else None. ``ran`` is true if the
     stored status shows that a container was ever started, ``running_since`` is the earliest start of a running one
-    (epoch seconds). ``unschedulable`` is the scheduler's message, if it found no node. ``manifest`` is the whole object
-    in JSON, if the runtime asks for it.
+    (epoch seconds). ``unschedulable`` is the scheduler's message, if it found no node. ``gated``: it is not to be
+    scheduled yet. ``group`` is the key of its PodGroup, "" for none. ``requests`` are empty unless asked for.
+    ``manifest`` is the whole object in JSON, if the runtime asks for it.
     """
 
     key: str
@@ -75,6 +78,9 @@ class PodRecord:
     subdomain: str = ""
     ready: bool = False
     claims: tuple[str, ...] = ()
+    gated: bool = False
+    group: str = ""
+    requests: ResourceList = field(default_factory=lambda: _NOTHING)
     manifest: bytes = b""
 
     def container(self, name: str) -> ContainerSpec:
@@ -85,10 +91,11 @@ class PodRecord:
         raise KeyError(name)
 
 
-def decode_pod(body: dict[str, Any], *, keep_manifest: bool = False) -> PodRecord:
+def decode_pod(body: dict[str, Any], *, keep_manifest: bool = False, keep_requests: bool = False) -> PodRecord:
     """Decode a Pod as the API server sent it. Raises KeyError or TypeError if it is not one.
 
-    ``keep_manifest`` is for a runtime with processes: with the manifest, and with the probes.
+    ``keep_manifest`` is for a runtime with processes: with the manifest, and with the probes. ``keep_requests`` is for
+    a node with a capacity.
     """
     metadata, spec, status = body["metadata"], body["spec"], body.get("status") or {}
     namespace, name = metadata["namespace"], metadata["name"]
@@ -100,6 +107,7 @@ def decode_pod(body: dict[str, Any], *, keep_manifest: bool = False) -> PodRecor
     conditions: Mapping[str, Mapping[str, Any]] = {one.get("type"): one for one in status.get("conditions") or ()}
     scheduled = conditions.get("PodScheduled", {})
     ran, running_since = _history(status)
+    group = (spec.get("schedulingGroup") or {}).get("podGroupName")
     return PodRecord(
         key=f"{namespace}/{name}",
         namespace=namespace,
@@ -149,6 +157,9 @@ def decode_pod(body: dict[str, Any], *, keep_manifest: bool = False) -> PodRecor
             for item in spec.get("volumes") or ()
             if item.get("persistentVolumeClaim")
         ),
+        gated=bool(spec.get("schedulingGates")),
+        group=f"{namespace}/{group}" if group else "",
+        requests=requests_of(spec) if keep_requests else _NOTHING,
         ready=conditions.get("Ready", {}).get("status") == "True",
         manifest=orjson.dumps(body) if keep_manifest else b"",
     )

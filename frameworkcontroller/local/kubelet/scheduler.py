@@ -1,20 +1,22 @@
 """Binds pending Pods to the only node, unless it is cordoned or has a taint that they do not tolerate.
 
-A Pod also waits until its claims are bound. Requests, nodeSelector and affinity are ignored. So are Pods that name
-their node or another scheduler.
+A Pod also waits until its claims are bound and its scheduling gates are gone, and on a node with a capacity until its
+requests fit. The Pods of a PodGroup with a minimum wait until that many of them fit, and are bound together.
+nodeSelector and affinity are ignored. So are Pods that name their node or another scheduler.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.kube.client import STRATEGIC_PATCH, KubeClient
+from frameworkcontroller.kube.client import MERGE_PATCH, STRATEGIC_PATCH, KubeClient
 from frameworkcontroller.kube.errors import Conflict, NotFound
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import PERSISTENTVOLUMECLAIMS, PODS
@@ -22,15 +24,30 @@ from frameworkcontroller.local import taints
 from frameworkcontroller.local.kubelet.claims import ClaimRecord, decode_claim
 from frameworkcontroller.local.kubelet.node import NodeRecord
 from frameworkcontroller.local.kubelet.nodeevents import NodeEvents
-from frameworkcontroller.local.kubelet.pod import PENDING, PodRecord
+from frameworkcontroller.local.kubelet.placement import (
+    INITIALLY_SCHEDULED,
+    PodGroupRecord,
+    Room,
+    decode_pod_group,
+    insufficient,
+)
+from frameworkcontroller.local.kubelet.pod import PENDING, TERMINAL, PodRecord
 from frameworkcontroller.local.kubelet.workers import Workers
+from frameworkcontroller.local.podgroups import PODGROUPS
+from frameworkcontroller.local.resource_lists import ResourceList
 
 NAME = "default-scheduler"
+_GANG: Final = "gang:"
+"""What the key of a group begins with in the work queue, and no key of a Pod."""
 _CORDON: Final = {"key": taints.UNSCHEDULABLE, "effect": taints.NO_SCHEDULE}
 
 
 class Scheduler:
-    """Binds Pods to ``node_name`` while it is open. ``concurrency`` bounds the requests in flight."""
+    """Binds Pods to ``node_name`` while it is open. ``concurrency`` bounds the requests in flight.
+
+    ``capacity``: of the node; None to ignore requests. ``groups``: None to bind all Pods one by one; otherwise ``pods``
+    is indexed by group.
+    """
 
     def __init__(
         self,
@@ -38,8 +55,10 @@ class Scheduler:
         pods: Informer[PodRecord],
         nodes: Informer[NodeRecord],
         claims: Informer[ClaimRecord],
+        groups: Informer[PodGroupRecord] | None = None,
         *,
         node_name: str,
+        capacity: ResourceList | None = None,
         concurrency: int = 32,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -53,8 +72,20 @@ class Scheduler:
         self._node_name = node_name
         self._wall = wall
         self._open = True
-        self._workers = Workers("scheduler", self._bind, concurrency=concurrency)
-        pods.add_handler(on_add=self._seen, on_update=lambda _, new: self._seen(new))
+        self._groups = groups
+        self._room = Room(capacity)
+        self._binding: set[str] = set()
+        """UIDs of Pods that are bound, or about to be, and that the informer does not show as bound."""
+        self._looks_again = False
+        self._workers = Workers("scheduler", self._process, concurrency=concurrency)
+        pods.add_handler(
+            on_add=self._seen, on_update=self._pod_updated, on_delete=lambda old, _: self._pod_gone(old.uid)
+        )
+        if groups is not None:
+            groups.add_handler(
+                on_add=lambda group: self._workers.add(_GANG + group.key),
+                on_update=lambda _, group: self._workers.add(_GANG + group.key),
+            )
         claims.add_handler(
             on_add=self._claim_changed,
             on_update=lambda _, new: self._claim_changed(new),
@@ -80,25 +111,129 @@ class Scheduler:
             self._workers.add(key)
 
     def _look_again(self) -> None:
+        self._looks_again = False
         for record in self._pods.lister.values():
             self._seen(record)
 
-    def _seen(self, record: PodRecord) -> None:
-        if _waits(record):
-            self._workers.add(record.key)
+    def _pod_updated(self, old: PodRecord, new: PodRecord) -> None:
+        if old.uid != new.uid:
+            self._pod_gone(old.uid)
+        self._seen(new)
 
-    async def _bind(self, key: str) -> None:
+    def _pod_gone(self, uid: str) -> None:
+        self._binding.discard(uid)
+        if self._room.release(uid) and self._room.capacity is not None and not self._looks_again:
+            self._looks_again = True
+            asyncio.get_running_loop().call_soon(self._look_again)
+
+    def _seen(self, record: PodRecord) -> None:
+        if record.node_name == self._node_name and record.phase not in TERMINAL:
+            self._binding.discard(record.uid)
+            self._room.hold(record)
+        elif record.node_name:
+            self._pod_gone(record.uid)
+        elif _waits(record):
+            grouped = record.group and self._groups is not None
+            self._workers.add(_GANG + record.group if grouped else record.key)
+
+    async def _process(self, key: str) -> None:
+        if key.startswith(_GANG):
+            await self._place_group(key.removeprefix(_GANG))
+        else:
+            await self._place(key)
+
+    async def _place(self, key: str) -> None:
         record = self._pods.lister.get(key)
-        if record is None or not _waits(record):
+        if record is None or not self._is_unbound(record):
             return
+        why = await self._obstacle(record)
+        if why is None and (lacking := self._room.lacking(record)):
+            why = f"0/1 nodes are available: {insufficient(lacking)}."
+        if why:
+            await self._report(record, why)
+        if why is None and self._open:
+            self._room.hold(record)
+            await self._bind(record)
+
+    async def _place_group(self, key: str) -> None:
+        """Bind as many waiting Pods of a group as fit, if with those that are bound they are enough."""
+        members = self._pods.lister.by_index(key).values()
+        waiting = sorted((record for record in members if self._is_unbound(record)), key=lambda record: record.key)
+        if not waiting or self._groups is None:
+            return
+        group = self._groups.lister.get(key)
+        if group is None or group.deleting:
+            if not await self._is_coming(waiting[0], key):
+                for record in waiting:
+                    await self._report(record, f'0/1 nodes are available: PodGroup "{_name(key)}" not found.')
+            return
+        if self._bound(key) + len(waiting) < group.minimum:
+            await self._tell(group, f"fewer than {group.minimum} Pods of the group exist")
+            return
+        obstacles = {record.uid: await self._obstacle(record) for record in waiting}
+        # Other Pods may have been bound or deleted meanwhile. From here to the binding, nothing is awaited.
+        waiting = [record for record in waiting if self._pods.lister.get(record.key) is record]
+        if not self._open:
+            return
+        free = [record for record in waiting if obstacles[record.uid] is None and self._is_unbound(record)]
+        taken, lacking = self._room.take(free, group.minimum - self._bound(key))
+        results = await asyncio.gather(*map(self._bind, taken), return_exceptions=True)
+        why = f"0/1 nodes are available: {insufficient(lacking)}."
+        if not taken and (found := why if lacking else next(filter(None, obstacles.values()), "")):
+            if self._bound(key) < group.minimum:
+                found = f'{group.minimum} Pods of PodGroup "{group.name}" do not fit together: {found}'
+            obstacles = dict.fromkeys(obstacles, found)
+            await self._tell(group, found)
+        bound = {record.uid for record in taken}
+        for record in waiting:
+            if record.uid not in bound and (found := obstacles[record.uid] or (why if lacking else "")):
+                await self._report(record, found)
+        errors = [result for result in results if result is not None]
+        if errors:
+            raise errors[0]
+        if taken:
+            await self._tell(group, "")
+
+    async def _is_coming(self, record: PodRecord, group: str) -> bool:
+        """Whether the group of a Pod exists, and the informer is about to show it."""
+        try:
+            body = orjson.loads(await self._client.get(PODGROUPS, _name(group), record.namespace))
+        except NotFound:
+            return False
+        return not decode_pod_group(body).deleting
+
+    async def _obstacle(self, record: PodRecord) -> str | None:
+        """Why the Pod cannot be bound, requests aside; None if it can, empty if soon."""
         why = self._why_not(record)
         for name in record.claims:
             if why is None:
                 why = await self._claim_obstacle(record, name)
-        if why:
-            await self._report(record, why)
-        if why is not None or not self._open:
-            return
+        return why
+
+    def _is_unbound(self, record: PodRecord) -> bool:
+        return _waits(record) and record.uid not in self._binding
+
+    def _bound(self, group: str) -> int:
+        """How many Pods of the group are bound and have not ended."""
+        return sum(
+            1
+            for record in self._pods.lister.by_index(group).values()
+            if (record.node_name or record.uid in self._binding)
+            and record.phase not in TERMINAL
+            and record.deletion_grace is None
+        )
+
+    async def _bind(self, record: PodRecord) -> None:
+        """Bind a Pod for which there is room."""
+        self._binding.add(record.uid)
+        try:
+            await self._send_binding(record)
+        except BaseException:
+            # It may be bound nevertheless; the informer shows it then.
+            self._pod_gone(record.uid)
+            raise
+
+    async def _send_binding(self, record: PodRecord) -> None:
         binding = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -111,7 +246,7 @@ class Scheduler:
             )
         except (NotFound, Conflict):
             # Deleted, replaced or bound concurrently; the informer will show it.
-            return
+            self._pod_gone(record.uid)
 
     async def _claim_obstacle(self, record: PodRecord, name: str) -> str | None:
         """Why a claim of the Pod cannot be used; None if it can, empty if it is about to be bound."""
@@ -169,10 +304,47 @@ class Scheduler:
                 metadata_only=True,
             )
 
+    async def _tell(self, group: PodGroupRecord, why_not: str) -> None:
+        """Say in the status of a group whether it was scheduled. Once it was, that is not taken back."""
+        old = group.initially_scheduled
+        status = "False" if why_not else "True"
+        if old.get("status") == "True" or (old.get("status"), old.get("message")) == (status, why_not):
+            return
+        new: dict[str, Any] = {
+            "type": INITIALLY_SCHEDULED,
+            "status": status,
+            "reason": "Unschedulable" if why_not else "Scheduled",
+            "message": why_not or "the Pods of the group are scheduled",
+            "lastTransitionTime": format_time(int(self._wall())),
+        }
+        if old.get("status") == status:
+            new["lastTransitionTime"] = old["lastTransitionTime"]
+        others = [one for one in group.conditions if one is not old]
+        body = {
+            "metadata": {"uid": group.uid, "resourceVersion": group.resource_version},
+            "status": {"conditions": [*others, new]},
+        }
+        with suppress(NotFound, Conflict):
+            # A conflict is a newer version, which the informer shows.
+            await self._client.patch(
+                PODGROUPS,
+                group.name,
+                orjson.dumps(body),
+                group.namespace,
+                content_type=MERGE_PATCH,
+                subresource="status",
+                metadata_only=True,
+            )
+
+
+def _name(key: str) -> str:
+    return key.partition("/")[2]
+
 
 def _waits(record: PodRecord) -> bool:
     return (
         not record.node_name
+        and not record.gated
         and record.scheduler_name == NAME
         and record.phase == PENDING
         and record.deletion_grace is None

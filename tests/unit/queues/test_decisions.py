@@ -16,7 +16,7 @@ from frameworkcontroller.local.queues.records import (
     decode_local_queue,
     decode_workload,
 )
-from frameworkcontroller.local.queues.setup import parse_quota
+from frameworkcontroller.local.resource_lists import parse_option
 
 NOW = 1_000_000
 
@@ -430,11 +430,11 @@ def test_a_status_is_written_when_it_changes() -> None:
 )
 def test_a_quota_that_cannot_be_read(text: str, error: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
-        parse_quota(text)
+        parse_option(text)
 
 
 def test_a_quota() -> None:
-    assert parse_quota("cpu=8, memory=16Gi,nvidia.com/gpu=4") == {"cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "4"}
+    assert parse_option("cpu=8, memory=16Gi,nvidia.com/gpu=4") == {"cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "4"}
 
 
 def test_a_record_keeps_its_order_in_the_queue() -> None:
