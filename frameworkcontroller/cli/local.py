@@ -24,7 +24,7 @@ from frameworkcontroller.commands.output import LinePrefixes
 from frameworkcontroller.commands.program import CommandError, UsageError
 from frameworkcontroller.commands.progress import Progress, ending, progress_on
 from frameworkcontroller.config.bindaddress import BindAddress
-from frameworkcontroller.config.config import Config, ConfigError, load_config, shipped_config
+from frameworkcontroller.config.config import Config, ConfigError, Kueue, KueueMode, load_config, shipped_config
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.local.apiserver.records import Change
 from frameworkcontroller.local.cluster import ClusterError, LocalCluster
@@ -256,11 +256,15 @@ def _config(options: argparse.Namespace) -> Config:
     """Load the named configuration only: ./frameworkcontroller.yaml is for another cluster."""
     if options.config is not None:
         try:
-            return load_config(options.config, required=True)
+            config = load_config(options.config, required=True)
         except ConfigError as error:
             raise UsageError(str(error)) from None
-    # The API server has no other clients.
-    return shipped_config().model_copy(update={"kube_client_qps": 10000.0, "kube_client_burst": 10000})
+    else:
+        # The API server has no other clients.
+        config = shipped_config().model_copy(update={"kube_client_qps": 10000.0, "kube_client_burst": 10000})
+    if options.queue is not None:
+        config = config.model_copy(update={"kueue": Kueue(mode=KueueMode.ENABLED)})
+    return config
 
 
 @asynccontextmanager
