@@ -204,6 +204,11 @@ class FrameworkRecord:
     status: Any
     queue: QueueLabels | None = None
 
+    @property
+    def inputs(self) -> tuple[object, ...]:
+        """The fields whose change is an event."""
+        return self.uid, self.generation, self.deletion_time, self.queue
+
 
 @dataclass(slots=True, frozen=True)
 class Framework:

@@ -68,6 +68,8 @@ class WorkloadRecord(CompanionRecord):
     queue_name: str = ""
     priority_class: str = ""
     max_execution_seconds: int | None = None
+    counts: tuple[tuple[str, int], ...] = ()
+    """The names of its podSets, and the numbers of their Pods."""
     active: bool = True
     reserves: bool = False
     quota_reserved: WorkloadCondition = _NO_CONDITION
@@ -86,6 +88,7 @@ class WorkloadRecord(CompanionRecord):
             self.queue_name,
             self.priority_class,
             self.max_execution_seconds,
+            self.counts,
             self.active,
             self.reserves,
             self.quota_reserved,
@@ -117,6 +120,7 @@ def workload_record(body: Mapping[str, Any]) -> WorkloadRecord:
         queue_name=sys.intern(fields.text(spec, "queueName")),
         priority_class=sys.intern(fields.text(priority_class, "name")),
         max_execution_seconds=fields.maybe_number(spec, "maximumExecutionTimeSeconds"),
+        counts=tuple((fields.text(one, "name"), fields.number(one, "count")) for one in spec.get("podSets") or ()),
         active=spec.get("active") is not False,
         reserves=bool(quota_reserved) or status.get("admission") is not None,
         quota_reserved=quota_reserved,

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
-from typing import Final, assert_never
+from typing import Final, TypeVar, assert_never
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import ClaimRecord, CompanionRecord, ConfigMapRecord, FrameworkRecord, PodRecord
+from frameworkcontroller.api.workloads import WorkloadRecord
 from frameworkcontroller.controller.reconcilers import Machine, Reconcilers
 from frameworkcontroller.controller.recorder import EventRecorder
 from frameworkcontroller.controller.requests import RESOURCES, send
@@ -25,6 +26,7 @@ from frameworkcontroller.kube.indexer import Lister
 from frameworkcontroller.kube.resources import Resource
 from frameworkcontroller.lru import LRUCache
 from frameworkcontroller.machine.model import AttemptCounters, Env, Limits, NotListed, Observed
+from frameworkcontroller.machine.orphans import orphans, release
 from frameworkcontroller.machine.protocol import (
     Call,
     Done,
@@ -40,7 +42,9 @@ from frameworkcontroller.machine.protocol import (
     WriteResult,
 )
 from frameworkcontroller.machine.quarantine import Quarantine
-from frameworkcontroller.machine.requests import Answer, Kind, PatchStatus, Refusal, Refused
+from frameworkcontroller.machine.requests import Answer, Kind, PatchStatus, Refusal, Refused, Request
+
+R = TypeVar("R")
 
 _log: Final = logging.getLogger(__name__)
 
@@ -86,10 +90,14 @@ class Driver:
     """Takes the key of a Framework whose status was not stored as it was sent: it is gone, or its CRD is not ours."""
     resources: Mapping[Kind, Resource] = field(default_factory=lambda: RESOURCES)
     """The resources of the kinds, in the versions that are served."""
+    list_workloads: Callable[[str], Iterable[WorkloadRecord]] = lambda _: ()
+    """Takes the key of a Framework, and gives the cached Workloads of its name."""
     max_in_flight: InitVar[int] = MAX_IN_FLIGHT
 
     def __post_init__(self, max_in_flight: int) -> None:
         self.slots = FairSemaphore(max_in_flight)
+        self.orphans_released = 0
+        """Workloads released whose Framework was gone."""
         self._stopping = False
         self._quarantine_causes: LRUCache[str, str] = LRUCache(_MAX_CAUSES)
         """The last logged cause of quarantine, by the UID of the Framework."""
@@ -107,10 +115,11 @@ class Driver:
             RequeueError: a transient failure.
         """
         record = self.frameworks.get(key)
+        orphan_after = await self._release_orphans(key, record)
         if record is None:
             # The garbage collector removes its objects.
             self.reconcilers.forget(key)
-            return None
+            return orphan_after
         try:
             machine = self.reconcilers.find(record) or self.reconcilers.open(record)
             done = await self._run(machine)
@@ -121,7 +130,33 @@ class Driver:
         if done.error is not None:
             # A copy: the traceback of the error itself would lead back to it.
             raise RequeueError(str(done.error), done.error.retry_after_sec)
+        if orphan_after is not None and (done.requeue_after is None or orphan_after < done.requeue_after):
+            return orphan_after
         return done.requeue_after
+
+    async def _release_orphans(self, key: str, record: FrameworkRecord | None) -> float | None:
+        """Release the Workloads of Frameworks of that key that are gone. Returns the seconds until one is due again."""
+        if not self.limits.kueue:
+            return None
+        due = None
+        for orphan in orphans(self.list_workloads(key), None if record is None else record.uid):
+            released = await self._exchange(release(orphan, lambda: self.pods.by_index(key).values()), orphan, key)
+            if released.done:
+                self.orphans_released += 1
+                _log.info("[%s]: Released Workload %s, whose Framework is gone", key, orphan.name)
+            if released.look_after is not None:
+                due = released.look_after
+        return due
+
+    async def _exchange(self, exchange: Generator[Request, Answer, R], orphan: WorkloadRecord, key: str) -> R:
+        async with self.slots.taken(key):
+            try:
+                request = next(exchange)
+                while True:
+                    request = exchange.send(await send(self.client, request, orphan.namespace, key, self.resources))
+            except StopIteration as end:
+                result: R = end.value
+                return result
 
     async def _run(self, machine: Machine) -> Done:
         if self._stopping:

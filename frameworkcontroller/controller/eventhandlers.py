@@ -46,12 +46,7 @@ class EventHandlers:
 
     def framework_updated(self, old: FrameworkRecord, new: FrameworkRecord) -> None:
         """Enqueue a Framework whose spec or queue changed, or whose deletion began."""
-        if (
-            new.uid != old.uid
-            or new.generation != old.generation
-            or new.deletion_time != old.deletion_time
-            or new.queue != old.queue
-        ):
+        if new.inputs != old.inputs:
             self._queue.add(new.key)
         if self._reconcilers.find(new) is not None:
             # Its reconciler tracks it.

@@ -122,7 +122,7 @@ class Context:
     def look_for_pods(self) -> None:
         """Note whether the cache shows Pods of the Framework. Costs their number, which is mostly none."""
         uid = self.framework.uid
-        self.tracker.remains = any(_belongs_to(uid, pod) for pod in self.observed.list_pods())
+        self.tracker.remains = any(is_of_framework(uid, pod) for pod in self.observed.list_pods())
 
     def configmap_target(self) -> Target:
         """The ConfigMap of the current attempt."""
@@ -148,7 +148,7 @@ class Context:
         )
 
 
-def _belongs_to(framework_uid: str, pod: PodRecord) -> bool:
+def is_of_framework(framework_uid: str, pod: PodRecord) -> bool:
     """Whether the Pod is of any attempt of the Framework, whose ConfigMap may be gone."""
     identity = pod.identity
     return bool(identity.controller_uid and identity.annotations and identity.annotations[0] == framework_uid)

@@ -80,8 +80,8 @@ def _attempt_backs_off(ctx: Context) -> Wait | None:
 
 
 _BEGIN: Final[tuple[Callable[[Context], Wait | None], ...]] = (
-    _attempt_backs_off,
     kueue.pending,
+    _attempt_backs_off,
     companions.pending,
     gangs.begin_wait,
 )

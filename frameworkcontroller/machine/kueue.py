@@ -17,7 +17,8 @@ runs, is admitted                     evicted, deleted, finished,    Inspect; en
                                       gone, or another one           persisted before anything is deleted
 \"                                     for another template           the same, as WorkloadOutOfSync
 \"                                     of another priority            ChangeRequest (priority only)
-\"                                     \"                              Tell PodsReady
+\"                                     for more Tasks                 lower ``status.admission``, then LowerCounts
+\"                                     any                            Tell PodsReady
 runs, is not admitted                 any                            it runs to its end, and enters the queue afterwards
 nothing runs, retry                   admitted                       nothing: it keeps its quota
 nothing runs, admitted                as above, or the request       persist the end of ``status.admission``, then
@@ -36,6 +37,8 @@ persisted, nothing of the Framework runs (``Tracker.nothing_runs``), and a live 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from frameworkcontroller.api import names
@@ -71,6 +74,7 @@ from frameworkcontroller.machine.workloads import (
     GiveBack,
     Inspect,
     LetGo,
+    LowerCounts,
     ReadAdmission,
     Tell,
     WorkloadSpec,
@@ -81,6 +85,8 @@ from frameworkcontroller.machine.workloads import (
 
 _READY_SEC: Final = 10.0
 """Least time between two changes of the condition PodsReady."""
+
+_BETWEEN_PODS: Final = (State.DELETION_PENDING, State.DELETION_REQUESTED, State.DELETING, State.ATTEMPT_COMPLETED)
 
 _QUEUE_PATTERN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _SECONDS_PATTERN: Final = re.compile(r"[1-9][0-9]{0,8}")
@@ -223,6 +229,11 @@ def _running(ctx: Context, record: _Cached) -> None:
     if problem_with(record, admission) is not None and not _was_disproved(ctx, record):
         _act(ctx, Inspect(_target(ctx), _version(record)), record)
         return
+    if tracker.is_head_settled:
+        # Tasks that have left are gone from the persisted status.
+        tasks = {name: len(role.tasks) for name, role in tracker.roles.items()}
+        if (lower := _lowered(admission, tasks)) is not None:
+            tracker.set_admission(lower)
     for role in admission.pod_sets:
         if role.name in tracker.roles and len(tracker.roles[role.name].tasks) > role.count:
             _wake_waiters(ctx, role.name, role.count)
@@ -236,6 +247,7 @@ def follow(ctx: Context) -> None:
     if (queue := _queue(ctx)) is not None:
         _keep_priority(ctx, record, queue)
     _tell_readiness(ctx, record)
+    _keep_counts(ctx, record, admission)
 
 
 def problem_with(record: WorkloadRecord | None, admission: AdmissionStatus) -> str | None:
@@ -277,6 +289,22 @@ def _keep_priority(ctx: Context, record: WorkloadRecord, queue: QueueLabels) -> 
         _act(ctx, ChangeRequest(_target(ctx), wanted, record.uid, record.resource_version, True), record)
 
 
+def _lowered(admission: AdmissionStatus, counts: Mapping[str, int]) -> AdmissionStatus | None:
+    """The admission with at most these numbers of Pods by role; None if it has no more."""
+    if all(one.count <= counts.get(one.name, 0) for one in admission.pod_sets):
+        return None
+    lower = [replace(one, count=min(one.count, counts.get(one.name, 0))) for one in admission.pod_sets]
+    return replace(admission, pod_sets=lower)
+
+
+def _keep_counts(ctx: Context, record: WorkloadRecord, admission: AdmissionStatus) -> None:
+    """Have the Workload follow an admission that was lowered, which is persisted before."""
+    counts = {one.name: one.count for one in admission.pod_sets}
+    if ctx.tracker.is_head_settled and any(count > counts.get(name, count) for name, count in record.counts):
+        wanted = _wanted(ctx, _queue(ctx) or QueueLabels(admission.queue_name))
+        _act(ctx, LowerCounts(_target(ctx), wanted, admission), record)
+
+
 def _tell_readiness(ctx: Context, record: WorkloadRecord) -> None:
     """Say whether all Tasks of the roles that have started run. A Kueue that waits for that evicts otherwise.
 
@@ -293,6 +321,7 @@ def _tell_readiness(ctx: Context, record: WorkloadRecord) -> None:
     if last.status == ("True" if ready else "False") and (is_of_attempt or not ready):
         return
     if not last.status and not ready:
+        # Kueue waits for the first one anyway.
         return
     if queueing.ready_until > ctx.env.clock:
         ctx.requeue_at(queueing.ready_until)
@@ -308,14 +337,16 @@ def _tell_readiness(ctx: Context, record: WorkloadRecord) -> None:
 
 def _is_ready(ctx: Context, admission: AdmissionStatus) -> bool:
     """Whether all Tasks that may run do, or have completed. Roles that wait for others do not count."""
+    missing, states = 0, ctx.tracker.task_states
     for spec in ctx.framework.spec.task_roles:
         counts = ctx.tracker.role_counts.get(spec.name)
         if counts is None or (spec.depends_on and not ctx.tracker.has_started(spec.name)):
             continue
         admitted = admission.pod_set(spec.name)
-        if counts.running + counts.succeeded + counts.failed < min(counts.total, admitted.count if admitted else 0):
-            return False
-    return True
+        wanted = min(counts.total, admitted.count if admitted else 0)
+        missing += max(0, wanted - counts.running - counts.succeeded - counts.failed)
+    # Tasks whose Pods have ended complete next, or wait for their retry, and not for a node.
+    return missing <= sum(states[state] for state in _BETWEEN_PODS)
 
 
 def _wake_waiters(ctx: Context, role: str, count: int) -> None:
@@ -372,8 +403,12 @@ def _why_not_kept(ctx: Context, admission: AdmissionStatus, queue: QueueLabels |
         return None
     elif _needs_more(ctx, admission, queue):
         why = "the Framework asks for more than Kueue has admitted"
-    else:
+    elif (lower := _lowered(admission, {one["name"]: one["count"] for one in _wanted(ctx, queue).pod_sets})) is None:
         return None
+    else:
+        if _nothing_runs(ctx):
+            ctx.tracker.set_admission(lower)
+        return "the Framework asks for less than Kueue has admitted"
     if _nothing_runs(ctx):
         ctx.tracker.set_admission(None)
     return why

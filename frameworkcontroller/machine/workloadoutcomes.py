@@ -30,10 +30,20 @@ from frameworkcontroller.machine.owned import conflict, hold, look_later
 from frameworkcontroller.machine.queueing import WORKLOAD_LOST
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Refused
-from frameworkcontroller.machine.workloads import EnterQueue, Finish, GiveBack, Inspect, LetGo, ReadAdmission
+from frameworkcontroller.machine.workloads import (
+    EnterQueue,
+    Finish,
+    GiveBack,
+    Inspect,
+    LetGo,
+    LowerCounts,
+    ReadAdmission,
+)
 
 _UNAVAILABLE = (403, 404, 405)
 """Codes of an API server that serves no Workloads, or not to this controller."""
+
+_REFUSED_FOR_GOOD = (400, 403, 422)
 
 
 def take(ctx: Context, outcome: Outcome) -> None:
@@ -54,6 +64,9 @@ def take(ctx: Context, outcome: Outcome) -> None:
         case Patched() | Accepted() | Gone() | Outdated() | Seen():
             tracker.holds.release(action.target.key)
             _record_release(ctx, action, result)
+        case Refused(by_api=True, code=code) if isinstance(action, LowerCounts) and code in _REFUSED_FOR_GOOD:
+            # Kueue keeps more quota than is needed. It is not asked again until the Workload changes.
+            ctx.record(Reason.WAITING, f"Kueue keeps the quota of Tasks that have left: {result.message}")
         case Unmet(message=message):
             tracker.queueing.acted = None
             look_later(ctx, action.target, message)

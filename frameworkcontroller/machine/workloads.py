@@ -271,6 +271,33 @@ class ChangeRequest(QueueAction):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class LowerCounts(QueueAction):
+    """Lower the numbers of Pods to those of the admission. ``spec``: what the Framework asks for.
+
+    A webhook of Kueue may refuse that while there is quota, which does no harm.
+    """
+
+    spec: WorkloadSpec
+    admission: AdmissionStatus
+
+    def exchange(self) -> Exchange:
+        found = yield from _read(self.target)
+        if found is None or found[0].uid != self.admission.workload_uid:
+            return Gone()
+        record, body = found
+        pod_sets = []
+        for one in _object(body.get("spec")).get("podSets") or ():
+            admitted = self.admission.pod_set(one.get("name") or "")
+            count = one.get("count") or 0
+            pod_sets.append({**one, "count": count if admitted is None else min(count, admitted.count)})
+        change: dict[str, Any] = {"spec": {"podSets": pod_sets}}
+        counts = {one["name"]: one["count"] for one in pod_sets}
+        if counts == {one["name"]: one["count"] for one in self.spec.pod_sets}:
+            change["metadata"] = {"annotations": {QUEUED_INPUTS: self.spec.digest}}
+        return (yield from patched(self.target, record.uid, change, record.resource_version))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Inspect(QueueAction):
     """Read the Workload live. ``seen``: the resourceVersion in the cache, "" if it shows none."""
 

@@ -165,6 +165,7 @@ class Controller:
             find_companion=self.informers.find_companion,
             list_claims=self.informers.list_claims,
             resources=self.informers.resources,
+            list_workloads=self.informers.list_workloads,
             limits=limits,
             wall=wall,
             clock=loop.time,

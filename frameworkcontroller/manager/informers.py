@@ -326,6 +326,11 @@ class Informers:
         """The cached volume claims of the Framework of that key. ``needed``: start their watch."""
         return self._claims.of(framework, needed=needed)
 
+    def list_workloads(self, framework: str) -> Iterable[WorkloadRecord]:
+        """The cached Workloads of Frameworks of that key, of earlier ones of the name, too."""
+        workloads = self._workloads
+        return () if workloads is None else workloads.informer.lister.by_index(framework).values()
+
     def of(self, kind: Kind) -> Informer[Any]:
         """The informer of the owned objects of that kind."""
         return self.configmaps if kind is Kind.CONFIGMAP else self.pods

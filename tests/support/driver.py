@@ -295,11 +295,7 @@ class Controller:
         new = None if body is None else framework_record(body)
         if new is not None:
             self.cache.frameworks[name] = new
-        if name == self.name and (
-            old is None
-            or new is None
-            or (old.uid, old.generation, old.deletion_time) != (new.uid, new.generation, new.deletion_time)
-        ):
+        if name == self.name and (old is None or new is None or old.inputs != new.inputs):
             self._enqueued = True
 
     def _apply_configmap(self, name: str, body: Body | None, final: Body | None) -> None:

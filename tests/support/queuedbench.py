@@ -64,10 +64,10 @@ class QueuedBench(Bench):
 
     # --- the API server ---
 
-    def perform(self, action: Action) -> Result:
+    def perform(self, action: Action, *, write: bool = True) -> Result:
         """Carry an action on the Workload out, and fold its outcome."""
         result = self._carry_out(action)
-        self.fold(action, result)
+        self.fold(action, result, write=write)
         return result
 
     def _carry_out(self, action: Action) -> Result:
@@ -205,6 +205,11 @@ class QueuedBench(Bench):
             self.do(action)
         return [type(action).__name__ for action in made.actions]
 
+    def run(self, name: str = "f-a-0") -> None:
+        """The Pod runs, and its Task does."""
+        self.show(name, phase="Running", podIP="10.0.0.1", hostIP="10.0.1.1", nodeName="node-1")
+        self.act()
+
     def enter(self) -> None:
         """Up to where the cache shows the Workload."""
         while self.live is None:
@@ -217,9 +222,8 @@ class QueuedBench(Bench):
         while self.status.admission is None:
             self.act()
 
-    def run_all(self) -> None:
-        """Up to where all Pods run, which Kueue is told."""
-        self.begin()
+    def all_pods_run(self) -> None:
+        """Up to where all Pods run, which Kueue knows."""
         self.settle()
         for name in list(self.pods):
             self.run(name)

@@ -1,0 +1,55 @@
+"""Workloads of Frameworks that are gone: their finalizer is removed once nothing of the Framework exists.
+
+Kueue does not take them for orphans, so they would keep their quota. A Framework that is deleted in the foreground
+gives its quota back by itself (kueue.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.objects import PodRecord
+from frameworkcontroller.api.workloads import WorkloadRecord
+from frameworkcontroller.machine.actions import Confirm, Gone, LookUp, Patched, Seen, Target, carry_out
+from frameworkcontroller.machine.context import is_of_framework
+from frameworkcontroller.machine.requests import Answer, Kind, Request
+from frameworkcontroller.machine.workloads import LetGo
+
+LOOK_SEC: Final = 15.0
+"""Time until an orphan is looked at again that cannot be released yet. Mostly an event comes before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The outcome for an orphan. ``look_after``: the seconds until it is to be looked at again, None for never."""
+
+    done: bool
+    look_after: float | None = None
+
+
+def orphans(workloads: Iterable[WorkloadRecord], framework_uid: str | None) -> list[WorkloadRecord]:
+    """Those of the Workloads with the finalizer that are not of the Framework with that UID (None: of none)."""
+    return [one for one in workloads if one.in_use and one.identity.controller_uid not in (None, framework_uid)]
+
+
+def release(
+    orphan: WorkloadRecord, list_pods: Callable[[], Iterable[PodRecord]]
+) -> Generator[Request, Answer, Release]:
+    """Remove the finalizer of an orphan, once live reads show that its Framework and its ConfigMap are gone.
+
+    ``list_pods``: the cached Pods with the name of its Framework.
+    """
+    uid = orphan.identity.controller_uid or ""
+    later = Release(False, LOOK_SEC)
+    if any(is_of_framework(uid, pod) for pod in list_pods()):
+        return later
+    if not isinstance((yield from carry_out(Confirm(Target(Kind.FRAMEWORK, orphan.framework), uid))), Gone):
+        return later
+    configmap = Target(Kind.CONFIGMAP, names.configmap_name(orphan.framework))
+    if not isinstance((yield from carry_out(LookUp(configmap, uid))), Gone):
+        return later
+    result = yield from carry_out(LetGo(Target(Kind.WORKLOAD, orphan.name), orphan.uid))
+    return Release(isinstance(result, Patched)) if isinstance(result, Patched | Gone | Seen) else later

@@ -1,0 +1,941 @@
+"""The rows of the protocol with Kueue (machine/kueue.py)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from frameworkcontroller.api.codec import encode_status
+from frameworkcontroller.api.objects import Identity, QueueLabels
+from frameworkcontroller.api.status import State
+from frameworkcontroller.machine.actions import (
+    Accepted,
+    Action,
+    Create,
+    Delete,
+    Exists,
+    Gone,
+    LookUp,
+    Outdated,
+    Patch,
+    needs_live_status,
+)
+from frameworkcontroller.machine.manifests import PodTemplate
+from frameworkcontroller.machine.model import NotListed
+from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.requests import Kind, Unanswered
+from frameworkcontroller.machine.workloads import ChangeRequest, EnterQueue, Inspect, ReadAdmission
+from tests.support.bench import UID, Body, foreign, refused, role
+from tests.support.kueue import condition as of_workload
+from tests.support.kueue import has_quota
+from tests.support.queuedbench import NAME, QueuedBench
+
+FINALIZER = "kueue.x-k8s.io/resource-in-use"
+
+
+def code(bench: QueuedBench) -> int | None:
+    """The completion code of the current attempt."""
+    completion = bench.status.attempt.completion_status
+    return None if completion is None else completion.code
+
+
+def told(bench: QueuedBench, kind: str) -> tuple[str, str, str] | None:
+    """Status, reason and message of a condition."""
+    found = next((one for one in bench.status.conditions if one.type == kind), None)
+    return None if found is None else (found.status, found.reason, found.message)
+
+
+def stall(bench: QueuedBench) -> tuple[str, str]:
+    """Reason and message of the condition Stalled, which is True."""
+    found = told(bench, "Stalled")
+    assert found is not None
+    assert found[0] == "True"
+    return found[1:]
+
+
+def live(bench: QueuedBench) -> Body:
+    """The Workload, which exists."""
+    assert bench.live is not None
+    return bench.live
+
+
+def running(*roles: Body, **spec: Any) -> QueuedBench:
+    """A Framework whose Pods run, which Kueue knows."""
+    bench = QueuedBench(*roles, **spec)
+    bench.begin()
+    bench.all_pods_run()
+    return bench
+
+
+def template(**spec: Any) -> Body:
+    """A Pod template."""
+    return {"spec": {"containers": [{"name": "main", "image": "none"}], **spec}}
+
+
+# --- into the queue --------------------------------------------------------------------------------------------------
+
+
+def test_a_framework_enters_its_queue_and_nothing_starts() -> None:
+    bench = QueuedBench(role("a", 2), role("b", 3))
+    bench.queue = QueueLabels("team-a", "high", "600")
+    bench.classes["high"] = 1000
+    bench.plan()
+    assert bench.act() == ["EnterQueue"]
+    assert live(bench)["spec"]["queueName"] == "team-a"
+    assert [(one["name"], one["count"]) for one in live(bench)["spec"]["podSets"]] == [("a", 2), ("b", 3)]
+    assert live(bench)["spec"]["maximumExecutionTimeSeconds"] == 600
+    reference = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "high"}
+    assert (live(bench)["spec"]["priorityClassRef"], live(bench)["spec"]["priority"]) == (reference, 1000)
+    metadata = live(bench)["metadata"]
+    assert metadata["finalizers"] == [FINALIZER]
+    assert (metadata["labels"]["kueue.x-k8s.io/job-uid"], metadata["ownerReferences"][0]["uid"]) == (UID, UID)
+    for _ in range(3):
+        assert bench.plan().actions == []
+    assert bench.status.state is State.CREATION_PENDING
+    assert told(bench, "QuotaReserved") == ("False", "Pending", "Kueue has not looked at the Workload yet")
+    assert told(bench, "Admitted") == ("False", "NoReservation", "the Framework has no quota yet")
+
+
+def test_what_kueue_says_is_shown_word_for_word() -> None:
+    bench = QueuedBench()
+    bench.enter()
+    bench.say(("QuotaReserved", False, "Pending", "insufficient quota for cpu, 8 more needed"))
+    bench.plan()
+    assert told(bench, "QuotaReserved") == ("False", "Pending", "insufficient quota for cpu, 8 more needed")
+
+
+def test_messages_of_kueue_alone_are_written_once_a_minute_and_hold_nothing_up() -> None:
+    bench = QueuedBench()
+    bench.enter()
+    bench.say(("QuotaReserved", False, "Pending", "0 more needed"))
+    bench.plan()
+    began, writes = bench.now, bench.writes
+    for number in range(1, 60):
+        bench.now = began + number
+        bench.say(("QuotaReserved", False, "Pending", f"{number} more needed"))
+        bench.plan(write=False)
+        assert bench.tracker.is_clean
+        bench.write()
+    assert bench.writes <= writes + 1
+    bench.now = began + 120
+    made = bench.plan()
+    assert told(bench, "QuotaReserved") == ("False", "Pending", "59 more needed")
+    assert made.actions == []
+
+
+def test_a_change_of_the_request_is_patched_while_there_is_no_quota() -> None:
+    bench = QueuedBench(role("a", 2))
+    bench.enter()
+    digest = live(bench)["metadata"]["annotations"]["FC_QUEUED_INPUTS"]
+    bench.edit(role("a", 5))
+    assert "ChangeRequest" in [*bench.act(), *bench.act()]
+    assert live(bench)["spec"]["podSets"][0]["count"] == 5
+    assert live(bench)["metadata"]["annotations"]["FC_QUEUED_INPUTS"] != digest
+    bench.queue = QueueLabels("team-b", "", "60")
+    bench.act()
+    assert (live(bench)["spec"]["queueName"], live(bench)["spec"]["maximumExecutionTimeSeconds"]) == ("team-b", 60)
+    bench.queue = QueueLabels("team-b")
+    bench.act()
+    assert "maximumExecutionTimeSeconds" not in live(bench)["spec"]
+    assert bench.plan().actions == []
+
+
+def test_a_change_of_the_image_asks_for_nothing_else() -> None:
+    bench = QueuedBench(role(pod=template()))
+    bench.enter()
+    changed = template()
+    changed["spec"]["containers"][0]["image"] = "another"
+    bench.edit(role(pod=changed))
+    assert [*bench.act(), *bench.act()] == []
+
+
+def test_an_old_request_that_was_admitted_meanwhile_is_given_up() -> None:
+    bench = QueuedBench(role("a", 2))
+    bench.enter()
+    bench.admit()
+    bench.edit(role("a", 3))
+    bench.settle()
+    assert bench.status.admission is None
+    assert bench.live is not None
+    assert bench.live["metadata"]["uid"] != "workload-1"
+    assert bench.live["spec"]["podSets"][0]["count"] == 3
+    assert bench.status.state is State.CREATION_PENDING
+
+
+def test_another_request_is_never_taken_for_the_admitted_one() -> None:
+    """Kueue admits the old one between the edit and its patch, and the cache has not shown that."""
+    bench = QueuedBench(role("a", 2))
+    bench.enter()
+    bench.admit(see=False)
+    bench.edit(role("a", 3))
+    bench.plan()
+    (change,) = bench.plan().actions
+    assert isinstance(change, ChangeRequest)
+    assert isinstance(bench.perform(change), Outdated)
+    assert live(bench)["spec"]["podSets"][0]["count"] == 2
+    bench.see()
+    bench.settle()
+    assert bench.status.admission is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "text"),
+    [
+        (QueueLabels("Team_A"), "label kueue.x-k8s.io/queue-name: 'Team_A' must be lower case"),
+        (QueueLabels("team-a", "High!"), "label kueue.x-k8s.io/priority-class: 'High!' must be lower case"),
+        (QueueLabels("team-a", "", "1h"), "label kueue.x-k8s.io/max-exec-time-seconds: '1h' must be a whole number"),
+        (QueueLabels("team-a", "", "0"), "label kueue.x-k8s.io/max-exec-time-seconds: '0' must be a whole number"),
+    ],
+)
+def test_a_bad_label_is_told_and_mended(labels: QueueLabels, text: str) -> None:
+    bench = QueuedBench()
+    bench.queue = labels
+    bench.plan()
+    assert bench.plan().actions == []
+    reason, message = stall(bench)
+    assert reason == Reason.QUEUE_INVALID
+    assert message.startswith(text)
+    bench.queue = QueueLabels("team-a")
+    bench.enter()
+    assert told(bench, "Stalled") == ("False", "Progressing", "")
+
+
+def test_a_priority_class_that_does_not_exist_is_told_until_it_does() -> None:
+    bench = QueuedBench()
+    bench.queue = QueueLabels("team-a", "high")
+    bench.plan()
+    bench.act()
+    bench.plan()
+    assert stall(bench) == (Reason.QUEUE_INVALID, "WorkloadPriorityClass high does not exist")
+    assert bench.live is None
+    bench.classes["high"] = 7
+    bench.now += 60
+    bench.enter()
+    assert live(bench)["spec"]["priority"] == 7
+    bench.plan()
+    assert told(bench, "Stalled") == ("False", "Progressing", "")
+
+
+def test_the_priority_class_of_pods_counts_without_a_label() -> None:
+    bench = QueuedBench(role(pod=template(priorityClassName="urgent")))
+    bench.classes["urgent"] = 42
+    bench.enter()
+    reference = {"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": "urgent"}
+    assert (live(bench)["spec"]["priorityClassRef"], live(bench)["spec"]["priority"]) == (reference, 42)
+
+
+def test_more_roles_than_a_workload_may_have() -> None:
+    bench = QueuedBench(*(role(f"r{number}") for number in range(19)))
+    bench.plan()
+    assert bench.plan().actions == []
+    reason, message = stall(bench)
+    assert reason == Reason.TOO_MANY_ROLES_FOR_QUEUE
+    assert "at most 18 TaskRoles, and this one has 19" in message
+    bench.edit(*(role(f"r{number}") for number in range(18)))
+    bench.enter()
+    assert told(bench, "Stalled") == ("False", "Progressing", "")
+
+
+@pytest.mark.parametrize("problem", ["", "404: the server could not find the requested resource", "403: forbidden"])
+def test_without_workloads_nothing_starts(problem: str) -> None:
+    bench = QueuedBench()
+    bench.not_listed = NotListed(problem)
+    for _ in range(3):
+        assert bench.plan().actions == []
+    if problem:
+        reason, message = stall(bench)
+        assert reason == Reason.QUEUE_UNAVAILABLE
+        assert problem in message
+    bench.not_listed = None
+    bench.enter()
+    assert (told(bench, "Stalled") or ("False",))[0] == "False"
+
+
+def test_a_workload_of_another_owner_is_not_touched() -> None:
+    bench = QueuedBench()
+    bench.plan()
+    for _ in range(3):
+        (action,) = bench.wait(60).actions
+        assert isinstance(action, EnterQueue)
+        bench.fold(action, Exists(foreign(NAME)))
+    bench.plan()
+    assert stall(bench)[0] == Reason.NAMING_CONFLICT
+
+
+def test_a_workload_that_has_lost_its_label_gets_it_back() -> None:
+    bench = QueuedBench()
+    bench.plan()
+    action = bench.only(bench.plan())
+    assert isinstance(action, EnterQueue)
+    bench.fold(action, Exists(Identity("w", UID, (), deleting=False)))
+    (patch,) = bench.plan().actions
+    assert isinstance(patch, Patch)
+    assert orjson.loads(patch.change) == {"metadata": {"labels": {"FC_FRAMEWORK_NAME": "f"}}}
+
+
+@pytest.mark.parametrize("failure", [Unanswered("lost"), refused(500, "later"), refused(403, "forbidden: nobody may")])
+def test_a_failed_creation_is_tried_again_and_told(failure: Any) -> None:
+    bench = QueuedBench()
+    bench.plan()
+    bench.tracker.queueing.acted = None
+    for _ in range(3):
+        made = bench.wait(60)
+        (action,) = made.actions
+        assert isinstance(action, EnterQueue)
+        bench.fold(action, failure)
+    bench.plan()
+    expected = Reason.QUEUE_UNAVAILABLE if "403" in str(failure) else Reason.WORKLOAD_NOT_ANSWERED
+    assert stall(bench)[0] == expected
+
+
+# --- the admission ---------------------------------------------------------------------------------------------------
+
+
+def test_an_admission_is_persisted_before_the_attempt_begins() -> None:
+    bench = QueuedBench(role("a", 2))
+    bench.enter()
+    bench.admit()
+    (read,) = bench.plan().actions
+    assert isinstance(read, ReadAdmission)
+    bench.perform(read, write=False)
+    made = bench.plan(write=False)
+    assert made.actions == []
+    bench.write()
+    stored = orjson.loads(encode_status("f", bench.status))["admission"]
+    assert (stored["workloadUID"], stored["clusterQueue"], stored["queueName"]) == ("workload-1", "cq", "team-a")
+    (create,) = bench.plan().actions
+    assert isinstance(create, Create)
+    assert orjson.loads(create.body)["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team-a"
+    assert told(bench, "Admitted") == ("True", "Admitted", f"Admitted by Workload {NAME}")
+
+
+def test_a_cache_that_is_behind_admits_nobody() -> None:
+    bench = QueuedBench()
+    bench.enter()
+    bench.admit()
+    bench.evict(see=False)
+    (read,) = bench.plan().actions
+    bench.perform(read)
+    for _ in range(3):
+        assert bench.plan().actions == []
+    assert bench.status.admission is None
+    bench.see()
+    bench.settle()
+    assert not has_quota(live(bench))
+
+
+def test_an_edit_while_the_admission_is_read_is_not_overlooked() -> None:
+    bench = QueuedBench(role("a", 2))
+    bench.enter()
+    bench.admit()
+    (read,) = bench.plan().actions
+    bench.edit(role("a", 3))
+    bench.plan()
+    bench.perform(read)
+    assert bench.status.admission is None
+
+
+def pod_of(bench: QueuedBench, of_role: str = "a") -> Body:
+    """The body of the first Pod of a role."""
+    spec, admission = bench.framework.spec.role(of_role), bench.status.admission
+    assert spec is not None
+    assert admission is not None
+    made = PodTemplate(bench.framework, bench.status.attempt, spec, "uid", admission.pod_set(of_role))
+    body: Body = orjson.loads(made.render(bench.task(of_role)))
+    return body
+
+
+def test_pods_get_what_kueue_has_assigned() -> None:
+    own = [{"key": "own", "operator": "Exists"}]
+    bench = QueuedBench(role(pod=template(nodeSelector={"disk": "ssd"}, tolerations=own)))
+    toleration = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
+    bench.flavors["gold"] = {"nodeLabels": {"flavor": "gold"}, "tolerations": [toleration]}
+    bench.enter()
+    update = {"name": "a", "labels": {"l": "1"}, "annotations": {"n": "2"}, "nodeSelector": {"zone": "z"}}
+    check = {"name": "provisioning", "state": "Ready", "podSetUpdates": [{**update, "tolerations": own}]}
+    bench.say(admissionChecks=[check])
+    bench.admit(topologyAssignment={"levels": ["host"], "slices": []})
+    bench.settle()
+    pod = pod_of(bench)
+    assert pod["spec"]["nodeSelector"] == {"disk": "ssd", "flavor": "gold", "zone": "z"}
+    assert pod["spec"]["tolerations"] == [*own, toleration]
+    assert pod["spec"]["schedulingGates"] == [{"name": "kueue.x-k8s.io/topology"}]
+    labels, annotations = pod["metadata"]["labels"], pod["metadata"]["annotations"]
+    assert (labels["kueue.x-k8s.io/podset"], labels["l"]) == ("a", "1")
+    assert (annotations["kueue.x-k8s.io/workload"], annotations["n"]) == (NAME, "2")
+    assert annotations["kueue.x-k8s.io/podset-unconstrained-topology"] == "true"
+
+
+def test_the_bodies_of_pods_follow_from_what_is_persisted() -> None:
+    """Another process, and a flavor that has changed since, make no difference."""
+    bench = running(role("a", 2))
+    before = pod_of(bench)
+    bench.restart()
+    bench.flavors["gold"] = {"nodeLabels": {"flavor": "silver"}}
+    bench.settle()
+    assert pod_of(bench) == before
+
+
+@pytest.mark.parametrize(
+    ("flavor", "text"),
+    [
+        (
+            {"nodeLabels": {"disk": "hdd"}},
+            "ResourceFlavor gold asks for 'hdd' in the Pods of TaskRole a: nodeSelector disk, which is 'ssd' already",
+        ),
+        (None, "ResourceFlavor gold does not exist"),
+    ],
+)
+def test_a_contradiction_is_a_stall_and_overrides_nothing(flavor: Body | None, text: str) -> None:
+    bench = QueuedBench(role(pod=template(nodeSelector={"disk": "ssd"})))
+    if flavor is None:
+        del bench.flavors["gold"]
+    else:
+        bench.flavors["gold"] = flavor
+    bench.enter()
+    bench.admit()
+    bench.act()
+    bench.plan()
+    assert stall(bench) == (Reason.ADMISSION_CONFLICT, text)
+    assert "admission" not in orjson.loads(encode_status("f", bench.status))
+    bench.flavors["gold"] = {"nodeLabels": {"disk": "ssd"}}
+    bench.now += 60
+    bench.settle()
+    assert bench.status.admission is not None
+    assert told(bench, "Stalled") == ("False", "Progressing", "")
+
+
+def test_a_topology_of_the_template_is_asked_for() -> None:
+    annotated = {"metadata": {"annotations": {"kueue.x-k8s.io/podset-required-topology": "rack"}}, **template()}
+    bench = QueuedBench(role(pod=annotated))
+    bench.enter()
+    request = live(bench)["spec"]["podSets"][0]["topologyRequest"]
+    assert request == {"required": "rack", "podIndexLabel": "FC_TASK_INDEX"}
+    bench.admit(topologyAssignment={})
+    bench.settle()
+    annotations = pod_of(bench)["metadata"]["annotations"]
+    assert "kueue.x-k8s.io/podset-unconstrained-topology" not in annotations
+
+
+def test_the_workload_has_no_more_of_a_template_than_quota_needs() -> None:
+    pod = template(volumes=[{"name": "v", "secret": {"secretName": "s"}}], nodeSelector={"x": "{{FC_TASK_INDEX}}"})
+    container = pod["spec"]["containers"][0]
+    container |= {
+        "env": [{"name": "TOKEN", "value": "secret"}],
+        "command": ["run"],
+        "resources": {"limits": {"cpu": "1"}},
+    }
+    pod["metadata"] = {"labels": {"of": "{{FC_FRAMEWORK_NAME}}"}}
+    bench = QueuedBench(role(pod=pod))
+    bench.enter()
+    made = live(bench)["spec"]["podSets"][0]["template"]
+    assert "secret" not in str(made)
+    assert made["metadata"]["labels"] == {"of": "f"}
+    assert made["spec"]["nodeSelector"] == {"x": "0"}
+    assert made["spec"]["containers"] == [{"name": "main", "image": "none", "resources": {"limits": {"cpu": "1"}}}]
+
+
+# --- evictions -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", [{}, {"maxRetryCount": 3}, {"maxRetryCount": -2}, {"fancyRetryPolicy": True}])
+@pytest.mark.parametrize("reason", ["Preempted", "PodsReadyTimeout", "ClusterQueueStopped", "Whatever"])
+def test_an_eviction_ends_the_attempt_and_gives_the_quota_back_when_nothing_runs(policy: Body, reason: str) -> None:
+    bench = running(role("a", 2), retryPolicy=policy)
+    bench.evict(reason)
+    (look,) = bench.plan().actions
+    assert isinstance(look, Inspect)
+    bench.perform(look)
+    assert bench.plan(write=False).actions == []
+    assert (code(bench), bench.status.state) == (-241, State.DELETION_PENDING)
+    bench.write()
+    (deletion,) = bench.plan().actions
+    assert isinstance(deletion, Delete)
+    bench.fold(deletion, Accepted())
+    for _ in range(3):
+        bench.plan()
+        assert has_quota(live(bench))
+    bench.vanish()
+    bench.settle()
+    body = live(bench)
+    assert "admission" not in body["status"]
+    found = {one["type"]: (one["status"], one["reason"]) for one in body["status"]["conditions"]}
+    assert (found["QuotaReserved"], found["Admitted"]) == (("False", "Pending"), ("False", "NoReservation"))
+    assert found["Requeued"] == (str(reason == "Preempted"), reason)
+    assert found["Evicted"] == ("True", reason)
+    retry = bench.status.retry
+    assert (retry.total_retried_count, retry.accountable_retried_count) == (1, 0)
+    assert (bench.status.state, bench.status.attempt.id) == (State.CREATION_PENDING, 1)
+    bench.admit()
+    bench.settle()
+    assert bench.status.admission is not None
+    assert bench.states() == ["Preparing", "Preparing"]
+
+
+def test_quota_is_released_only_after_a_live_read_of_the_status() -> None:
+    bench = running()
+    bench.evict()
+    releases: list[Action] = []
+    for _ in range(30):
+        for action in bench.plan().actions:
+            if needs_live_status(action):
+                releases.append(action)
+                assert code(bench) in (None, -241)
+                assert bench.configmap is None
+                assert bench.status.admission is None
+            if not bench.do(action):
+                bench.fold(action, Gone() if getattr(action, "confirm", True) else Accepted())
+                bench.vanish()
+    assert [type(one).__name__ for one in releases] == ["GiveBack"]
+
+
+def test_a_pod_that_the_cache_shows_holds_the_quota() -> None:
+    bench = running()
+    pods = dict(bench.pods)
+    bench.evict()
+    for _ in range(20):
+        for action in bench.plan().actions:
+            if not bench.do(action):
+                bench.fold(action, Gone() if getattr(action, "confirm", True) else Accepted())
+                bench.configmap = None
+                bench.pods.clear()
+        bench.pods.update(pods)
+    assert has_quota(live(bench))
+
+
+def test_after_a_crash_a_pending_attempt_does_not_mean_that_nothing_runs() -> None:
+    """The ConfigMap was created, and its creator ended before it recorded that."""
+    bench = QueuedBench()
+    bench.begin()
+    (create,) = bench.plan().actions
+    assert create.target.kind is Kind.CONFIGMAP
+    bench.restart()
+    bench.evict()
+    bench.act()
+    made = bench.plan()
+    (look,) = made.actions
+    assert isinstance(look, LookUp)
+    assert has_quota(live(bench))
+    identity = Identity("configmap-9", UID, (UID, "0"), deleting=False)
+    bench.fold(look, Exists(identity))
+    assert bench.status.attempt.configmap_uid == "configmap-9"
+    bench.plan()
+    assert code(bench) == -241
+    assert has_quota(live(bench))
+
+
+@pytest.mark.parametrize("what", ["delete", "finish", "gone", "another", "unadmitted"])
+def test_an_attempt_ends_whatever_takes_the_admission_away(what: str) -> None:
+    bench = running()
+    match what:
+        case "delete":
+            bench.delete_workload()
+        case "finish":
+            bench.say(("Finished", True, "OutOfSync", "by another"))
+        case "gone":
+            bench.live = None
+            bench.see()
+        case "another":
+            live(bench)["metadata"]["uid"] = "another"
+            bench.changed()
+            bench.see()
+        case "unadmitted":
+            bench.say(("Admitted", False, "ChecksPending", "a check is back"))
+    bench.act()
+    bench.plan()
+    assert code(bench) == -241
+    if what == "unadmitted":
+        bench.evict("AdmissionCheck")
+    bench.settle()
+    if what == "another":
+        admission = bench.status.admission
+        assert admission is not None
+        assert (admission.workload_uid, bench.status.attempt.id) == ("another", 1)
+        return
+    assert bench.status.admission is None
+    assert live(bench)["metadata"]["finalizers"] == [FINALIZER]
+    bench.admit()
+    bench.settle()
+    assert bench.status.admission is not None
+
+
+def test_a_stale_cache_evicts_nobody() -> None:
+    bench = running()
+    before = bench.services[NAME]
+    bench.evict()
+    evicted = bench.services[NAME]
+    bench.services[NAME] = before
+    bench.say(("Evicted", False, "QuotaReserved", ""), see=False)
+    bench.services[NAME] = evicted
+    (look,) = bench.plan().actions
+    bench.perform(look)
+    for _ in range(3):
+        assert bench.plan().actions == []
+    assert code(bench) is None
+    bench.see()
+    assert bench.plan().actions == []
+
+
+def test_an_eviction_in_the_wait_for_a_retry_gives_the_quota_back_at_once() -> None:
+    bench = running(
+        role(failed=1), retryPolicy={"maxRetryCount": 3, "backoff": {"baseSeconds": 900, "maxSeconds": 900}}
+    )
+    bench.end(code=1)
+    bench.evict()
+    bench.settle()
+    assert (bench.status.state, bench.status.admission) == (State.ATTEMPT_COMPLETED, None)
+    assert not has_quota(live(bench))
+
+
+def test_a_retry_of_its_own_keeps_the_quota() -> None:
+    bench = running(role(failed=1), retryPolicy={"maxRetryCount": 3})
+    bench.end(code=1)
+    bench.settle()
+    assert bench.status.attempt.id == 1
+    assert bench.status.retry.accountable_retried_count == 1
+    assert bench.states() == ["Preparing"]
+    assert live(bench)["metadata"]["uid"] == "workload-1"
+    assert has_quota(live(bench))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        template(nodeSelector={"disk": "ssd"}),
+        template(tolerations=[{"operator": "Exists"}]),
+        template(schedulerName="other"),
+        {"spec": {"containers": [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "9"}}}]}},
+        {"metadata": {"annotations": {"kueue.x-k8s.io/podset-required-topology": "rack"}}, **template()},
+    ],
+)
+def test_a_template_that_was_not_admitted_ends_the_attempt(changed: Body) -> None:
+    bench = running(role(pod=template()))
+    bench.edit(role(pod=changed))
+    bench.plan()
+    assert code(bench) == -241
+    assert "WorkloadOutOfSync" in str(bench.status.attempt.completion_status)
+    bench.settle()
+    assert bench.status.admission is None
+    assert live(bench)["metadata"]["uid"] != "workload-1"
+    assert of_workload(live(bench), "QuotaReserved") is None
+
+
+def test_a_template_with_another_image_goes_on() -> None:
+    bench = running(role(pod=template()))
+    changed = template()
+    changed["spec"]["containers"][0] |= {"image": "another", "command": ["run"]}
+    bench.edit(role(pod=changed))
+    bench.settle()
+    assert code(bench) is None
+    assert bench.status.attempt.id == 0
+
+
+def test_a_digest_of_another_version_counts_as_equal_while_something_runs() -> None:
+    bench = running(role(pod=template()))
+    admission = bench.status.admission
+    assert admission is not None
+    (pod_set,) = admission.pod_sets
+    bench.tracker.set_admission(type(admission)("team-a", NAME, "workload-1", "cq", [type(pod_set)("a", 1, "0:old")]))
+    bench.settle()
+    assert code(bench) is None
+
+
+# --- the number of Tasks ---------------------------------------------------------------------------------------------
+
+
+def test_added_tasks_wait_for_the_end_of_others() -> None:
+    bench = running(role("a", 2, succeeded=-1))
+    bench.edit(role("a", 4))
+    bench.settle()
+    assert bench.states() == ["Running", "Running", "CreationPending", "CreationPending"]
+    message = (told(bench, "Admitted") or ("", "", ""))[2]
+    assert "only 2 of the 4 Tasks of TaskRole a until the next FrameworkAttempt" in message
+    bench.end("f-a-0")
+    bench.settle()
+    assert bench.states() == ["Completed", "Running", "Preparing", "CreationPending"]
+    bench.run("f-a-2")
+    bench.end("f-a-1")
+    bench.settle()
+    assert bench.states() == ["Completed", "Completed", "Running", "Preparing"]
+
+
+def test_a_retried_task_keeps_its_place() -> None:
+    bench = running(role("a", 2, retryPolicy={"maxRetryCount": 1}))
+    bench.edit(role("a", 3, retryPolicy={"maxRetryCount": 1}))
+    bench.settle()
+    bench.end("f-a-0", code=1)
+    bench.settle()
+    assert sum(name in bench.pods for name in ("f-a-0", "f-a-1", "f-a-2")) == 2
+
+
+def test_tasks_that_leave_lower_the_admission_before_kueue_is_told() -> None:
+    bench = running(role("a", 3))
+    bench.edit(role("a", 1))
+    lowered = False
+    for _ in range(30):
+        made = bench.plan()
+        for action in made.actions:
+            if type(action).__name__ == "LowerCounts":
+                lowered = True
+                assert bench.status.admission is not None
+                assert [one.count for one in bench.status.admission.pod_sets] == [1]
+                assert len(bench.pods) == 1
+            if not bench.do(action) and isinstance(action, Delete):
+                bench.fold(action, Gone() if action.confirm else Accepted())
+                bench.hide(action.target.name)
+    assert lowered
+    assert live(bench)["spec"]["podSets"][0]["count"] == 1
+    assert code(bench) is None
+
+
+def test_a_refused_change_of_counts_does_no_harm() -> None:
+    bench = running(role("a", 3))
+    bench.edit(role("a", 1))
+    asked = 0
+    for _ in range(30):
+        for action in bench.plan().actions:
+            if type(action).__name__ == "LowerCounts":
+                asked += 1
+                bench.fold(action, refused(403, "podSets: field is immutable"))
+            elif not bench.do(action) and isinstance(action, Delete):
+                bench.fold(action, Gone() if action.confirm else Accepted())
+                bench.hide(action.target.name)
+    assert asked == 1
+    assert told(bench, "Stalled") is None
+    assert code(bench) is None
+
+
+def test_more_tasks_are_queued_anew_with_the_next_attempt() -> None:
+    bench = running(role("a", 1, failed=1), retryPolicy={"maxRetryCount": 1})
+    bench.edit(role("a", 2, failed=1), retryPolicy={"maxRetryCount": 1})
+    bench.settle()
+    bench.end(code=1)
+    bench.settle()
+    assert bench.status.admission is None
+    assert live(bench)["spec"]["podSets"][0]["count"] == 2
+    assert live(bench)["metadata"]["uid"] != "workload-1"
+    bench.admit()
+    bench.settle()
+    assert bench.states() == ["Preparing", "Preparing"]
+
+
+# --- PodsReady and priority ------------------------------------------------------------------------------------------
+
+
+def test_kueue_learns_when_all_tasks_run_and_when_they_recover() -> None:
+    bench = QueuedBench(role("a", 2, retryPolicy={"maxRetryCount": 9}))
+    bench.begin()
+    bench.settle()
+    assert of_workload(live(bench), "PodsReady") is None
+    bench.run("f-a-0")
+    bench.settle()
+    assert of_workload(live(bench), "PodsReady") is None
+    bench.run("f-a-1")
+    bench.settle()
+    found = of_workload(live(bench), "PodsReady")
+    assert found is not None
+    assert (found["status"], found["reason"]) == ("True", "Started")
+    bench.now += 60
+    bench.end("f-a-0", code=1)
+    bench.now += 60
+    bench.settle()
+    found = of_workload(live(bench), "PodsReady")
+    assert found is not None
+    assert (found["status"], found["reason"]) == ("False", "WaitForRecovery")
+    bench.now += 60
+    bench.run("f-a-0")
+    bench.settle()
+    found = of_workload(live(bench), "PodsReady")
+    assert found is not None
+    assert (found["status"], found["reason"]) == ("True", "Recovered")
+
+
+def test_completed_tasks_and_roles_that_wait_for_others_are_ready() -> None:
+    bench = QueuedBench(role("a"), {**role("b"), "dependsOn": [{"name": "a", "status": "Complete"}]})
+    bench.begin()
+    bench.settle()
+    bench.run("f-a-0")
+    bench.settle()
+    found = of_workload(live(bench), "PodsReady")
+    assert found is not None
+    assert found["status"] == "True"
+
+
+def test_readiness_changes_at_most_every_ten_seconds() -> None:
+    bench = running(role("a", 1, retryPolicy={"maxRetryCount": -2}))
+    versions = live(bench)["metadata"]["resourceVersion"]
+    for _ in range(3):
+        bench.now += 1
+        bench.end("f-a-0", code=1)
+        bench.settle()
+        if "f-a-0" in bench.pods:
+            bench.run("f-a-0")
+            bench.settle()
+    assert live(bench)["metadata"]["resourceVersion"] == versions
+
+
+def test_the_next_attempt_of_an_admission_recovers() -> None:
+    """Kueue measures WaitForStart from the admission, which may be long ago."""
+    bench = running(role(failed=1), retryPolicy={"maxRetryCount": 3})
+    bench.now += 60
+    bench.end(code=1)
+    bench.now += 60
+    bench.settle()
+    found = of_workload(live(bench), "PodsReady")
+    assert found is not None
+    assert (found["status"], found["reason"]) == ("False", "WaitForRecovery")
+
+
+def test_another_priority_class_counts_at_once() -> None:
+    bench = QueuedBench()
+    bench.queue = QueueLabels("team-a", "low")
+    bench.classes |= {"low": 1, "high": 9}
+    bench.begin()
+    bench.all_pods_run()
+    bench.queue = QueueLabels("team-a", "high")
+    bench.settle()
+    assert live(bench)["spec"]["priority"] == 9
+    assert live(bench)["spec"]["priorityClassRef"]["name"] == "high"
+    assert code(bench) is None
+
+
+# --- out of the queue ------------------------------------------------------------------------------------------------
+
+
+def test_a_suspended_framework_leaves_the_queue_and_enters_it_again() -> None:
+    bench = running()
+    bench.edit(suspend=True)
+    bench.settle()
+    assert bench.live is None
+    assert bench.status.admission is None
+    assert told(bench, "Suspended") == ("True", "Suspended", "spec.suspend is true; nothing of the Framework runs")
+    bench.edit(suspend=False)
+    bench.settle()
+    assert live(bench)["metadata"]["uid"] != "workload-1"
+    assert bench.status.retry.accountable_retried_count == 0
+
+
+def test_a_waiting_framework_that_is_suspended_leaves_the_queue() -> None:
+    bench = QueuedBench()
+    bench.enter()
+    bench.edit(suspend=True)
+    bench.settle()
+    assert bench.live is None
+
+
+def test_without_the_label_a_waiting_framework_starts_once_it_has_left_the_queue() -> None:
+    bench = QueuedBench()
+    bench.enter()
+    bench.admit()
+    bench.queue = None
+    began = False
+    for _ in range(20):
+        for action in bench.plan().actions:
+            if isinstance(action, Create):
+                began = True
+                assert bench.live is None
+                bench.created(action)
+            elif not bench.do(action):
+                bench.fold(action, Gone())
+    assert began
+    assert told(bench, "QuotaReserved") is None
+
+
+def test_without_the_label_a_running_framework_runs_on_and_leaves_afterwards() -> None:
+    bench = running(role(failed=1), retryPolicy={"maxRetryCount": 3})
+    bench.queue = None
+    bench.settle()
+    assert code(bench) is None
+    assert has_quota(live(bench))
+    bench.end(code=1)
+    bench.settle()
+    assert bench.live is None
+    assert bench.states() == ["Preparing"]
+    assert bench.status.admission is None
+
+
+def test_another_queue_counts_for_the_next_attempt() -> None:
+    bench = running(role(failed=1), retryPolicy={"maxRetryCount": 3})
+    bench.queue = QueueLabels("team-b")
+    bench.settle()
+    assert code(bench) is None
+    bench.end(code=1)
+    bench.settle()
+    assert live(bench)["spec"]["queueName"] == "team-b"
+    assert bench.status.admission is None
+
+
+def test_a_framework_that_runs_without_a_queue_enters_it_afterwards() -> None:
+    bench = QueuedBench(role(failed=1), retryPolicy={"maxRetryCount": 3})
+    bench.queue = None
+    bench.all_pods_run()
+    bench.queue = QueueLabels("team-a")
+    bench.settle()
+    assert bench.states() == ["Running"]
+    assert bench.live is None
+    assert (told(bench, "QuotaReserved") or ("",))[:2] == ("False", "NotQueued")
+    bench.end(code=1)
+    bench.settle()
+    assert bench.status.state is State.CREATION_PENDING
+    assert live(bench)["spec"]["queueName"] == "team-a"
+
+
+@pytest.mark.parametrize(("exit_code", "reason"), [(0, "Succeeded"), (1, "Failed")])
+def test_a_completed_framework_is_finished_for_kueue(exit_code: int, reason: str) -> None:
+    bench = running(role(failed=1))
+    bench.end(code=exit_code)
+    bench.settle()
+    assert bench.status.state is State.COMPLETED
+    found = of_workload(live(bench), "Finished")
+    assert found is not None
+    assert (found["status"], found["reason"]) == ("True", reason)
+    assert live(bench)["metadata"]["finalizers"] == []
+    assert told(bench, "QuotaReserved") is None
+    assert bench.plan().actions == []
+
+
+def test_stop_finishes_a_framework_that_waits() -> None:
+    bench = QueuedBench()
+    bench.enter()
+    bench.edit(executionType="Stop")
+    bench.settle()
+    assert (bench.status.state, code(bench)) == (State.COMPLETED, -210)
+    assert of_workload(live(bench), "Finished") is not None
+    assert live(bench)["metadata"]["finalizers"] == []
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_framework_that_is_deleted_lets_its_workload_go(waits: bool) -> None:
+    bench = QueuedBench()
+    bench.enter()
+    if not waits:
+        bench.begin()
+        bench.all_pods_run()
+    bench.deleting = True
+    if not waits:
+        bench.show("f-attempt", deleting=bench.now)
+        bench.settle()
+        assert bench.live is not None
+        bench.vanish()
+    bench.settle()
+    assert bench.live is None
+
+
+def test_with_the_mode_disabled_labels_mean_nothing() -> None:
+    bench = QueuedBench()
+    bench.limits = replace(bench.limits, kueue=False)
+    bench.all_pods_run()
+    assert bench.states() == ["Running"]
+    assert bench.looks == 0
+    assert told(bench, "QuotaReserved") is None
+
+
+def test_a_framework_without_a_queue_looks_for_its_workload_once() -> None:
+    bench = QueuedBench()
+    bench.queue = None
+    bench.all_pods_run()
+    assert bench.looks <= 1
+    assert b"dmission" not in encode_status("f", bench.status)
