@@ -98,7 +98,7 @@ def keep(ctx: Context) -> None:
     """Create the PodGroups that Pods wait for, and lower minimums to the Tasks that are still to run."""
     tracker, plans = ctx.tracker, known(ctx)
     live = tracker.count_live()
-    if live is None or not tracker.is_head_settled:
+    if live is None:
         return
     messages: dict[str, None] = {}
     for group in plans.gangs.groups:
@@ -123,6 +123,8 @@ def _keep_group(ctx: Context, plans: GangPlans, group: Group, live: int) -> str:
     holds, name = tracker.holds, group.name
     configmap_uid = ctx.attempt.configmap_uid
     presence, problem = companions.look(ctx, target, lambda found: found.controller_uid == configmap_uid)
+    if (presence is Presence.ENDING) != (name in plans.ending):
+        plans.ending.symmetric_difference_update({name})
     if presence is not Presence.PRESENT:
         plans.exists.discard(name)
         _create(ctx, plans, group, live, presence, problem)
@@ -162,8 +164,12 @@ def _create(ctx: Context, plans: GangPlans, group: Group, live: int, presence: P
         holds.stalls[target.key] = Stall(Reason.POD_GROUP_NOT_LISTED, text)
     else:
         holds.end_stall(target.key, Reason.POD_GROUP_NOT_LISTED)
-    if presence is Presence.ENDING:
+    if presence is Presence.ENDING and _is_placed(ctx, group.name):
+        holds.end_stall(target.key, Reason.POD_GROUP_NOT_GONE)
+    elif presence is Presence.ENDING:
         companions.watch_end(ctx, target, Reason.POD_GROUP_NOT_GONE)
+    elif presence is Presence.ABSENT and not tracker.is_head_settled:
+        plans.blocked = True
     elif presence is Presence.ABSENT:
         configmap_uid = ctx.attempt.configmap_uid or ""
         body = podgroup_body(
@@ -188,12 +194,14 @@ def _lower(ctx: Context, plans: GangPlans, group: Group, target: Target, found: 
         minimum = min(minimum, sent)
     else:
         plans.sent.pop(name, None)
-    if minimum <= wanted or found.identity.deleting:
-        holds.end_stall(target.key, Reason.GANG_UNSUPPORTED)
-    elif not _is_fixed(ctx, plans, name):
+    is_due = minimum > wanted and not found.identity.deleting
+    is_fixed, is_placed = _is_fixed(ctx, plans, name), _is_placed(ctx, name)
+    if is_due and not is_fixed:
         plans.asked[name] = (version, wanted)
         ctx.act(Patch(target, found.uid, minimum_patch(plans.gangs, group, wanted), version))
-    elif not _is_placed(ctx, name):
+    # New Pods join the group, or none if the patch is refused.
+    _note(ctx, plans.lowering, name, isin=is_due and is_placed and not is_fixed)
+    if is_due and is_fixed and not is_placed:
         text = (
             f"PodGroup {name} waits for {minimum} Pods, and only {live} Tasks are still to run: this version of "
             "Kubernetes cannot lower its minimum. Restart the Framework, for example by spec.suspend"
@@ -225,9 +233,12 @@ def _is_fixed(ctx: Context, plans: GangPlans, group: str) -> bool:
 
 
 def _choose_singles(ctx: Context, plans: GangPlans) -> None:
-    """Let new Pods of groups that were placed, and whose minimum is fixed, join none."""
+    """Let new Pods of groups that were placed, and whose minimum is fixed or that are being deleted, join none.
+
+    A native PodGroup that others delete stays until no Pod refers to it.
+    """
     placed = ctx.tracker.placed_groups
-    singles = frozenset(name for name in placed if _is_fixed(ctx, plans, name)) if placed else frozenset()
+    singles = frozenset(name for name in placed if name in plans.ending or _is_fixed(ctx, plans, name))
     if singles != plans.singles:
         plans.singles = singles
         ctx.tracker.templates.clear()
@@ -255,7 +266,11 @@ def group_wait(ctx: Context, task: TaskStatus) -> Wait | None:
     if spec.scheduling is None or (role := spec.role(task.role)) is None:
         return None
     plans, name = known(ctx), spec.group_of(ctx.framework.name, role)
-    if name in plans.exists or name in plans.singles:
+    if name in plans.singles:
+        return None
+    if name in plans.lowering:
+        return Wait(Reason.WAITING, f"The minimum of PodGroup {name} is lowered first")
+    if name in plans.exists:
         return None
     # Usually, it takes a moment.
     reason = Reason.POD_GROUP_PENDING if name in plans.failing else Reason.WAITING

@@ -88,10 +88,16 @@ class GangPlans:
     refusal: str
     exists: set[str] = field(default_factory=set)
     """The PodGroups that exist, as of the last plan."""
+    blocked: bool = False
+    """Whether one is to be created once the status is stored."""
+    ending: set[str] = field(default_factory=set)
+    """Those that are being deleted."""
+    lowering: set[str] = field(default_factory=set)
+    """Those that were placed, and whose minimum is not lowered yet."""
     failing: set[str] = field(default_factory=set)
     """Those that cannot be created."""
     singles: frozenset[str] = frozenset()
-    """Those that new Pods do not join: their minimum cannot be lowered, and they were placed once."""
+    """Those that were placed and that new Pods do not join."""
     fixed: set[str] = field(default_factory=set)
     """Those whose minimum the API server did not let change."""
     looked_at: set[str] = field(default_factory=set)

@@ -413,6 +413,9 @@ class Tracker:
             self.change(None, Urgency.SOON)
 
     def _persisted_gangs(self, live: dict[str, int]) -> None:
+        if self.gangs is not None and self.gangs.blocked:
+            self.gangs.blocked = False
+            self.again = True
         placed = require(self.status, "status").attempt.scheduled_pod_groups
         if live != self._stored_live or len(placed) != len(self.placed_groups):
             # Minimums may have to be lowered.

@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.errors import AlreadyExists
+from frameworkcontroller.kube.errors import AlreadyExists, NotFound
 from frameworkcontroller.kube.resources import (
     COSCHEDULING_PODGROUPS,
     CRDS,
@@ -75,7 +75,10 @@ async def serve(client: KubeClient, resource: Resource, *, immutable: bool = Fal
         await client.create(CRDS, orjson.dumps(podgroup_crd(resource, immutable=immutable)))
 
     async def served() -> None:
-        await client.list(resource)
+        try:
+            await client.list(resource)
+        except NotFound as error:
+            raise AssertionError(error) from error
 
     await eventually(served)
 

@@ -12,9 +12,11 @@ from frameworkcontroller.api.names import POD_IDENTITY
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.machine.actions import (
+    Accepted,
     Action,
     Create,
     Created,
+    Delete,
     Exists,
     NotAttempted,
     Outdated,
@@ -24,7 +26,7 @@ from frameworkcontroller.machine.actions import (
     Target,
 )
 from frameworkcontroller.machine.gangs import TELL_SEC
-from frameworkcontroller.machine.model import NotListed
+from frameworkcontroller.machine.model import NotListed, Urgency
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Answered, Kind, Post, Refusal, Refused
 from tests.support.bench import UID, Bench, Body, limits, refused, role
@@ -349,6 +351,59 @@ def test_a_changed_group_is_read_again() -> None:
     bench.show("f")
     (patch,) = [action for action in bench.plan().actions if isinstance(action, Patch)]
     assert patch.resource_version == "2"
+
+
+def test_a_pod_of_a_placed_group_is_created_once_its_minimum_is_lowered() -> None:
+    """If that is refused, the Pod joins no group, which could never be complete again."""
+    retried = role(number=4, retryPolicy={"maxRetryCount": 5, "backoff": {"baseSeconds": 0}})
+    for refusal in (None, INVALID):
+        bench = gang(retried)
+        bench.all_pods()
+        for index in range(4):
+            bench.run(f"f-a-{index}")
+        (patch,) = [action for action in bench.plan().actions if isinstance(action, Patch)]
+        bench.stop("f-a-0", code=1)
+        for _ in range(10):
+            for action in bench.plan().actions:
+                assert not isinstance(action, Create)
+                if isinstance(action, Delete):
+                    bench.fold(action, Accepted())
+                    bench.hide(action.target.name)
+        assert bench.states()[0] == "CreationPending"
+        bench.patched(patch) if refusal is None else bench.fold(patch, refusal)
+        go(bench)
+        assert ("schedulingGroup" in pod(bench, "f-a-0")["spec"]) == (refusal is None)
+        assert bench.states()[0] == "Preparing"
+
+
+def test_a_placed_group_that_others_delete_holds_up_nobody() -> None:
+    """A native one stays until no Pod refers to it."""
+    bench = gang(role(number=2, retryPolicy={"maxRetryCount": 5, "backoff": {"baseSeconds": 0}}))
+    bench.all_pods()
+    for index in range(2):
+        bench.run(f"f-a-{index}")
+    go(bench)
+    bench.show("f", deleting=bench.now)
+    bench.tracker.companions.clear()
+    bench.end("f-a-0", code=1)
+    go(bench)
+    assert "schedulingGroup" not in pod(bench, "f-a-0")["spec"]
+    assert stall(bench) is None
+
+
+def test_a_group_that_waits_for_a_status_to_be_stored_is_created_then() -> None:
+    bench = gang(role("a"), {**role("b", 2), "dependsOn": [{"name": "a", "status": "Complete"}]})
+    bench.all_pods()
+    bench.run("f-a-0")
+    bench.settle()
+    bench.end("f-a-0")
+    bench.drop("f-b")
+    bench.tracker.change(None, Urgency.LATER)
+    bench.tracker.agenda.clear()
+    assert bench.plan(write=False).actions == []
+    bench.write()
+    assert bench.tracker.is_busy
+    assert creations(bench.plan().actions) == ["PodGroup f-b"]
 
 
 # --- Kubernetes 1.36, where the minimum is immutable --------------------------------------------------------------
