@@ -1,0 +1,276 @@
+"""Frameworks in a queue on API servers, with the local queue in the place of Kueue."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+import pytest
+
+from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.config.config import Config, Kueue, KueueMode
+from frameworkcontroller.kube.client import MERGE_PATCH
+from frameworkcontroller.kube.resources import WORKLOADS
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
+from frameworkcontroller.manager.app import Controller
+from tests.support.clusters import Cluster
+from tests.support.eventually import eventually
+from tests.support.frameworks import Frameworks, Json, condition, role, stalled, states
+from tests.support.frontdoor import FrontDoor, Request, refusal
+from tests.support.localqueue import holds_quota, objects_of_queue, queue_on
+
+QUEUED = Config(kueue=Kueue(mode=KueueMode.ENABLED))
+FINALIZER = "kueue.x-k8s.io/resource-in-use"
+
+
+@pytest.fixture
+async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> Frameworks:
+    return Frameworks(await cluster.client(), cluster.namespace)
+
+
+@pytest.fixture
+async def queued(cluster: Cluster) -> AsyncIterator[Controller]:
+    """A controller by which queues count."""
+    async with Controller(QUEUED, await cluster.connection(), wall=cluster.wall) as controller:
+        yield controller
+
+
+def labels(priority: str = "", queue: str = LOCAL_QUEUE) -> Json:
+    """The labels of a Framework in the queue."""
+    found = {"kueue.x-k8s.io/queue-name": queue}
+    return {"labels": found | ({"kueue.x-k8s.io/priority-class": priority} if priority else {})}
+
+
+def needs(cpu: object, number: int = 1, **options: Any) -> Json:
+    """A role whose Pods request processors."""
+    made = role("a", number, **options)
+    container = made["task"]["pod"]["spec"]["containers"][0]
+    container["resources"] = {"requests": {"cpu": str(cpu)}}
+    return made
+
+
+async def workloads(frameworks: Frameworks) -> dict[str, Json]:
+    """The Workloads, by name of the Framework."""
+    found = orjson.loads(await frameworks.client.list(WORKLOADS, frameworks.namespace))["items"]
+    return {one["metadata"]["labels"]["FC_FRAMEWORK_NAME"]: one for one in found}
+
+
+async def in_use(frameworks: Frameworks) -> set[str]:
+    """The Frameworks whose Workloads have quota, or the finalizer."""
+    found = await workloads(frameworks)
+    return {
+        name for name, one in found.items() if holds_quota(one) or FINALIZER in one["metadata"].get("finalizers", ())
+    }
+
+
+async def running(frameworks: Frameworks, name: str, count: int, *, attempt: int = 0) -> Json:
+    return await frameworks.until(
+        name,
+        lambda status: status["attemptStatus"]["id"] == attempt and states(status).count("AttemptRunning") == count,
+    )
+
+
+def waits(status: Json) -> bool:
+    """Whether it has no quota, as its condition says."""
+    return condition(status, "QuotaReserved").get("status") == "False"
+
+
+async def test_frameworks_run_one_after_the_other(
+    cluster: Cluster, frameworks: Frameworks, queued: Controller, pods: SimulatedRuntime
+) -> None:
+    async with queue_on(cluster, {"cpu": "4"}):
+        await frameworks.create("one", needs(2, 2), metadata=labels())
+        status = await running(frameworks, "one", 2)
+        assert condition(status, "Admitted")["status"] == "True"
+        assert status["admission"]["podSets"][0]["count"] == 2
+        found = await frameworks.pods()
+        assert found["one-a-0"]["metadata"]["labels"]["kueue.x-k8s.io/podset"] == "a"
+        await frameworks.create("two", needs(1), metadata=labels())
+        status = await frameworks.until(
+            "two", lambda status: "insufficient unused quota" in condition(status, "QuotaReserved").get("message", "")
+        )
+        assert "waits in Kueue's LocalQueue" in condition(status, "Running")["message"]
+        assert "two-a-0" not in await frameworks.pods()
+        for index in range(2):
+            pods.finish(f"{cluster.namespace}/one-a-{index}")
+        await running(frameworks, "two", 1)
+        status = await frameworks.until_state("one", "Completed")
+        assert "admission" not in status
+
+        async def finished() -> None:
+            one = (await workloads(frameworks))["one"]
+            conditions = {item["type"]: item["reason"] for item in one["status"]["conditions"]}
+            assert conditions.get("Finished") == "Succeeded"
+            assert not one["metadata"].get("finalizers")
+
+        await eventually(finished)
+        await frameworks.delete("two")
+        await frameworks.until_gone("two")
+        assert "two" not in await workloads(frameworks)
+
+
+async def test_quota_moves_on_only_when_the_last_container_has_ended(
+    cluster: Cluster, frameworks: Frameworks, queued: Controller, pods: SimulatedRuntime
+) -> None:
+    """The Pods of the preempted one take their time to save."""
+    async with queue_on(cluster, {"cpu": "4"}):
+        await frameworks.create("low", needs(2, 2, simulate={"stop-seconds": "forever"}), metadata=labels("low"))
+        await running(frameworks, "low", 2)
+        await frameworks.create("high", needs(3), metadata=labels("high"))
+        status = await frameworks.until(
+            "low", lambda status: (status["attemptStatus"]["completionStatus"] or {}).get("code") == -241
+        )
+        assert "Preempted" in status["attemptStatus"]["completionStatus"]["diagnostics"]
+        pods.finish(f"{cluster.namespace}/low-a-0")
+        await frameworks.until("high", waits)
+        assert "low" in await in_use(frameworks)
+        assert "high-a-0" not in await frameworks.pods()
+        pods.finish(f"{cluster.namespace}/low-a-1")
+        await running(frameworks, "high", 1)
+        status = await frameworks.until("low", lambda status: status["state"] == "AttemptCreationPending")
+        retries = status["retryPolicyStatus"]
+        assert (retries["totalRetriedCount"], retries["accountableRetriedCount"]) == (1, 0)
+        pods.finish(f"{cluster.namespace}/high-a-0")
+        await running(frameworks, "low", 2, attempt=1)
+
+
+async def test_an_eviction_outlives_controllers(
+    cluster: Cluster, frameworks: Frameworks, pods: SimulatedRuntime
+) -> None:
+    async with queue_on(cluster, {"cpu": "4"}):
+        await frameworks.create("low", needs(2, 2, simulate={"stop-seconds": "forever"}), metadata=labels("low"))
+        async with Controller(QUEUED, await cluster.connection(), wall=cluster.wall):
+            await running(frameworks, "low", 2)
+            await frameworks.create("high", needs(3), metadata=labels("high"))
+            await frameworks.until("low", lambda status: status["attemptStatus"]["completionStatus"] is not None)
+        assert "low" in await in_use(frameworks)
+        for index in range(2):
+            pods.finish(f"{cluster.namespace}/low-a-{index}")
+        async with Controller(QUEUED, await cluster.connection(), wall=cluster.wall):
+            await running(frameworks, "high", 1)
+            status = await frameworks.status("low")
+            assert status["retryPolicyStatus"]["accountableRetriedCount"] == 0
+            assert status["attemptStatus"]["id"] == 1
+
+
+@pytest.mark.parametrize("code", [403, 404])
+async def test_without_workloads_nothing_starts_until_they_are_served(
+    cluster: Cluster, frameworks: Frameworks, door: FrontDoor, code: int
+) -> None:
+    """Others run on, and no restart is needed."""
+
+    def refuse(request: Request) -> Any:
+        if request.resource == "workloads":
+            return refusal(code, "Forbidden" if code == 403 else "NotFound", "not for this controller")
+        return None
+
+    async with queue_on(cluster, {"cpu": "4"}), Controller(QUEUED, door.connection, wall=cluster.wall) as controller:
+        with door.answering(refuse):
+            await frameworks.create("f", needs(1), metadata=labels())
+            await frameworks.create("g", needs(1))
+            await running(frameworks, "g", 1)
+            status = await frameworks.until("f", lambda status: stalled(status) == "QueueUnavailable")
+            assert "not for this controller" in condition(status, "Stalled")["message"]
+            assert controller.ready
+            assert "f-a-0" not in await frameworks.pods()
+        await running(frameworks, "f", 1)
+        assert not stalled(await frameworks.status("f"))
+
+
+async def test_the_workload_of_a_deleted_framework_is_released_when_its_pods_are_gone(
+    cluster: Cluster, frameworks: Frameworks, pods: SimulatedRuntime, queued: Controller
+) -> None:
+    """It was deleted in the background, so nothing of it waits for its Pods but its quota."""
+    async with queue_on(cluster, {"cpu": "4"}):
+        await frameworks.create("f", needs(4, simulate={"stop-seconds": "forever"}), metadata=labels())
+        await running(frameworks, "f", 1)
+        await frameworks.delete("f", "Background")
+
+        async def is_deleting() -> None:
+            assert "deletionTimestamp" in (await frameworks.pods())["f-a-0"]["metadata"]
+            assert "deletionTimestamp" in (await workloads(frameworks))["f"]["metadata"]
+
+        await eventually(is_deleting)
+        await frameworks.create("g", needs(1), metadata=labels())
+        await frameworks.until("g", waits)
+        assert "f" in await in_use(frameworks)
+        pods.finish(f"{cluster.namespace}/f-a-0")
+        await running(frameworks, "g", 1)
+        assert "f" not in await workloads(frameworks)
+
+
+async def test_an_orphan_of_before_is_found_at_the_start(
+    cluster: Cluster, frameworks: Frameworks, pods: SimulatedRuntime
+) -> None:
+    async with queue_on(cluster, {"cpu": "4"}):
+        async with Controller(QUEUED, await cluster.connection(), wall=cluster.wall):
+            await frameworks.create("f", needs(1), metadata=labels())
+            await running(frameworks, "f", 1)
+        await frameworks.delete("f", "Background")
+        await frameworks.until_gone("f")
+        assert "f" in await in_use(frameworks)
+        async with Controller(QUEUED, await cluster.connection(), wall=cluster.wall):
+
+            async def released() -> None:
+                assert "f" not in await workloads(frameworks)
+
+            await eventually(released)
+
+
+async def test_labels_are_followed_though_they_have_no_generation(
+    cluster: Cluster, frameworks: Frameworks, queued: Controller
+) -> None:
+    async with queue_on(cluster, {"cpu": "1"}):
+        await frameworks.create("f", needs(2), metadata=labels())
+        await frameworks.until("f", lambda status: condition(status, "QuotaReserved").get("reason") == "Pending")
+        await label(frameworks, "f", queue="nowhere")
+
+        async def moved() -> None:
+            assert (await workloads(frameworks))["f"]["spec"]["queueName"] == "nowhere"
+
+        await eventually(moved)
+        await label(frameworks, "f", queue=None)
+        status = await running(frameworks, "f", 1)
+        assert "admission" not in status
+        assert "f" not in await workloads(frameworks)
+        assert not condition(status, "QuotaReserved")
+
+
+async def label(frameworks: Frameworks, name: str, *, queue: str | None) -> None:
+    """Set the label of the queue."""
+    body = orjson.dumps({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": queue}}})
+    await frameworks.client.patch(FRAMEWORKS, name, body, frameworks.namespace, content_type=MERGE_PATCH)
+
+
+async def test_with_the_mode_disabled_nothing_of_kueue_is_asked_for(
+    cluster: Cluster, frameworks: Frameworks, watched: Controller, door: FrontDoor
+) -> None:
+    async with objects_of_queue(cluster, {"cpu": "1"}):
+        await frameworks.create("f", needs(2), metadata=labels())
+        await running(frameworks, "f", 1)
+        await frameworks.delete("f")
+        await frameworks.until_gone("f")
+    assert not {request.resource for request in door.requests} & {"workloads", "resourceflavors"}
+
+
+async def test_many_frameworks_share_a_quota(cluster: Cluster, frameworks: Frameworks, queued: Controller) -> None:
+    """At no time do their Pods request more than there is."""
+    worst = 0
+    over = asyncio.Event()
+
+    async def look() -> None:
+        nonlocal worst
+        while not over.is_set():
+            worst = max(worst, len(await frameworks.pods()))
+            await asyncio.sleep(0.02)
+
+    async with queue_on(cluster, {"cpu": "2"}):
+        looking = asyncio.create_task(look())
+        for number in range(6):
+            await frameworks.create(f"f{number}", needs(1, simulate={"run-seconds": 0.2}), metadata=labels())
+        for number in range(6):
+            await frameworks.until_state(f"f{number}", "Completed")
+        over.set()
+        await looking
+    assert 1 <= worst <= 2
