@@ -127,6 +127,11 @@ CONDITION: Final[tuple[tuple[str, str], ...]] = (
         "diagnostics. Absent until then",
     ),
     (
+        "`QuotaReserved`, `Admitted`",
+        "Kueue has reserved quota for it, and has admitted it; reason and message are Kueue's until then. Absent "
+        "without a queue",
+    ),
+    (
         "`Stalled`",
         "it waits for a person or another component; the message says for what. Absent if it never did",
     ),

@@ -4,31 +4,32 @@ A Framework with the label ``kueue.x-k8s.io/queue-name`` has a Workload, which K
 This table is the whole protocol; the actions are in workloads.py. Before an admission is taken, or believed to be over,
 the Workload is read live, as the cache may be behind.
 
-====================================  =============================  =================================================
-the Framework                         its Workload                   what is done
-====================================  =============================  =================================================
-may start, is not admitted            none                           EnterQueue
-\"                                     not ours                       stall NamingConflict
-\"                                     no quota, another request      ChangeRequest
-\"                                     quota for another request      *release*: Delete
-\"                                     waits                          wait; its conditions are shown
-\"                                     admitted                       ReadAdmission, persist ``status.admission``: begin
-runs, is admitted                     evicted, deleted, finished,    Inspect; end the attempt with -241, which is
-                                      gone, or another one           persisted before anything is deleted
-\"                                     for another template           the same, as WorkloadOutOfSync
-\"                                     of another priority            ChangeRequest (priority only)
-\"                                     for more Tasks                 lower ``status.admission``, then LowerCounts
-\"                                     any                            Tell PodsReady
-runs, is not admitted                 any                            it runs to its end, and enters the queue afterwards
-nothing runs, retry                   admitted                       nothing: it keeps its quota
-nothing runs, admitted                as above, or the request       persist the end of ``status.admission``, then
-                                      has changed                    *release* as below
-nothing runs, is not admitted         evicted, has quota             *release*: GiveBack
-\"                                     deleting                       *release*: LetGo
-suspended, deleted, not started, or   any                            *release*: Delete, then LetGo
-without the label
-completed                             any                            *release*: Finish
-====================================  =============================  =================================================
+==========================  ===========================  ==============================================================
+the Framework               its Workload                 what is done
+==========================  ===========================  ==============================================================
+may start, is not admitted  none                         EnterQueue
+(the same)                  not ours                     stall NamingConflict
+(the same)                  no quota, another request    ChangeRequest
+(the same)                  quota for another request    *release*: Delete
+(the same)                  waits                        wait; its conditions are shown
+(the same)                  admitted                     ReadAdmission, persist ``status.admission``, begin
+runs, is admitted           evicted, deleted, finished,  Inspect; end the attempt with -241, which is persisted before
+                            gone, or another one         anything is deleted
+(the same)                  for another template         the same, as WorkloadOutOfSync
+(the same)                  of another priority          ChangeRequest (priority only)
+(the same)                  for more Tasks               lower ``status.admission``, persist that, LowerCounts
+(the same)                  any                          Tell PodsReady
+runs, is not admitted       any                          nothing: it enters the queue after this attempt
+nothing runs, is admitted   admitted, as asked           nothing: a retry of its own keeps the quota
+(the same)                  as for -241, or something    persist the end of ``status.admission``, then as below
+                            else is asked for
+nothing runs, not admitted  evicted, has quota           *release*: GiveBack
+(the same)                  is being deleted             *release*: LetGo
+suspended, not to start,    any                          *release*: Delete, then LetGo
+deleted, without the label
+completed                   any                          *release*: Finish
+gone                        with the finalizer           *release*, see orphans.py
+==========================  ===========================  ==============================================================
 
 A *release* gives quota back. It needs all of this: the end of the attempt and the absence of ``status.admission`` are
 persisted, nothing of the Framework runs (``Tracker.nothing_runs``), and a live read of the Framework confirms that.
