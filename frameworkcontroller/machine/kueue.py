@@ -187,6 +187,25 @@ def must_evict(ctx: Context) -> CompletionStatus | None:
     return ctx.tracker.queueing.lost or _out_of_sync(ctx, admission)
 
 
+def only_unadmitted(ctx: Context) -> CompletionStatus | None:
+    """Why an attempt ends whose last Tasks are of roles that were added since its admission: they would never begin."""
+    admission = ctx.status.admission
+    if admission is None:
+        return None
+    waiters = ctx.tracker.holds.waiters(Reason.QUOTA_COUNT)
+    if not waiters:
+        return None
+    roles = sorted({role for role, _ in waiters})
+    if any((admitted := admission.pod_set(role)) is not None and admitted.count for role in roles):
+        return None
+    counts = ctx.tracker.role_counts.values()
+    left = sum(one.total - one.succeeded - one.failed for one in counts)
+    if left > len(waiters):
+        return None
+    text = f"only Tasks of TaskRole {', '.join(roles)} are left, of which Kueue has admitted none"
+    return evicted(f"WorkloadOutOfSync: {text}")
+
+
 def count_wait(ctx: Context, task: TaskStatus) -> Wait | None:
     """Why a Task that was added after the admission has no Pod yet: as many as were admitted may have one."""
     admission = ctx.status.admission
