@@ -10,6 +10,7 @@ from tests.support.queuedbench import QueuedBench
 def with_an_added_role() -> QueuedBench:
     """One Task of role a runs, and two of role b are added."""
     bench = QueuedBench(role("a", 1))
+    bench.begin()
     bench.all_pods_run()
     bench.edit(role("a", 1), role("b", 2))
     bench.settle()
