@@ -226,6 +226,30 @@ CASES: list[tuple[str, str, Mapping[str, str], Mapping[str, str]]] = [
         {f'frameworkcontroller_frameworks_stalled{{reason="NamingConflict", {TARGET}}}': "2x20 0x180"},
     ),
     (
+        "FrameworkQueueUnavailable",
+        "20m",
+        {f'frameworkcontroller_frameworks_stalled{{reason="QueueUnavailable", {TARGET}}}': "1x180"},
+        {f'frameworkcontroller_frameworks_stalled{{reason="QueueUnavailable", {TARGET}}}': "1x5 0x180"},
+    ),
+    (
+        "FrameworkQuotaKept",
+        "40m",
+        {f"frameworkcontroller_longest_eviction_seconds{{{TARGET}}}": "0+60x180"},
+        {f"frameworkcontroller_longest_eviction_seconds{{{TARGET}}}": "600x180"},
+    ),
+    (
+        "FrameworkGangUnsupported",
+        "20m",
+        {f'frameworkcontroller_frameworks_stalled{{reason="GangUnsupported", {TARGET}}}': "1x180"},
+        {f'frameworkcontroller_frameworks_stalled{{reason="GangUnsupported", {TARGET}}}': "1x5 0x180"},
+    ),
+    (
+        "FrameworkGangMinimumOutdated",
+        "20m",
+        {f'frameworkcontroller_frameworks_stalled{{reason="PodGroupNotAnswered", {TARGET}}}': "1x180"},
+        {f'frameworkcontroller_frameworks_stalled{{reason="PodGroupNotAnswered", {TARGET}}}': "1x5 0x180"},
+    ),
+    (
         "FrameworkTasksNotStarting",
         "40m",
         {
