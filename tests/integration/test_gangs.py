@@ -63,8 +63,10 @@ async def group(frameworks: Frameworks, resource: Resource = PODGROUPS, name: st
 async def say(frameworks: Frameworks, resource: Resource = PODGROUPS, name: str = "f", **status: Any) -> None:
     """A scheduler writes the status of a PodGroup."""
     body = orjson.dumps({"status": status})
+    # Those of Volcano have no status subresource.
+    subresource = None if resource.group == VOLCANO_PODGROUPS.group else "status"
     await frameworks.client.patch(
-        resource, name, body, frameworks.namespace, content_type=MERGE_PATCH, subresource="status"
+        resource, name, body, frameworks.namespace, content_type=MERGE_PATCH, subresource=subresource
     )
 
 

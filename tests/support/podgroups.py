@@ -9,14 +9,9 @@ import orjson
 
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import AlreadyExists, NotFound
-from frameworkcontroller.kube.resources import (
-    COSCHEDULING_PODGROUPS,
-    CRDS,
-    PODGROUPS,
-    VOLCANO_PODGROUPS,
-    Resource,
-)
+from frameworkcontroller.kube.resources import CRDS, PODGROUPS, VOLCANO_PODGROUPS, Resource
 from tests.support.eventually import eventually
+from tests.support.othercontrollers import crd_of
 
 _COUNT: Final = {"type": "integer", "format": "int32", "minimum": 1}
 _OPEN: Final = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -62,7 +57,7 @@ def podgroup_crd(resource: Resource, *, immutable: bool = False) -> dict[str, An
                     "served": True,
                     "storage": True,
                     "schema": {"openAPIV3Schema": schema},
-                    "subresources": {"status": {}},
+                    "subresources": {} if resource.group == VOLCANO_PODGROUPS.group else {"status": {}},
                 }
             ],
         },
@@ -70,9 +65,10 @@ def podgroup_crd(resource: Resource, *, immutable: bool = False) -> dict[str, An
 
 
 async def serve(client: KubeClient, resource: Resource, *, immutable: bool = False) -> None:
-    """Have the API server serve these PodGroups."""
+    """Have the API server serve these PodGroups, by the schema of their project where that is found."""
+    published = crd_of({"apiVersion": resource.api_version, "kind": resource.kind})
     with suppress(AlreadyExists):
-        await client.create(CRDS, orjson.dumps(podgroup_crd(resource, immutable=immutable)))
+        await client.create(CRDS, orjson.dumps(published or podgroup_crd(resource, immutable=immutable)))
 
     async def served() -> None:
         try:
@@ -81,6 +77,3 @@ async def serve(client: KubeClient, resource: Resource, *, immutable: bool = Fal
             raise AssertionError(error) from error
 
     await eventually(served)
-
-
-ALL: Final = (PODGROUPS, VOLCANO_PODGROUPS, COSCHEDULING_PODGROUPS)
