@@ -190,10 +190,10 @@ def _add_wait(commands: Any) -> None:
     parser.add_argument(
         "--for",
         dest="wanted",
-        choices=("admitted", "running", "suspended", "completed", "succeeded"),
+        choices=("running", "suspended", "completed", "succeeded"),
         default="completed",
-        help="admitted: Kueue has admitted it from its queue; running: at least one Task runs; suspended: nothing "
-        "runs, and spec.suspend is true; completed (the default): succeeded or failed; succeeded",
+        help="running: at least one Task runs; suspended: nothing runs, and spec.suspend is true; completed (the "
+        "default): succeeded or failed; succeeded",
     )
     parser.add_argument("--timeout", metavar="SPAN", type=span, help="give up after this time, such as 90s or 2h")
 

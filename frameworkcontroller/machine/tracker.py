@@ -303,9 +303,6 @@ class Tracker:
         status = require(self.status, "status")
         status.admission = admission
         self.queueing.lost, self.queueing.lost_reason = None, ""
-        if admission is not None:
-            # Another controller may have begun by the same admission: what it has created is not late.
-            self.absent, self.late = None, set()
         # The bodies of Pods follow from it.
         self.templates.clear()
         self.change(None, Urgency.NOW)
@@ -527,16 +524,10 @@ class Tracker:
         """Time of completion in seconds since the epoch, and place in the order that this process has seen, else 0."""
         return task.completion_time or 0, self._completions.get(_completion_key(task), 0)
 
-    @property
-    def _admission(self) -> AdmissionStatus | None:
-        return None if self.status is None else self.status.admission
-
     def inherit(self, other: Tracker) -> None:
         """Take from the previous tracker of the Framework what no status has."""
         self._completions = other._completions
-        if self._admission == other._admission:
-            # Else another controller may have begun by the new one.
-            self.late = other.late
+        self.late = other.late
         self.queueing.known = other.queueing.known
         self.companions = other.companions
         self.claims.policies = other.claims.policies

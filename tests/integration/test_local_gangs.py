@@ -141,7 +141,7 @@ async def test_without_a_capacity_requests_are_ignored(tmp_path: Path) -> None:
         await world.until_bound(["huge"])
         await world.group("g", 2)
         await world.pod("g-0", 1000, group="g")
-        await world.until_scheduled("g", "False", "fewer than 2 Pods of the group exist")
+        await world.until_scheduled("g", "False", "only 1 of at least 2 Pods of the group exist")
         await world.pod("g-1", 1000, group="g")
         await world.until_bound(["huge", "g-0", "g-1"])
 
@@ -198,7 +198,7 @@ async def test_a_lower_minimum_lets_the_others_be_bound(world: World) -> None:
     await world.group("g", 3)
     await world.pod("g-0", group="g")
     await world.pod("g-1", group="g")
-    await world.until_scheduled("g", "False", "fewer than 3 Pods of the group exist")
+    await world.until_scheduled("g", "False", "only 2 of at least 3 Pods of the group exist")
     assert world.bound == []
     body = orjson.dumps({"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}})
     await world.client.patch(PODGROUPS, "g", body, "default", content_type=MERGE_PATCH)

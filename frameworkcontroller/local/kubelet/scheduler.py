@@ -39,6 +39,7 @@ from frameworkcontroller.local.resource_lists import ResourceList
 NAME = "default-scheduler"
 _GANG: Final = "gang:"
 """What the key of a group begins with in the work queue, and no key of a Pod."""
+_MEMBERS_SECONDS: Final = 5.0
 _CORDON: Final = {"key": taints.UNSCHEDULABLE, "effect": taints.NO_SCHEDULE}
 
 
@@ -77,6 +78,8 @@ class Scheduler:
         self._binding: set[str] = set()
         """UIDs of Pods that are bound, or about to be, and that the informer does not show as bound."""
         self._looks_again = False
+        self._incomplete: dict[str, tuple[int, float]] = {}
+        """By group with too few Pods: how many there are, and since when."""
         self._workers = Workers("scheduler", self._process, concurrency=concurrency)
         pods.add_handler(
             on_add=self._seen, on_update=self._pod_updated, on_delete=lambda old, _: self._pod_gone(old.uid)
@@ -85,6 +88,7 @@ class Scheduler:
             groups.add_handler(
                 on_add=lambda group: self._workers.add(_GANG + group.key),
                 on_update=lambda _, group: self._workers.add(_GANG + group.key),
+                on_delete=lambda group, _: self._forget_group(group.key),
             )
         claims.add_handler(
             on_add=self._claim_changed,
@@ -109,6 +113,9 @@ class Scheduler:
     def _claim_changed(self, claim: ClaimRecord) -> None:
         for key in self._of_claim.pop(claim.key, ()):
             self._workers.add(key)
+
+    def _forget_group(self, key: str) -> None:
+        self._incomplete.pop(key, None)
 
     def _look_again(self) -> None:
         self._looks_again = False
@@ -168,8 +175,9 @@ class Scheduler:
                     await self._report(record, f'0/1 nodes are available: PodGroup "{_name(key)}" not found.')
             return
         if self._bound(key) + len(waiting) < group.minimum:
-            await self._tell(group, f"fewer than {group.minimum} Pods of the group exist")
+            await self._await_members(group, self._bound(key) + len(waiting))
             return
+        self._incomplete.pop(key, None)
         obstacles = {record.uid: await self._obstacle(record) for record in waiting}
         # Other Pods may have been bound or deleted meanwhile. From here to the binding, nothing is awaited.
         waiting = [record for record in waiting if self._pods.lister.get(record.key) is record]
@@ -193,6 +201,16 @@ class Scheduler:
             raise errors[0]
         if taken:
             await self._tell(group, "")
+
+    async def _await_members(self, group: PodGroupRecord, count: int) -> None:
+        """Say that Pods of a group are missing, once no more have come for a while."""
+        loop = asyncio.get_running_loop()
+        former, since = self._incomplete.get(group.key, (-1, 0.0))
+        if former != count:
+            self._incomplete[group.key] = count, loop.time()
+            loop.call_later(_MEMBERS_SECONDS, self._workers.add, _GANG + group.key)
+        elif loop.time() >= since + _MEMBERS_SECONDS - 0.1:
+            await self._tell(group, f"only {count} of at least {group.minimum} Pods of the group exist")
 
     async def _is_coming(self, record: PodRecord, group: str) -> bool:
         """Whether the group of a Pod exists, and the informer is about to show it."""

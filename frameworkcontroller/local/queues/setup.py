@@ -14,7 +14,7 @@ from frameworkcontroller.kube.errors import AlreadyExists, NotFound, ObjectNotFo
 from frameworkcontroller.kube.resources import RESOURCEFLAVORS, WORKLOADPRIORITYCLASSES, Resource
 from frameworkcontroller.local.queues.definitions import CLUSTERQUEUES, LOCALQUEUES, definitions
 
-LOCAL_QUEUE: Final = "user-queue"
+LOCAL_QUEUE: Final = "team-a"
 """Not "default": Kueue puts every Job and Pod of a namespace into a LocalQueue of that name."""
 CLUSTER_QUEUE: Final = "cluster-queue"
 FLAVOR: Final = "default-flavor"
