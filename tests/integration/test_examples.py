@@ -109,6 +109,7 @@ RUNS: Final = {
     "gang": Run({"worker": WORK}, "Succeeded", {"worker": [0, 0, 0, 0]}),
     "lostnode": Run({"worker": WORK}, "Succeeded", {"worker": [0, 0]}),
     "queued": Run({"worker": WORK}, "Succeeded", {"worker": [0, 0, 0, 0]}),
+    "resumed": Run({"worker": WORK}, "Succeeded", {"worker": [0, 0, 0, 0]}),
     "urgent": Run({"worker": WORK}, "Succeeded", {"worker": [0, 0]}),
     "serverworkers": Run(
         {"server": SERVE, "worker": WORK},
@@ -132,6 +133,7 @@ ENDING: Final = {
     "gang": "Succeeded",
     "lostnode": "Succeeded",
     "serverworkers": "Succeeded",
+    "resumed": "Succeeded",
     "evicted": "Succeeded",
     "allreduce": "Succeeded",
     "fromjob": "Succeeded",

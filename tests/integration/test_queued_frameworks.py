@@ -1,0 +1,178 @@
+"""Frameworks on a local cluster with a queue: they compete, are preempted, and continue. No quota is used twice."""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from frameworkcontroller.api.quantities import parse_quantity
+from frameworkcontroller.config.config import Kueue, KueueMode, shipped_config
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.resources import WORKLOADS
+from frameworkcontroller.local.apiserver.records import Change
+from frameworkcontroller.local.cluster import LocalCluster
+from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
+from frameworkcontroller.manager.app import Controller
+from tests.support.eventually import eventually
+from tests.support.frameworks import Frameworks, Json, condition, policy, role
+from tests.support.virtual_clock import wall
+
+pytestmark = pytest.mark.virtual_clock
+
+QUOTA = 8
+
+
+class World:
+    """A local cluster with a queue and its controller. ``most``: the most processors that Pods requested at a time."""
+
+    def __init__(self, cluster: LocalCluster, client: KubeClient) -> None:
+        self.frameworks = Frameworks(client, "default")
+        self.client = client
+        self.most = Decimal(0)
+        self._pods: dict[str, Decimal] = {}
+        cluster.server.storage.observe(self._observe)
+
+    def _observe(self, change: Change) -> None:
+        if change.record.resource == "pods":
+            if change.new is None:
+                self._pods.pop(change.record.key, None)
+            else:
+                (container,) = change.new.document()["spec"]["containers"]
+                self._pods[change.record.key] = parse_quantity(container["resources"]["requests"]["cpu"])
+            self.most = max(self.most, sum(self._pods.values(), Decimal(0)))
+
+    async def create(
+        self, name: str, tasks: int, cpu: object, *, priority: str = "", seconds: object = 60, **spec: Any
+    ) -> None:
+        """Create a Framework that needs so many processors for each Task, and runs for so many seconds."""
+        made = role("a", tasks, simulate={"run-seconds": seconds, "stop-seconds": 5}, **policy(succeeded=tasks))
+        made["task"]["pod"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
+        labels = {"kueue.x-k8s.io/queue-name": LOCAL_QUEUE}
+        if priority:
+            labels["kueue.x-k8s.io/priority-class"] = priority
+        await self.frameworks.create(name, made, metadata={"labels": labels}, **spec)
+
+    async def until_condition(self, name: str, kind: str, status: str, message: str = "") -> None:
+        await self.frameworks.until(
+            name,
+            lambda found: (
+                condition(found, kind).get("status") == status and message in condition(found, kind).get("message", "")
+            ),
+        )
+
+    async def workloads(self) -> list[Json]:
+        items: list[Json] = orjson.loads(await self.client.list(WORKLOADS, "default"))["items"]
+        return items
+
+    async def until_nothing_is_left(self) -> None:
+        async def probe() -> None:
+            assert await self.workloads() == []
+            assert await self.frameworks.pods() == {}
+
+        await eventually(probe, within=60)
+
+
+@asynccontextmanager
+async def running(path: Path, *, capacity: dict[str, str] | None = None) -> AsyncIterator[World]:
+    config = shipped_config().model_copy(update={"kueue": Kueue(mode=KueueMode.ENABLED)})
+    quota, rng = {"cpu": str(QUOTA)}, random.Random(1)
+    async with (
+        LocalCluster(path, runtime="simulated", quota=quota, capacity=capacity, wall=wall, rng=rng) as cluster,
+        Controller(config, cluster.connect(), wall=wall),
+        KubeClient(cluster.connect()) as client,
+    ):
+        yield World(cluster, client)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with running(tmp_path) as world:
+        yield world
+        assert world.most <= QUOTA
+
+
+async def test_a_preempted_framework_comes_back_and_completes(world: World) -> None:
+    await world.create("low", 3, 2, priority="low")
+    await world.frameworks.until_running("low", 3)
+    await world.create("high", 2, 2, priority="high", seconds=30)
+    await world.frameworks.until_running("high", 2)
+    assert {name.partition("-")[0] for name in await world.frameworks.pods()} == {"high"}
+    await world.until_condition("low", "QuotaReserved", "False", "insufficient unused quota for cpu")
+    await world.frameworks.until_state("high", "Completed")
+    await world.frameworks.until_running("low", 3)
+    status = await world.frameworks.until_state("low", "Completed", within=120)
+    assert status["attemptStatus"]["completionStatus"]["code"] == 0
+    retries = status["retryPolicyStatus"]
+    assert (retries["totalRetriedCount"], retries["accountableRetriedCount"]) == (1, 0)
+
+
+async def test_they_run_one_after_the_other_if_they_do_not_fit_together(world: World) -> None:
+    names = [f"f{number}" for number in range(4)]
+    for name in names:
+        await world.create(name, 5, 1, seconds=20)
+    for name in names:
+        await world.frameworks.until_state(name, "Completed", within=600)
+        await world.frameworks.delete(name)
+    await world.until_nothing_is_left()
+
+
+async def test_a_priority_decides_who_is_next(world: World) -> None:
+    await world.create("first", 8, 1, seconds=60, priority="high")
+    await world.frameworks.until_running("first", 8)
+    await world.create("normal", 8, 1, seconds=10)
+    await world.until_condition("normal", "QuotaReserved", "False")
+    await world.create("high", 8, 1, seconds=10, priority="high")
+    await world.until_condition("high", "QuotaReserved", "False")
+    await world.frameworks.until_state("high", "Completed", within=200)
+    assert (await world.frameworks.status("normal"))["state"] != "Completed"
+    await world.frameworks.until_state("normal", "Completed", within=200)
+
+
+async def test_a_deleted_framework_gives_its_quota_to_the_next_one(world: World) -> None:
+    await world.create("first", 8, 1, seconds="forever")
+    await world.frameworks.until_running("first", 8)
+    await world.create("next", 8, 1)
+    await world.until_condition("next", "QuotaReserved", "False")
+    await world.frameworks.delete("first")
+    await world.frameworks.until_running("next", 8)
+
+
+async def test_a_suspended_framework_gives_its_quota_to_the_next_one(world: World) -> None:
+    await world.create("first", 8, 1, seconds=30)
+    await world.frameworks.until_running("first", 8)
+    await world.create("next", 8, 1, seconds=10)
+    await world.until_condition("next", "QuotaReserved", "False")
+    await world.frameworks.set("first", suspend=True)
+    await world.frameworks.until_state("next", "Completed", within=200)
+    await world.frameworks.set("first", suspend=False)
+    await world.frameworks.until_state("first", "Completed", within=200)
+
+
+async def test_one_that_can_never_fit_says_so_and_holds_up_nobody(world: World) -> None:
+    await world.create("huge", 9, 1)
+    await world.until_condition("huge", "QuotaReserved", "False", "request > maximum capacity (9 > 8)")
+    await world.create("small", 1, 1)
+    await world.frameworks.until_state("small", "Completed", within=200)
+
+
+async def test_a_gang_waits_for_quota_and_then_for_room(tmp_path: Path) -> None:
+    """The quota admits both, and the node holds one of them."""
+    async with running(tmp_path, capacity={"cpu": "4"}) as world:
+        gang: Json = {"scheduling": {"schedulingPolicy": {"gang": {}}}}
+        await world.create("first", 3, 1, seconds=300, **gang)
+        await world.frameworks.until_running("first", 3)
+        await world.create("second", 3, 1, seconds=10, **gang)
+        await world.until_condition("second", "Admitted", "True")
+        await world.frameworks.until(
+            "second",
+            lambda status: "do not fit together" in condition(status, "Running").get("message", ""),
+        )
+        pods = await world.frameworks.pods()
+        assert [name for name in pods if name.startswith("second") and pods[name]["spec"].get("nodeName")] == []
+        await world.frameworks.until_state("second", "Completed", within=600)
+        assert world.most == 6
