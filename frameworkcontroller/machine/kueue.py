@@ -472,6 +472,9 @@ def _queue_up(ctx: Context, queue: QueueLabels, record: _Cached) -> None:
             _leave(ctx, record)
         else:
             _act(ctx, ChangeRequest(target, _wanted(ctx, queue), record.uid, record.resource_version), record)
+    elif is_admitted(record) and ctx.tracker.absent is False:
+        # Something of the attempt has appeared that was known to be absent. It is deleted first.
+        ctx.tracker.queueing.look_up = True
     elif is_admitted(record):
         wanted = _wanted(ctx, queue)
         _act(ctx, ReadAdmission(target, ctx.framework, queue.queue_name, wanted, record.uid), record)

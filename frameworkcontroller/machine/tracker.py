@@ -302,6 +302,10 @@ class Tracker:
         """Record the admission by Kueue, or its end."""
         status = require(self.status, "status")
         status.admission = admission
+        if admission is not None:
+            # Once it is persisted, any controller may create something.
+            self.absent = None
+            self.late.clear()
         self.queueing.lost, self.queueing.lost_reason = None, ""
         # The bodies of Pods follow from it.
         self.templates.clear()
@@ -527,7 +531,8 @@ class Tracker:
     def inherit(self, other: Tracker) -> None:
         """Take from the previous tracker of the Framework what no status has."""
         self._completions = other._completions
-        self.late = other.late
+        if self.status is None or self.status.admission is None:
+            self.late = other.late
         self.queueing.known = other.queueing.known
         self.companions = other.companions
         self.claims.policies = other.claims.policies

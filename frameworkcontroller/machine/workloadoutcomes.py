@@ -119,6 +119,7 @@ def _take_admission(ctx: Context, action: Action, admission: AdmissionStatus, wa
         ctx.status.state is not State.CREATION_PENDING
         or ctx.status.admission is not None
         or tracker.is_completing
+        or tracker.absent is False
         or not isinstance(action, ReadAdmission)
         # The spec or the labels have changed since.
         or wanted is None

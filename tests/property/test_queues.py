@@ -222,3 +222,21 @@ def test_pods_of_the_next_admission_have_their_time_though_those_before_were_los
     history.kueue.rival(4)
     history.settle()
     assert (condition(history.workloads[0], "PodsReady") or {})["reason"] == "WaitForStart"
+
+
+@given(operations=st.lists(st.tuples(OPERATION, st.integers(0, 6), st.integers(0, 6)), max_size=10))
+@example(operations=[("Preempted", 6, 2), ("crash", 3, 3), ("Preempted", 0, 6)])
+def test_two_controllers_keep_the_order_of_writes(operations: list[tuple[Any, int, int]]) -> None:
+    """What K2 and the quota judge by Pods that exist is left out: the other one may have created some meanwhile."""
+    history = Queued()
+    history.follow(4)
+    history.start_second()
+    for operation, first, second in operations:
+        history.do(operation)
+        for which, steps in enumerate((first, second)):
+            for _ in range(steps):
+                history.kueue.settle()
+                for kind in range(len(KINDS)):
+                    history.deliver(which, kind, 50)
+                history.run(which, 1)
+    history.finish()
