@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from frameworkcontroller.api.names import PRIORITY_CLASS, QUEUE_NAME
+from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config, Kueue, KueueMode, LeaderElection
 from frameworkcontroller.kube.client import MERGE_PATCH
@@ -23,11 +24,14 @@ from frameworkcontroller.kube.elector import Instant
 from frameworkcontroller.kube.errors import ApiError, NotFound
 from frameworkcontroller.kube.resources import (
     CONFIGMAPS,
+    COSCHEDULING_PODGROUPS,
     CRDS,
     LEASES,
     PERSISTENTVOLUMECLAIMS,
+    PODGROUPS,
     PODS,
     SERVICES,
+    VOLCANO_PODGROUPS,
     WORKLOADS,
     Resource,
 )
@@ -40,6 +44,7 @@ from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, policy, role, tasks
 from tests.support.frontdoor import FrontDoor, Request, front_door, refusal
 from tests.support.localqueue import queue_on
+from tests.support.podgroups import serve
 from tests.support.pods import pod_manifest
 from tests.support.realcluster import ROOT
 from tests.support.virtual_clock import VirtualClockLoop
@@ -395,6 +400,56 @@ async def test_for_queues_in_one_namespace_a_role_and_what_has_none_is_enough(em
     assert outside - base == permissions(rules(KUEUE_BESIDE, "ClusterRole"))
 
 
+async def all_requests_for_gangs(frameworks: Frameworks, resource: Resource) -> None:
+    """Everything that a controller does with PodGroups."""
+    gang: Json = {"schedulingPolicy": {"gang": {}}}
+    # It looks at whose that is.
+    body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": "h"}}
+    await frameworks.client.create(resource, orjson.dumps(body), frameworks.namespace)
+    await frameworks.create("g", role(number=2), scheduling=gang)
+    await frameworks.create("h", role(), scheduling=gang)
+    await frameworks.until("h", lambda status: condition(status, "Stalled").get("reason") == "NamingConflict")
+
+    async def pods() -> None:
+        assert {"g-a-0", "g-a-1"} <= set(await frameworks.pods())
+
+    await eventually(pods)
+    await frameworks.set("g", taskRoles__0__taskNumber=1)
+
+    async def lowered() -> None:
+        spec = orjson.loads(await frameworks.client.get(resource, "g", frameworks.namespace))["spec"]
+        assert (spec.get("minMember") or spec["schedulingPolicy"]["gang"]["minCount"]) == 1
+
+    await eventually(lowered)
+    for name in ("g", "h"):
+        await frameworks.set(name, executionType="Stop")
+        await frameworks.until_state(name, "Completed")
+
+
+GANG_SCHEDULERS: Final = {
+    GangScheduler.KUBERNETES: PODGROUPS,
+    GangScheduler.VOLCANO: VOLCANO_PODGROUPS,
+    GangScheduler.COSCHEDULING: COSCHEDULING_PODGROUPS,
+}
+
+
+@pytest.mark.parametrize("scheduler", GANG_SCHEDULERS)
+async def test_the_rules_of_gangs_are_what_they_use(embedded: Cluster, scheduler: GangScheduler) -> None:
+    cluster, resource = embedded, GANG_SCHEDULERS[scheduler]
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    await serve(frameworks.client, resource)
+    settings = config(cluster, gang_scheduler=scheduler)
+    async with front_door(await cluster.connection()) as door, running(cluster, door, settings):
+        await all_requests_for_gangs(frameworks, resource)
+    base = permissions(rules(CLUSTER_WIDE, "ClusterRole"))
+    found = used(request for request in door.requests if request.resource != "leases")
+    granted_to = {one for one in permissions(rules(GANG, "ClusterRole")) if one[1] == resource.group}
+    assert found - base == granted_to
+    assert {one[1] for one in permissions(rules(GANG, "ClusterRole"))} == {
+        one.group for one in GANG_SCHEDULERS.values()
+    }
+
+
 def test_both_sets_of_rules_say_the_same() -> None:
     assert permissions(rules(NETWORK, "ClusterRole")) == permissions(rules(NETWORK_OF_ONE, "Role"))
     assert permissions(rules(CLAIMS, "ClusterRole")) == permissions(rules(CLAIMS_OF_ONE, "Role"))
@@ -560,3 +615,30 @@ async def test_frameworks_are_queued_under_the_rules_of_their_component(
             await all_requests_for_queues(frameworks)
             forbidden = {(request.verb, request.resource) for request, code in door.refused if code == 403}
             assert forbidden == {("list", "workloads")}
+
+
+async def test_gangs_are_made_under_the_rules_of_their_component(cluster: Cluster, frameworks: Frameworks) -> None:
+    """Without them they are stalled, and say why; once the rules are granted, they start by themselves."""
+    if cluster.kubeconfig_of is None:
+        pytest.skip("this cluster lets everybody do everything")
+    base = [*documents(CLUSTER_WIDE, "ClusterRole"), *documents(CLUSTER_WIDE, "Role")]
+    await serve(frameworks.client, VOLCANO_PODGROUPS)
+    try:
+        async with (
+            granted(cluster, *base),
+            front_door(await cluster.connection("controller")) as door,
+            running(cluster, door, config(cluster, gang_scheduler=GangScheduler.VOLCANO)),
+        ):
+            await frameworks.create("i", role(), scheduling={"schedulingPolicy": {"gang": {}}})
+            status = await frameworks.until(
+                "i", lambda status: condition(status, "Stalled").get("reason") == "PodGroupNotListed"
+            )
+            assert 'cannot list resource "podgroups"' in condition(status, "Stalled")["message"]
+            async with granted(cluster, *documents(GANG, "ClusterRole")):
+                await all_requests_for_gangs(frameworks, VOLCANO_PODGROUPS)
+                await frameworks.set("i", executionType="Stop")
+                await frameworks.until_state("i", "Completed")
+                forbidden = {(request.verb, request.resource) for request, code in door.refused if code == 403}
+                assert forbidden == {("list", "podgroups")}
+    finally:
+        await frameworks.client.delete(CRDS, VOLCANO_PODGROUPS.qualified)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.errors import AlreadyExists, NotFound
+from frameworkcontroller.kube.errors import AlreadyExists, ApiError
 from frameworkcontroller.kube.resources import CRDS, PODGROUPS, VOLCANO_PODGROUPS, Resource
 from tests.support.eventually import eventually
 from tests.support.othercontrollers import crd_of
@@ -73,7 +73,7 @@ async def serve(client: KubeClient, resource: Resource, *, immutable: bool = Fal
     async def served() -> None:
         try:
             await client.list(resource)
-        except NotFound as error:
+        except ApiError as error:
             raise AssertionError(error) from error
 
     await eventually(served)
