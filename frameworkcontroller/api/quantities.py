@@ -1,7 +1,7 @@
 """Resource quantities such as ``500m`` and ``2Gi``: exact arithmetic, and the canonical form of an API server.
 
 Source: apimachinery, api/resource. A quantity is a whole number of billionths, the smallest unit; what is more precise
-is rounded up, away from zero.
+is rounded up, away from zero. One of 2**63 or more counts as 2**63 - 1.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ _MAX_CHARS: Final = 256
 _EXACT: Final = Context(prec=20_000, rounding=ROUND_UP)
 """Digits for any quantity of ``_MAX_CHARS`` characters, with an exponent of four digits."""
 
+_MOST: Final = Decimal(2**63 - 1)
 _NANO: Final = Decimal("1e-9")
 _SUFFIXES: Final = {
     "n": _NANO,
@@ -48,6 +49,7 @@ def parse_quantity(text: object) -> Decimal:
         raise ValueError(f"not a quantity: {text!r}")
     with localcontext(_EXACT):
         amount = Decimal(found[1] + found[2]) if found[2] else Decimal(found[1]) * _SUFFIXES[found[3] or ""]
+        amount = max(-_MOST, min(_MOST, amount))
         return amount if amount == amount.to_integral_value() else amount.quantize(_NANO)
 
 
