@@ -2,7 +2,8 @@
 
 Source: docs/lifecycle.md, "Gangs". A Pod is deleted when its Task has ended, so that a group of a fixed minimum could
 never be complete again, once a Task is retried after another has completed. So the minimum follows the Tasks that are
-still to run, as the stored status shows them, and is 1 once the group was placed. Within an attempt it is never raised.
+still to run, as the stored status shows them, and of these as many as Kueue has admitted. It is 1 once the group was
+placed. Within an attempt it is never raised.
 
 Costs the number of groups, not of Tasks: the tracker counts these.
 """
@@ -15,7 +16,7 @@ from frameworkcontroller.api.objects import Identity, PodRecord
 from frameworkcontroller.api.podgroups import IMMUTABLE_VERSION, GangScheduler, PodGroupRecord
 from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.api.status import TaskStatus
-from frameworkcontroller.machine import companions
+from frameworkcontroller.machine import companions, kueue
 from frameworkcontroller.machine.actions import Create, Patch, Target
 from frameworkcontroller.machine.companions import Presence
 from frameworkcontroller.machine.context import Context
@@ -104,7 +105,7 @@ def keep(ctx: Context) -> None:
     for group in plans.gangs.groups:
         if group.waits and not _has_started(ctx, group):
             continue
-        count = sum(live.get(role.name, 0) for role in group.roles)
+        count = sum(kueue.count_admitted(ctx, role.name, live.get(role.name, 0)) for role in group.roles)
         message = _keep_group(ctx, plans, group, count)
         if message:
             messages[message] = None

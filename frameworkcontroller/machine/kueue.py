@@ -65,7 +65,7 @@ from frameworkcontroller.machine.model import NotListed
 from frameworkcontroller.machine.queueing import ShownCondition
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind
-from frameworkcontroller.machine.states import ENDED
+from frameworkcontroller.machine.states import ENDED, LIVE
 from frameworkcontroller.machine.workloads import (
     MAX_POD_SETS,
     ChangeRequest,
@@ -205,6 +205,24 @@ def count_wait(ctx: Context, task: TaskStatus) -> Wait | None:
         return None
     text = f"Kueue has admitted {count} of the {len(tasks)} Tasks of TaskRole {task.role}: the others wait for the next"
     return Wait(Reason.QUOTA_COUNT, f"{text} FrameworkAttempt, or for the end of a Task")
+
+
+def count_admitted(ctx: Context, role: str, live: int) -> int:
+    """How many of the ``live`` Tasks of a role may have a Pod now: others wait for ``count_wait``.
+
+    A role with more Tasks than were admitted costs the number that was.
+    """
+    admission, known = ctx.status.admission, ctx.tracker.roles.get(role)
+    if admission is None or known is None:
+        return live
+    admitted = admission.pod_set(role)
+    count = 0 if admitted is None else admitted.count
+    if len(known.tasks) <= count:
+        return live
+    # Those that end still have a Pod, for hours on a lost node.
+    tasks = (ctx.tracker.task((role, index)) for index in _granted(ctx, role))
+    ending = sum(task is not None and (task.deletion_pending or task.state not in LIVE) for task in tasks)
+    return max(0, min(live, count - ending))
 
 
 def _granted(ctx: Context, role: str) -> set[int]:

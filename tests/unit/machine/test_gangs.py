@@ -30,6 +30,7 @@ from frameworkcontroller.machine.model import NotListed, Urgency
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Answered, Kind, Post, Refusal, Refused
 from tests.support.bench import UID, Bench, Body, limits, refused, role
+from tests.support.queuedbench import QueuedBench
 
 GANG: Body = {"schedulingPolicy": {"gang": {}}}
 NATIVE = (Kind.PODGROUP, "f")
@@ -404,6 +405,40 @@ def test_a_group_that_waits_for_a_status_to_be_stored_is_created_then() -> None:
     bench.write()
     assert bench.tracker.is_busy
     assert creations(bench.plan().actions) == ["PodGroup f-b"]
+
+
+# --- with a queue -------------------------------------------------------------------------------------------------
+
+
+def queued(*roles: Body) -> QueuedBench:
+    """A gang in a queue, up to its admission."""
+    bench = QueuedBench(*roles, scheduling=GANG)
+    bench.limits = replace(bench.limits, gang_scheduler=GangScheduler.KUBERNETES)
+    bench.begin()
+    return bench
+
+
+def test_tasks_that_kueue_has_not_admitted_do_not_count() -> None:
+    """They have no Pod before others have ended, for which the gang would wait."""
+    bench = queued(role("a", 2))
+    (action,) = bench.plan().actions
+    bench.created(action)
+    bench.edit(role("a", 4), role("b", 3))
+    bench.settle()
+    assert bench.states() == ["Preparing", "Preparing", "CreationPending", "CreationPending"]
+    assert minimum(bench) == 2
+    assert sorted(bench.pods) == ["f-a-0", "f-a-1"]
+
+
+def test_a_pod_that_terminates_on_a_lost_node_has_its_part_of_what_kueue_has_admitted() -> None:
+    bench = queued(role("a", 3, retryPolicy={"maxRetryCount": 5}))
+    bench.settle()
+    bench.edit(role("a", 5, retryPolicy={"maxRetryCount": 5}))
+    bench.settle()
+    assert minimum(bench) == 3
+    bench.show("f-a-0", deleting=bench.now + 3600)
+    bench.settle()
+    assert minimum(bench) == 2
 
 
 # --- Kubernetes 1.36, where the minimum is immutable --------------------------------------------------------------
