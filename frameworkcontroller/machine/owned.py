@@ -248,6 +248,8 @@ def _controls(action: Action, found: Identity) -> bool:
 def _take(owned: _Owned, outcome: Outcome) -> None:
     ctx, target, result = owned.ctx, owned.target, outcome.result
     if isinstance(result, NotAttempted):
+        if isinstance(outcome.action, Create):
+            owned.looked(outcome.action, kept=None)
         owned.look_again()
         return
     match outcome.action:

@@ -705,6 +705,12 @@ def test_another_pod_shows_it_if_the_first_has_no_answer() -> None:
     assert any(isinstance(action, Create) and action.field for action in bench.plan().actions)
 
 
+def test_another_pod_shows_it_if_the_first_is_not_created() -> None:
+    bench = gang(role(number=2))
+    bench.fold(first_pod(bench), NotAttempted())
+    assert any(isinstance(action, Create) and action.field for action in bench.plan().actions)
+
+
 def test_the_answer_is_looked_at_for_the_field_and_kept_short_otherwise() -> None:
     path = ("spec", "schedulingGroup", "podGroupName")
     bench = gang()
