@@ -27,6 +27,12 @@ class GangScheduler(StrEnum):
 IMMUTABLE_VERSION: Final = "v1alpha2"
 """The version of Kubernetes 1.36, in which the minimum is immutable, and disruptionMode a text."""
 
+DROPPABLE: Final = {
+    "schedulingConstraints": "TopologyAwareWorkloadScheduling",
+    "disruptionMode": "WorkloadAwarePreemption",
+}
+"""Fields that an API server drops without a word while a feature is off. Source: pkg/registry/scheduling/podgroup."""
+
 _PLACED_TYPES: Final = ("PodGroupInitiallyScheduled", "PodGroupScheduled")
 """Conditions of Kubernetes 1.37 and 1.36 that say whether the group was placed."""
 
@@ -39,12 +45,16 @@ _PLACED_PHASES: Final = frozenset({"Scheduled", "Running", "Unknown", "Finished"
 
 @dataclass(slots=True, frozen=True)
 class PodGroupRecord(CompanionRecord):
-    """A PodGroup. ``minimum``: 0 if it has none. ``message``: why the scheduler does not place it, "" if unknown."""
+    """A PodGroup. ``minimum``: 0 if it has none. ``message``: why the scheduler does not place it, "" if unknown.
+
+    ``kept``: those of ``DROPPABLE`` that it has.
+    """
 
     kind: str = "PodGroup"
     minimum: int = 0
     placed: bool = False
     message: str = ""
+    kept: tuple[str, ...] = ()
 
     @property
     def inputs(self) -> tuple[object, ...]:
@@ -55,11 +65,14 @@ class PodGroupRecord(CompanionRecord):
 @decoder_of("PodGroup")
 def podgroup_record(body: Mapping[str, Any]) -> PodGroupRecord:
     """The record of a PodGroup of Kubernetes. Raises ObjectError if it is invalid."""
-    policy = (body.get("spec") or {}).get("schedulingPolicy") or {}
+    spec = body.get("spec") or {}
+    policy = spec.get("schedulingPolicy") or {}
     conditions = [one for one in _conditions(body) if one.get("type") in _PLACED_TYPES]
     placed = any(one.get("status") == "True" for one in conditions)
     message = next((fields.text(one, "message") for one in conditions), "")
-    return _record(body, "PodGroup", fields.number(policy.get("gang") or {}, "minCount"), message, placed=placed)
+    minimum = fields.number(policy.get("gang") or {}, "minCount")
+    kept = tuple(name for name in DROPPABLE if spec.get(name))
+    return _record(body, "PodGroup", minimum, message, placed=placed, kept=kept)
 
 
 @decoder_of("PodGroup.scheduling.volcano.sh")
@@ -76,7 +89,9 @@ def coscheduling_podgroup_record(body: Mapping[str, Any]) -> PodGroupRecord:
     return _record(body, "PodGroup.scheduling.x-k8s.io", _min_member(body), "", placed=_has_run(body))
 
 
-def _record(body: Mapping[str, Any], kind: str, minimum: int, message: str, *, placed: bool) -> PodGroupRecord:
+def _record(
+    body: Mapping[str, Any], kind: str, minimum: int, message: str, *, placed: bool, kept: tuple[str, ...] = ()
+) -> PodGroupRecord:
     metadata = body["metadata"]
     controllers = (one for one in metadata.get("ownerReferences") or () if one.get("controller"))
     configmap = next((one["name"] for one in controllers if one.get("kind") == "ConfigMap"), "")
@@ -87,6 +102,7 @@ def _record(body: Mapping[str, Any], kind: str, minimum: int, message: str, *, p
         minimum=minimum,
         placed=placed,
         message="" if placed else message,
+        kept=kept,
     )
 
 

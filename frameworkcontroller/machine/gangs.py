@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from frameworkcontroller.api.objects import Identity, PodRecord
-from frameworkcontroller.api.podgroups import IMMUTABLE_VERSION, GangScheduler, PodGroupRecord
+from frameworkcontroller.api.podgroups import DROPPABLE, IMMUTABLE_VERSION, GangScheduler, PodGroupRecord
 from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.machine import companions, kueue
@@ -26,6 +26,7 @@ from frameworkcontroller.machine.podgroups import (
     GangPlans,
     Group,
     Member,
+    dropped_fields,
     gangs_of,
     minimum_in_spec,
     minimum_patch,
@@ -140,8 +141,26 @@ def _keep_group(ctx: Context, plans: GangPlans, group: Group, live: int) -> str:
         return ""
     if found.placed:
         tracker.record_placed(name)
+    _tell_dropped(ctx, plans, target, found)
     _lower(ctx, plans, group, target, found, live)
     return f"PodGroup {name} is not placed: {found.message}" if found.message and not _is_placed(ctx, name) else ""
+
+
+def _tell_dropped(ctx: Context, plans: GangPlans, target: Target, found: PodGroupRecord) -> None:
+    """Stall the Framework if the API server has dropped a field of the group. The group is placed without it."""
+    scheduling, stalls = ctx.framework.spec.scheduling, ctx.tracker.holds.stalls
+    if scheduling is None or plans.gangs.scheduler is not GangScheduler.KUBERNETES:
+        return
+    key = f"{target.key}/spec"
+    if not (dropped := dropped_fields(scheduling, found.kept)):
+        stalls.pop(key, None)
+        return
+    gates = ", ".join(DROPPABLE[name] for name in dropped)
+    text = (
+        f"The API server dropped {', '.join(dropped)} of PodGroup {target.name}: its feature {gates} is off. "
+        "The Pods of the group are placed without"
+    )
+    stalls[key] = Stall(Reason.GANG_UNSUPPORTED, text)
 
 
 def _note(ctx: Context, groups: set[str], name: str, *, isin: bool) -> None:

@@ -14,7 +14,7 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Framework
-from frameworkcontroller.api.podgroups import IMMUTABLE_VERSION, GangScheduler
+from frameworkcontroller.api.podgroups import DROPPABLE, IMMUTABLE_VERSION, GangScheduler
 from frameworkcontroller.api.problems import Problem
 from frameworkcontroller.api.quantities import Amounts, pod_requests
 from frameworkcontroller.api.spec import FrameworkSpec, Scheduling, TaskRoleSpec
@@ -164,6 +164,15 @@ def _differences(group: Group, positions: Mapping[str, int], field: str, default
 
 
 # --- PodGroups ----------------------------------------------------------------------------------------------------
+
+
+def dropped_fields(scheduling: Scheduling, kept: Sequence[str]) -> list[str]:
+    """The fields of a native PodGroup that the API server has dropped. ``kept``: those that the group has."""
+    wanted = {
+        "schedulingConstraints": bool(scheduling.scheduling_constraints.topology),
+        "disruptionMode": scheduling.disruption_mode is not None,
+    }
+    return [name for name in DROPPABLE if wanted[name] and name not in kept]
 
 
 def minimum_in_spec(spec: FrameworkSpec) -> int | None:

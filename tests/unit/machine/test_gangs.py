@@ -731,6 +731,41 @@ def test_the_answer_is_looked_at_for_the_field_and_kept_short_otherwise() -> Non
         assert end.value.value == Created("u", kept=kept)
 
 
+@pytest.mark.parametrize("served", ["v1alpha2", "v1beta1"])
+@pytest.mark.parametrize(
+    ("field", "value", "gate"),
+    [
+        ("schedulingConstraints", {"topology": [{"key": "zone"}]}, "TopologyAwareWorkloadScheduling"),
+        ("disruptionMode", {"all": {}}, "WorkloadAwarePreemption"),
+    ],
+)
+def test_a_field_of_the_group_that_is_dropped_is_told_and_ends_nothing(
+    served: str, field: str, value: Body, gate: str
+) -> None:
+    bench = gang(role(number=2))
+    bench.edit(scheduling={**GANG, field: value})
+    bench.served = served
+    creates = creation(bench)
+    bench.created(creates, show=False)
+    dropped = group(bench)["spec"].pop(field)
+    bench.show("f")
+    bench.all_pods()
+    text = (
+        f"The API server dropped {field} of PodGroup f: its feature {gate} is off. "
+        "The Pods of the group are placed without"
+    )
+    assert stall(bench) == (Reason.GANG_UNSUPPORTED, text)
+    assert len(bench.pods) == 2
+    for index in range(2):
+        bench.run(f"f-a-{index}")
+    go(bench)
+    assert stall(bench) == (Reason.GANG_UNSUPPORTED, text)
+    group(bench)["spec"][field] = dropped
+    bench.show("f")
+    bench.plan()
+    assert stall(bench) is None
+
+
 # --- what is shown ------------------------------------------------------------------------------------------------
 
 
