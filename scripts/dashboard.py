@@ -119,6 +119,26 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             unit="ops",
         ),
     ),
+    "Queues and gangs": (
+        Panel(
+            "Frameworks that wait",
+            ((f"{sums(f'{FC}_frameworks_waiting', by='reason')} > 0", "{{reason}}"),),
+            text="By a rule: quota, a PodGroup, other roles, a retry, a suspension.",
+            stacked=True,
+        ),
+        Panel("Time until admission", quantiles(f"{FC}_queue_wait_seconds"), unit="s"),
+        Panel(
+            "Evictions by reason",
+            ((f"{rates(f'{FC}_evictions_total', by='reason')} > 0", "{{reason}}"),),
+            unit="ops",
+        ),
+        Panel(
+            "Quota that is not given back yet",
+            ((f"max({of(f'{FC}_longest_eviction_seconds')})", "longest eviction"),),
+            unit="s",
+            text="Time since an eviction, while something of the Framework may run.",
+        ),
+    ),
     "Work queue and syncs": (
         Panel(
             "Work queue",

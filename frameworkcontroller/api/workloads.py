@@ -66,6 +66,8 @@ class WorkloadRecord(CompanionRecord):
     in_use: bool = False
     queued_inputs: str = ""
     queue_name: str = ""
+    priority_kind: str = ""
+    """WorkloadPriorityClass or PriorityClass, "" for none."""
     priority_class: str = ""
     max_execution_seconds: int | None = None
     counts: tuple[tuple[str, int], ...] = ()
@@ -86,6 +88,7 @@ class WorkloadRecord(CompanionRecord):
             self.in_use,
             self.queued_inputs,
             self.queue_name,
+            self.priority_kind,
             self.priority_class,
             self.max_execution_seconds,
             self.counts,
@@ -118,6 +121,7 @@ def workload_record(body: Mapping[str, Any]) -> WorkloadRecord:
         in_use=IN_USE_FINALIZER in (metadata.get("finalizers") or ()),
         queued_inputs=fields.text(metadata.get("annotations") or {}, QUEUED_INPUTS),
         queue_name=sys.intern(fields.text(spec, "queueName")),
+        priority_kind=sys.intern(fields.text(priority_class, "kind")),
         priority_class=sys.intern(fields.text(priority_class, "name")),
         max_execution_seconds=fields.maybe_number(spec, "maximumExecutionTimeSeconds"),
         counts=tuple((fields.text(one, "name"), fields.number(one, "count")) for one in spec.get("podSets") or ()),

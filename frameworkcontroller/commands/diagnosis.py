@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -15,6 +15,7 @@ from frameworkcontroller.api.codec import StatusError, decode_status
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, RetryPolicy, SpecError, parse_spec
 from frameworkcontroller.api.status import WAITS, Condition, FrameworkStatus, State, TaskStatus
+from frameworkcontroller.commands.objects import queue_of
 from frameworkcontroller.commands.output import clean_line, duration
 from frameworkcontroller.commands.poddiagnosis import without_name
 from frameworkcontroller.machine.policy import RetryDecision, decide_retry, decide_task_retry
@@ -57,7 +58,10 @@ def phase_of(status: FrameworkStatus | TaskStatus) -> Phase:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A Framework to show. ``problem``: why it cannot be read; ``pods``: diagnoses of its Pods, by name."""
+    """A Framework to show. ``problem``: why it cannot be read; ``pods``: diagnoses of its Pods, by name.
+
+    ``queue``: that of Kueue in which it is, "" for none.
+    """
 
     namespace: str
     name: str
@@ -66,6 +70,7 @@ class View:
     deleting: bool
     problem: str
     pods: Mapping[str, str]
+    queue: str = ""
 
 
 def read_view(framework: Mapping[str, Any], pods: Mapping[str, str]) -> View:
@@ -81,7 +86,7 @@ def read_view(framework: Mapping[str, Any], pods: Mapping[str, str]) -> View:
     except SpecError as error:
         problem = str(error)
     deleting = bool(metadata.get("deletionTimestamp"))
-    return View(metadata["namespace"], metadata["name"], status, spec, deleting, problem, pods)
+    return View(metadata["namespace"], metadata["name"], status, spec, deleting, problem, pods, queue_of(framework))
 
 
 def stalled(status: FrameworkStatus) -> Condition | None:
@@ -114,6 +119,7 @@ def diagnose_framework(view: View, now: float) -> list[str]:
         lines.append(f"waits to be started: its executionType is Create{also}")
     elif (waits := wait_of(status)) and status.state is not State.ATTEMPT_COMPLETED:
         lines.append(f"waits: {clean_line(waits)}")
+    lines += _quota(view.queue, status)
     completion = status.attempt.completion_status
     if completion is None:
         return lines
@@ -131,6 +137,19 @@ def diagnose_framework(view: View, now: float) -> list[str]:
     elif status.state is not State.CREATION_PENDING:
         lines.append("waits until the Pods of this attempt are gone")
     return lines
+
+
+def _quota(queue: str, status: FrameworkStatus) -> Iterator[str]:
+    """Yield what a queue has given, or Kueue's words on why it has not."""
+    found = {one.type: one for one in status.conditions}
+    reserved, admitted = found.get("QuotaReserved"), found.get("Admitted")
+    if not queue or reserved is None or admitted is None or status.state is State.COMPLETED:
+        return
+    if admitted.status == "True":
+        yield f"queue {queue}: {clean_line(admitted.message)}"
+    else:
+        missing = admitted if reserved.status == "True" else reserved
+        yield f"queue {queue}: {missing.reason}: {clean_line(missing.message)}"
 
 
 def diagnose_task(view: View, role: str, task: TaskStatus) -> str:

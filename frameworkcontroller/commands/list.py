@@ -68,6 +68,7 @@ def _table(found: list[Summary], now: float, *, everywhere: bool, wide: bool) ->
             "TASK RETRIES": lambda one: str(one.task_retries),
             "RAN": lambda one: _NONE if one.run_time is None else duration((one.completion_time or now) - one.run_time),
             "ROLES": lambda one: ",".join(f"{name}={number}" for name, number in one.wanted.items()) or _NONE,
+            "QUEUE": lambda one: one.queue or _NONE,
             "SUSPENDED": lambda one: one.suspended or _NONE,
             "STALLED": lambda one: one.stalled or _NONE,
             "WHY": lambda one: one.why or _NONE,
@@ -90,6 +91,7 @@ def state_text(one: Summary) -> Text:
         (one.stalled, "stalled"),
         (one.deleting, "being deleted"),
         (one.suspended == "True", "suspended"),
+        (one.queued, "queued"),
         (one.why, "waits"),
     ):
         if holds:

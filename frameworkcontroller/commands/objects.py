@@ -40,6 +40,13 @@ def state_of(framework: Mapping[str, Any]) -> str | None:
     return state
 
 
+def queue_of(framework: Mapping[str, Any]) -> str:
+    """Return Kueue's queue in which a Framework has quota, or else that of its label; "" if it has none."""
+    admission = (framework.get("status") or {}).get("admission") or {}
+    labels = framework["metadata"].get("labels") or {}
+    return str(admission.get("queueName") or labels.get(names.QUEUE_NAME) or "")
+
+
 def is_suspended(framework: Mapping[str, Any]) -> bool:
     """Return whether ``spec.suspend`` is true."""
     return bool((framework.get("spec") or {}).get("suspend"))

@@ -190,10 +190,10 @@ def _add_wait(commands: Any) -> None:
     parser.add_argument(
         "--for",
         dest="wanted",
-        choices=("running", "suspended", "completed", "succeeded"),
+        choices=("admitted", "running", "suspended", "completed", "succeeded"),
         default="completed",
-        help="running: at least one Task runs; suspended: nothing runs, and spec.suspend is true; completed (the "
-        "default): succeeded or failed; succeeded",
+        help="admitted: Kueue has admitted it from its queue; running: at least one Task runs; suspended: nothing "
+        "runs, and spec.suspend is true; completed (the default): succeeded or failed; succeeded",
     )
     parser.add_argument("--timeout", metavar="SPAN", type=span, help="give up after this time, such as 90s or 2h")
 

@@ -12,7 +12,7 @@ from frameworkcontroller.api.codec import with_plain_roles
 from frameworkcontroller.api.status import WAITS, State
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands.diagnosis import code_and_phrase
-from frameworkcontroller.commands.objects import roles_of, task_number
+from frameworkcontroller.commands.objects import queue_of, roles_of, task_number
 from frameworkcontroller.commands.output import clean_line
 
 
@@ -36,6 +36,10 @@ class Summary:
     stalled: str = ""
     suspended: str = ""
     """The status of the condition Suspended."""
+    queue: str = ""
+    """Kueue's queue in which it is."""
+    queued: bool = False
+    """Whether it waits there for quota."""
     deleting: bool = False
     why: str = ""
     """Why it is stalled, or why nothing runs."""
@@ -66,6 +70,7 @@ def summarize(framework: Mapping[str, Any]) -> Summary:
         created=parse_time(metadata["creationTimestamp"]),
         execution=(framework.get("spec") or {}).get("executionType") or "Start",
         wanted={role["name"]: task_number(role) for role in roles_of(framework)},
+        queue=queue_of(framework),
         deleting=bool(metadata.get("deletionTimestamp")),
     )
     try:
@@ -102,10 +107,21 @@ def _add_conditions(summary: Summary, conditions: Mapping[str, Mapping[str, Any]
         summary.why = clean_line((running.get("message") or "").partition(WAITS)[2])
         if running["status"] == "False":
             summary.idle_since = fields.maybe_time(running, "lastTransitionTime")
+    _add_queue(summary, conditions)
     stalled = conditions.get("Stalled")
     if stalled and stalled["status"] == "True":
         summary.stalled = stalled.get("reason") or "Stalled"
         summary.why = clean_line(stalled.get("message") or "") or summary.why
+
+
+def _add_queue(summary: Summary, conditions: Mapping[str, Mapping[str, Any]]) -> None:
+    for kind in ("QuotaReserved", "Admitted"):
+        missing = conditions.get(kind)
+        # One that runs without quota began before it was in a queue.
+        if missing and missing["status"] == "False" and summary.why and summary.suspended != "True":
+            summary.queued = True
+            summary.why = f"{summary.why}: {clean_line(missing.get('message') or '')}"
+            return
 
 
 def tasks_of(attempt: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -1,4 +1,4 @@
-"""``wait``: wait until Frameworks run, are suspended, have completed or have succeeded."""
+"""``wait``: wait until Frameworks are admitted, run, are suspended, have completed or have succeeded."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from frameworkcontroller.commands.follower import Follower
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.objects import condition_of, is_suspended, state_of
 from frameworkcontroller.commands.progress import ending
+from frameworkcontroller.commands.summary import summarize
 
 _CONDITIONS: Final[dict[str, Callable[[Mapping[str, Any]], bool]]] = {
+    "admitted": lambda body: condition_of(body, "Admitted").get("status") == "True",
     "running": lambda body: state_of(body) == State.RUNNING,
     "suspended": lambda body: is_suspended(body) and condition_of(body, "Suspended").get("status") == "True",
     "completed": lambda body: state_of(body) == State.COMPLETED,
     "succeeded": lambda body: ending("", body).succeeded,
 }
 
-_PASSING: Final = ("running", "suspended")
+_PASSING: Final = ("admitted", "running", "suspended")
 """Conditions that a Framework meets before its end."""
 
 
@@ -36,10 +38,17 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
         async with asyncio.timeout(options.timeout):
             await follower.run()
     except TimeoutError:
-        late = ", ".join(key.partition("/")[2] for key, body in follower.last.items() if not body or not is_met(body))
-        raise program.CommandError(f"not {wanted} within {options.timeout:g} s: {late}") from None
+        late = [_late(key, body) for key, body in follower.last.items() if not body or not is_met(body)]
+        raise program.CommandError(f"not {wanted} within {options.timeout:g} s: {', '.join(late)}") from None
     for key, body in follower.last.items():
-        state = next((name for name in _PASSING if body and _CONDITIONS[name](body)), None)
+        passing = (wanted, *_PASSING) if wanted in _PASSING else _PASSING
+        state = next((name for name in passing if body and _CONDITIONS[name](body)), None)
         invocation.print(f"{key.partition('/')[2]}: {state}" if state else ending(key, body).text)
     met = all(body and is_met(body) for body in follower.last.values())
     return program.EXIT_OK if met else program.EXIT_FAILED
+
+
+def _late(key: str, body: Mapping[str, Any] | None) -> str:
+    """Name a Framework, with what it waits for."""
+    name, why = key.partition("/")[2], summarize(body).why if body else ""
+    return f"{name} (waits: {why})" if why else name

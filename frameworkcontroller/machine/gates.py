@@ -202,7 +202,7 @@ _EndRules = tuple[Callable[[Context], CompletionStatus | None], ...]
 
 _NOT_BEGIN: Final[_EndRules] = (_has_no_time_left,)
 _END_FIRST: Final[_EndRules] = (_is_stopped,)
-_END_BY_TASKS: Final[_EndRules] = (_meets_policy, _fails_by_rule, unmet_dependency)
+_END_BY_TASKS: Final[_EndRules] = (_meets_policy, _fails_by_rule, unmet_dependency, kueue.only_unadmitted)
 _END_UNSEEN: Final[_EndRules] = (_must_suspend, kueue.must_evict)
 _END_LAST: Final[_EndRules] = (_exceeds_deadline, _must_suspend, kueue.must_evict)
 """Those that a user or another component can take back."""

@@ -81,6 +81,7 @@ from frameworkcontroller.machine.workloads import (
     WorkloadSpec,
     is_admitted,
     is_same,
+    seconds_in,
     workload_spec,
 )
 
@@ -90,7 +91,6 @@ _READY_SEC: Final = 10.0
 _BETWEEN_PODS: Final = (State.DELETION_PENDING, State.DELETION_REQUESTED, State.DELETING, State.ATTEMPT_COMPLETED)
 
 _QUEUE_PATTERN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_SECONDS_PATTERN: Final = re.compile(r"[1-9][0-9]{0,8}")
 
 _Cached = WorkloadRecord | NotListed | None
 
@@ -156,14 +156,19 @@ def _wait(ctx: Context, text: str) -> None:
     ctx.tracker.queueing.wait = Wait(Reason.QUOTA_PENDING, text)
 
 
-def _act(ctx: Context, action: Action, record: WorkloadRecord | None) -> None:
-    """Add the action, unless the cache does not show the effect of the same one yet."""
-    queueing, done = ctx.tracker.queueing, (type(action).__name__, _version(record))
+def _act(ctx: Context, action: Action, record: WorkloadRecord | None) -> bool:
+    """Add the action, unless another one is planned, or the cache does not show the effect of the same one yet.
+
+    Return whether it was added.
+    """
+    acted, name, version = ctx.tracker.queueing.acted, type(action).__name__, _version(record)
     if (until := ctx.tracker.holds.until(action.target.key)) > ctx.env.clock:
         ctx.requeue_at(until)
-    elif queueing.acted != done:
-        queueing.acted = done
+    elif acted.get(name) != version and all(one.target != action.target for one in ctx.plan.actions):
+        acted[name] = version
         ctx.plan.actions.append(action)
+        return True
+    return False
 
 
 def _version(record: WorkloadRecord | None) -> str:
@@ -185,6 +190,25 @@ def must_evict(ctx: Context) -> CompletionStatus | None:
     if admission is None or ctx.framework.deleting or not ctx.env.limits.kueue:
         return None
     return ctx.tracker.queueing.lost or _out_of_sync(ctx, admission)
+
+
+def only_unadmitted(ctx: Context) -> CompletionStatus | None:
+    """Why an attempt ends whose last Tasks are of roles that were added since its admission: they would never begin."""
+    admission = ctx.status.admission
+    if admission is None:
+        return None
+    waiters = ctx.tracker.holds.waiters(Reason.QUOTA_COUNT)
+    if not waiters:
+        return None
+    roles = sorted({role for role, _ in waiters})
+    if any((admitted := admission.pod_set(role)) is not None and admitted.count for role in roles):
+        return None
+    counts = ctx.tracker.role_counts.values()
+    left = sum(one.total - one.succeeded - one.failed for one in counts)
+    if left > len(waiters):
+        return None
+    text = f"only Tasks of TaskRole {', '.join(roles)} are left, of which Kueue has admitted none"
+    return evicted(f"WorkloadOutOfSync: {text}")
 
 
 def count_wait(ctx: Context, task: TaskStatus) -> Wait | None:
@@ -302,8 +326,12 @@ def _out_of_sync(ctx: Context, admission: AdmissionStatus) -> CompletionStatus |
 
 
 def _keep_priority(ctx: Context, record: WorkloadRecord, queue: QueueLabels) -> None:
-    """Follow a change of the label of the priority class. Kueue allows it while the Workload has one."""
-    if queue.priority_class and record.priority_class and record.priority_class != queue.priority_class:
+    """Follow a change of the label of the priority class. Kueue allows it while the Workload has one of that kind."""
+    if (
+        queue.priority_class
+        and record.priority_kind == Kind.WORKLOAD_PRIORITY_CLASS
+        and record.priority_class != queue.priority_class
+    ):
         wanted = _wanted(ctx, queue)
         _act(ctx, ChangeRequest(_target(ctx), wanted, record.uid, record.resource_version, True), record)
 
@@ -350,8 +378,8 @@ def _tell_readiness(ctx: Context, record: WorkloadRecord) -> None:
     else:
         reason = "WaitForRecovery" if recovers else "WaitForStart"
         change = ConditionChange(PODS_READY, False, reason, f"{attempt}: some Tasks do not run")
-    _act(ctx, Tell(_target(ctx), record.uid, change, ctx.env.second), record)
-    queueing.ready_until = ctx.env.clock + _READY_SEC
+    if _act(ctx, Tell(_target(ctx), record.uid, change, ctx.env.second), record):
+        queueing.ready_until = ctx.env.clock + _READY_SEC
 
 
 def _is_ready(ctx: Context, admission: AdmissionStatus) -> bool:
@@ -504,7 +532,7 @@ def _is_asked_for(ctx: Context, queue: QueueLabels, record: WorkloadRecord) -> b
     found = record.queued_inputs, record.queue_name, record.max_execution_seconds
     if found != (wanted.digest, wanted.queue_name, wanted.max_execution_seconds):
         return False
-    return record.reserves or record.priority_class == (wanted.priority_class or wanted.pod_priority_class)
+    return record.reserves or (record.priority_kind, record.priority_class) == wanted.priority_source
 
 
 def _problem_of_evicted(record: WorkloadRecord) -> str:
@@ -522,7 +550,7 @@ def _problem_of(ctx: Context, queue: QueueLabels) -> Stall | None:
             text = f"label {label}: {value!r} must be lower case letters, digits, '-' and '.'"
             return Stall(Reason.QUEUE_INVALID, text)
     seconds = queue.max_execution_seconds
-    if seconds and not _SECONDS_PATTERN.fullmatch(seconds):
+    if seconds and seconds_in(seconds) is None:
         text = f"label {names.MAX_EXEC_TIME_SECONDS}: {seconds!r} must be a whole number of seconds above 0"
         return Stall(Reason.QUEUE_INVALID, text)
     return None

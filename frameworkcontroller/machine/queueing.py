@@ -5,7 +5,7 @@ The protocol is in kueue.py. Losing this state, as in a crash, costs a live read
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from frameworkcontroller.machine.holds import Wait
@@ -38,8 +38,8 @@ class Queueing:
     """The end of the attempt whose admission a live read has shown to be over."""
     lost_reason: str = ""
     """Kueue's reason for that, or WORKLOAD_LOST."""
-    acted: tuple[str, str] | None = None
-    """The last action, unless it failed, and the resourceVersion of the Workload in the cache by then, "" for none.
+    acted: dict[str, str] = field(default_factory=dict)
+    """By name, actions that did not fail, and the resourceVersion of the Workload in the cache by then, "" for none.
 
     Until the cache shows another one, the action is not repeated.
     """

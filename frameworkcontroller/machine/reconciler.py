@@ -262,7 +262,7 @@ class Reconciler:
             return False
         self.tracker.touch_all()
         self.tracker.companions.clear()
-        self.tracker.queueing.acted = None
+        self.tracker.queueing.acted.clear()
         self._resync |= from_cache
         return True
 

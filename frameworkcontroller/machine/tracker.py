@@ -302,11 +302,10 @@ class Tracker:
         """Record the admission by Kueue, or its end."""
         status = require(self.status, "status")
         status.admission = admission
-        if admission is not None:
-            # Once it is persisted, any controller may create something.
-            self.absent = None
-            self.late.clear()
         self.queueing.lost, self.queueing.lost_reason = None, ""
+        if admission is not None:
+            # Another controller may have begun by the same admission: what it has created is not late.
+            self.absent, self.late = None, set()
         # The bodies of Pods follow from it.
         self.templates.clear()
         self.change(None, Urgency.NOW)
@@ -528,10 +527,15 @@ class Tracker:
         """Time of completion in seconds since the epoch, and place in the order that this process has seen, else 0."""
         return task.completion_time or 0, self._completions.get(_completion_key(task), 0)
 
+    @property
+    def _admission(self) -> AdmissionStatus | None:
+        return None if self.status is None else self.status.admission
+
     def inherit(self, other: Tracker) -> None:
         """Take from the previous tracker of the Framework what no status has."""
         self._completions = other._completions
-        if self.status is None or self.status.admission is None:
+        if self._admission == other._admission:
+            # Else another controller may have begun by the new one.
             self.late = other.late
         self.queueing.known = other.queueing.known
         self.companions = other.companions

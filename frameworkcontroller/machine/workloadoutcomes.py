@@ -54,26 +54,30 @@ def take(ctx: Context, outcome: Outcome) -> None:
         tracker.companion_answered(action.target, _entered(ctx, action, result))
     match result:
         case NotAttempted():
-            tracker.queueing.acted = None
+            tracker.queueing.acted.pop(type(action).__name__, None)
         case Created() | Exists():
             pass
         case WasAdmitted(admission=admission, waited_sec=waited_sec):
             _take_admission(ctx, action, admission, waited_sec)
         case Seen() | Gone() if isinstance(action, Inspect):
             _take_look(ctx, action, result)
-        case Patched() | Accepted() | Gone() | Outdated() | Seen():
+        case Outdated(message=message):
+            # The other change may be in the cache already, or cause no event.
+            tracker.queueing.acted.pop(type(action).__name__, None)
+            look_later(ctx, action.target, message)
+        case Patched() | Accepted() | Gone() | Seen():
             tracker.holds.release(action.target.key)
             _record_release(ctx, action, result)
         case Refused(by_api=True, code=code) if isinstance(action, LowerCounts) and code in _REFUSED_FOR_GOOD:
             # Kueue keeps more quota than is needed. It is not asked again until the Workload changes.
             ctx.record(Reason.WAITING, f"Kueue keeps the quota of Tasks that have left: {result.message}")
         case Unmet(message=message):
-            tracker.queueing.acted = None
+            tracker.queueing.acted.pop(type(action).__name__, None)
             look_later(ctx, action.target, message)
             reason = Reason.ADMISSION_CONFLICT if isinstance(action, ReadAdmission) else Reason.QUEUE_INVALID
             tracker.holds.stalls[action.target.key] = Stall(reason, message)
         case _:
-            tracker.queueing.acted = None
+            tracker.queueing.acted.pop(type(action).__name__, None)
             hold(ctx, action.target, result, "create" if isinstance(action, EnterQueue) else "change")
             if isinstance(result, Refused) and result.by_api and result.code in _UNAVAILABLE:
                 text = f"Cannot use Workloads, which the label {names.QUEUE_NAME} needs: {result.message}"
@@ -126,7 +130,7 @@ def _take_admission(ctx: Context, action: Action, admission: AdmissionStatus, wa
         or wanted.digest != action.spec.digest
         or wanted.queue_name != admission.queue_name
     ):
-        tracker.queueing.acted = None
+        tracker.queueing.acted.pop(type(action).__name__, None)
         return
     tracker.set_admission(admission)
     if waited_sec is not None:

@@ -7,6 +7,7 @@ and folds their results. Source: the API ``kueue.x-k8s.io/v1beta2``.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -88,6 +89,8 @@ _REQUEUED_AT_ONCE: Final = frozenset({"Preempted", "NodeFailures"})
 
 _MAX_MESSAGE: Final = 32768
 
+_SECONDS_PATTERN: Final = re.compile(r"[1-9][0-9]{0,8}")
+
 
 # --- the spec of the Workload -----------------------------------------------------------------------------------
 
@@ -111,13 +114,20 @@ class WorkloadSpec:
         """Digest of all podSets."""
         return _digest([[one["name"], one["count"], self.digests[one["name"]]] for one in self.pod_sets])
 
+    @property
+    def priority_source(self) -> tuple[str, str]:
+        """Kind and name of the priority class, "" for none."""
+        if self.priority_class:
+            return Kind.WORKLOAD_PRIORITY_CLASS, self.priority_class
+        return (Kind.PRIORITY_CLASS, self.pod_priority_class) if self.pod_priority_class else ("", "")
+
     def count(self, role: str) -> int:
         """The number of Tasks of the role."""
         return next((int(one["count"]) for one in self.pod_sets if one["name"] == role), 0)
 
 
 def workload_spec(framework: Framework, queue: QueueLabels) -> WorkloadSpec:
-    """The spec of the Workload of a Framework with these labels, which are valid (``problem_of``)."""
+    """The spec of the Workload of a Framework with these labels. One that is not valid counts as absent."""
     roles = framework.spec.task_roles
     pod_sets, digests = [], {}
     for role in roles:
@@ -125,15 +135,19 @@ def workload_spec(framework: Framework, queue: QueueLabels) -> WorkloadSpec:
         pod_sets.append(pod_set)
         digests[role.name] = _digest(_counting(pod_set))
     first = next((one["template"]["spec"].get("priorityClassName") for one in pod_sets), None)
-    seconds = queue.max_execution_seconds
     return WorkloadSpec(
         queue.queue_name,
         tuple(pod_sets),
         digests,
         queue.priority_class,
         first if isinstance(first, str) else "",
-        int(seconds) if seconds else None,
+        seconds_in(queue.max_execution_seconds),
     )
+
+
+def seconds_in(label: str) -> int | None:
+    """The number of seconds above 0 that a label says, None if it says none."""
+    return int(label) if _SECONDS_PATTERN.fullmatch(label) else None
 
 
 def is_same(digest: str, other: str) -> bool:

@@ -197,6 +197,7 @@ class Controller:
                 recorder=self.recorder,
                 limiter=limiter,
                 leading=lambda: self.leading,
+                orphans_released=lambda: self._driver.orphans_released,
                 status_lost=lambda: self.crd_guard.problem is not None,
                 missing_fields=lambda: len(self.crd_guard.missing),
             )

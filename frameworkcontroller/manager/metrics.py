@@ -43,6 +43,9 @@ OTHER_CODE: Final = "other"
 OTHER_REASON: Final = "Other"
 """Value of the label ``reason`` for evictions whose reason has no time series of its own."""
 
+ORPHANED: Final = "Orphaned"
+"""Value of the label ``reason`` for quota of Frameworks that were gone."""
+
 _DEACTIVATED: Final = "Deactivated"
 EVICTION_REASONS: Final = (
     "Preempted",
@@ -165,7 +168,7 @@ _TEXTS: Final = {
     ),
     "frameworkcontroller_quota_releases{reason}": (
         "Quotas given back to Kueue, by reason: QuotaGivenBack, after an eviction; QueueLeft, by a Framework that is "
-        "completed, suspended or deleted."
+        f"completed, suspended or deleted; {ORPHANED}, of a Framework that was gone."
     ),
     "frameworkcontroller_longest_eviction_seconds": (
         "Longest time for which a Framework that was evicted has kept its quota, since something of it may run."
@@ -309,6 +312,8 @@ class ControllerCollector(Collector):
     """Whether this replica is the leader, or runs without leader election."""
     status_lost: Callable[[], bool]
     """Whether the CRD has no status subresource."""
+    orphans_released: Callable[[], int]
+    """The number of Workloads released whose Framework was gone."""
     missing_fields: Callable[[], int]
     """The number of fields that the CRD lacks."""
 
@@ -345,7 +350,9 @@ class ControllerCollector(Collector):
         yield _gauge("frameworkcontroller_frameworks_waiting{reason}", self.state_counts.waiting)
         yield _gauge("frameworkcontroller_frameworks_stalled{reason}", self.state_counts.stalled)
         yield _gauge("frameworkcontroller_frameworks_quarantined", self.state_counts.quarantined)
-        yield _counter("frameworkcontroller_quota_releases{reason}", self.recorder.releases)
+        releases = {str(reason): number for reason, number in self.recorder.releases.items()}
+        releases[ORPHANED] = self.orphans_released()
+        yield _counter("frameworkcontroller_quota_releases{reason}", releases)
         yield _gauge("frameworkcontroller_longest_eviction_seconds", self.state_counts.longest_eviction())
         yield _gauge("frameworkcontroller_ledger_entries", len(self.reconcilers))
         yield _counter("frameworkcontroller_events{result}", asdict(self.recorder.counters))

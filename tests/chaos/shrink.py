@@ -5,12 +5,25 @@ stay of one kind, by the first words of its error, lest a story be shortened int
 run of a story is the same, so what it shows is certain.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, Self, TypeVar
 
-from tests.chaos.story import Story
+
+class Story(Protocol):
+    """A story of any kind."""
+
+    @property
+    def steps(self) -> Sequence[Any]:
+        """What happens."""
+
+    def without(self, dropped: Iterable[int]) -> Self:
+        """The story without the steps at these positions."""
 
 
-def shrink(story: Story, failure: Callable[[Story], str | None], *, runs: int = 400) -> tuple[Story, int]:
+S = TypeVar("S", bound=Story)
+
+
+def shrink(story: S, failure: Callable[[S], str | None], *, runs: int = 400) -> tuple[S, int]:
     """The shortest story found within so many runs that fails as ``story`` does, and how many runs that took.
 
     ``failure`` plays a story and names what is wrong, None if nothing is.

@@ -74,7 +74,7 @@ async def test_list(cluster: Cluster, frameworks: Frameworks, cli: Cli) -> None:
     assert rows[1][5] == "ContainerUnrecognizedFailed"
     assert [line.split()[0] for line in await cli.ok("list", "-l", "team=x")] == ["NAME", "f"]
     wide = (await cli.ok("list", "-o", "wide"))[1]
-    assert wide.split()[6:9] + wide.split()[-4:] == ["Start", "0/3", "0", "a=2,b=1", "-", "-", "-"]
+    assert wide.split()[6:9] + wide.split()[-5:] == ["Start", "0/3", "0", "a=2,b=1", "-", "-", "-", "-"]
     everywhere = await cli.ok("list", "-A")
     assert [cluster.namespace, "f"] in [line.split()[:2] for line in everywhere]
     named = await cli.ok("list", "-o", "name")

@@ -226,6 +226,30 @@ CASES: list[tuple[str, str, Mapping[str, str], Mapping[str, str]]] = [
         {f'frameworkcontroller_frameworks_stalled{{reason="NamingConflict", {TARGET}}}': "2x20 0x180"},
     ),
     (
+        "FrameworkQueueUnavailable",
+        "20m",
+        {f'frameworkcontroller_frameworks_stalled{{reason="QueueUnavailable", {TARGET}}}': "1x180"},
+        {f'frameworkcontroller_frameworks_stalled{{reason="QueueUnavailable", {TARGET}}}': "1x5 0x180"},
+    ),
+    (
+        "FrameworkQuotaKept",
+        "40m",
+        {f"frameworkcontroller_longest_eviction_seconds{{{TARGET}}}": "0+60x180"},
+        {f"frameworkcontroller_longest_eviction_seconds{{{TARGET}}}": "600x180"},
+    ),
+    (
+        "FrameworkGangUnsupported",
+        "20m",
+        {f'frameworkcontroller_frameworks_stalled{{reason="GangUnsupported", {TARGET}}}': "1x180"},
+        {f'frameworkcontroller_frameworks_stalled{{reason="GangUnsupported", {TARGET}}}': "1x5 0x180"},
+    ),
+    (
+        "FrameworkGangMinimumOutdated",
+        "20m",
+        {f'frameworkcontroller_frameworks_stalled{{reason="PodGroupNotAnswered", {TARGET}}}': "1x180"},
+        {f'frameworkcontroller_frameworks_stalled{{reason="PodGroupNotAnswered", {TARGET}}}': "1x5 0x180"},
+    ),
+    (
         "FrameworkTasksNotStarting",
         "40m",
         {
@@ -390,8 +414,10 @@ async def test_a_real_scrape_fills_the_dashboard_and_evaluates_the_alerts(
                 assert await running.value("sum(rate(frameworkcontroller_retries_total[10s]))") > 0
                 assert await running.value('frameworkcontroller_frameworks{state="Completed"}') == 1
                 empty = [where for where, expression in expressions.items() if not await running.query(expression)]
-                # Nothing is refused and no watch breaks while all is well.
+                # Nothing is refused, no watch breaks and nothing is evicted while all is well.
                 assert set(empty) <= {
+                    "Frameworks that wait: {{reason}}",
+                    "Evictions by reason: {{reason}}",
                     "Refused and unanswered requests: {{verb}} {{resource}} {{code}}",
                     "Watches that did not continue: {{resource}} {{reason}}",
                 }

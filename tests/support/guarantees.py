@@ -506,7 +506,7 @@ class Guarantees:
             asked = before.state in (State.DELETION_PENDING, State.DELETION_REQUESTED)
             self._require(asked, f"deletion requested when {before.state} was stored")
         if old.completion_status is None and new.completion_status is not None and spec is not None:
-            self._check_decision(spec, before, after)
+            self._check_decision(uid, spec, before, after)
 
     def _check_delay(self, policy: RetryPolicy, before: FrameworkStatus) -> None:
         delay, completion = before.retry.retry_delay_sec, before.attempt.completion_status
@@ -565,7 +565,7 @@ class Guarantees:
         leaving = _task_of(before, completion.trigger.task_role_name, completion.trigger.task_index)
         self._require(leaving is None or not leaving.deletion_pending, "ended by a Task that is deletionPending")
 
-    def _check_decision(self, spec: FrameworkSpec, before: FrameworkStatus, status: FrameworkStatus) -> None:
+    def _check_decision(self, uid: str, spec: FrameworkSpec, before: FrameworkStatus, status: FrameworkStatus) -> None:
         completion = status.attempt.completion_status
         assert completion is not None
         trigger = completion.trigger
@@ -599,7 +599,8 @@ class Guarantees:
             asked = spec.suspend and spec.execution_type is not ExecutionType.STOP
             self._require(asked, "-240, and nobody asked to suspend")
         elif completion.code == -241:
-            self._require(before.admission is not None, "-241, and the Framework was not admitted")
+            admitted = None if before.admission is None else before.admission.workload_uid
+            self.queues.evicting(uid, admitted, completion.diagnostics)
         elif completion.code == -250:
             deadline, started = spec.active_deadline_seconds, status.attempt.execution_start_time
             active: float = before.accumulated_past_execution_time_seconds

@@ -13,7 +13,7 @@ from typing import Any, Final
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status
 from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, SpecError, parse_spec
-from frameworkcontroller.api.status import FrameworkStatus, State
+from frameworkcontroller.api.status import Condition, FrameworkStatus, State
 from frameworkcontroller.machine.failure import Classifier
 from frameworkcontroller.machine.model import Limits
 from frameworkcontroller.machine.requests import Kind
@@ -35,7 +35,7 @@ _NODE: Final = "node-1"
 _PASSES_TO_REST: Final = 100
 _SOON_SEC: Final = 20.0
 _STEPS_TO_SETTLE: Final = 20_000
-_WAKES_TO_END: Final = 60
+WAKES_TO_END: Final = 60
 _WAKES_TO_TELL: Final = 20
 
 
@@ -518,11 +518,13 @@ class History:
                 and status.state is State.CREATION_PENDING
             ):
                 return
-            if any("waits until TaskRole" in item.message or item.reason == "Suspended" for item in told):
+            if any(self._says_what_is_awaited(item) for item in told):
                 return
-            if controller.requeue_at is not None:
-                self.world.go_until(controller.requeue_at)
+            self._go_to_next_wake()
         raise self.world.violation("It waits, and does not say for what")
+
+    def _says_what_is_awaited(self, told: Condition) -> bool:
+        return "waits until TaskRole" in told.message or told.reason == "Suspended"
 
     def _drop_what_is_never_met(self) -> None:
         """The user takes out each dependency whose role never completes, or completes the attempt before it does."""
@@ -549,7 +551,7 @@ class History:
                 self._fare(pod, "end", 0)
 
     def _until(
-        self, what: str, holds: Callable[[], bool], *, step: Callable[[], None], wakes: int = _WAKES_TO_END
+        self, what: str, holds: Callable[[], bool], *, step: Callable[[], None], wakes: int = WAKES_TO_END
     ) -> None:
         for _ in range(wakes):
             step()

@@ -70,6 +70,8 @@ class Kueue:
         self._rivals = 0
         self._taken_by_others: set[str] = set()
         """Workloads (by UID) that others have finished or removed, so that their quota is free before their Pods go."""
+        self._taken_names: dict[str, str] = {}
+        """UIDs of those that are removed, by name."""
         self._homes: dict[str, str] = {}
         """The Workload (UID) that each Pod (UID) was made for, "" if there was none."""
         for flavor in quota:
@@ -151,7 +153,8 @@ class Kueue:
         for pod in self.world.objects[Kind.POD].values():
             if uid_of(pod) not in self._homes and mark_of(pod, WORKLOAD):
                 workload = self.world.objects[Kind.WORKLOAD].get(mark_of(pod, WORKLOAD))
-                self._homes[uid_of(pod)] = "" if workload is None else uid_of(workload)
+                taken = self._taken_names.get(mark_of(pod, WORKLOAD), "")
+                self._homes[uid_of(pod)] = taken if workload is None else uid_of(workload)
 
     def _pods(self) -> dict[str, list[Body]]:
         """The Pods that exist, by UID of the Workload that they were made for."""
@@ -181,15 +184,12 @@ class Kueue:
 
     @property
     def due_at(self) -> float | None:
-        """When, by the wall clock, it has something to do without a change, if ever."""
-        times = [
-            _since(one, "Requeued") + _REQUEUE_SEC
-            for one in self.workloads()
-            if (condition(one, "Requeued") or {}).get("status") == "False" and one["spec"].get("active", True)
-        ]
-        admitted = [one for one in self.workloads() if is_true(one, "Admitted") and not is_true(one, "Evicted")]
-        times += [due for one in admitted if (due := self._ready_by(one)) is not None]
-        return min(times, default=None)
+        """When, by the wall clock, it queues the next Workload again, if ever."""
+        held = [one for one in self.workloads() if (condition(one, "Requeued") or {}).get("status") == "False"]
+        held = [one for one in held if not (is_true(one, "Finished") or is_deleting(one) or admission_of(one))]
+        return min(
+            (_since(one, "Requeued") + _REQUEUE_SEC for one in held if one["spec"].get("active", True)), default=None
+        )
 
     def _step(self, workload: Body) -> bool:
         if is_true(workload, "Finished") or is_deleting(workload):
@@ -336,6 +336,7 @@ class Kueue:
             case "steal":
                 self.world.tell(f"somebody removes {name} with its finalizers")
                 self._taken_by_others.add(uid_of(workload))
+                self._taken_names[name] = uid_of(workload)
                 self.world.remove(Kind.WORKLOAD, name)
             case "unadmit" if is_true(workload, "Admitted") and not is_true(workload, "Evicted") and self.checks:
                 self._write(
@@ -400,26 +401,37 @@ def refuse_change(before: Body, after: Body) -> None:
         raise _refusal("status.admission: field is immutable")
     if not (has_quota(before) and has_quota(after)):
         return
-    for field in ("podSets", "priorityClassRef"):
-        if before["spec"].get(field) != after["spec"].get(field) and not _only_counts_fall(field, before, after):
-            raise _refusal(f"spec.{field}: field is immutable while quota is reserved")
-    if before["spec"].get("queueName") != after["spec"].get("queueName"):
+    old, new = before["spec"], after["spec"]
+    if old["podSets"] != new["podSets"] and not _only_counts_fall(old["podSets"], new["podSets"]):
+        raise _refusal("spec.podSets: field is immutable while quota is reserved")
+    if old.get("queueName") != new.get("queueName"):
         raise _refusal("spec.queueName: field is immutable while quota is reserved")
+    if _class_of(old) != _class_of(new):
+        raise _refusal("spec.priorityClassRef: field is immutable while quota is reserved, but for the class of Kueue")
+    limits = old.get("maximumExecutionTimeSeconds"), new.get("maximumExecutionTimeSeconds")
+    if limits[0] != limits[1] and is_true(before, "Admitted") and is_true(after, "Admitted"):
+        raise _refusal("spec.maximumExecutionTimeSeconds: field is immutable while the Workload is admitted")
     reclaimed = {one["name"]: one["count"] for one in _status(after).get("reclaimablePods") or ()}
     for one in _status(before).get("reclaimablePods") or ():
         if reclaimed.get(one["name"], 0) < one["count"]:
             raise _refusal("status.reclaimablePods: cannot be less than before")
 
 
-def _only_counts_fall(field: str, before: Body, after: Body) -> bool:
+def _only_counts_fall(old: list[Body], new: list[Body]) -> bool:
     """With ElasticJobsViaWorkloadSlices, which is on by default, counts may fall."""
-    old, new = before["spec"].get(field), after["spec"].get(field)
-    if field != "podSets" or len(old) != len(new):
-        return False
-    return all(
+    return len(old) == len(new) and all(
         {**one, "count": 0} == {**other, "count": 0} and other["count"] <= one["count"]
         for one, other in zip(old, new, strict=True)
     )
+
+
+def _class_of(spec: Body) -> tuple[object, ...]:
+    """What of the priority class is fixed: all, but the name of one of Kueue."""
+    found = spec.get("priorityClassRef")
+    if found is None:
+        return ()
+    is_own = found.get("kind") == "WorkloadPriorityClass"
+    return found.get("group"), found.get("kind"), None if is_own else found.get("name")
 
 
 def _refusal(text: str) -> ApiRefusal:

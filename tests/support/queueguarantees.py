@@ -21,7 +21,17 @@ from frameworkcontroller.api import names
 from frameworkcontroller.machine.requests import Kind
 from tests.support.gangscheduler import minimum_of
 from tests.support.kueue import FINALIZER, PODSET, WORKLOAD, admission_of, condition, is_true
-from tests.support.world import PODGROUPS, Body, World, controller_of, group_of, mark_of, name_of, uid_of
+from tests.support.world import (
+    PODGROUPS,
+    Body,
+    World,
+    controller_of,
+    group_of,
+    is_deleting,
+    mark_of,
+    name_of,
+    uid_of,
+)
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 _QUEUED_AGAIN: Final = ("Preempted", "NodeFailures")
@@ -38,8 +48,6 @@ class QueueGuarantees:
         self._statuses: dict[str, Body] = {}
         self._started: dict[str, Body | None] = {}
         """The admission that was stored when a ConfigMap (by UID) was created."""
-        self._refused: set[str] = set()
-        """Groups (by UID) of which a patch was refused."""
 
     def note(self, framework: Body) -> None:
         """The Framework, and the status that is stored."""
@@ -61,7 +69,8 @@ class QueueGuarantees:
     def starting(self, framework_uid: str, spec: Body | None) -> None:
         """K1: the ConfigMap of an attempt is being created, by a status that observed this spec."""
         admission = self.admission(framework_uid)
-        if not self.is_always_queued(framework_uid):
+        if not self.is_always_queued(framework_uid) or (spec is not None and not spec["taskRoles"]):
+            # A Framework without Tasks needs no quota.
             return
         if admission is None:
             raise self.world.violation("K1: an attempt starts, and no admission is stored")
@@ -74,8 +83,8 @@ class QueueGuarantees:
             return
         roles = {role["name"]: role.get("taskNumber", 1) for role in spec["taskRoles"]}
         wanted = {name: count for name, count in roles.items() if count}
-        found = {one["name"]: one["count"] for one in admission["podSets"] if one["count"]}
-        if found != wanted:
+        found = {one["name"]: one["count"] for one in admission["podSets"]}
+        if any(count > found.get(name, 0) for name, count in wanted.items()):
             raise self.world.violation(f"K1: an attempt of {wanted} Tasks starts, and {found} are admitted")
 
     def created(self, body: Body) -> None:
@@ -153,6 +162,29 @@ class QueueGuarantees:
         if kept:
             raise self.world.violation(f"{what}, and its conditions {sorted(kept)} are lost")
 
+    def evicting(self, framework_uid: str, uid: str | None, why: str) -> None:
+        """An attempt ends with -241: its admission is over, or its new Pods would not be what was admitted.
+
+        ``uid``: of the Workload whose admission was stored.
+        """
+        if uid is None:
+            raise self.world.violation("-241, and no admission is stored")
+        if uid in self.world.gone:
+            return
+        if "WorkloadOutOfSync" in why:
+            specs = [spec for (known, _), spec in self.world.specs.items() if known == framework_uid]
+            selected = {
+                orjson.dumps([[one["name"], one["task"]["pod"]] for one in spec["taskRoles"]]) for spec in specs
+            }
+            if len(selected) > 1:
+                return
+        events = (orjson.loads(event.raw) for event in self.world.events[Kind.WORKLOAD])
+        for body in (body for body in events if uid_of(body) == uid):
+            ended = any(is_true(body, kind) for kind in ("Evicted", "Finished")) or not is_true(body, "Admitted")
+            if ended or is_deleting(body):
+                return
+        raise self.world.violation(f"-241 ({why}), and the Workload was always admitted")
+
     # --- gangs -----------------------------------------------------------------------------------------------------
 
     def patching_group(self, before: Body, after: Body, kind: Kind) -> None:
@@ -176,20 +208,19 @@ class QueueGuarantees:
             if always and not attempt.get("scheduledPodGroups"):
                 raise self.world.violation(f"G1: {name} is created without a group, which was never scheduled")
             return
-        groups = [body for kind in PODGROUPS for body in self._ever(kind, named)]
-        if owner not in map(controller_of, groups):
+        ever = [body for kind in PODGROUPS for body in self._ever(kind, named)]
+        if owner not in map(controller_of, ever):
             raise self.world.violation(f"G1: {name} is created before its group {named}")
 
     def _ever(self, kind: Kind, name: str) -> Iterable[Body]:
         return (orjson.loads(event.raw) for event in self.world.events[kind] if event.name == name)
 
-    def check_groups(self, tasks_to_run: Counter[str]) -> None:
+    def check_groups(self, kind: Kind, tasks_to_run: Counter[str]) -> None:
         """G2 at rest. ``tasks_to_run``: by name of the group."""
-        for kind in (Kind.PODGROUP, Kind.VOLCANO_PODGROUP, Kind.COSCHEDULING_PODGROUP):
-            for name, group in self.world.objects[kind].items():
-                minimum, left = minimum_of(kind, group), tasks_to_run[name]
-                if uid_of(group) not in self._refused and minimum > max(1, left):
-                    raise self.world.violation(f"G2: the minimum of {name} is {minimum}, and {left} Tasks are to run")
+        for name, group in self.world.objects[kind].items():
+            minimum, left = minimum_of(kind, group), tasks_to_run[name]
+            if controller_of(group) in self._started and minimum > max(1, left):
+                raise self.world.violation(f"G2: the minimum of {name} is {minimum}, and {left} Tasks are to run")
 
 
 def _finalizers(body: Body) -> list[str]:

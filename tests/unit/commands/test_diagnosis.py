@@ -112,3 +112,35 @@ def test_a_framework_that_waits_is_told_with_its_reason() -> None:
     assert diagnose_framework(view, 0) == []
     status.conditions = [Condition("Running", "False", message="FrameworkAttempt 0 waits: something is missing")]
     assert diagnose_framework(view, 0) == ["waits: something is missing"]
+
+
+def queued(reserved: str, admitted: str, message: str = "") -> list[str]:
+    """What is told of a Framework in a queue whose conditions have these statuses."""
+    bench = Bench(role())
+    bench.plan()
+    bench.status.conditions = [
+        Condition("Running", "False", message="FrameworkAttempt 0 waits: the Framework waits in Kueue's LocalQueue a"),
+        Condition("QuotaReserved", reserved, "Pending", message or "no room\nfor gpu: 8 more needed"),
+        Condition("Admitted", admitted, "AdmissionCheck", "Admitted by Workload w; only 2 of the 3 Tasks"),
+    ]
+    view = View("ns", "f", bench.status, FrameworkSpec(), deleting=False, problem="", pods={}, queue="a")
+    return diagnose_framework(view, 0)
+
+
+def test_what_a_queue_says_is_told_in_its_own_words() -> None:
+    waits = "waits: the Framework waits in Kueue's LocalQueue a"
+    assert queued("False", "False") == [waits, "queue a: Pending: no room for gpu: 8 more needed"]
+    assert queued("True", "False") == [waits, "queue a: AdmissionCheck: Admitted by Workload w; only 2 of the 3 Tasks"]
+    assert queued("True", "True")[1] == "queue a: Admitted by Workload w; only 2 of the 3 Tasks"
+
+
+def test_without_a_queue_nothing_of_it_is_told() -> None:
+    bench = Bench(role())
+    bench.plan()
+    framework = {"metadata": {"name": "f", "namespace": "ns"}, "status": orjson.loads(encode_status("f", bench.status))}
+    assert read_view(framework, {}).queue == ""
+    assert not [line for line in diagnose_framework(read_view(framework, {}), 0) if "queue" in line]
+    framework["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "a"}
+    assert read_view(framework, {}).queue == "a"
+    framework["status"]["admission"] = {"queueName": "b", "workloadName": "w", "workloadUID": "u"}
+    assert read_view(framework, {}).queue == "b"

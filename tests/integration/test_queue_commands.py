@@ -1,0 +1,69 @@
+"""What the commands say of Frameworks in a queue, with the controller and the local queue on the cluster."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from frameworkcontroller.api import names
+from frameworkcontroller.config.config import Config, Kueue, KueueMode
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
+from frameworkcontroller.manager.app import Controller
+from tests.support.cli import Cli
+from tests.support.clusters import Cluster
+from tests.support.eventually import eventually
+from tests.support.frameworks import Frameworks, Json, role
+from tests.support.localqueue import queue_on
+
+
+@pytest.fixture
+async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> AsyncIterator[Frameworks]:
+    """A queue with two processors."""
+    config = Config(kueue=Kueue(mode=KueueMode.ENABLED))
+    async with queue_on(cluster, {"cpu": "2"}), Controller(config, await cluster.connection(), wall=cluster.wall):
+        frameworks = Frameworks(await cluster.client(), cluster.namespace)
+        yield frameworks
+        for name in ("first", "second"):
+            await frameworks.delete(name)
+            await frameworks.until_gone(name)
+
+
+@pytest.fixture
+async def cli(cluster: Cluster) -> Cli:
+    return Cli(cluster, await cluster.client())
+
+
+def asking(number: int) -> Json:
+    """A role whose Tasks ask for a processor each."""
+    wanted = role("a", number)
+    wanted["task"]["pod"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    return wanted
+
+
+async def test_what_is_said_of_a_queue(frameworks: Frameworks, cli: Cli) -> None:
+    queued = {"labels": {names.QUEUE_NAME: LOCAL_QUEUE}}
+    await frameworks.create("first", asking(2), metadata=queued)
+    assert (await cli("wait", "first", "--for", "admitted")).out == "first: admitted\n"
+    await frameworks.until_running("first", 2)
+    assert (await cli.ok("status", "first"))[1].strip(" │├└─").startswith(f"queue {LOCAL_QUEUE}: Admitted by Workload ")
+
+    await frameworks.create("second", asking(1), metadata=queued)
+
+    async def kueue_has_said_why() -> None:
+        lines = [line.strip(" │├└─") for line in await cli.ok("status", "second")]
+        assert len(lines) > 2, lines
+        assert lines[1] == f"waits: the Framework waits in Kueue's LocalQueue {LOCAL_QUEUE}"
+        assert lines[2].startswith(f"queue {LOCAL_QUEUE}: ")
+        assert "cpu" in lines[2]
+
+    await eventually(kueue_has_said_why)
+    listed = {line.split()[0]: line for line in await cli.ok("list")}
+    assert "AttemptCreationPending (queued)" in listed["second"]
+    wide = {line.split()[0]: line for line in await cli.ok("list", "-o", "wide")}
+    assert LOCAL_QUEUE in wide["first"].split()
+    assert "cpu" in wide["second"].partition(LOCAL_QUEUE)[2]
+
+    late = await cli("wait", "second", "--for", "running", "--timeout", "1s")
+    assert late.code == 1
+    assert late.err.startswith("not running within 1 s: second (waits: the Framework waits in Kueue's LocalQueue ")
+    assert "cpu" in late.err

@@ -1,0 +1,296 @@
+"""Controllers broken on purpose, each lacking one thing that the promises of queues rest on: random histories catch it.
+
+By the stories of ``test_queue_histories``, in their order, and no more than it plays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from unittest.mock import patch
+
+import pytest
+
+from frameworkcontroller.api.completion import CompletionStatus
+from frameworkcontroller.api.spec import RetryPolicy
+from frameworkcontroller.api.status import AdmissionStatus, State
+from frameworkcontroller.machine import framework, gates, kueue, workloads
+from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.holds import Wait
+from frameworkcontroller.machine.model import require
+from frameworkcontroller.machine.policy import RetryDecision, decide_retry
+from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.states import ENDED
+from frameworkcontroller.machine.tracker import Tracker
+from tests.property.test_queue_histories import HISTORIES, error_of
+from tests.support.kueue import QUEUES
+from tests.support.queuedhistory import Step, Story, make_story
+
+_EVICTED: Final = -241
+_ORDERS: Final = 10
+"""In which the requests of a story that is told are answered."""
+_SPEC: Final = {
+    "taskRoles": [
+        {
+            "name": "a",
+            "taskNumber": 2,
+            "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceededTaskCount": -1},
+            "task": {
+                "retryPolicy": {"maxRetryCount": 0},
+                "pod": {"spec": {"containers": [{"name": "main", "image": "work"}]}},
+            },
+        }
+    ],
+    "retryPolicy": {"maxRetryCount": -1},
+}
+_OPTIONS: Final = {"quota": {"a100": 4, "spot": 4}, "checks": True}
+_STORY: Final = Story(0, QUEUES[0], _SPEC, _OPTIONS, ())
+_UNRECORDED: Final = (
+    Step("follow", (0, 14)),
+    Step("stand_by"),
+    Step("reach", (0, Kind.POD)),
+    Step("take_over"),
+    Step("play", ("Preempted", 0)),
+    Step("grope", (0, 30)),
+)
+"""A replica takes over that has not seen what was created, and the Framework is evicted."""
+_MORE: Final = (
+    Step("settle"),
+    Step("rescale", ("a", 4)),
+    Step("settle"),
+    Step("kubelet", (0, "end", 1)),
+    Step("kubelet", (1, "end", 1)),
+    Step("settle"),
+)
+"""Two Tasks of four are admitted, and the attempt is retried."""
+_SET_ADMISSION: Final = Tracker.set_admission
+_INHERIT: Final = Tracker.inherit
+_WITH_CHANGES: Final = workloads._with_changes
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """``what`` it does; ``found``: words of which one is in what is found."""
+
+    what: str
+    broken: Callable[[], AbstractContextManager[object]]
+    found: tuple[str, ...]
+    steps: tuple[Step, ...] = ()
+    """A story in which that shows; without one, the random ones do."""
+
+    def stories(self) -> Iterable[Story]:
+        """Those in which it is to be found."""
+        if not self.steps:
+            return map(make_story, range(HISTORIES))
+        return [replace(_STORY, steps=self.steps, seed=seed) for seed in range(_ORDERS)]
+
+
+def _all_of(*patches: AbstractContextManager[object]) -> ExitStack:
+    stack = ExitStack()
+    for one in patches:
+        stack.enter_context(one)
+    return stack
+
+
+# --- how they are broken ---------------------------------------------------------------------------------------------
+
+
+def _when_it_ends(ctx: Context) -> bool:
+    return ctx.tracker.is_clean and (ctx.tracker.is_completing or ctx.tracker.nothing_runs)
+
+
+def _without_a_look(tracker: Tracker) -> bool:
+    state = require(tracker.status, "status").state
+    return (tracker._end_is_stored if state in ENDED else state is State.CREATION_PENDING) and not tracker.remains
+
+
+def _set_and_forget(tracker: Tracker, admission: AdmissionStatus | None) -> None:
+    """As if it were persisted."""
+    require(tracker.status, "status").admission = admission
+    tracker.templates.clear()
+    tracker.again = True
+
+
+def _set_and_keep_late(tracker: Tracker, admission: AdmissionStatus | None) -> None:
+    absent, late = tracker.absent, tracker.late
+    _SET_ADMISSION(tracker, admission)
+    tracker.absent, tracker.late = absent, late
+
+
+def _inherit_late(tracker: Tracker, other: Tracker) -> None:
+    _INHERIT(tracker, other)
+    tracker.late = other.late
+
+
+def _count_evictions(policy: RetryPolicy, completion: CompletionStatus, used: int, delay: int) -> RetryDecision:
+    decision = decide_retry(policy, completion, used, delay)
+    return replace(decision, accountable=decision.accountable or completion.code == _EVICTED)
+
+
+def _retry_evictions_by_policy(policy: RetryPolicy, completion: CompletionStatus, used: int, delay: int) -> Any:
+    return decide_retry(policy, replace(completion, code=-101), used, delay)
+
+
+def _clear_and_leave_conditions(body: Any, changes: Any, now: int) -> Any:
+    kept = [one for one in changes if one.type not in ("QuotaReserved", "Admitted")]
+    return _WITH_CHANGES(body, kept, now)
+
+
+def _queue_again_always(body: Any, changes: Any, now: int) -> Any:
+    always = [replace(one, is_true=True) if one.type == "Requeued" else one for one in changes]
+    return _WITH_CHANGES(body, always, now)
+
+
+def _lose_conditions(body: Any, changes: Any, now: int) -> Any:
+    changed = {one.type for one in changes}
+    return [one for one in _WITH_CHANGES(body, changes, now) if one["type"] in changed]
+
+
+def _yes(*_: Any, **__: Any) -> bool:
+    return True
+
+
+def _no(*_: Any, **__: Any) -> bool:
+    return False
+
+
+def _none(*_: Any, **__: Any) -> None:
+    return None
+
+
+def _count_by_index(ctx: Context, item: Any) -> Any:
+    admission = ctx.status.admission
+    admitted = None if admission is None else admission.pod_set(item.role)
+    if admission is None or (admitted is not None and item.index < admitted.count):
+        return None
+    return Wait(Reason.QUOTA_COUNT, "its index is not admitted")
+
+
+def _rules_without(row: tuple[Any, ...], rule: Any) -> tuple[Any, ...]:
+    assert rule in row
+    return tuple(one for one in row if one is not rule)
+
+
+def _rules_with(row: tuple[Any, ...], rule: Any, other: Any) -> tuple[Any, ...]:
+    assert rule in row
+    return tuple(other if one is rule else one for one in row)
+
+
+MUTANTS: Final = {
+    "quota-back-at-the-end": Mutant(
+        "gives quota back once the end of the attempt is decided",
+        lambda: patch.object(kueue, "_nothing_runs", _when_it_ends),
+        ("quota: ", "K2: ", "Lost wake-up"),
+    ),
+    "quota-back-whatever-runs": Mutant(
+        "gives quota back while Pods exist",
+        lambda: patch.object(kueue, "_nothing_runs", lambda ctx: ctx.tracker.is_clean),
+        ("quota: ", "K2: "),
+        _UNRECORDED,
+    ),
+    "no-look-before-quota-goes-back": Mutant(
+        "believes of an attempt that is not recorded that it has not begun",
+        lambda: patch.object(Tracker, "nothing_runs", property(_without_a_look)),
+        ("quota: ", "K2: "),
+        _UNRECORDED,
+    ),
+    "admission-not-persisted": Mutant(
+        "starts before the admission is persisted",
+        lambda: patch.object(Tracker, "set_admission", _set_and_forget),
+        ("K1: ", "It does not come about", "Lost wake-up"),
+    ),
+    "eviction-counts": Mutant(
+        "counts an eviction as a retry",
+        lambda: patch.object(framework, "decide_retry", _count_evictions),
+        ("accountable retries", "retried: "),
+    ),
+    "eviction-by-policy": Mutant(
+        "retries an evicted attempt as the policy says",
+        lambda: patch.object(framework, "decide_retry", _retry_evictions_by_policy),
+        ("accountable retries", "retried: "),
+    ),
+    "another-request": Mutant(
+        "starts on the admission of another request",
+        lambda: _all_of(
+            patch.object(workloads.ReadAdmission, "_is_asked_for", _yes), patch.object(kueue, "_is_asked_for", _yes)
+        ),
+        ("K1: ", "It does not come about"),
+    ),
+    "more-on-the-next-attempt": Mutant(
+        "starts the next attempt on an admission of fewer Tasks",
+        lambda: patch.object(kueue, "_needs_more", _no),
+        ("K1: ",),
+        _MORE,
+    ),
+    "an-admission-for-ever": Mutant(
+        "believes that an admission holds for ever",
+        lambda: patch.object(kueue, "problem_with", _none),
+        ("G3: ", "It does not come about"),
+        (Step("settle"), Step("play", ("Preempted", 0))),
+    ),
+    "half-of-a-release": Mutant(
+        "clears the admission and not the conditions",
+        lambda: patch.object(workloads, "_with_changes", _clear_and_leave_conditions),
+        ("K2: ",),
+    ),
+    "always-queued-again": Mutant(
+        "has every evicted Workload queued again at once",
+        lambda: patch.object(workloads, "_with_changes", _queue_again_always),
+        ("K2: ",),
+    ),
+    "conditions-lost": Mutant(
+        "replaces all conditions by its own",
+        lambda: patch.object(workloads, "_with_changes", _lose_conditions),
+        ("are lost", "quota: "),
+    ),
+    "what-another-began-is-late": Mutant(
+        "takes for late what another controller has begun by the same admission",
+        lambda: _all_of(
+            patch.object(Tracker, "set_admission", _set_and_keep_late), patch.object(Tracker, "inherit", _inherit_late)
+        ),
+        ("no status that was ever stored gives cause",),
+        (Step("start_second"), Step("settle"), Step("play", ("finish", 0))),
+    ),
+    "no-end-of-what-waits-for-ever": Mutant(
+        "waits for ever for the quota of a role that was added",
+        lambda: patch.object(gates, "_END_BY_TASKS", _rules_without(gates._END_BY_TASKS, kueue.only_unadmitted)),
+        ("It does not come about",),
+        (Step("settle"), Step("rescale", ("b", 2))),
+    ),
+    "more-than-admitted": Mutant(
+        "creates the Pods of Tasks that were added after the admission",
+        lambda: patch.object(gates, "_CREATE", _rules_without(gates._CREATE, kueue.count_wait)),
+        ("K3: ", "quota: ", "K1: ", "Lost wake-up"),
+    ),
+    "count-by-index": Mutant(
+        "has Tasks wait whose index is not below the admitted count",
+        lambda: patch.object(gates, "_CREATE", _rules_with(gates._CREATE, kueue.count_wait, _count_by_index)),
+        ("It does not come about", "It waits"),
+        (Step("settle"), Step("rescale", ("a", 4)), Step("settle"), Step("kubelet", (0, "end", 0)), Step("settle")),
+    ),
+    "deaf-to-evictions": Mutant(
+        "does not end an evicted attempt",
+        lambda: patch.object(gates, "_END_LAST", _rules_without(gates._END_LAST, kueue.must_evict)),
+        ("G3: ", "It does not come about", "PodsReady", "Lost wake-up"),
+    ),
+    "silence": Mutant(
+        "never says that its Pods are ready",
+        lambda: patch.object(kueue, "_tell_readiness", _none),
+        ("PodsReady is not told",),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_controller_that_lacks_a_guard_of_queues_is_caught(name: str) -> None:
+    mutant = MUTANTS[name]
+    assert not mutant.steps or not any(map(error_of, mutant.stories()))
+    with mutant.broken():
+        errors = (error_of(story) for story in mutant.stories())
+        error = next((one for one in errors if one is not None), None)
+    assert error is not None, f"a controller that {mutant.what} does as well as a sound one"
+    said = str(error).partition("\n")[0]
+    assert any(words in said for words in mutant.found), said
