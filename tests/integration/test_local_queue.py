@@ -2,21 +2,24 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import orjson
 import pytest
 from aiohttp import web
 
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
-from frameworkcontroller.kube.errors import Conflict, Invalid
-from frameworkcontroller.kube.resources import RESOURCEFLAVORS, WORKLOADPRIORITYCLASSES, WORKLOADS
-from frameworkcontroller.local.queues.definitions import CLUSTERQUEUES, LOCALQUEUES
+from frameworkcontroller.kube.errors import Conflict, Invalid, NotFound
+from frameworkcontroller.kube.resources import CRDS, RESOURCEFLAVORS, WORKLOADPRIORITYCLASSES, WORKLOADS
+from frameworkcontroller.local.queues import setup
+from frameworkcontroller.local.queues.definitions import CLUSTERQUEUES, LOCALQUEUES, definitions
 from frameworkcontroller.local.queues.setup import CLUSTER_QUEUE, FLAVOR, LOCAL_QUEUE, PRIORITIES, provide_queue
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frontdoor import FrontDoor, Request
 from tests.support.kubectl import Kubectl
-from tests.support.localqueue import Workloads, objects_of_queue, queue_on, working_queue
+from tests.support.localqueue import Json, Workloads, objects_of_queue, queue_on, working_queue
+from tests.support.othercontrollers import crd_of
 
 SHORT = (
     "couldn't assign flavors to pod set worker: insufficient unused quota for cpu in flavor default-flavor, "
@@ -65,6 +68,47 @@ async def test_a_preempted_workload_comes_back(cluster: Cluster, workloads: Work
             "Preempted": "False",
         }
         assert after["Evicted"]["message"] == f"Previously: {evicted['message']}"
+
+
+@pytest.fixture
+async def schemas_of_kueue(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """Kueue's own CustomResourceDefinitions in place of those of the local queue, where there are any."""
+    theirs = [crd_of(_instance(definition)) or definition for definition in definitions()]
+    if theirs == definitions():
+        pytest.skip("no CustomResourceDefinitions of Kueue in ../shared/crds or OTHER_CRDS")
+    monkeypatch.setattr(setup, "definitions", lambda: theirs)
+    client = await cluster.client()
+
+    async def are_gone() -> None:
+        names = {item["metadata"]["name"] for item in orjson.loads(await client.list(CRDS))["items"]}
+        left = names & {crd["metadata"]["name"] for crd in theirs}
+        for name in left:
+            with suppress(NotFound):
+                await client.delete(CRDS, name)
+        assert not left
+
+    await eventually(are_gone)
+    yield
+    await eventually(are_gone)
+
+
+def _instance(definition: Json) -> Json:
+    spec = definition["spec"]
+    return {"apiVersion": f"{spec['group']}/{spec['versions'][0]['name']}", "kind": spec["names"]["kind"]}
+
+
+@pytest.mark.usefixtures("schemas_of_kueue")
+async def test_what_the_queue_writes_is_valid_by_kueues_schemas(cluster: Cluster, workloads: Workloads) -> None:
+    async with queue_on(cluster, {"cpu": "8", "memory": "1Gi"}):
+        await workloads.create("low", 2, 4)
+        await workloads.until("low", "Admitted", "True")
+        await workloads.create("high", 5, priority=1)
+        await workloads.until("low", "Preempted", "True")
+        await workloads.let_go("low")
+        await workloads.until("high", "Admitted", "True")
+        assert "5 more needed" in (await workloads.until("low", "QuotaReserved", "False"))["message"]
+        await workloads.finish("high")
+        await workloads.until("low", "Admitted", "True")
 
 
 async def test_the_status_of_queues(cluster: Cluster, workloads: Workloads) -> None:
