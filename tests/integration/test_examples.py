@@ -134,6 +134,7 @@ ENDING: Final = {
     "lostnode": "Succeeded",
     "serverworkers": "Succeeded",
     "resumed": "Succeeded",
+    "allornothing": "Succeeded",
     "evicted": "Succeeded",
     "allreduce": "Succeeded",
     "fromjob": "Succeeded",
