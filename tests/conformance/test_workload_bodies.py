@@ -23,7 +23,7 @@ from frameworkcontroller.api.workloads import IN_USE_FINALIZER, workload_name
 from frameworkcontroller.controller.requests import send
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound
-from frameworkcontroller.kube.resources import CRDS, PODS, WORKLOADS
+from frameworkcontroller.kube.resources import PODS, WORKLOADS
 from frameworkcontroller.machine.actions import (
     Created,
     Patched,
@@ -147,13 +147,6 @@ async def kueue(cluster: Cluster) -> AsyncIterator[Kueue]:
     if crd is None:
         pytest.skip("no CustomResourceDefinition of Workloads in ../shared/crds or OTHER_CRDS")
     client = await cluster.client()
-
-    async def is_absent() -> None:
-        # Other tests install that of the local queue, which says less.
-        with pytest.raises(NotFound):
-            await client.delete(CRDS, crd["metadata"]["name"])
-
-    await eventually(is_absent)
     async with served(client, crd):
         frameworks = Frameworks(client, cluster.namespace)
         await frameworks.create("f")

@@ -1,19 +1,24 @@
-"""What the commands say of Frameworks in a queue, with the controller and the local queue on the cluster."""
+"""What the commands say of Frameworks in a queue, that of the local cluster, and of gangs."""
 
 from collections.abc import AsyncIterator
 
+import orjson
 import pytest
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.config.config import Config, Kueue, KueueMode
+from frameworkcontroller.kube.client import MERGE_PATCH
+from frameworkcontroller.kube.resources import CRDS, VOLCANO_PODGROUPS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
 from frameworkcontroller.manager.app import Controller
 from tests.support.cli import Cli
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
-from tests.support.frameworks import Frameworks, Json, role
+from tests.support.frameworks import Frameworks, Json, role, states
 from tests.support.localqueue import queue_on
+from tests.support.podgroups import serve
 
 
 @pytest.fixture
@@ -67,3 +72,36 @@ async def test_what_is_said_of_a_queue(frameworks: Frameworks, cli: Cli) -> None
     assert late.code == 1
     assert late.err.startswith("not running within 1 s: second (waits: the Framework waits in Kueue's LocalQueue ")
     assert "cpu" in late.err
+
+
+async def test_what_a_gang_waits_for(cluster: Cluster, cli: Cli, pods: SimulatedRuntime) -> None:
+    """In the words of its scheduler, of which this cluster has none."""
+    client = await cluster.client()
+    frameworks = Frameworks(client, cluster.namespace)
+    await serve(client, VOLCANO_PODGROUPS)
+    try:
+        config = Config(gang_scheduler=GangScheduler.VOLCANO)
+        async with Controller(config, await cluster.connection(), wall=cluster.wall):
+            await frameworks.create("gang", role("a", 2), scheduling={"schedulingPolicy": {"gang": {}}})
+            await frameworks.until("gang", lambda status: states(status) == ["AttemptPreparing"] * 2)
+            said = {
+                "type": "Unschedulable",
+                "status": "True",
+                "reason": "NotEnoughResources",
+                "message": "no room for 2",
+            }
+            status = orjson.dumps({"status": {"phase": "Pending", "conditions": [said]}})
+            await client.patch(
+                VOLCANO_PODGROUPS, "gang", status, cluster.namespace, content_type=MERGE_PATCH, subresource="status"
+            )
+
+            async def is_said() -> None:
+                lines = [line.strip(" │├└─") for line in await cli.ok("status", "gang")]
+                assert any(line.startswith("waits: ") and "no room for 2" in line for line in lines), lines
+                assert "AttemptPreparing (waits)" in (await cli.ok("list"))[1]
+
+            await eventually(is_said)
+            await frameworks.delete("gang")
+            await frameworks.until_gone("gang")
+    finally:
+        await client.delete(CRDS, VOLCANO_PODGROUPS.qualified)

@@ -69,10 +69,11 @@ def crd_of(body: Json) -> Json | None:
 
 @asynccontextmanager
 async def served(client: KubeClient, crd: Json) -> AsyncIterator[Resource]:
-    """Let the API server serve the resource of that CustomResourceDefinition."""
+    """Let the API server serve the resource of that CustomResourceDefinition, in place of another test's."""
     spec, name = crd["spec"], crd["metadata"]["name"]
     version, kind, plural = spec["versions"][0]["name"], spec["names"]["kind"], spec["names"]["plural"]
     resource = Resource(spec["group"], version, plural, kind, namespaced=spec["scope"] == "Namespaced")
+    await _remove(client, name)
     await client.create(CRDS, orjson.dumps(crd))
 
     async def is_served() -> None:
@@ -84,19 +85,22 @@ async def served(client: KubeClient, crd: Json) -> AsyncIterator[Resource]:
         except ApiError as error:
             raise AssertionError("its storage is not ready") from error
 
-    async def is_gone() -> None:
-        try:
-            await client.get(CRDS, name)
-        except NotFound:
-            return
-        raise AssertionError(name)
-
     try:
         await eventually(is_served)
         yield resource
     finally:
-        await client.delete(CRDS, name)
-        await eventually(is_gone)
+        await _remove(client, name)
+
+
+async def _remove(client: KubeClient, name: str) -> None:
+    async def is_gone() -> None:
+        try:
+            await client.delete(CRDS, name)
+        except NotFound:
+            return
+        raise AssertionError(name)
+
+    await eventually(is_gone)
 
 
 def _without_descriptions(value: Any) -> Any:
