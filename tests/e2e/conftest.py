@@ -78,6 +78,7 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
                 stage.wait(stage.open())
                 nodes.import_images(archive.result())
                 stage.wait(stage.keep_free(nodes.names[-1]))
+                stage.wait(stage.define_queues())
                 stage.wait(stage.install("base"))
                 functions = ((item.nodeid, getattr(item, "function", None)) for item in request.session.items)
                 plays = [(key, one) for key, one in functions if isinstance(one, PlayFunction)]

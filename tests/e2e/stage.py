@@ -20,8 +20,10 @@ import orjson
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube.client import STRATEGIC_PATCH, KubeClient
 from frameworkcontroller.kube.connection import connect
+from frameworkcontroller.kube.crd import ensure_crd
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import NAMESPACES, PODS, SERVICEACCOUNTS, Resource
+from frameworkcontroller.local.queues.definitions import definitions
 from tests.e2e import clusterdns
 from tests.e2e.recorder import Recorder
 from tests.e2e.witness import Instance, outlived, overlaps, read_instances
@@ -30,6 +32,7 @@ from tests.support.frameworks import Frameworks, states
 from tests.support.images import image_store
 from tests.support.kubectl import Kubectl
 from tests.support.nodes import Nodes
+from tests.support.othercontrollers import crd_of
 from tests.support.realcluster import ROOT
 
 Json = dict[str, Any]
@@ -53,6 +56,11 @@ apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources: [{shipped}]
 components: [{components}]
+configMapGenerator:
+  - name: frameworkcontroller-config
+    namespace: frameworkcontroller
+    behavior: replace
+    files: [frameworkcontroller.yaml]
 patches:
   - patch: |
       $patch: delete
@@ -62,7 +70,12 @@ patches:
 """
 """Without the disruption budget, of which Kubernetes before 1.21 does not know this version."""
 
-COMPONENTS: Final = ("components/network", "components/volumeclaims")
+_MORE_CONFIGURATION: Final = """
+kueue:
+  mode: enabled
+"""
+
+COMPONENTS: Final = ("components/network", "components/volumeclaims", "components/kueue", "components/gang")
 
 _AT_ONCE: Final = 12
 
@@ -374,15 +387,24 @@ class Stage:
         self.recorder = Recorder(self.client)
         self._dns = await clusterdns.serve(self.client, self.recorder)
 
+    async def define_queues(self) -> None:
+        """Let the API server serve the resources of Kueue, by its own schemas if they are here."""
+        for manifest in definitions():
+            spec = manifest["spec"]
+            body = {"apiVersion": f"{spec['group']}/{spec['versions'][0]['name']}", "kind": spec["names"]["kind"]}
+            await ensure_crd(self.client, crd_of(body) or manifest)
+
     async def install(self, folder: str) -> None:
-        """Apply the shipped manifests in that folder, with all components, as docs/operations.md says for an API server
-        of this age.
+        """Apply the shipped manifests in that folder, with all components and queues, as docs/operations.md says for an
+        API server of this age.
         """
         overlay = self._home / "overlays" / folder.replace("/", "-")
         overlay.mkdir(parents=True, exist_ok=True)
         shipped, *components = (os.path.relpath(MANIFESTS / one, overlay.resolve()) for one in (folder, *COMPONENTS))
         text = _OVERLAY.format(shipped=shipped, components=", ".join(components))
         overlay.joinpath("kustomization.yaml").write_text(text)
+        configuration = (MANIFESTS / "base/frameworkcontroller.yaml").read_text() + _MORE_CONFIGURATION
+        overlay.joinpath("frameworkcontroller.yaml").write_text(configuration)
         await self.kubectl(CONTROLLER).ok("apply", "--validate=false", "-k", str(overlay))
 
         async def served() -> None:
