@@ -117,6 +117,8 @@ def step(ctx: Context) -> None:
     record = _find(ctx)
     if not isinstance(record, NotListed):
         queueing.known = record is not None or _target(ctx) in tracker.companions
+    if record is not None:
+        queueing.dropped = False
     if ctx.status.state is State.COMPLETED:
         _completed(ctx, record)
     elif ctx.status.state in (State.CREATION_PENDING, State.ATTEMPT_COMPLETED):
@@ -411,7 +413,7 @@ def _between_attempts(ctx: Context, record: _Cached) -> None:
     framework, admission = ctx.framework, ctx.status.admission
     spec = framework.spec
     starts = spec.execution_type is ExecutionType.START and not spec.is_suspended and not framework.deleting
-    if ctx.tracker.is_completing and ctx.status.state is State.CREATION_PENDING:
+    if ctx.tracker.is_completing and ctx.status.state is State.CREATION_PENDING and not framework.deleting:
         # It ends before it has begun.
         return
     if spec.execution_type is ExecutionType.STOP and not framework.deleting:
@@ -428,6 +430,8 @@ def _between_attempts(ctx: Context, record: _Cached) -> None:
         if starts:
             _wait(ctx, f"Workload {record.name} leaves the queue, as the Framework has no queue any longer")
         _leave(ctx, record)
+    elif record is None:
+        _look_for_dropped(ctx)
 
 
 def _why_not_kept(ctx: Context, admission: AdmissionStatus, queue: QueueLabels | None, record: _Cached) -> str | None:
@@ -438,7 +442,7 @@ def _why_not_kept(ctx: Context, admission: AdmissionStatus, queue: QueueLabels |
         return "it is not known whether Kueue's admission still holds"
     _available(ctx)
     if queue is None:
-        why = "the Framework is not to run"
+        why = "the Framework has no queue any longer, or is not to run: it leaves the queue first"
     elif queue.queue_name != admission.queue_name:
         why = f"the Framework moves from LocalQueue {admission.queue_name} to {queue.queue_name}"
     elif lost is not None:
@@ -498,6 +502,8 @@ def _queue_up(ctx: Context, queue: QueueLabels, record: _Cached) -> None:
     if not holds.has_failed(target.key):
         for reason in (Reason.TOO_MANY_ROLES_FOR_QUEUE, Reason.QUEUE_INVALID):
             holds.end_stall(target.key, reason)
+    if record is None or not is_admitted(record):
+        _end_contradiction(ctx)
     if record is not None and (record.identity.deleting or record.finished):
         _wait(ctx, f"Workload {record.name} of before is being deleted")
         _leave(ctx, record)
@@ -518,6 +524,8 @@ def _queue_up(ctx: Context, queue: QueueLabels, record: _Cached) -> None:
             _leave(ctx, record)
         else:
             _act(ctx, ChangeRequest(target, _wanted(ctx, queue), record.uid, record.resource_version), record)
+    elif not record.active:
+        _wait(ctx, _inactive_text(record))
     elif is_admitted(record) and ctx.tracker.absent is False:
         # Something of the attempt has appeared that was known to be absent. It is deleted first.
         ctx.tracker.queueing.look_up = True
@@ -532,11 +540,21 @@ def _is_asked_for(ctx: Context, queue: QueueLabels, record: WorkloadRecord) -> b
     found = record.queued_inputs, record.queue_name, record.max_execution_seconds
     if found != (wanted.digest, wanted.queue_name, wanted.max_execution_seconds):
         return False
+    if dict(record.counts) != wanted.counts:
+        # Another client has changed it.
+        return False
     return record.reserves or (record.priority_kind, record.priority_class) == wanted.priority_source
 
 
 def _problem_of_evicted(record: WorkloadRecord) -> str:
     return f"Kueue has evicted the Framework ({record.evicted.reason}): {record.evicted.message}"
+
+
+def _end_contradiction(ctx: Context) -> None:
+    """The admission that could not be taken is over."""
+    stall = ctx.tracker.holds.stalls.get(_target(ctx).key)
+    if stall is not None and stall.reason is Reason.ADMISSION_CONFLICT:
+        ctx.tracker.holds.release(_target(ctx).key)
 
 
 def _problem_of(ctx: Context, queue: QueueLabels) -> Stall | None:
@@ -584,16 +602,22 @@ def _leave(ctx: Context, record: WorkloadRecord) -> None:
         _act(ctx, Delete(_target(ctx), record.uid, orphan=True, resource_version=version), record)
 
 
+def _look_for_dropped(ctx: Context) -> None:
+    """Find out whether a Workload that the cache has dropped is gone, or has lost the label by which it is watched."""
+    if ctx.tracker.queueing.dropped:
+        _act(ctx, Inspect(_target(ctx), ""), None)
+
+
 def _completed(ctx: Context, record: _Cached) -> None:
     """The Framework is completed, which is persisted before Kueue learns it."""
     tracker = ctx.tracker
     if ctx.status.admission is not None:
         tracker.set_admission(None)
-    elif isinstance(record, WorkloadRecord) and record.in_use and _nothing_runs(ctx):
+    elif record is None:
+        _look_for_dropped(ctx)
+    elif isinstance(record, WorkloadRecord) and (record.in_use or not record.finished) and _nothing_runs(ctx):
         completion = ctx.attempt.completion_status
-        if record.identity.deleting:
-            _act(ctx, LetGo(_target(ctx), record.uid), record)
-        elif ctx.framework.deleting:
+        if record.identity.deleting or ctx.framework.deleting:
             _leave(ctx, record)
         elif completion is not None:
             reason = "Succeeded" if completion.succeeded else "Failed"
@@ -638,6 +662,11 @@ def _admitted_text(ctx: Context, admission: AdmissionStatus) -> str:
     return f"{text}; only {', '.join(waiting)} until the next FrameworkAttempt" if waiting else text
 
 
+def _inactive_text(record: WorkloadRecord) -> str:
+    why = f" by Kueue ({record.evicted.reason}): {record.evicted.message}" if record.evicted else ""
+    return f"Workload {record.name} was deactivated{why}; it is queued again once its spec.active is true"
+
+
 def _said(record: _Cached) -> WorkloadCondition:
     """What Kueue says about a Workload that is not admitted."""
     if not isinstance(record, WorkloadRecord):
@@ -645,7 +674,7 @@ def _said(record: _Cached) -> WorkloadCondition:
     if record.evicted and record.reserves:
         return record.evicted
     if not record.active:
-        return WorkloadCondition("False", "Inactive", f"Workload {record.name} is not active")
+        return WorkloadCondition("False", "Inactive", _inactive_text(record))
     if record.quota_reserved.reason:
         return record.quota_reserved
     return WorkloadCondition("False", "Pending", "Kueue has not looked at the Workload yet")

@@ -43,6 +43,8 @@ class Queueing:
 
     Until the cache shows another one, the action is not repeated.
     """
+    dropped: bool = False
+    """Whether the cache has dropped the Workload, which is gone or has lost its label."""
     disproved: str | None = None
     """The resourceVersion of the Workload in the cache, "" for none, that a live read has shown to be behind."""
     labels: QueueLabels | None = None
@@ -57,3 +59,9 @@ class Queueing:
     """Until when (monotonic seconds) no status is written for the messages of these conditions alone."""
     ready_until: float = 0.0
     """Until when (monotonic seconds) the condition PodsReady is not changed."""
+
+    def forget_looks(self) -> None:
+        """The cache has dropped the Workload: what was done while it showed none before counts no longer."""
+        self.acted.clear()
+        self.disproved = None
+        self.dropped = True

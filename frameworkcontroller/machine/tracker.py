@@ -577,6 +577,8 @@ class Tracker:
             self._ended.add(uid)
         if target.kind is Kind.VOLUME_CLAIM:
             self.claims.add(target.name)
+        elif target.kind is Kind.WORKLOAD:
+            self.queueing.forget_looks()
 
     def pod_dropped(self, key: TaskKey, last: PodRecord, *, removed: bool) -> None:
         """The cache dropped a Pod. ``last``: its last state. ``removed``: whether this shows that it is gone."""

@@ -52,6 +52,9 @@ def take(ctx: Context, outcome: Outcome) -> None:
     tracker.again = True
     if isinstance(action, EnterQueue):
         tracker.companion_answered(action.target, _entered(ctx, action, result))
+    if isinstance(action, Patch) and not isinstance(result, Patched):
+        # The label is not restored: the cache will not show the Workload, so look for it again.
+        tracker.companion_dropped(action.target, action.uid)
     match result:
         case NotAttempted():
             tracker.queueing.acted.pop(type(action).__name__, None)
@@ -143,16 +146,17 @@ def _take_look(ctx: Context, action: Inspect, result: Seen | Gone) -> None:
     """Fold a live read, which decides whether an admission is over."""
     tracker, admission = ctx.tracker, ctx.status.admission
     tracker.holds.release(action.target.key)
+    tracker.queueing.dropped = False
+    live = result.record if isinstance(result, Seen) else None
+    if live is not None and not action.seen and live.identity.controller_uid == ctx.framework.uid:
+        _restore_label(ctx, action, live.uid)
     if admission is None:
         return
-    live = result.record if isinstance(result, Seen) else None
     if (problem := kueue.problem_with(live, admission)) is not None:
         tracker.queueing.lost = kueue.evicted(problem)
         tracker.queueing.lost_reason = live.evicted.reason if live is not None and live.evicted else WORKLOAD_LOST
         return
     tracker.queueing.disproved = action.seen
-    if live is not None and not action.seen:
-        _restore_label(ctx, action, live.uid)
 
 
 def _record_release(ctx: Context, action: Action, result: Result) -> None:

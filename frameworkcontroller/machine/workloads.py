@@ -114,6 +114,11 @@ class WorkloadSpec:
         """Digest of all podSets."""
         return _digest([[one["name"], one["count"], self.digests[one["name"]]] for one in self.pod_sets])
 
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """The numbers of Tasks by role."""
+        return {one["name"]: one["count"] for one in self.pod_sets}
+
     @property
     def priority_source(self) -> tuple[str, str]:
         """Kind and name of the priority class, "" for none."""
@@ -362,7 +367,8 @@ class ReadAdmission(QueueAction):
         return WasAdmitted(admission, _seconds_in_queue(body))
 
     def _is_asked_for(self, record: WorkloadRecord) -> bool:
-        return (record.queued_inputs, record.queue_name) == (self.spec.digest, self.queue_name)
+        found = record.queued_inputs, record.queue_name, dict(record.counts)
+        return found == (self.spec.digest, self.queue_name, self.spec.counts)
 
     def _pod_set(
         self,
@@ -401,10 +407,13 @@ class ReadAdmission(QueueAction):
             gates.append(TOPOLOGY_GATE)
             if "topologyRequest" not in wanted:
                 annotations.setdefault(_UNCONSTRAINED, "true")
-        count = assigned.get("count")
+        count = int(assigned.get("count", wanted["count"]))
+        if count < wanted["count"]:
+            text = f"Kueue has admitted {count} of the {wanted['count']} Tasks of TaskRole {name}"
+            return Unmet(f"{text}, which is not supported: remove minCount from Workload {self.target.name}")
         return AdmittedPodSet(
             name,
-            int(wanted["count"] if count is None else count),
+            count,
             self.spec.digests[name],
             selector,
             tolerations,

@@ -7,10 +7,11 @@ from typing import Any
 
 import orjson
 
+from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Framework, QueueLabels
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_name, workload_record
-from frameworkcontroller.machine.actions import Accepted, Action, Delete, QueueAction, Result, Target, carry_out
+from frameworkcontroller.machine.actions import Accepted, Action, Delete, Patch, QueueAction, Result, Target, carry_out
 from frameworkcontroller.machine.requests import (
     Answer,
     Answered,
@@ -130,11 +131,12 @@ class QueuedBench(Bench):
     # --- Kueue, and the cache ---
 
     def see(self) -> None:
-        """The cache shows the Workload as it is."""
+        """The cache shows the Workload as it is, if it has the label by which it is watched."""
         before = self.services.pop(NAME, None)
-        if before is not None and (self.live is None or self.live["metadata"]["uid"] != before.uid):
+        is_watched = self.live is not None and names.FRAMEWORK_NAME in self.live["metadata"].get("labels", ())
+        if before is not None and (self.live is None or not is_watched or self.live["metadata"]["uid"] != before.uid):
             self.tracker.companion_dropped(TARGET, before.uid)
-        if self.live is not None:
+        if self.live is not None and is_watched:
             self.live["metadata"]["namespace"] = "ns"
             self.services[NAME] = workload_record(self.live)
             self.tracker.queueing.known = True
@@ -191,7 +193,7 @@ class QueuedBench(Bench):
         if isinstance(action, Delete) and action.target == TARGET:
             self.delete_workload(see=False)
             self.fold(action, Accepted())
-        elif isinstance(action, QueueAction):
+        elif isinstance(action, QueueAction) or (isinstance(action, Patch) and action.target == TARGET):
             self.perform(action)
         else:
             return False

@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.actions import Action, Gone, Outdated
-from frameworkcontroller.machine.workloads import ChangeRequest, Finish, GiveBack, LetGo
-from tests.support.bench import Body, role
+from frameworkcontroller.machine.actions import Action, Gone, Outdated, Patch
+from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.requests import Unanswered
+from frameworkcontroller.machine.workloads import ChangeRequest, Finish, GiveBack, Inspect, LetGo
+from tests.support.bench import Body, refused, role
 from tests.support.kueue import has_quota
+from tests.support.kueue import is_true as of_workload
 from tests.support.queuedbench import QueuedBench, queue_labels
 
 
@@ -156,3 +159,197 @@ def test_actions_that_the_cache_does_not_show_yet_do_not_repeat_each_other() -> 
                 bench.fold(action, Gone())
                 bench.hide("f-a-1")
     assert sent <= 3
+
+
+# --- a Workload that others have changed ------------------------------------------------------------------------------
+
+
+def lose_label(bench: QueuedBench) -> None:
+    """Somebody removes the label by which the Workload is watched."""
+    del live(bench)["metadata"]["labels"]["FC_FRAMEWORK_NAME"]
+    bench.changed()
+    bench.see()
+
+
+def restore(bench: QueuedBench) -> Patch:
+    """Up to the patch that restores the label."""
+    for _ in range(5):
+        for action in bench.wait(60).actions:
+            if isinstance(action, Patch):
+                return action
+            if not bench.do(action):
+                bench.fold(action, Gone())
+    raise AssertionError("no Patch")
+
+
+@pytest.mark.parametrize("result", [refused(403), Unanswered("lost"), Gone()])
+def test_a_label_that_is_not_restored_is_looked_at_again(result: Any) -> None:
+    bench = running()
+    lose_label(bench)
+    bench.fold(restore(bench), result)
+    bench.evict()
+    (look,) = bench.wait(60).actions
+    assert isinstance(look, Inspect)
+    bench.do(look)
+    bench.plan()
+    assert code(bench) == -241
+
+
+def test_a_label_that_is_lost_again_is_looked_at_again() -> None:
+    bench = running()
+    for _ in range(3):
+        lose_label(bench)
+        bench.do(restore(bench))
+    lose_label(bench)
+    bench.evict()
+    (look,) = bench.wait(60).actions
+    bench.do(look)
+    bench.plan()
+    assert code(bench) == -241
+
+
+def test_a_waiting_workload_whose_label_is_not_restored_is_found_again() -> None:
+    bench = QueuedBench()
+    bench.enter()
+    lose_label(bench)
+    bench.fold(restore(bench), Unanswered("lost"))
+    bench.do(restore(bench))
+    bench.admit()
+    (look,) = bench.wait(60).actions
+    bench.do(look)
+    assert bench.status.admission is not None
+
+
+@pytest.mark.parametrize("how", ["stopped", "suspended", "deleted"])
+def test_a_workload_without_its_label_leaves_the_queue(how: str) -> None:
+    """Else it keeps its quota, and the deletion of the Framework waits for its finalizer."""
+    bench = QueuedBench()
+    bench.enter()
+    lose_label(bench)
+    match how:
+        case "stopped":
+            bench.edit(executionType="Stop")
+        case "suspended":
+            bench.edit(suspend=True)
+        case "deleted":
+            bench.deleting, bench.generation = True, 2
+            bench.delete_workload()
+    bench.do(restore(bench))
+    bench.settle()
+    assert bench.live is None or of_workload(bench.live, "Finished")
+
+
+def test_a_workload_without_the_finalizer_is_finished() -> None:
+    """Such as after prepare-downgrade. Kueue counts its quota until it is Finished."""
+    bench = QueuedBench()
+    bench.enter()
+    bench.admit()
+    live(bench)["metadata"]["finalizers"] = []
+    bench.changed()
+    bench.see()
+    bench.edit(executionType="Stop")
+    bench.settle()
+    assert bench.status.state is State.COMPLETED
+    assert of_workload(live(bench), "Finished")
+    assert bench.plan().actions == []
+
+
+def test_changed_counts_are_not_taken_for_the_request() -> None:
+    bench = QueuedBench(role("a", 3))
+    bench.enter()
+    live(bench)["spec"]["podSets"][0]["count"] = 1
+    bench.changed()
+    bench.see()
+    bench.act()
+    assert live(bench)["spec"]["podSets"][0]["count"] == 3
+
+
+def test_changed_counts_that_were_admitted_are_given_up() -> None:
+    bench = QueuedBench(role("a", 3))
+    bench.enter()
+    live(bench)["spec"]["podSets"][0]["count"] = 1
+    bench.admit()
+    bench.settle()
+    assert live(bench)["metadata"]["uid"] != "workload-1"
+    assert live(bench)["spec"]["podSets"][0]["count"] == 3
+    bench.admit()
+    (look,) = bench.wait(60).actions
+    bench.do(look)
+    assert bench.status.admission is not None
+
+
+def test_a_partial_admission_is_told() -> None:
+    bench = QueuedBench(role("a", 3))
+    bench.enter()
+    bench.admit(count=1)
+    for _ in range(5):
+        bench.act()
+    assert bench.status.admission is None
+    found = told(bench, "Stalled")
+    assert found is not None
+    assert found[:2] == ("True", Reason.ADMISSION_CONFLICT)
+    assert "1 of the 3 Tasks of TaskRole a" in found[2]
+
+
+def test_a_contradiction_is_over_with_its_admission() -> None:
+    bench = QueuedBench()
+    bench.flavors = {}
+    bench.enter()
+    bench.admit()
+    bench.act()
+    bench.plan()
+    assert (told(bench, "Stalled") or ())[:2] == ("True", Reason.ADMISSION_CONFLICT)
+    bench.say(("QuotaReserved", False, "Pending", "the flavor is gone"), ("Admitted", False, "NoReservation", ""))
+    live(bench)["status"].pop("admission")
+    bench.changed()
+    bench.see()
+    bench.plan()
+    assert (told(bench, "Stalled") or ())[:1] == ("False",)
+
+
+# --- ends -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_framework_that_is_deleted_as_its_attempt_ends_unbegun_lets_its_workload_go() -> None:
+    bench = QueuedBench(activeDeadlineSeconds=10)
+    bench.enter()
+    bench.status.accumulated_past_execution_time_seconds = 10
+    bench.plan()
+    assert code(bench) == -250
+    bench.deleting, bench.generation = True, 2
+    bench.delete_workload()
+    for _ in range(5):
+        for action in bench.plan().actions:
+            if not bench.do(action):
+                bench.fold(action, Gone())
+    assert bench.live is None
+
+
+# --- what is told -----------------------------------------------------------------------------------------------------
+
+
+def test_why_a_workload_is_not_active_is_told() -> None:
+    bench = running()
+    bench.evict("MaximumExecutionTimeExceeded")
+    live(bench)["spec"]["active"] = False
+    bench.changed()
+    bench.see()
+    for _ in range(9):
+        for action in bench.plan().actions:
+            if not bench.do(action):
+                bench.fold(action, Gone())
+                bench.vanish()
+    assert not has_quota(live(bench))
+    _, reason, message = told(bench, "QuotaReserved") or ("", "", "")
+    assert reason == "Inactive"
+    assert "MaximumExecutionTimeExceeded" in message
+    assert "spec.active" in message
+    assert "spec.active" in (told(bench, "Running") or ("", "", ""))[2]
+
+
+def test_a_framework_that_has_left_its_queue_says_so_while_it_waits() -> None:
+    bench = QueuedBench()
+    bench.begin()
+    bench.queue = None
+    bench.plan()
+    assert "no queue" in (told(bench, "Running") or ("", "", ""))[2]
