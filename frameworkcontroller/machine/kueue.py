@@ -515,7 +515,7 @@ def _queue_up(ctx: Context, queue: QueueLabels, record: _Cached) -> None:
         # Its retry is due later.
         return
     elif record is None:
-        if target not in ctx.tracker.companions and ctx.tracker.is_head_settled:
+        if target not in ctx.tracker.companions and ctx.tracker.is_head_settled and not _may_have_begun(ctx):
             ctx.tracker.companion_wanted(target)
             ctx.act(EnterQueue(target, ctx.framework, _wanted(ctx, queue)))
     elif not _is_asked_for(ctx, queue, record):
@@ -532,6 +532,12 @@ def _queue_up(ctx: Context, queue: QueueLabels, record: _Cached) -> None:
     elif is_admitted(record):
         wanted = _wanted(ctx, queue)
         _act(ctx, ReadAdmission(target, ctx.framework, queue.queue_name, wanted, record.uid), record)
+
+
+def _may_have_begun(ctx: Context) -> bool:
+    """Whether the cache shows a ConfigMap of the Framework: a running attempt enters no queue."""
+    configmap = ctx.observed.configmap
+    return configmap is not None and configmap.identity.controller_uid == ctx.framework.uid
 
 
 def _is_asked_for(ctx: Context, queue: QueueLabels, record: WorkloadRecord) -> bool:

@@ -1,0 +1,22 @@
+"""A label that is added while an attempt goes on: the Framework enters the queue afterwards."""
+
+from __future__ import annotations
+
+from frameworkcontroller.api.objects import QueueLabels
+from frameworkcontroller.machine.tracker import Tracker
+from tests.support.queuedbench import NAME, QueuedBench
+
+
+def test_an_attempt_that_was_not_recorded_does_not_enter_the_queue() -> None:
+    bench = QueuedBench()
+    bench.queue = None
+    bench.plan()
+    bench.created(bench.only(bench.plan()))
+    # Another controller goes on, which knows what is stored: nothing yet.
+    fresh = QueuedBench()
+    fresh.queue = QueueLabels("team-a")
+    fresh.plan()
+    fresh.configmap = bench.configmap
+    fresh.tracker = Tracker(fresh.status)
+    made = fresh.plan()
+    assert NAME not in [action.target.name for action in made.actions]
